@@ -30,7 +30,7 @@ from ray.train import RunConfig, ScalingConfig
 from ray.train.tensorflow import TensorflowTrainer
 
 from tune_tf import Data, Mirrored, MultiWorker, Workload, trainable
-from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.trainables.trial_settings import seed_of_trial
 from tune_tf.workload import Config
 
 _SEED = 7

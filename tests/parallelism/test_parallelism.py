@@ -1,5 +1,8 @@
 """How a trial is spread: replicas on one node, and in several processes."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
@@ -11,7 +14,9 @@ from tune_tf.parallelism import (
     Mirrored,
     ModelParallel,
     MultiWorker,
+    Parallelism,
 )
+from tune_tf.parallelism.parallelism import Count, OptionalCount
 from tune_tf.resources import TrialResources
 
 
@@ -286,3 +291,52 @@ def test_a_server_without_cpus_of_its_own_has_no_share():
 def test_resources_that_workers_and_server_cannot_share_are_refused(resources, match):
     with pytest.raises(InvalidSettingsError, match=match):
         Asynchronous(2).check(resources)
+
+
+@dataclass(frozen=True)
+class Chained(Parallelism):
+    """A kind that nothing else knows."""
+
+    kind: ClassVar[str] = "one_more"
+
+    num_links: Count = 2
+    max_links: OptionalCount = None
+    closed: bool = False
+
+    @property
+    def num_devices(self):
+        return self.num_links
+
+
+def test_a_new_kind_has_rules_schema_label_and_resources_of_its_settings():
+    with pytest.raises(InvalidSettingsError, match="closed") as caught:
+        Chained(0, max_links=True, closed=None)
+
+    assert [fault.what for fault in caught.value.details] == [
+        "num_links must be an integer of at least 1, not 0",
+        "max_links must be an integer of at least 1, not True",
+        "closed must be true or false, not None",
+    ]
+    assert Chained.schema() == {
+        "num_links": {"type": "integer", "minimum": 1},
+        "max_links": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+        "closed": {"type": "boolean"},
+    }
+    assert Chained().label == "one more"
+    assert Chained().resources(gpus_in_cluster=True) == TrialResources(2, 2)
+    assert (Chained().scaled_to(2), Chained.on_devices(2)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "num_replicas", "scaled"),
+    [
+        pytest.param(Mirrored(2, max_replicas=3), 4, Mirrored(4), id="mirrored"),
+        pytest.param(MultiWorker(2, 2, min_workers=1), 6, MultiWorker(3, 2), id="workers"),
+        pytest.param(MultiWorker(2, 2), 3, None, id="no whole workers"),
+        pytest.param(ModelParallel(3), 2, Hybrid(2, 3), id="stages"),
+        pytest.param(Hybrid(2, 3), 4, Hybrid(4, 3), id="hybrid"),
+        pytest.param(Asynchronous(2), 4, None, id="asynchronous"),
+    ],
+)
+def test_a_kind_knows_its_layout_with_another_number_of_replicas(parallelism, num_replicas, scaled):
+    assert parallelism.scaled_to(num_replicas) == scaled

@@ -32,9 +32,9 @@ def test_a_trial_is_given_whole_cards_or_as_many_cpus_once_more(base, reserved):
 
 def test_a_trial_that_ran_out_of_memory_keeps_what_it_has():
     from tune_tf.schedulers.resource_changing import _share_evenly
-    from tune_tf.trainables.memory.memory_saving import MemorySaving
+    from tune_tf.trainables.memory.retry_resources import RetryResources
 
-    trial = SimpleNamespace(placement_group_factory=MemorySaving([{"CPU": 1}], micro_batches=2))
+    trial = SimpleNamespace(placement_group_factory=RetryResources([{"CPU": 1}], micro_batches=2))
     assert (
         _share_evenly(SimpleNamespace(), trial, {"training_iteration": 1}, SimpleNamespace())
         is None

@@ -8,8 +8,7 @@ import ray
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.capacity import most_workers, num_trials, room_by_node
-from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.capacity import capacity_by_node, check_cluster, most_workers, num_trials
 
 pytestmark = pytest.mark.tf
 
@@ -91,7 +90,7 @@ def test_a_node_that_does_not_answer_has_no_room(monkeypatch):
         ]
         monkeypatch.setattr(ray, "nodes", lambda: nodes)
         share = TrialResources(cpus=1)
-        assert room_by_node(share) == [3, 5]
-        assert room_by_node(share, answering=True) == [3]
+        assert capacity_by_node(share) == [3, 5]
+        assert capacity_by_node(share, answering=True) == [3]
         monkeypatch.setattr(ray, "nodes", lambda: nodes[1:])
-        assert room_by_node(share, answering=True) == [5]
+        assert capacity_by_node(share, answering=True) == [5]

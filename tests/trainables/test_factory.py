@@ -6,7 +6,7 @@ from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
-from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.capacity import check_cluster
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.validation import Validation
 from tune_tf.workload import Workload

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.trainables.input_waits import WatchInput
+from tune_tf.trainables.resource_warnings import WatchInput
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
-from tune_tf.trainables.memory.memory_saving import MemorySaving
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
+from tune_tf.trainables.memory.retry_resources import RetryResources
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
 
@@ -284,7 +284,7 @@ def test_a_trial_that_ran_out_of_memory_goes_on_in_pieces_with_the_same_numbers(
     whole = trainable.train()
     trainable.save_checkpoint(str(tmp_path))
     expected = trainable.train()
-    saving = begin(reserved=MemorySaving([{"CPU": 1}], micro_batches=4))
+    saving = begin(reserved=RetryResources([{"CPU": 1}], micro_batches=4))
     saving.load_checkpoint(str(tmp_path))
     result = saving.train()
 

@@ -13,7 +13,7 @@ from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.trainables import trainable
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
-from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.trainables.trial_settings import seed_of_trial
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices

@@ -7,8 +7,8 @@ import pytest
 
 from tune_tf import SweepConfig, run_sweep
 from tune_tf.resources import TrialResources
-from tune_tf.trainables import reservations
-from tune_tf.trainables.reservations import WatchReservations
+from tune_tf.trainables import resource_warnings
+from tune_tf.trainables.resource_warnings import WatchReservations
 from tune_tf.training.system_metrics import Gpu, SystemMetrics
 
 pytestmark = pytest.mark.tf
@@ -173,11 +173,15 @@ class Tiny(DigitsMLP):
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_of_tiny_models_on_many_cpus_says_so(tmp_path, monkeypatch, caplog):
-    warning = reservations._log.warning
-    monkeypatch.setattr(reservations, "_TIME_S", 1)
-    monkeypatch.setattr(reservations, "_BUSY_MACHINE", 101)  # by whatever else runs beside tests
+    warning = resource_warnings._log.warning
+    monkeypatch.setattr(resource_warnings, "_TIME_S", 1)
+    monkeypatch.setattr(
+        resource_warnings, "_BUSY_MACHINE", 101
+    )  # by whatever else runs beside tests
     told = tmp_path / "told"
-    monkeypatch.setattr(reservations._log, "warning", lambda *text: (warning(*text), told.touch()))
+    monkeypatch.setattr(
+        resource_warnings._log, "warning", lambda *text: (warning(*text), told.touch())
+    )
     (tmp_path / "tiny.py").write_text(WORKLOAD.format(told=str(told)))
     config = SweepConfig.from_dict(
         {

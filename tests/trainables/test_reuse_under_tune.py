@@ -8,7 +8,7 @@ import pytest
 from ray import tune
 
 from tune_tf.trainables import trainable
-from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.trainables.trial_settings import seed_of_trial
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.workload import Workload

@@ -34,7 +34,7 @@ from tune_tf.config.settings import Settings
 from tune_tf.config.workload_reference import import_workload
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, MultiWorker, Parallelism
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
@@ -152,15 +152,14 @@ class SweepConfig(Settings):
         batch_size = space.parameters.get("batch_size") if space else None
         smallest = batch_size.smallest if batch_size else None
         if smallest is not None and smallest < parallelism.num_replicas:
-            num, alone = parallelism.num_replicas, not isinstance(parallelism, MultiWorker)
+            num, name = parallelism.num_replicas, parallelism.replica_setting
+            value = f"is {num}" if name == "num_replicas" else f"makes {num} replicas"
             text = (
-                f"{f'is {num}' if alone else f'makes {num} replicas'} but space.batch_size goes "
+                f"{value} but space.batch_size goes "
                 f"down to {smallest:g}: a global batch needs at least one row per replica; "
                 "raise the batch size or use fewer replicas"
             )
-            raise InvalidSettingsError(
-                [ErrorDetail("num_replicas" if alone else "num_workers", text)]
-            )
+            raise InvalidSettingsError([ErrorDetail(name, text)])
         return parallelism
 
     @field_validator("resources")

@@ -1,19 +1,25 @@
 """Kinds of parallelism: layouts of one trial over devices."""
 
 from tune_tf.parallelism.asynchronous import Asynchronous
-from tune_tf.parallelism.ensemble import Ensemble
-from tune_tf.parallelism.folds import Folds
-from tune_tf.parallelism.hybrid import Hybrid
 from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.model_parallel import ModelParallel
+from tune_tf.parallelism.model_parallel import Hybrid, ModelParallel
 from tune_tf.parallelism.multi_worker import MultiWorker
-from tune_tf.parallelism.setting_errors import Placement, Uneven
-from tune_tf.parallelism.subtasks import Subtasks
+from tune_tf.parallelism.parallelism import Parallelism, Uneven
+from tune_tf.parallelism.subtasks import Ensemble, Folds, Subtasks
 
-Parallelism = Mirrored | MultiWorker | ModelParallel | Hybrid | Asynchronous | Folds | Ensemble
-"""Any kind of parallelism."""
+PARALLELISM_KINDS: tuple[type[Parallelism], ...] = (
+    Mirrored,
+    MultiWorker,
+    ModelParallel,
+    Hybrid,
+    Asynchronous,
+    Folds,
+    Ensemble,
+)
+"""All kinds of parallelism that a sweep file can name."""
 
 __all__ = [
+    "PARALLELISM_KINDS",
     "Asynchronous",
     "Ensemble",
     "Folds",
@@ -22,7 +28,6 @@ __all__ = [
     "ModelParallel",
     "MultiWorker",
     "Parallelism",
-    "Placement",
     "Subtasks",
     "Uneven",
 ]

@@ -1,16 +1,19 @@
 """Asynchronous data parallelism with a parameter server."""
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import Annotated, ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
-from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.setting_errors import Placement, is_count
+from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism, Placement
 from tune_tf.resources import TrialResources
+
+_STALENESS_REMEDY = (
+    "a bound of 0 accepts a gradient only if no other has arrived since, so the workers wait for "
+    "each other; that is synchronous, kind 'multi_worker'"
+)
 
 
 @dataclass(frozen=True)
-class Asynchronous:
+class Asynchronous(Parallelism):
     """Asynchronous workers that send gradients to a parameter server.
 
     Each worker computes the gradient of a whole batch, so a slow one does not delay the others. The
@@ -31,53 +34,36 @@ class Asynchronous:
     """
 
     kind: ClassVar[str] = "asynchronous"
-    num_replicas: ClassVar[int] = 1  # a batch is not split over workers
+    trainable: ClassVar[str] = "tune_tf.trainables.asynchronous:AsynchronousTrainable"
+    in_processes: ClassVar[bool] = True
+    supports_row_functions: ClassVar[bool] = False
 
-    num_workers: int = 2
-    max_staleness: int = 8
-    server_cpus: int = 1
-    max_replacements: int = 4
+    num_workers: Count = 2
+    max_staleness: Annotated[int, Minimum(1, _STALENESS_REMEDY)] = 8
+    server_cpus: Annotated[int, Minimum(0)] = 1
+    max_replacements: Annotated[int, Minimum(0)] = 4
     placement: Placement = "pack"
-    micro_batches: int = 1
+    micro_batches: Count = 1
 
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        errors = [
-            f"{name} must be an integer of at least 1, not {getattr(self, name)!r}"
-            for name in ("num_workers", "micro_batches")
-            if not is_count(getattr(self, name))
-        ]
-        if not is_count(self.max_staleness):
-            errors.append(
-                f"max_staleness must be an integer of at least 1, not {self.max_staleness!r}: a "
-                "bound of 0 accepts a gradient only if no other has arrived since, so the workers "
-                "wait for each other; that is synchronous, kind 'multi_worker'"
-            )
-        errors += [
-            f"{name} must be an integer of at least 0, not {getattr(self, name)!r}"
-            for name in ("server_cpus", "max_replacements")
-            if not is_count(getattr(self, name)) and getattr(self, name) != 0
-        ]
-        placements = get_args(Placement)
-        if self.placement not in placements:
-            errors.append(
-                f"placement must be {one_of(placements)}, not {self.placement!r}"
-                f"{did_you_mean(self.placement, placements)}"
-            )
-        if errors:
-            raise InvalidSettingsError(errors)
+    @classmethod
+    def on_devices(cls, num_devices: int) -> Self | None:
+        """Return asynchronous workers; the server shares the cores of the first one."""
+        return cls(num_devices, server_cpus=0)
 
     @property
-    def in_a_worker(self) -> Mirrored:
-        """Parallelism within a worker."""
-        return Mirrored(micro_batches=self.micro_batches)
+    def num_devices(self) -> int:
+        """Number of devices of a trial."""
+        return self.num_workers
+
+    @property
+    def label(self) -> str:
+        """Short readable description."""
+        return f"{self.num_workers} asynchronous workers"
 
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return the default resources of a trial: one device per worker."""
-        return TrialResources(
-            cpus=self.num_workers + self.server_cpus,
-            gpus=self.num_workers if gpus_in_cluster else 0,
-        )
+        gpus = self.num_workers if gpus_in_cluster else 0
+        return TrialResources(self.num_workers + self.server_cpus, gpus)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
         """Return the resources of each process: the workers, then the server."""
@@ -88,12 +74,8 @@ class Asynchronous:
         server = (TrialResources(self.server_cpus),) if self.server_cpus else ()
         return (*(worker,) * self.num_workers, *server)
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that a trial's resources can be divided equally among the workers.
-
-        Raises:
-            InvalidSettingsError: They cannot; the message lists all errors.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources, which are divided among its processes."""
         errors = []
         cpus, workers = resources.cpus - self.server_cpus, self.num_workers
         if cpus < workers or cpus % workers:
@@ -108,5 +90,4 @@ class Asynchronous:
                 f"resources.gpus is {resources.gpus:g} for {workers} workers: a worker uses one "
                 "GPU or a share of one; use more workers or fewer GPUs"
             )
-        if errors:
-            raise InvalidSettingsError(errors)
+        return errors

@@ -1,21 +1,14 @@
 """Synchronous data parallelism on one node."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_errors import (
-    Placement,
-    Uneven,
-    count_errors,
-    is_count,
-    step_errors,
-)
+from tune_tf.parallelism.parallelism import Count, OptionalCount, Parallelism, Uneven
 from tune_tf.resources import TrialResources
 
 
 @dataclass(frozen=True)
-class Mirrored:
+class Mirrored(Parallelism):
     """Model replicas on the devices of one node, each of which trains on a part of every batch.
 
     Args:
@@ -37,71 +30,84 @@ class Mirrored:
     """
 
     kind: ClassVar[str] = "mirrored"
-    num_workers: ClassVar[int] = 1
-    placement: ClassVar[Placement] = "pack"
+    trainable: ClassVar[str] = "tune_tf.trainables.mirrored:MirroredTrainable"
+    fills_node: ClassVar[bool] = True
+    supports_fit: ClassVar[bool] = True
 
-    num_replicas: int = 1
+    num_replicas: Count = 1
     synchronized_batch_norm: bool = False
-    micro_batches: int = 1
+    micro_batches: Count = 1
     uneven: Uneven = "split"
-    max_replicas: int | None = None
+    max_replicas: OptionalCount = None
 
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        errors = [*count_errors(self, "num_replicas"), *step_errors(self)]
-        if self.max_replicas is not None and not is_count(self.max_replicas):
-            errors.append(
-                f"max_replicas must be an integer of at least 1, not {self.max_replicas!r}"
-            )
-        elif not errors and self.max_replicas is not None and self.max_replicas < self.num_replicas:
-            errors.append(
-                f"max_replicas must be at least num_replicas ({self.num_replicas}), not "
-                f"{self.max_replicas}"
-            )
-        if errors:
-            raise InvalidSettingsError(errors)
+    def conflicts(self) -> list[str]:
+        """Return the errors of settings that do not fit together."""
+        if self.max_replicas is None or self.max_replicas >= self.num_replicas:
+            return []
+        return [
+            f"max_replicas must be at least num_replicas ({self.num_replicas}), not "
+            f"{self.max_replicas}"
+        ]
+
+    @classmethod
+    def on_devices(cls, num_devices: int) -> Self | None:
+        """Return replicas in one process."""
+        return cls(num_devices)
 
     @property
-    def num_devices(self) -> int:
-        """Number of devices of a trial."""
-        return self.num_replicas
+    def label(self) -> str:
+        """Short readable description."""
+        return "1 replica" if self.num_replicas == 1 else f"{self.num_replicas} replicas"
 
-    def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return the default resources of a trial: one device per replica."""
-        if gpus_in_cluster:
-            return TrialResources(cpus=self.num_replicas, gpus=self.num_replicas)
-        return TrialResources(cpus=self.num_replicas)
+    def scaled_to(self, num_replicas: int) -> "Mirrored":
+        """Return the layout with this number of model replicas."""
+        return replace(self, num_replicas=num_replicas, max_replicas=None)
 
-    def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return the resources of each process of a trial."""
-        return (resources,)
+    def scaled_to_resources(
+        self, base: TrialResources, reserved: TrialResources, *, batch_size: int
+    ) -> "Mirrored":
+        """Return the layout for the reserved resources, with unchanged numbers.
 
-    def check(self, resources: TrialResources) -> None:
-        """Check that the resources fit the replicas.
+        A replica uses one GPU, or as many whole CPUs as in ``base``, the declared resources; the
+        remaining CPUs serve as threads. The number of replicas is at least the declared one, at
+        most the batch size and ``max_replicas``, and with ``uneven="refuse"`` a divisor of the
+        batch size.
 
-        Raises:
-            InvalidSettingsError: There are too few CPUs, or GPUs and replicas differ in number.
+        A trial declared with one replica keeps the numbers of one device: batch normalization is
+        synchronized over all replicas. A trial declared with several keeps its setting, so without
+        synchronization its numbers depend on the number of replicas.
         """
+        declared = self.num_replicas
+        capacity = int(reserved.gpus) if reserved.gpus else declared * (reserved.cpus // base.cpus)
+        most = min(capacity, batch_size, self.max_replicas or capacity)
+        divides = self.uneven == "refuse"
+        counts = (num for num in range(most, declared, -1) if not (divides and batch_size % num))
+        num_replicas = next(counts, declared)
+        if num_replicas == declared:
+            return self
+        return replace(
+            self,
+            num_replicas=num_replicas,
+            synchronized_batch_norm=self.synchronized_batch_norm or declared == 1,
+        )
+
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources: each replica has a device."""
         if not resources.gpus and resources.cpus < self.num_replicas:
-            raise InvalidSettingsError(
-                [
-                    f"parallelism.num_replicas is {self.num_replicas} but resources.cpus is "
-                    f"{resources.cpus} and no GPUs are reserved: each replica needs its own CPU; "
-                    "reserve more, or use fewer replicas"
-                ]
-            )
+            return [
+                f"parallelism.num_replicas is {self.num_replicas} but resources.cpus is "
+                f"{resources.cpus} and no GPUs are reserved: each replica needs its own CPU; "
+                "reserve more, or use fewer replicas"
+            ]
         if resources.gpus >= 1 and resources.gpus != self.num_replicas:
-            raise InvalidSettingsError(
-                [
-                    f"resources.gpus is {resources.gpus:g} but parallelism.num_replicas is "
-                    f"{self.num_replicas}: a replica uses exactly one GPU; make the two equal"
-                ]
-            )
+            return [
+                f"resources.gpus is {resources.gpus:g} but parallelism.num_replicas is "
+                f"{self.num_replicas}: a replica uses exactly one GPU; make the two equal"
+            ]
         if 0 < resources.gpus < 1 and self.num_replicas > 1:
-            raise InvalidSettingsError(
-                [
-                    f"resources.gpus is {resources.gpus:g}, a share of one card, but "
-                    f"parallelism.num_replicas is {self.num_replicas}: reserve whole GPUs, one per "
-                    "replica, or use one replica"
-                ]
-            )
+            return [
+                f"resources.gpus is {resources.gpus:g}, a share of one card, but "
+                f"parallelism.num_replicas is {self.num_replicas}: reserve whole GPUs, one per "
+                "replica, or use one replica"
+            ]
+        return []

@@ -1,15 +1,44 @@
-"""Model parallelism: one model split over several devices."""
+"""Model parallelism: one model split over several devices, and replicas of such a model."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError
-from tune_tf.parallelism.setting_errors import count_errors
-from tune_tf.parallelism.single_node import SingleNode
+from tune_tf.parallelism.parallelism import Count, Parallelism
+from tune_tf.resources import TrialResources
+
+
+class _Staged(Parallelism):
+    """Base class of kinds that use one device of a node for each stage of each replica."""
+
+    trainable: ClassVar[str] = "tune_tf.trainables.mirrored:ModelParallelTrainable"
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of each replica."""
+        raise NotImplementedError
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices of a trial."""
+        return self.num_replicas * self.num_stages
+
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources: each stage has a device."""
+        if resources.gpus and resources.gpus != self.num_devices:
+            return [
+                f"resources.gpus is {resources.gpus:g} but the trial has {self.label}, which use "
+                f"exactly one GPU each: reserve {self.num_devices}"
+            ]
+        if not resources.gpus and resources.cpus < self.num_devices:
+            return [
+                f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
+                f"{self.label}, which need one CPU each: reserve {self.num_devices} or more"
+            ]
+        return []
 
 
 @dataclass(frozen=True)
-class ModelParallel(SingleNode):
+class ModelParallel(_Staged):
     """Model parallelism: one model split into stages, one per device.
 
     For models that are too large for one device. :meth:`tune_tf.Workload.stage_of` assigns layers
@@ -27,23 +56,60 @@ class ModelParallel(SingleNode):
     """
 
     kind: ClassVar[str] = "model_parallel"
-    num_replicas: ClassVar[int] = 1
 
-    num_stages: int = 2
-    micro_batches: int = 1
+    num_stages: Count = 2
+    micro_batches: Count = 1
 
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        errors = [*count_errors(self, "num_stages"), *count_errors(self, "micro_batches")]
-        if errors:
-            raise InvalidSettingsError(errors)
+    @classmethod
+    def on_devices(cls, num_devices: int) -> Self | None:
+        """Return a model split into one stage per device."""
+        return cls(num_devices)
 
     @property
-    def num_devices(self) -> int:
-        """Number of devices of a trial."""
-        return self.num_stages
-
-    @property
-    def parts(self) -> str:
-        """Description of the device layout."""
+    def label(self) -> str:
+        """Short readable description."""
         return f"{self.num_stages} stages"
+
+    def scaled_to(self, num_replicas: int) -> Parallelism:
+        """Return the layout with this number of model replicas."""
+        if num_replicas == 1:
+            return self
+        return Hybrid(num_replicas, self.num_stages, self.micro_batches)
+
+
+@dataclass(frozen=True)
+class Hybrid(_Staged):
+    """Data and model parallelism combined: model replicas that are each split into stages.
+
+    It uses ``num_replicas * num_stages`` devices of one node. The gradients of all replicas are
+    summed on the first replica's devices, stage by stage; its optimizer updates the weights, which
+    the other replicas copy. The numbers are those of one device.
+
+    Args:
+        num_replicas: Number of model replicas. The global batch size does not depend on it.
+        num_stages: Stages of each replica; see :class:`ModelParallel`.
+        micro_batches: Pieces into which a replica splits its part of a batch.
+
+    Raises:
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
+    """
+
+    kind: ClassVar[str] = "hybrid"
+
+    num_replicas: Count = 2
+    num_stages: Count = 2
+    micro_batches: Count = 1
+
+    @classmethod
+    def on_devices(cls, num_devices: int) -> Self | None:
+        """Return replicas of a model split into two stages."""
+        return cls(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
+
+    @property
+    def label(self) -> str:
+        """Short readable description."""
+        return f"{self.num_replicas} replicas of {self.num_stages} stages"
+
+    def scaled_to(self, num_replicas: int) -> "Hybrid":
+        """Return the layout with this number of model replicas."""
+        return replace(self, num_replicas=num_replicas)

@@ -1,22 +1,22 @@
 """Synchronous data parallelism over several processes."""
 
-from dataclasses import dataclass
-from typing import ClassVar, get_args
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
 
-from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.setting_errors import (
+from tune_tf.parallelism.parallelism import (
+    Count,
+    Minimum,
+    OptionalCount,
+    Parallelism,
     Placement,
     Uneven,
-    count_errors,
-    is_count,
-    step_errors,
 )
 from tune_tf.resources import TrialResources
 
 
 @dataclass(frozen=True)
-class MultiWorker:
+class MultiWorker(Parallelism):
     """Model replicas in several worker processes, on one or more nodes.
 
     Each worker trains on its part of every global batch. Neither the global batch size nor the
@@ -38,39 +38,31 @@ class MultiWorker:
     """
 
     kind: ClassVar[str] = "multi_worker"
+    trainable: ClassVar[str] = "tune_tf.trainables.multi_worker:MultiWorkerTrainable"
+    in_processes: ClassVar[bool] = True
+    supports_fit: ClassVar[bool] = True
+    replica_setting: ClassVar[str] = "num_workers"
 
-    num_workers: int = 2
-    replicas_per_worker: int = 1
-    min_workers: int | None = None
+    num_workers: Annotated[int, Minimum(2, f"one process is kind {Mirrored.kind!r}")] = 2
+    replicas_per_worker: Count = 1
+    min_workers: OptionalCount = None
     placement: Placement = "pack"
     synchronized_batch_norm: bool = False
-    micro_batches: int = 1
+    micro_batches: Count = 1
     uneven: Uneven = "split"
 
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        errors = step_errors(self)
-        if not is_count(self.num_workers) or self.num_workers < 2:
-            errors.append(
-                f"num_workers must be an integer of at least 2, not {self.num_workers!r}: "
-                f"one process is kind {Mirrored.kind!r}"
-            )
-        errors += count_errors(self, "replicas_per_worker")
-        if self.min_workers is not None and not is_count(self.min_workers):
-            errors.append(f"min_workers must be an integer of at least 1, not {self.min_workers!r}")
-        elif not errors and self.min_workers is not None and self.min_workers > self.num_workers:
-            errors.append(
-                f"min_workers must be at most num_workers ({self.num_workers}), not "
-                f"{self.min_workers}"
-            )
-        known = get_args(Placement)
-        if self.placement not in known:
-            errors.append(
-                f"placement must be {one_of(known)}, not {self.placement!r}"
-                f"{did_you_mean(self.placement, known)}"
-            )
-        if errors:
-            raise InvalidSettingsError(errors)
+    def conflicts(self) -> list[str]:
+        """Return the errors of settings that do not fit together."""
+        if self.min_workers is None or self.min_workers <= self.num_workers:
+            return []
+        return [
+            f"min_workers must be at most num_workers ({self.num_workers}), not {self.min_workers}"
+        ]
+
+    @classmethod
+    def on_devices(cls, num_devices: int) -> Self | None:
+        """Return processes with one replica each."""
+        return cls(num_devices)
 
     @property
     def num_replicas(self) -> int:
@@ -78,32 +70,18 @@ class MultiWorker:
         return self.num_workers * self.replicas_per_worker
 
     @property
-    def in_a_worker(self) -> Mirrored:
-        """Parallelism within a worker."""
-        return Mirrored(
-            self.replicas_per_worker,
-            synchronized_batch_norm=self.synchronized_batch_norm,
-            micro_batches=self.micro_batches,
-            uneven=self.uneven,
-        )
+    def label(self) -> str:
+        """Short readable description."""
+        return f"{self.num_workers} workers"
 
-    def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return the default resources of a trial: one device per replica."""
-        return Mirrored(self.num_replicas).resources(gpus_in_cluster=gpus_in_cluster)
+    def scaled_to(self, num_replicas: int) -> "MultiWorker | None":
+        """Return the layout with this number of model replicas, if the workers divide it."""
+        if num_replicas % self.replicas_per_worker:
+            return None
+        return replace(self, num_workers=num_replicas // self.replicas_per_worker, min_workers=None)
 
-    def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return the resources of each worker."""
-        share = TrialResources(
-            resources.cpus // self.num_workers, resources.gpus / self.num_workers
-        )
-        return (share,) * self.num_workers
-
-    def check(self, resources: TrialResources) -> None:
-        """Check that a trial's resources can be divided among the workers and fit the replicas.
-
-        Raises:
-            InvalidSettingsError: They cannot; the message lists all errors.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources, which are divided among its processes."""
         errors = []
         for name, count in {"cpus": resources.cpus, "gpus": resources.gpus}.items():
             if count % self.num_workers:
@@ -123,5 +101,4 @@ class MultiWorker:
                 f"parallelism.replicas_per_worker is {self.replicas_per_worker} but no GPUs are "
                 "reserved: a worker on CPUs has one replica; use more workers"
             )
-        if errors:
-            raise InvalidSettingsError(errors)
+        return errors

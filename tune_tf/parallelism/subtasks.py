@@ -1,16 +1,15 @@
-"""Base class of kinds that train several independent models per trial."""
+"""Several independent models per trial: cross-validation folds and ensemble members."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.mirrored import Mirrored
-from tune_tf.parallelism.setting_errors import Placement, is_count
+from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism
 from tune_tf.resources import TrialResources
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subtasks:
+class Subtasks(Parallelism):
     """Base class of kinds whose trial consists of several models, each trained on one device.
 
     Args:
@@ -22,15 +21,17 @@ class Subtasks:
 
     Attributes:
         subtask: Name of one model in results and messages.
+        splits_rows: Whether models differ by their rows; otherwise they differ by their seeds.
     """
 
+    trainable: ClassVar[str] = "tune_tf.trainables.folds:FoldsTrainable"
+    in_processes: ClassVar[bool] = True
     subtask: ClassVar[str]
-    placement: ClassVar[Placement] = "pack"
-    num_replicas: ClassVar[int] = 1
+    splits_rows: ClassVar[bool]
 
-    num_devices: int = 1
-    task_retries: int = 2
-    micro_batches: int = 1
+    num_devices: Count = 1
+    task_retries: Annotated[int, Minimum(0)] = 2
+    micro_batches: Count = 1
 
     @property
     def num_subtasks(self) -> int:
@@ -43,54 +44,21 @@ class Subtasks:
         return self.num_devices
 
     @property
-    def in_a_worker(self) -> Mirrored:
-        """Parallelism within a process."""
-        return Mirrored(micro_batches=self.micro_batches)
+    def single_model(self) -> Mirrored:
+        """Parallelism of one model of all rows."""
+        return Mirrored()
 
-    def setting_errors(self) -> list[str]:
-        """Return the errors in the shared settings."""
-        errors = [
-            f"{name} must be an integer of at least 1, not {value!r}"
-            for name in ("num_devices", "micro_batches")
-            if not is_count(value := getattr(self, name))
+    def conflicts(self) -> list[str]:
+        """Return an error if there are more devices than models."""
+        if self.num_devices <= self.num_subtasks:
+            return []
+        return [
+            f"num_devices must be at most the number of {self.subtask}s ({self.num_subtasks}), "
+            f"not {self.num_devices}: a {self.subtask} trains on one device"
         ]
-        if self.task_retries != 0 and not is_count(self.task_retries):
-            errors.append(
-                f"task_retries must be an integer of at least 0, not {self.task_retries!r}"
-            )
-        return errors
 
-    def refuse(self, errors: list[str]) -> None:
-        """Raise an error if there are errors, or more devices than models.
-
-        Raises:
-            InvalidSettingsError: The message lists all errors.
-        """
-        if not errors and self.num_devices > self.num_subtasks:
-            errors.append(
-                f"num_devices must be at most the number of {self.subtask}s ({self.num_subtasks}), "
-                f"not {self.num_devices}: a {self.subtask} trains on one device"
-            )
-        if errors:
-            raise InvalidSettingsError(errors)
-
-    def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
-        """Return the default resources of a trial: a CPU or GPU for each device."""
-        return Mirrored(self.num_devices).resources(gpus_in_cluster=gpus_in_cluster)
-
-    def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return the resources of each process of a trial."""
-        share = TrialResources(
-            resources.cpus // self.num_devices, resources.gpus / self.num_devices
-        )
-        return (share,) * self.num_devices
-
-    def check(self, resources: TrialResources) -> None:
-        """Check that a trial's resources can be divided among the devices and are not too large.
-
-        Raises:
-            InvalidSettingsError: They do not fit; the message lists all errors.
-        """
+    def resource_errors(self, resources: TrialResources) -> list[str]:
+        """Return the errors of a trial's resources, which are divided among its processes."""
         errors = []
         if resources.cpus % self.num_devices:
             errors.append(
@@ -104,5 +72,71 @@ class Subtasks:
                 f"{self.num_devices}: a {self.subtask} trains on one GPU or a part of it; reserve "
                 f"fewer, or train more {self.subtask}s at a time"
             )
-        if errors:
-            raise InvalidSettingsError(errors)
+        return errors
+
+
+@dataclass(frozen=True)
+class Folds(Subtasks):
+    """Cross-validation: one config trained several times on different rows.
+
+    The rows of ``Data.train`` and ``Data.validation`` together are split into folds. Each fold
+    validates one model, which is trained on the others. All trials of a sweep use the same folds. A
+    trial reports the mean and the standard deviation of each metric over the folds.
+
+    Args:
+        num_folds: Number of folds, at least 2.
+        stratified: Whether to keep the class shares about equal in all folds; for models with one
+            output of class labels.
+        grouped: Whether to keep the rows of a group (see ``Data.groups``) in one fold.
+        num_repeats: Number of splits with different orders; a trial trains ``num_folds *
+            num_repeats`` models.
+        num_devices: As in :class:`Subtasks`.
+        task_retries: As in :class:`Subtasks`.
+        micro_batches: As in :class:`Mirrored`.
+
+    Raises:
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
+    """
+
+    kind: ClassVar[str] = "folds"
+    subtask: ClassVar[str] = "fold"
+    splits_rows: ClassVar[bool] = True
+
+    num_folds: Annotated[int, Minimum(2)] = 5
+    stratified: bool = False
+    grouped: bool = False
+    num_repeats: Count = 1
+
+    @property
+    def num_subtasks(self) -> int:
+        """Number of folds of all repeats."""
+        return self.num_folds * self.num_repeats
+
+
+@dataclass(frozen=True)
+class Ensemble(Subtasks):
+    """Ensemble: one config trained several times on the same rows with different seeds.
+
+    It measures the variance of a metric due to the seed: a trial reports the mean and the standard
+    deviation of each metric over the members. Member 0 uses the seed of a single-model trial.
+
+    Args:
+        num_members: Number of models, at least 2.
+        num_devices: As in :class:`Subtasks`.
+        task_retries: As in :class:`Subtasks`.
+        micro_batches: As in :class:`Mirrored`.
+
+    Raises:
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
+    """
+
+    kind: ClassVar[str] = "ensemble"
+    subtask: ClassVar[str] = "member"
+    splits_rows: ClassVar[bool] = False
+
+    num_members: Annotated[int, Minimum(2)] = 5
+
+    @property
+    def num_subtasks(self) -> int:
+        """Number of members."""
+        return self.num_members

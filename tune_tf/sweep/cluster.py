@@ -16,8 +16,7 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.secrets import expand_references
-from tune_tf.trainables.capacity import num_trials, room_by_node
-from tune_tf.trainables.factory import check_cluster
+from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 _ANSWER_S = 10
 
@@ -43,7 +42,7 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
     check_cluster(resources, parallelism)
     if ray.is_initialized():
         shares = parallelism.shares(resources)
-        return num_trials(room_by_node(shares[0]), parallelism, shares)
+        return num_trials(capacity_by_node(shares[0]), parallelism, shares)
     num_cpus = os.cpu_count() or 1
     if resources.cpus > num_cpus:
         raise UnavailableResourcesError(

@@ -25,7 +25,7 @@ from tune_tf.tracking import MLflowCallback, SweepDetails
 from tune_tf.tracking.store import read_credentials
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
-from tune_tf.trainables.factory import default_resources
+from tune_tf.trainables.capacity import default_resources
 from tune_tf.workload import Workload
 
 

@@ -4,8 +4,7 @@ from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.factory import trainable
 from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.memory.oom_retries import OomRetries
-from tune_tf.trainables.mirrored import MirroredTrainable
-from tune_tf.trainables.model_parallel import ModelParallelTrainable
+from tune_tf.trainables.mirrored import MirroredTrainable, ModelParallelTrainable
 from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 
 __all__ = [

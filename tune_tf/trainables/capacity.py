@@ -1,4 +1,4 @@
-"""Number of trials that fit on an idle Ray cluster."""
+"""Resources of trials, and the number that fits on an idle Ray cluster."""
 
 import socket
 from collections.abc import Sequence
@@ -6,13 +6,14 @@ from typing import Any
 
 import ray
 
-from tune_tf.parallelism import Parallelism
+from tune_tf.errors import UnavailableResourcesError
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
 _ANSWERS_WITHIN_S = 2.0
 
 
-def room_by_node(share: TrialResources, *, answering: bool = False) -> list[int]:
+def capacity_by_node(share: TrialResources, *, answering: bool = False) -> list[int]:
     """Return how many processes fit on each live node of the running cluster if it were idle.
 
     With ``answering``, unreachable nodes are skipped: Ray reports a lost node as alive for a while.
@@ -37,44 +38,83 @@ def _answers(node: dict[str, Any]) -> bool:
 
 
 def num_trials(
-    room: list[int], parallelism: Parallelism, shares: Sequence[TrialResources] = ()
+    capacity: list[int], parallelism: Parallelism, shares: Sequence[TrialResources] = ()
 ) -> int:
     """Return how many trials fit concurrently.
 
     Args:
-        room: Processes with the first share that fit on each node.
+        capacity: Processes with the first share that fit on each node.
         parallelism: Layout of a trial.
         shares: Resources of each process, if they differ.
     """
-    fitting = _num_of_workers(room, parallelism)
-    if len(set(shares)) < 2:
-        return fitting
-    cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
-    return min(fitting, cpus // sum(share.cpus for share in shares))
-
-
-def _num_of_workers(room: list[int], parallelism: Parallelism) -> int:
     workers = parallelism.num_workers
-    together = sum(room) // workers
-    if parallelism.placement != "strict_spread":
-        return together
-    # A trial has at most one process per node, so a node counts at most once for each trial.
-    fitting = (
-        trials
-        for trials in range(together, 0, -1)
-        if sum(min(each, trials) for each in room) >= trials * workers
-    )
-    return next(fitting, 0)
+    fitting = sum(capacity) // workers
+    if parallelism.placement == "strict_spread":
+        # A trial has at most one process per node, so a node counts at most once for each trial.
+        while sum(min(each, fitting) for each in capacity) < fitting * workers:
+            fitting -= 1
+    if len(set(shares)) > 1:
+        cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
+        fitting = min(fitting, cpus // sum(share.cpus for share in shares))
+    return fitting
 
 
-def most_workers(room: list[int], parallelism: Parallelism) -> int:
+def most_workers(capacity: list[int], parallelism: Parallelism) -> int:
     """Return the largest number of workers, up to the requested one, with which a trial fits."""
-    spread = parallelism.placement == "strict_spread"
-    fitting = sum(min(each, 1) for each in room) if spread else sum(room)
-    return min(fitting, parallelism.num_workers)
+    if parallelism.placement == "strict_spread":
+        capacity = [min(each, 1) for each in capacity]
+    return min(sum(capacity), parallelism.num_workers)
 
 
 def largest_node(share: TrialResources) -> dict[str, float]:
     """Return, for each resource of a share, the largest amount on a single live node."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in share.bundle}
+
+
+def default_resources(parallelism: Parallelism) -> TrialResources:
+    """Return the default resources of a trial on the running cluster."""
+    gpus = ray.cluster_resources().get("GPU", 0) if ray.is_initialized() else 0
+    return parallelism.resources(gpus_in_cluster=gpus > 0)
+
+
+def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
+    """Check that the running cluster is large enough for a trial.
+
+    Raises:
+        UnavailableResourcesError: It is too small, even when idle.
+    """
+    if not ray.is_initialized():
+        return
+    shares = parallelism.shares(resources)
+    share = shares[0]
+    capacity = capacity_by_node(share)
+    if num_trials(capacity, parallelism, shares):
+        return
+    asked = _format_counts(share.bundle)
+    if not any(capacity):
+        raise UnavailableResourcesError(
+            f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
+            "but no node of the Ray cluster has that (the most of each: "
+            f"{_format_counts(largest_node(share))}): it would wait forever; ask for less, or add "
+            "a machine"
+        )
+    if sum(capacity) >= parallelism.num_workers and len(set(shares)) > 1:
+        raise UnavailableResourcesError(
+            f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
+            f"{_format_counts(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
+            "workers, which the Ray cluster does not have: it would wait forever; use fewer "
+            "workers, server_cpus: 0, or add machines"
+        )
+    nodes = f"{sum(map(bool, capacity))} of {len(capacity)} nodes"
+    raise UnavailableResourcesError(
+        f"a trial asks for {parallelism.num_workers} workers with {asked} each, placement "
+        f"{parallelism.placement!r}, but the Ray cluster has room for {sum(capacity)} such "
+        f"workers on {nodes}: it would wait forever; use fewer workers"
+        + (", another placement" if parallelism.placement == "strict_spread" else "")
+        + ", or add machines"
+    )
+
+
+def _format_counts(counts: dict[str, float]) -> str:
+    return ", ".join(f"{count:g} {kind}" for kind, count in counts.items())

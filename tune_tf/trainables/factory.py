@@ -1,37 +1,25 @@
 """Factory of the Tune trainable class for a workload and a parallelism."""
 
 import functools
+import pkgutil
 import uuid
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
 
-from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError, one_of
-from tune_tf.parallelism import Asynchronous, Ensemble, Folds, Mirrored, MultiWorker, Parallelism
+from tune_tf.errors import InvalidSettingsError, one_of
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
-from tune_tf.trainables.asynchronous import AsynchronousTrainable
-from tune_tf.trainables.capacity import largest_node, num_trials, room_by_node
-from tune_tf.trainables.folds import FoldsTrainable
+from tune_tf.trainables.capacity import check_cluster, default_resources
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.trainables.mirrored import MirroredTrainable
-from tune_tf.trainables.model_parallel import ModelParallelTrainable
 from tune_tf.trainables.multi_process.worker import PickledWorkload
-from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
 from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
-_IN_PROCESSES: dict[type[Parallelism], type[tune.Trainable]] = {
-    MultiWorker: MultiWorkerTrainable,
-    Asynchronous: AsynchronousTrainable,
-    Folds: FoldsTrainable,
-    Ensemble: FoldsTrainable,
-}
-"""Trainables whose trials train in separate processes, one per bundle."""
 
 
 def trainable(
@@ -93,67 +81,57 @@ def trainable(
         checkpoint_interval_s,
         recycling or Recycling(),
         tracking,
-        elastic and isinstance(parallelism, Mirrored),
+        elastic,
         uuid.uuid4().hex,
         log_folder,
     )
-    _check(workload, settings)
+    if conflict := _conflict(workload, settings):
+        raise InvalidSettingsError([conflict])
     if resources is not None:
         parallelism.check(resources)
-    in_processes = _IN_PROCESSES.get(type(parallelism))
-    in_process = MirroredTrainable if isinstance(parallelism, Mirrored) else ModelParallelTrainable
     prepared = tune.with_parameters(
-        in_processes or in_process,
-        workload=PickledWorkload.of(workload) if in_processes else workload,
+        pkgutil.resolve_name(parallelism.trainable),
+        workload=PickledWorkload.of(workload) if parallelism.in_processes else workload,
         settings=settings,
     )
     request = functools.partial(_placement_group, parallelism, resources)
     return tune.with_resources(prepared, request)
 
 
-def _check(workload: Workload, settings: TrialSettings) -> None:
-    """Reject incompatible settings."""
+def _conflict(workload: Workload, settings: TrialSettings) -> str:
+    """Return the error of settings that do not work together; empty without one."""
     loop, parallelism = settings.loop, settings.parallelism
+    per_example = f"{type(workload).__name__}.per_example, which runs inside the graph of an epoch"
     if loop not in _LOOPS:
-        raise InvalidSettingsError([f"loop must be {one_of(_LOOPS)}, not {loop!r}"])
+        return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
-        _check_fit(workload, parallelism)
-    if isinstance(parallelism, Asynchronous) and workload.computes_rows:
-        raise InvalidSettingsError(
-            [
-                f"kind {parallelism.kind!r} does not support "
-                f"{type(workload).__name__}.per_example, which runs inside the graph of an epoch: "
-                "use another kind, or map the rows in load_data"
-            ]
+        if not parallelism.supports_fit:
+            return f'loop="fit" trains on one device only, not as kind {parallelism.kind!r}'
+        if parallelism.num_replicas > 1:
+            return (
+                f'loop="fit" trains one replica only, not {parallelism.num_replicas}: with '
+                "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
+            )
+        if parallelism.micro_batches > 1:
+            num = parallelism.micro_batches
+            return f'loop="fit" takes a whole batch: micro_batches must be 1, not {num}'
+        if workload.computes_rows:
+            return (
+                f'loop="fit" does not support {per_example}: use loop="graph", or map the rows in '
+                "load_data"
+            )
+    if workload.computes_rows and not parallelism.supports_row_functions:
+        return (
+            f"kind {parallelism.kind!r} does not support {per_example}: use another kind, or map "
+            "the rows in load_data"
         )
-    if settings.validation.asynchronous and (loop == "fit" or type(parallelism) in _IN_PROCESSES):
+    if settings.validation.asynchronous and (loop == "fit" or parallelism.in_processes):
         what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
-        raise InvalidSettingsError(
-            [
-                f"validation.asynchronous does not work with {what}: it needs trials that train by "
-                "graph calls in one process; leave it out"
-            ]
+        return (
+            f"validation.asynchronous does not work with {what}: it needs trials that train by "
+            "graph calls in one process; leave it out"
         )
-
-
-def _check_fit(workload: Workload, parallelism: Parallelism) -> None:
-    error = None
-    if not isinstance(parallelism, Mirrored | MultiWorker):
-        error = f"trains on one device only, not as kind {parallelism.kind!r}"
-    elif parallelism.num_replicas > 1:
-        error = (
-            f"trains one replica only, not {parallelism.num_replicas}: with several, "
-            "keras.Model.fit is wrong for clipped gradients and uneven batches"
-        )
-    elif parallelism.micro_batches > 1:
-        error = f"takes a whole batch: micro_batches must be 1, not {parallelism.micro_batches}"
-    elif workload.computes_rows:
-        error = (
-            f"does not support {type(workload).__name__}.per_example, which runs inside the graph "
-            'of an epoch: use loop="graph", or map the rows in load_data'
-        )
-    if error:
-        raise InvalidSettingsError([f'loop="fit" {error}'])
+    return ""
 
 
 def _made(workload: type[Workload]) -> Workload:
@@ -165,63 +143,12 @@ def _made(workload: type[Workload]) -> Workload:
         ) from error
 
 
-def default_resources(parallelism: Parallelism) -> TrialResources:
-    """Return the default resources of a trial on the running cluster."""
-    return parallelism.resources(gpus_in_cluster=_cluster().get("GPU", 0) > 0)
-
-
-def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
-    """Check that the running cluster is large enough for a trial.
-
-    Raises:
-        UnavailableResourcesError: It is too small, even when idle.
-    """
-    if not ray.is_initialized():
-        return
-    shares = parallelism.shares(resources)
-    share = shares[0]
-    room = room_by_node(share)
-    if num_trials(room, parallelism, shares):
-        return
-    asked = _format_counts(share.bundle)
-    if not any(room):
-        raise UnavailableResourcesError(
-            f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
-            "but no node of the Ray cluster has that (the most of each: "
-            f"{_format_counts(largest_node(share))}): it would wait forever; ask for less, or add "
-            "a machine"
-        )
-    if sum(room) >= parallelism.num_workers and len(set(shares)) > 1:
-        raise UnavailableResourcesError(
-            f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
-            f"{_format_counts(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
-            "workers, which the Ray cluster does not have: it would wait forever; use fewer "
-            "workers, server_cpus: 0, or add machines"
-        )
-    nodes = f"{sum(map(bool, room))} of {len(room)} nodes"
-    raise UnavailableResourcesError(
-        f"a trial asks for {parallelism.num_workers} workers with {asked} each, placement "
-        f"{parallelism.placement!r}, but the Ray cluster has room for {sum(room)} such workers on "
-        f"{nodes}: it would wait forever; use fewer workers"
-        + (", another placement" if parallelism.placement == "strict_spread" else "")
-        + ", or add machines"
-    )
-
-
-def _format_counts(counts: dict[str, float]) -> str:
-    return ", ".join(f"{count:g} {kind}" for kind, count in counts.items())
-
-
 def _placement_group(
     parallelism: Parallelism, resources: TrialResources | None, config: Any
 ) -> tune.PlacementGroupFactory:
     wanted = resources or default_resources(parallelism)
     check_cluster(wanted, parallelism)
     bundles = [share.bundle for share in parallelism.shares(wanted)]
-    if type(parallelism) in _IN_PROCESSES:
+    if parallelism.in_processes:
         bundles = [{}, *bundles]  # the trial's own actor runs next to its first worker
     return tune.PlacementGroupFactory(bundles, strategy=parallelism.placement.upper())
-
-
-def _cluster() -> dict[str, float]:
-    return dict(ray.cluster_resources()) if ray.is_initialized() else {}

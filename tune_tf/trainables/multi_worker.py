@@ -1,63 +1,119 @@
-"""Trainable for one model in several processes, on one or more nodes."""
+"""Trainable for one model in several synchronous processes, on one or more nodes."""
 
-from collections.abc import Sequence
+import logging
 from dataclasses import replace
 from typing import Any
 
-from ray.util.placement_group import PlacementGroup
+from ray import tune
+from ray.tune.experiment import Trial
 
+from tune_tf.errors import UnavailableResourcesError
+from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.checkpoint_files import Files
-from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.process_trainable import SingleModelTrainable
-from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
-from tune_tf.trainables.multi_process.worker_group import WorkerGroup
+from tune_tf.trainables.capacity import capacity_by_node, most_workers
+from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
+from tune_tf.trainables.multi_process.processes import Bundles
+from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, Worker, WorkerAssignment
+from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.peak_memory import sum_peak_memory
+from tune_tf.training.rendezvous import PortTakenError, compatible_addresses
 
-NUM_WORKERS = "num_workers"
-"""Result key of the number of workers that trained the iteration."""
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
 
 
-class MultiWorkerTrainable(SingleModelTrainable):
-    """Trainable for one model in several processes that train synchronously on parts of a batch."""
+class WorkerGroup(ProcessGroup):
+    """Group of workers, one per bundle, that run the same calls together.
 
-    def make_processes(
+    The first failure ends all workers, because the others would wait forever.
+    """
+
+    def __init__(
         self,
         assignment: WorkerAssignment,
-        shares: Sequence[TrialResources],
-        placement_group: PlacementGroup,
-        watch: Watch,
-    ) -> "_InStep":
-        """Start a worker in each bundle."""
-        group = WorkerGroup(
-            assignment, num_workers=len(shares), placement_group=placement_group, watch=watch
-        )
-        return _InStep(group, len(shares))
-
-
-class _InStep:
-    def __init__(self, group: WorkerGroup, num_workers: int) -> None:
-        self._group = group
-        self._num_workers = num_workers
-        self.end = group.end
-
-    @property
-    def devices(self) -> str:
-        return self._group.devices
+        bundles: Bundles,
+        worker_class: type[RemoteTrialProcess] = Worker,
+    ) -> None:
+        super().__init__(assignment, bundles)
+        self._worker_class = worker_class
+        self._connect()
 
     def start(self, trial: TrialStart) -> None:
-        self._group.ask("start", trial, watched=False)
+        """Begin a trial, after ending the previous one."""
+        self.ask("start", trial, watched=False)
 
-    def epoch(self) -> tuple[EpochReport, dict[str, Any]]:
-        reports: list[EpochReport] = self._group.ask("epoch")
-        recycle = any(each.recycle for each in reports)
-        load = sum_peak_memory(reports[0].system_metrics, [each.system_metrics for each in reports])
-        report = replace(reports[0], recycle=recycle, system_metrics=load)
-        return report, {NUM_WORKERS: self._num_workers}
+    def epoch(self) -> EpochReport:
+        """Train and validate for one epoch."""
+        reports: list[EpochReport] = self.ask("epoch")
+        loads = [each.system_metrics for each in reports]
+        return replace(
+            reports[0],
+            recycle=any(each.recycle for each in reports),
+            system_metrics=sum_peak_memory(loads[0], loads),
+            more={"num_workers": len(reports)},
+        )
 
-    def state(self) -> Files:
-        files: Files = self._group.ask("state")[0]
-        return files
+    def _connect(self) -> None:
+        """Start and connect the workers; retry with new ports if one was taken."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._processes = [
+                self._bundles.start(self._worker_class, rank)
+                for rank in range(len(self._bundles.shares))
+            ]
+            workers = self.ask("meet", self._assignment, watched=False)
+            try:
+                addresses = compatible_addresses(workers)
+            except UnavailableResourcesError:
+                self.end()
+                raise
+            self.devices = "; ".join(f"{worker.devices} on {worker.node}" for worker in workers)
+            try:
+                self.ask("join", addresses, timeout_s=self._bundles.watch.join_s)
+            except PortTakenError as error:
+                if attempt == _ATTEMPTS:
+                    raise
+                _log.warning("%s; the workers restart on other ports", error)
+            else:
+                return
 
-    def restore(self, files: Any) -> None:
-        self._group.ask("restore", files)
+
+class MultiWorkerTrainable(ProcessTrainable):
+    """Trainable for one model in several processes that train synchronously on parts of a batch."""
+
+    group_class = WorkerGroup
+
+
+class FewerWorkers(tune.Callback):
+    """Callback that shrinks a failed trial to the live nodes, where its restore would wait forever.
+
+    ``min_workers`` is the lower limit. The global batch size and the trial's numbers stay the same.
+    A later restore grows the trial again as far as the nodes allow.
+    """
+
+    def __init__(self, parallelism: Parallelism) -> None:
+        self._parallelism = parallelism
+
+    def on_trial_recover(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Fit a recovering trial to the live nodes."""
+        reserved = trial.placement_group_factory
+        bundles = [bundle for bundle in reserved.bundles if bundle]
+        share = TrialResources(int(bundles[0].get("CPU", 1)), bundles[0].get("GPU", 0))
+        least = self._parallelism.min_workers or self._parallelism.num_workers
+        capacity = capacity_by_node(share, answering=True)
+        num_workers = max(most_workers(capacity, self._parallelism), least)
+        if num_workers == len(bundles):
+            return
+        _log.warning(
+            "trial %s continues with %d workers instead of %d", trial, num_workers, len(bundles)
+        )
+        trial.update_resources(
+            tune.PlacementGroupFactory([{}, *[share.bundle] * num_workers], reserved.strategy)
+        )
+
+
+def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
+    """Return the callback if the parallelism sets ``min_workers``, else none."""
+    return [] if parallelism.min_workers is None else [FewerWorkers(parallelism)]

@@ -1,5 +1,7 @@
-"""Settings shared by all trials of a sweep."""
+"""Settings shared by all trials of a sweep, and the seed of each trial."""
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -7,9 +9,12 @@ from typing import Any, Literal
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
+from tune_tf.training.core.seeds import trial_seed
 from tune_tf.validation import Validation
 
 LoopKind = Literal["graph", "fit"]
+
+_NUMBER = re.compile(r"_(\d{5,7})$")  # eight digits are a searcher's id, not a number
 
 
 @dataclass(frozen=True)
@@ -44,3 +49,15 @@ class TrialSettings:
     elastic: bool = False
     data_id: str | None = None
     log_folder: Path | None = None
+
+
+def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int:
+    """Return a trial's seed, from the sweep's seed and the number at the end of its name or id.
+
+    Tune's ids and the names given by :func:`tune_tf.run_sweep` end in a number. Without a number,
+    all trials of a sweep get the same seed. Without a sweep seed, it is a hash of the trial's id.
+    """
+    if sweep_seed is None:
+        return int.from_bytes(hashlib.sha256(trial_id.encode()).digest()[:4], "big")
+    match = _NUMBER.search(trial_name) or _NUMBER.search(trial_id)
+    return trial_seed(sweep_seed, int(match[1]) if match else 0)

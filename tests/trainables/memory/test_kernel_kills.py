@@ -1,7 +1,7 @@
 import pytest
 
-from tune_tf.trainables.memory import kernel_kills
-from tune_tf.trainables.memory.kernel_kills import KernelKills, num_kills
+from tune_tf.trainables.memory import oom_retries
+from tune_tf.trainables.memory.oom_retries import KernelKills, num_kernel_kills
 
 pytestmark = pytest.mark.cluster
 
@@ -10,23 +10,23 @@ pytestmark = pytest.mark.cluster
 def vmstat(tmp_path, monkeypatch):
     """The file in which Linux counts, in place of the real one."""
     path = tmp_path / "vmstat"
-    monkeypatch.setattr(kernel_kills, "_VMSTAT", path)
+    monkeypatch.setattr(oom_retries, "_VMSTAT", path)
     return path
 
 
 def test_the_kernels_count_is_read(vmstat):
     vmstat.write_text("pgfault 17\noom_kill 3\noom_kill_process 9\n")
-    assert num_kills() == 3
+    assert num_kernel_kills() == 3
 
 
 def test_a_system_that_does_not_count_has_none(vmstat):
-    assert num_kills() == 0
+    assert num_kernel_kills() == 0
     vmstat.write_text("pgfault 17\n")
-    assert num_kills() == 0
+    assert num_kernel_kills() == 0
 
 
 def test_a_count_has_risen_once(vmstat, monkeypatch):
-    monkeypatch.setattr(kernel_kills, "_others", set)
+    monkeypatch.setattr(oom_retries, "_others", set)
     vmstat.write_text("oom_kill 3\n")
     kills = KernelKills()
     assert not kills.have_risen()
@@ -37,9 +37,9 @@ def test_a_count_has_risen_once(vmstat, monkeypatch):
 
 def test_a_node_that_did_not_answer_once_has_not_killed(vmstat, monkeypatch):
     counts = iter([None, 5, None, 5, 6])
-    monkeypatch.setattr(kernel_kills, "_others", lambda: {"node"})
-    monkeypatch.setattr(kernel_kills, "_ask", lambda node_id: node_id)
-    monkeypatch.setattr(kernel_kills, "_answer", lambda asked: next(counts))
+    monkeypatch.setattr(oom_retries, "_others", lambda: {"node"})
+    monkeypatch.setattr(oom_retries, "_ask", lambda node_id: node_id)
+    monkeypatch.setattr(oom_retries, "_answer", lambda asked: next(counts))
     kills = KernelKills()
     kills.look()
     assert not kills.have_risen()
@@ -50,9 +50,9 @@ def test_a_node_that_did_not_answer_once_has_not_killed(vmstat, monkeypatch):
 
 def test_another_nodes_count_is_compared_with_what_it_was(vmstat, monkeypatch):
     counts = iter([5, 5, 7])
-    monkeypatch.setattr(kernel_kills, "_others", lambda: {"node"})
-    monkeypatch.setattr(kernel_kills, "_ask", lambda node_id: node_id)
-    monkeypatch.setattr(kernel_kills, "_answer", lambda asked: next(counts))
+    monkeypatch.setattr(oom_retries, "_others", lambda: {"node"})
+    monkeypatch.setattr(oom_retries, "_ask", lambda node_id: node_id)
+    monkeypatch.setattr(oom_retries, "_answer", lambda asked: next(counts))
     kills = KernelKills()
     kills.look()
     assert not kills.have_risen()

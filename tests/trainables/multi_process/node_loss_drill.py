@@ -17,7 +17,7 @@ from ray import tune
 from ray.cluster_utils import Cluster
 
 from tune_tf import MultiWorker, trainable
-from tune_tf.trainables.multi_process.fewer_workers import fewer_workers
+from tune_tf.trainables.multi_worker import fewer_workers
 from tune_tf.workloads.digits import DigitsMLP
 
 CONFIG = {"width": 8, "learning_rate": 1e-2, "dropout": 0.0, "batch_size": 100}

@@ -4,7 +4,6 @@ import os
 import signal
 from pathlib import Path
 
-from tune_tf.trainables.multi_process.worker_actor import WorkerActor
 from tune_tf.training.rendezvous import PortTakenError, WorkerInfo
 from tune_tf.workload import Workload
 
@@ -40,8 +39,8 @@ class NotInstalledHere(Workload):
 class StandIn:
     """Answers what a worker answers."""
 
-    def __init__(self, rank, host, node):
-        self._rank, self._node = rank, node
+    def __init__(self, rank, host, name):
+        self._rank, self._node = rank, host
 
     def meet(self, assignment):
         self._script = script = assignment.workload.load("here")
@@ -79,9 +78,3 @@ class StandIn:
             if "port" not in faults or len(tried) < 2:
                 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
                 signal.sigwait([signal.SIGUSR2])  # as a collective does whose peer is gone
-
-
-class StandInActor(WorkerActor):
-    """A worker's actor with a stand-in inside."""
-
-    worker_class = StandIn

@@ -18,7 +18,7 @@ from tune_tf.data import rows_of
 from tune_tf.parallelism import Asynchronous
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.trainables import trainable
-from tune_tf.trainables.trial_number import seed_of_trial
+from tune_tf.trainables.trial_settings import seed_of_trial
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas

@@ -7,7 +7,7 @@ import pytest
 import ray
 import stand_in_workers
 from processes import have_ended
-from stand_in_workers import NotInstalledHere, Script, StandInActor
+from stand_in_workers import NotInstalledHere, Script, StandIn
 
 from tune_tf.errors import (
     UnavailableResourcesError,
@@ -15,11 +15,12 @@ from tune_tf.errors import (
     WorkerLostError,
     WorkloadError,
 )
+from tune_tf.parallelism import MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.worker import PickledWorkload, WorkerAssignment
-from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.trainables.multi_process.worker_group import WorkerGroup
+from tune_tf.trainables.multi_process.processes import Bundles, Watch
+from tune_tf.trainables.multi_process.worker import PickledWorkload, Worker, WorkerAssignment
+from tune_tf.trainables.multi_worker import WorkerGroup
+from tune_tf.trainables.trial_settings import TrialSettings
 
 pytestmark = pytest.mark.cluster
 
@@ -45,16 +46,19 @@ def start(reservation, tmp_path):
     """Return a function that starts two stand-ins of which one goes wrong."""
     started = []
 
-    def start(fault=None, rank=1, workload=None, actor=StandInActor):
+    def start(fault=None, rank=1, workload=None, worker_class=StandIn):
         group = WorkerGroup(
             WorkerAssignment(
                 PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
                 TrialResources(),
+                TrialSettings(MultiWorker(2), TrialResources(2)),
             ),
-            num_workers=2,
-            placement_group=reservation,
-            watch=QUICK if fault == "freezes" else PATIENT,
-            actor=actor,
+            Bundles(
+                reservation,
+                [TrialResources()] * 2,
+                watch=QUICK if fault == "freezes" else PATIENT,
+            ),
+            worker_class,
         )
         started.append(group)
         return group
@@ -129,4 +133,4 @@ def test_a_port_that_was_taken_is_retried_with_another(start, tmp_path):
 @pytest.mark.slow
 def test_a_workload_that_a_node_does_not_have_is_told(start):
     with pytest.raises(WorkloadError, match=r"worker \d on .*only_on_the_laptop.*runtime_env"):
-        start(workload=NotInstalledHere(), actor=WorkerActor)
+        start(workload=NotInstalledHere(), worker_class=Worker)

@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 from tune_tf.errors import WorkloadError
-from tune_tf.trainables.multi_process.worker import EpochReport
-from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskSnapshot
+from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
+from tune_tf.trainables.trial_process import EpochReport
 from tune_tf.workload import Workload
 
 
@@ -40,7 +40,7 @@ class Script(Workload):
 class StandIn:
     """Answers what a worker answers: the loss of an epoch is its number, by subtask."""
 
-    def __init__(self, rank, host, node):
+    def __init__(self, rank, host, name):
         self._rank = rank
         self._epochs = {}
         self._void = 0
@@ -49,12 +49,12 @@ class StandIn:
         self._script = assignment.workload.load("here")
         return f"device {self._rank}"
 
-    def start(self, number, trial):
+    def begin_trial(self, number, trial):
         if self._script.fault == "start":
             raise WorkloadError("there are no rows")
         self._epochs = {}
 
-    def epoch(self, number, subtask, begins=False, state=None):
+    def train_epoch(self, number, subtask, begins=False, state=None):
         if number <= self._void:
             return None
         if begins:
@@ -91,9 +91,3 @@ class StandIn:
         if self._script.fault == "freezes":
             os.kill(os.getpid(), signal.SIGSTOP)
         raise ZeroDivisionError("of the user's making")
-
-
-class StandInActor(SubtaskActor):
-    """A process with a stand-in inside."""
-
-    worker_class = StandIn

@@ -6,15 +6,16 @@ import pytest
 import ray
 import stand_in_subtasks
 from processes import have_ended
-from stand_in_subtasks import Script, StandInActor
+from stand_in_subtasks import Script, StandIn
 
 from tune_tf.errors import WorkerError, WorkerLostError, WorkloadError
 from tune_tf.parallelism import Ensemble
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.heartbeat import Watch
-from tune_tf.trainables.multi_process.worker import PickledWorkload, TrialStart
+from tune_tf.trainables.multi_process.processes import Bundles, Watch
+from tune_tf.trainables.multi_process.worker import PickledWorkload, WorkerAssignment
 from tune_tf.trainables.subtasks.pool import SubtaskPool
-from tune_tf.trainables.subtasks.worker import SubtaskAssignment
+from tune_tf.trainables.trial_process import TrialStart
+from tune_tf.trainables.trial_settings import TrialSettings
 
 pytestmark = pytest.mark.cluster
 
@@ -36,15 +37,19 @@ def starting(folder):
     def start(fault=None, **given):
         script = Script(str(folder), fault, **given)
         crew = SubtaskPool(
-            SubtaskAssignment(
+            WorkerAssignment(
                 PickledWorkload.of(script),
                 TrialResources(),
-                subtasks=Ensemble(4, num_devices=2, task_retries=2),
+                TrialSettings(
+                    Ensemble(4, num_devices=2, task_retries=2), resources=TrialResources(2)
+                ),
             ),
-            num_devices=2,
-            placement_group=group,
-            watch=QUICK if fault == "freezes" else PATIENT,
-            actor=StandInActor,
+            Bundles(
+                group,
+                [TrialResources()] * 2,
+                watch=QUICK if fault == "freezes" else PATIENT,
+            ),
+            StandIn,
         )
         started.append(crew)
         crew.begin(TRIAL)

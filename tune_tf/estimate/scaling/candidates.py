@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from tune_tf.parallelism import (
-    Asynchronous,
-    Hybrid,
-    Mirrored,
-    ModelParallel,
-    MultiWorker,
-    Parallelism,
-)
+from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
 Dimension = Literal["devices", "batch", "data"]
@@ -54,11 +47,11 @@ class ScalingCandidate:
             return f"{self.data_fraction:.0%} of the data"
         if self._is_one_replica_on_several:
             return f"1 replica on {self.resources.cpus} cores"
-        return _label_of(self.parallelism)
+        return self.parallelism.label
 
     @property
     def _is_one_replica_on_several(self) -> bool:
-        alone = isinstance(self.parallelism, Mirrored) and self.parallelism.num_replicas == 1
+        alone = self.parallelism.num_devices == 1
         return alone and self.dimension == "devices" and self.num_devices > 1
 
 
@@ -184,32 +177,6 @@ def _spread(values: Sequence[float]) -> float:
     return 1.5 * statistics.median(abs(value - middle) for value in values)
 
 
-def _parallelisms(num_devices: int) -> list[Parallelism]:
-    """Return every kind that trains one model, on all of at least two devices."""
-    found: list[Parallelism] = [
-        Mirrored(num_devices),
-        MultiWorker(num_devices),
-        ModelParallel(num_devices),
-    ]
-    if num_devices > 2 and num_devices % 2 == 0:
-        found.append(Hybrid(num_devices // 2, 2))
-    # The server shares the cores of the first worker.
-    return [*found, Asynchronous(num_devices, server_cpus=0)]
-
-
-def _label_of(parallelism: Parallelism) -> str:
-    match parallelism:
-        case Mirrored(num_replicas=num):
-            return "1 replica" if num == 1 else f"{num} replicas"
-        case MultiWorker(num_workers=num):
-            return f"{num} workers"
-        case ModelParallel(num_stages=num):
-            return f"{num} stages"
-        case Hybrid(num_replicas=num, num_stages=stages):
-            return f"{num} replicas of {stages} stages"
-    return f"{parallelism.num_workers} asynchronous workers"
-
-
 def candidates(
     like: Parallelism,
     *,
@@ -236,9 +203,11 @@ def candidates(
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
             found.append(ScalingCandidate("devices", one, resources(num)))
+        made = [kind.on_devices(num) for kind in PARALLELISM_KINDS] if loop == "graph" else []
         found += [
             ScalingCandidate("devices", _like(like, each), resources(num))
-            for each in (_parallelisms(num) if loop == "graph" else [])
+            for each in made
+            if each is not None
         ]
     scales = (4.0,) if quick else (0.5, 2.0, 4.0)
     found += [replace(found[0], dimension="batch", batch_scale=scale) for scale in scales]

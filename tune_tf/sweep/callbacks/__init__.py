@@ -18,11 +18,10 @@ from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
-from tune_tf.trainables.input_waits import WatchInput
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.memory.recycling import RecycleActors
-from tune_tf.trainables.multi_process.fewer_workers import fewer_workers
-from tune_tf.trainables.reservations import WatchReservations
+from tune_tf.trainables.multi_worker import fewer_workers
+from tune_tf.trainables.resource_warnings import WatchInput, WatchReservations
 from tune_tf.tune_internals.trial_state import TrimTrials
 
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tune_tf.errors import (
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
-from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker, Parallelism, Subtasks
+from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.results import TrialResult
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
@@ -37,8 +37,7 @@ from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.trainables import trainable
-from tune_tf.trainables.capacity import largest_node
-from tune_tf.trainables.factory import check_cluster, default_resources
+from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
@@ -234,43 +233,39 @@ def final_parallelism(
 
     Folds and ensembles become one model of all rows.
 
+    Args:
+        config: The sweep's settings.
+        num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep without GPUs.
+        batch_size: Global batch size; each replica needs at least one row.
+
     Raises:
         InvalidSettingsError: The sweep's kind of parallelism does not support this number.
     """
-    spread = config.parallelism
-    if isinstance(spread, Subtasks):
-        spread = Mirrored()
+    parallelism = config.parallelism.single_model
     if num_replicas is None:
-        gpus = _gpus_of_a_node(config) if isinstance(spread, Mirrored) else 0
-        wanted = max(spread.num_replicas, min(gpus, batch_size))
-        return replace(spread, num_replicas=wanted) if isinstance(spread, Mirrored) else spread
-    if isinstance(spread, Mirrored):
-        return replace(spread, num_replicas=num_replicas, max_replicas=None)
-    if isinstance(spread, Hybrid):
-        return replace(spread, num_replicas=num_replicas)
-    if isinstance(spread, ModelParallel):
-        if num_replicas == 1:
-            return spread
-        return Hybrid(num_replicas, spread.num_stages, spread.micro_batches)
-    if isinstance(spread, MultiWorker) and num_replicas % spread.replicas_per_worker == 0:
-        return replace(
-            spread, num_workers=num_replicas // spread.replicas_per_worker, min_workers=None
-        )
+        if not parallelism.fills_node:
+            return parallelism
+        num_replicas = max(parallelism.num_replicas, min(_gpus_of_a_node(config), batch_size))
+    scaled = parallelism.scaled_to(num_replicas)
+    if scaled is not None:
+        return scaled
     raise InvalidSettingsError(
-        f"the trials of {config.name} have parallelism of kind {spread.kind!r}, which cannot "
-        f"be scaled to {num_replicas} replica(s): leave out --replicas"
+        [
+            f"the trials of {config.name} have parallelism of kind {parallelism.kind!r}, which "
+            f"cannot be scaled to {num_replicas} replica(s): leave out --replicas"
+        ]
     )
 
 
-def final_resources(config: SweepConfig, spread: Parallelism) -> TrialResources:
+def final_resources(config: SweepConfig, parallelism: Parallelism) -> TrialResources:
     """Return the resources of the final model: all that it can use of one node."""
-    if not isinstance(spread, Mirrored):
-        return config.resources or default_resources(spread)
+    if not parallelism.fills_node:
+        return config.resources or default_resources(parallelism)
     on_gpus = _gpus_of_a_node(config) > 0
     cpus = int(largest_node(TrialResources(cpus=1)).get("CPU", 1))
     return TrialResources(
-        cpus=max(1, cpus, 0 if on_gpus else spread.num_replicas),
-        gpus=spread.num_replicas if on_gpus else 0,
+        cpus=max(1, cpus, 0 if on_gpus else parallelism.num_replicas),
+        gpus=parallelism.num_replicas if on_gpus else 0,
     )
 
 

@@ -5,11 +5,10 @@ megabytes with each. Tune reuses actors regardless; the callback makes it start 
 """
 
 import functools
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import psutil
 from ray.tune import Callback, PlacementGroupFactory
 
 from tune_tf.errors import InvalidSettingsError
@@ -39,7 +38,7 @@ class Recycling:
 
     def is_due(self, num_programs: int) -> bool:
         """Return whether this process has reached a limit."""
-        growth = resident_bytes() - _resident_at_first()
+        growth = _resident_bytes() - _resident_at_first()
         return num_programs >= self.max_programs or growth > self.max_growth_bytes
 
 
@@ -59,15 +58,10 @@ class RecycleActors(Callback):
             )
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 if the system does not report it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 @functools.cache
 def _resident_at_first() -> int:
-    return resident_bytes()
+    return _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)

@@ -1,18 +1,22 @@
-"""Parameter server process of an asynchronous trial."""
+"""Processes of an asynchronous trial: its parameter server and its gradient workers."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import ray
+from ray.exceptions import RayActorError
 
-from tune_tf.trainables.multi_process.worker import EpochReport, Worker
-from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler, StalenessStatistics
+from tune_tf.errors import WorkerLostError
+from tune_tf.trainables.multi_process.worker import Worker
+from tune_tf.trainables.trial_process import EpochReport
+from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler
 from tune_tf.training.parameter_server.messages import Array, Idle, Task, TaskResult
 
 if TYPE_CHECKING:
+    from tune_tf.training.parameter_server.gradient_loop import GradientLoop
     from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 
@@ -27,21 +31,6 @@ class _Epoch:
     validation: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class UpdateReport:
-    """Report of a parameter server after an epoch.
-
-    Args:
-        epoch: Common part of all epoch reports.
-        statistics: Staleness of the gradients.
-        gradients_per_s: Applied gradients per second, without the time of the validation.
-    """
-
-    epoch: EpochReport
-    statistics: StalenessStatistics
-    gradients_per_s: float
-
-
 class ParameterServer(Worker):
     """Parameter server that applies gradients as they arrive and assigns tasks to workers.
 
@@ -49,10 +38,6 @@ class ParameterServer(Worker):
     """
 
     _loop: "UpdateLoop"
-
-    def __str__(self) -> str:
-        """Return the name of the process for messages."""
-        return f"the parameter server on {self._node}"
 
     def prepare(self, max_staleness: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Create the loop for the trials; ``max_staleness`` is in updates."""
@@ -62,8 +47,8 @@ class ParameterServer(Worker):
         self._leave_port()
         self._max_staleness = max_staleness
         self._clock = clock
-        loop = UpdateLoop(self._workload, Replicas(self._devices), self._assignment.spread)
-        self._serve(loop, None)
+        loop = UpdateLoop(self._workload, Replicas(self.devices), self._parallelism)
+        self.serve(loop, None)
         self._num_epochs = 0
         self._version = 0
         self._epoch: _Epoch | None = None
@@ -112,7 +97,7 @@ class ParameterServer(Worker):
         if self._epoch is not None:
             self._epoch.scheduler.forget(worker)
 
-    def end_epoch(self) -> UpdateReport:
+    def end_epoch(self) -> EpochReport:
         """Close a completed epoch and return its report."""
         epoch, self._epoch = self._epoch, None
         if epoch is None or not epoch.scheduler.is_complete:
@@ -120,9 +105,15 @@ class ParameterServer(Worker):
         self._version = epoch.scheduler.version
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
         statistics = epoch.scheduler.statistics
-        return UpdateReport(
-            self._report(metrics), statistics, len(statistics.staleness) / epoch.took_s
-        )
+        report = self._report(metrics, self._loop, self._loop.num_programs)
+        more = {
+            "async/staleness_mean": statistics.mean_staleness,
+            "async/staleness_max": statistics.max_staleness,
+            "async/gradients_per_s": len(statistics.staleness) / epoch.took_s,
+            "async/gradients_stale": statistics.num_stale,
+            "async/gradients_late": statistics.num_late,
+        }
+        return replace(report, more=more)
 
     def _take(self, worker: int, outcome: TaskResult) -> None:
         epoch = self._epoch
@@ -143,8 +134,40 @@ class ParameterServer(Worker):
         return epoch.validation is None and self._loop.program.has_validation
 
 
-class ParameterServerActor(WorkerActor):
-    """Ray actor of a parameter server."""
+class GradientWorker(Worker):
+    """Worker that processes the server's tasks until none is left."""
 
-    worker_class = ParameterServer
-    title = "the parameter server"
+    _loop: "GradientLoop"
+
+    def prepare(self, server: Any, number: int) -> None:
+        """Create the loop for the trials; ``number`` is unique in the trial."""
+        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+
+        self._leave_port()
+        self._server = server
+        self._number = number
+        replicas = Replicas(self.devices)
+        self.serve(GradientLoop(self._workload, replicas, self._parallelism), replicas)
+
+    def work(self) -> tuple[int, EpochReport]:
+        """Process tasks until the epoch is complete; return its number and a report.
+
+        Raises:
+            WorkerLostError: The server died.
+        """
+        self._enter()
+        outcome: TaskResult | None = None
+        while True:
+            task = self._exchange(outcome)
+            if isinstance(task, Idle):
+                return task.epoch, self._report({}, self._loop, self._loop.num_programs)
+            outcome = self._loop.do(task)
+
+    def _exchange(self, outcome: TaskResult | None) -> Any:
+        try:
+            return ray.get(
+                self._server.do.remote("exchange", self._number, self._loop.version, outcome)
+            )
+        except RayActorError as error:
+            raise WorkerLostError(f"{self} lost the parameter server: {error}") from None

@@ -1,48 +1,87 @@
-"""Worker process of a trial that trains in several processes.
+"""Worker process of a trial that trains in several processes, and its Ray actor."""
 
-TensorFlow is imported in methods only, so that the trial's actor does not load it.
-"""
-
-import contextlib
 import importlib.metadata
 import os
 import platform
 import socket
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray import cloudpickle
 
-from tune_tf.errors import WorkloadError
-from tune_tf.events import TrialLog
-from tune_tf.parallelism import Mirrored
-from tune_tf.resources import TrialResources
-from tune_tf.tracking.mlflow_internals import stop_autologging
-from tune_tf.tracking.trial_run import TrialTracking, enter_trial, leave_trial
-from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.trainables.mirrored import make_system_metrics
-from tune_tf.trainables.multi_process.checkpoint_files import (
-    Files,
-    read_checkpoint_files,
-    write_checkpoint_files,
+from tune_tf.errors import (
+    CheckpointError,
+    TuneTfError,
+    WorkerError,
+    WorkerLostError,
+    WorkloadError,
 )
-from tune_tf.training.peak_memory import peak_memory_result
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.trial_process import TrialProcess
+from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.training.rendezvous import WorkerInfo
-from tune_tf.workload import Config, Workload
+from tune_tf.workload import Workload
 
 if TYPE_CHECKING:
-    from tune_tf.data import LoadCache, SharedLoads
     from tune_tf.training.core.checkpoint import Checkpoint
-    from tune_tf.training.core.loop import GraphLoop
-    from tune_tf.training.core.replicas import Replicas
-    from tune_tf.training.devices import Devices
-    from tune_tf.training.system_metrics import SystemMetrics
 
 _VERSIONED = ("tensorflow", "keras", "numpy")
+
+# Errors of TensorFlow's collectives after the loss of a peer; found by killing peers.
+_LOST_PEER = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+
+Files = dict[str, bytes]
+"""Checkpoint files by name, for transfer between processes and nodes."""
+
+
+def write_checkpoint_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files in order, each atomically."""
+    for name, content in files.items():
+        partial = folder / f".{name}.{os.getpid()}"
+        partial.write_bytes(content)
+        partial.replace(folder / name)
+
+
+def read_checkpoint_files(folder: Path) -> Files:
+    """Return the files of a folder.
+
+    Raises:
+        CheckpointError: The folder is missing.
+    """
+    try:
+        return {
+            path.name: path.read_bytes()
+            for path in folder.iterdir()
+            if path.is_file() and not path.name.startswith(".")
+        }
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint at {folder}") from None
+
+
+def files_of(state: "Checkpoint") -> Files:
+    """Return the files of a checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        state.write(Path(folder))
+        return read_checkpoint_files(Path(folder))
+
+
+def checkpoint_of(files: Files) -> "Checkpoint":
+    """Return the checkpoint stored in files.
+
+    Raises:
+        CheckpointError: The files are no checkpoint.
+    """
+    from tune_tf.training.core.checkpoint import Checkpoint
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint_files(Path(folder), files)
+        return Checkpoint.read(Path(folder))
 
 
 @dataclass(frozen=True)
@@ -83,164 +122,53 @@ class PickledWorkload:
 
 @dataclass(frozen=True)
 class WorkerAssignment:
-    """Setup of a worker for all trials that it serves.
-
-    Args:
-        workload: Workload of the trials.
-        resources: Resources of this worker.
-        spread: Parallelism within the worker.
-        tracking: MLflow settings of the trials; None without runs.
-        recycling: Limits after which the process serves no other trial.
-        data_id: Key under which the processes of a node share the workload's data; None to load it
-            separately.
-    """
+    """Setup of a worker for all trials that it serves; ``resources`` are those of the worker."""
 
     workload: PickledWorkload
     resources: TrialResources
-    spread: Mirrored = Mirrored()  # noqa: RUF009  frozen
-    tracking: TrialTracking | None = None
-    recycling: Recycling = field(default_factory=Recycling)
-    data_id: str | None = None
+    settings: TrialSettings
 
 
-@dataclass(frozen=True)
-class TrialStart:
-    """Start message of a trial.
-
-    Args:
-        trial_id: Ray Tune's id of the trial.
-        config: Hyperparameters.
-        seed: Seed of weights, dropout and data order.
-        log: Log file of its processes; None for no log.
-    """
-
-    trial_id: str
-    config: dict[str, Any]
-    seed: int
-    log: Path | None = None
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """Report of a worker after an epoch.
-
-    Args:
-        metrics: Metrics by Keras name, over the rows of all workers.
-        stop_training: Whether a callback requested the end of the trial.
-        recycle: Whether the process should serve no other trial.
-        system_metrics: Load of the worker's machine and training speed, by result key.
-    """
-
-    metrics: dict[str, Any]
-    stop_training: bool
-    recycle: bool
-    system_metrics: dict[str, float]
-
-
-class TrialProcess:
-    """Base class of the processes that train for a trial outside its actor.
+class RemoteTrialProcess(TrialProcess):
+    """Process that trains for a trial outside its actor.
 
     Args:
         rank: Number of the process in the trial, from 0.
         host: Address of its node, as other nodes reach it.
-        node: Name of its node, for messages.
+        name: Name in messages.
     """
 
-    def __init__(self, rank: int, host: str, node: str) -> None:
+    def __init__(self, rank: int, host: str, name: str) -> None:
+        super().__init__()
         self._rank = rank
         self._host = host
-        self._node = node
-        self._trial_id = ""
-        self._log = TrialLog()
-        self._assignment: WorkerAssignment
-        self._system_metrics: SystemMetrics | None
-        self._workload: Workload
-        self._floatx: str
-        self._loads: SharedLoads
-        self._devices: Devices
+        self._name = name
 
     def __str__(self) -> str:
         """Return the name of the process for messages."""
-        return f"worker {self._rank} on {self._node}"
+        return f"{self._name} on {self._host}"
 
-    def _claim(self, assignment: WorkerAssignment) -> None:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        self._assignment = assignment
-        self._workload = assignment.workload.load(str(self))
-        self._system_metrics = make_system_metrics(assignment.tracking, assignment.resources)
-        import keras
-
-        from tune_tf.data import SharedLoads
-        from tune_tf.training.devices import claim_devices
-
-        self._floatx = keras.config.floatx()
-        self._loads = SharedLoads(self._workload, assignment.data_id, self._floatx)
-        self._devices = claim_devices(assignment.resources, assignment.spread.num_replicas)
-
-    @contextlib.contextmanager
-    def _beginning(self, trial: TrialStart) -> Iterator[None]:
-        """Set up log, MLflow run and system metrics around the start of a trial."""
-        self._trial_id = trial.trial_id
-        self._log.begin(trial.log)
-        enter_trial(trial.trial_id, self._assignment.tracking, starting=True)
-        self._stop_autologging()
-        yield
-        self._stop_autologging()  # the workload's code may have enabled it
-        if self._system_metrics is not None:
-            self._system_metrics.begin()
-
-    def _enter(self) -> None:
-        enter_trial(self._trial_id, self._assignment.tracking)
-
-    def _is_recycled(self, num_programs: int) -> bool:
-        return self._assignment.recycling.is_due(num_programs)
-
-    def _sampled(self) -> dict[str, float]:
-        return {} if self._system_metrics is None else self._system_metrics.sample()
-
-    def _stop_autologging(self) -> None:
-        """Prevent MLflow from creating a second run for a tracked trial."""
-        if self._assignment.tracking is not None:
-            stop_autologging()
-
-
-def files_of(state: "Checkpoint") -> Files:
-    """Return the files of a checkpoint."""
-    with tempfile.TemporaryDirectory() as folder:
-        state.write(Path(folder))
-        return read_checkpoint_files(folder)
-
-
-def checkpoint_of(files: Files) -> "Checkpoint":
-    """Return the checkpoint stored in files.
-
-    Raises:
-        CheckpointError: The files are no checkpoint.
-    """
-    from tune_tf.training.core.checkpoint import Checkpoint
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_checkpoint_files(folder, files)
-        return Checkpoint.read(Path(folder))
-
-
-class Worker(TrialProcess):
-    """Worker that connects to its peers and trains one trial after another with them."""
-
-    def __init__(self, rank: int, host: str, node: str) -> None:
-        super().__init__(rank, host, node)
-        self._port: socket.socket | None = None
-        self._loop: GraphLoop
-        self._data: LoadCache[Any]
-
-    def meet(self, assignment: WorkerAssignment) -> WorkerInfo:
-        """Load the workload, claim this process' devices and describe the worker.
+    def claim_assigned(self, assignment: WorkerAssignment) -> None:
+        """Load the workload and claim this process' devices.
 
         Raises:
             WorkloadError: The workload cannot be imported on this node.
             UnavailableResourcesError: The reserved devices are missing.
         """
-        self._claim(assignment)
+        workload = assignment.workload.load(str(self))
+        self._parallelism = assignment.settings.parallelism
+        num_devices = self._parallelism.replicas_per_worker
+        self.claim(workload, assignment.settings, assignment.resources, num_devices)
+
+
+class Worker(RemoteTrialProcess):
+    """Worker that connects to its peers and trains one trial after another with them."""
+
+    _port: socket.socket | None = None
+
+    def meet(self, assignment: WorkerAssignment) -> WorkerInfo:
+        """Load the workload, claim this process' devices and describe the worker."""
+        self.claim_assigned(assignment)
         import tensorflow as tf
 
         # Bound until TensorFlow takes over, so that no other process gets the same port.
@@ -248,12 +176,12 @@ class Worker(TrialProcess):
         self._port.bind(("", 0))
         return WorkerInfo(
             self._rank,
-            self._node,
+            self._host,
             f"{self._host}:{self._port.getsockname()[1]}",
             {name: importlib.metadata.version(name) for name in _VERSIONED}
             | {"Python": ".".join(platform.python_version_tuple()[:2])},
             len(tf.config.get_visible_devices("GPU")),
-            str(self._devices),
+            str(self.devices),
         )
 
     def join(self, addresses: tuple[str, ...]) -> None:
@@ -268,22 +196,11 @@ class Worker(TrialProcess):
 
         self._leave_port()
         replicas = (
-            MultiWorkerReplicas(self._devices, addresses, self._rank)
+            MultiWorkerReplicas(self.devices, addresses, self._rank)
             if len(addresses) > 1
-            else Replicas(self._devices)
+            else Replicas(self.devices)
         )
-        self._serve(GraphLoop(self._workload, replicas, self._assignment.spread), replicas)
-
-    def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one."""
-        self._loop.finish()
-        with self._beginning(trial):
-            self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
-
-    def epoch(self) -> EpochReport:
-        """Train and validate for one epoch, together with the other workers."""
-        self._enter()
-        return self._report(self._loop.epoch())
+        self.serve(GraphLoop(self._workload, replicas, self._parallelism), replicas)
 
     def state(self) -> Files | None:
         """Return the trial's checkpoint; None on all workers but the first.
@@ -297,28 +214,40 @@ class Worker(TrialProcess):
         """Restore a checkpoint, possibly from another number of workers."""
         self._loop.restore(checkpoint_of(files))
 
-    def finish(self) -> None:
-        """End the trial."""
-        self._loop.finish()
-        leave_trial()
-
-    def _serve(self, loop: "GraphLoop", replicas: "Replicas | None") -> None:
-        """Train with a loop from now on; without replicas, hold no rows on a device."""
-        from tune_tf.data import LoadCache, rows_of
-        from tune_tf.training.input.device_rows import place_rows
-
-        def load(config: Config) -> Any:
-            return place_rows(rows_of(self._loads.load(config), floatx=self._floatx), replicas)
-
-        self._loop = loop
-        self._data = LoadCache(load)
-
     def _leave_port(self) -> None:
         if self._port is not None:
             self._port.close()
             self._port = None
 
-    def _report(self, metrics: dict[str, Any]) -> EpochReport:
-        recycle = self._is_recycled(self._loop.num_programs)
-        load = self._sampled() | self._loop.performance | peak_memory_result()
-        return EpochReport(metrics, self._loop.stop_training, recycle, load)
+
+class WorkerActor:
+    """Ray actor of a worker, with errors that can be read without TensorFlow."""
+
+    def __init__(self, worker_class: type[RemoteTrialProcess], rank: int, name: str) -> None:
+        host = ray.util.get_node_ip_address()
+        self._place = f"{name} on {host}"
+        self._worker = worker_class(rank, host, name)
+
+    def do(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker.
+
+        Raises:
+            TuneTfError: Raised by the worker; any other error becomes a :class:`WorkerError` with
+                its text, because the caller must not load TensorFlow to unpickle it.
+        """
+        try:
+            return getattr(self._worker, method)(*arguments)
+        except TuneTfError:
+            raise
+        except Exception as error:  # noqa: BLE001  raised again by the caller
+            kind = WorkerLostError if type(error).__name__ in _LOST_PEER else WorkerError
+            raise kind(f"{self._place}: {traceback.format_exc()}") from None
+
+    @ray.method(concurrency_group="aside")  # type: ignore[untyped-decorator]
+    def do_aside(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker concurrently with training; see :meth:`do`."""
+        return self.do(method, *arguments)
+
+    @ray.method(concurrency_group="ping")  # type: ignore[untyped-decorator]
+    def ping(self) -> None:
+        """Respond, also while the worker trains."""

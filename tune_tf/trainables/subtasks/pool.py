@@ -1,25 +1,29 @@
 """Pool of a trial's processes that train its subtasks independently."""
 
 import logging
-import time
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import PlacementGroup
 
 from tune_tf.errors import TuneTfError, WorkerError
-from tune_tf.trainables.multi_process.heartbeat import Heartbeat, Watch
-from tune_tf.trainables.multi_process.serial_executor import SerialExecutor
-from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart
-from tune_tf.trainables.multi_process.worker_actor import started
-from tune_tf.trainables.subtasks.device import SubtaskDevice, is_death, judged, may_be_retried
+from tune_tf.trainables.multi_process.processes import Bundles, cause_of, is_death, may_be_retried
+from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerAssignment
+from tune_tf.trainables.subtasks.progress import (
+    SubtaskDevice,
+    SubtaskMetrics,
+    SubtaskResults,
+    SubtaskStates,
+    finished_snapshot,
+    has_diverged,
+)
 from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
-from tune_tf.trainables.subtasks.results import SubtaskMetrics, SubtaskResults, has_diverged
-from tune_tf.trainables.subtasks.states import SubtaskStates, finished_snapshot
-from tune_tf.trainables.subtasks.worker import SubtaskActor, SubtaskAssignment, SubtaskSnapshot
+from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
+from tune_tf.trainables.trial_process import EpochReport, TrialStart
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +31,8 @@ _log = logging.getLogger(__name__)
 class SubtaskPool:
     """Pool of processes, one per bundle, that train the subtasks of a trial.
 
-    All scheduling happens in one thread, in order of arrival: replies of processes and calls of the
-    trial. So the devices keep busy between two calls.
+    A thread handles the replies of processes in order of arrival, so that the devices keep busy
+    between two calls of the trial.
 
     Raises:
         TuneTfError: A process failed to set up.
@@ -36,42 +40,39 @@ class SubtaskPool:
 
     def __init__(
         self,
-        assignment: SubtaskAssignment,
-        *,
-        num_devices: int,
-        placement_group: PlacementGroup,
-        watch: Watch = Watch(),  # noqa: B008  frozen
-        actor: Any = SubtaskActor,
-        clock: Callable[[], float] = time.monotonic,
+        assignment: WorkerAssignment,
+        bundles: Bundles,
+        worker_class: type[RemoteTrialProcess] = SubtaskWorker,
     ) -> None:
         self._assignment = assignment
-        self._subtasks = assignment.subtasks
-        self._placement_group = placement_group
-        self._watch = watch
-        self._clock = clock
-        self._actor = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(actor)
+        self._subtasks = assignment.settings.parallelism
+        self._bundles = bundles
+        self._worker_class = worker_class
         self._number = 0  # of the trial, counted in this pool
-        self._trial: TrialStart | None = None
+        self._trial: TrialStart
         self._tries: dict[int, int] = {}
         self._num_replaced = 0
         self._states = SubtaskStates()
         self._is_training = False
+        num_devices = len(bundles.shares)
         self._queue = SubtaskQueue(self._subtasks.num_subtasks, num_devices)
         self._results = SubtaskResults(self._subtasks.num_subtasks)
-        self._devices = [SubtaskDevice(self._hire(rank)) for rank in range(num_devices)]
-        self._thread = SerialExecutor(self._dispatch, "subtasks")
+        self._devices = [self._start_process(rank) for rank in range(num_devices)]
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()  # guards all of the above
+        self._replies = ThreadPoolExecutor(1, thread_name_prefix="subtasks")
         try:
-            names = ray.get([each.actor.do.remote("prepare", assignment) for each in self._devices])
+            names = ray.get([each.process.call("prepare", assignment) for each in self._devices])
         except RayError as error:
             self.end()
-            raise judged(error) from None
+            raise cause_of(error) from None
         for device, name in zip(self._devices, names, strict=True):
-            device.name = name
+            device.process.name = name
 
     @property
     def devices(self) -> str:
         """Description of the devices, for reports."""
-        return "; ".join(device.name for device in self._devices)
+        return "; ".join(device.process.name for device in self._devices)
 
     @property
     def reports(self) -> list[EpochReport]:
@@ -88,13 +89,24 @@ class SubtaskPool:
     ) -> None:
         """Begin a trial instead of the previous one; training starts with :meth:`iteration`.
 
-        Args:
-            trial: The trial.
-            reported: Iterations already reported.
-            results: Results of its subtasks up to their snapshots.
-            snapshots: States of the subtasks that have begun.
+        A restored trial has ``reported`` iterations, and results of its subtasks up to snapshots.
         """
-        self._thread.do(self._begin, trial, reported, results, dict(snapshots or {}))
+        with self._changed:
+            for device in self._devices:
+                device.process.call_aside("make_void", self._number)
+            self._number += 1
+            self._trial, self._error, self._tries = trial, None, {}
+            self._is_training = False
+            self._results = results or SubtaskResults(self._subtasks.num_subtasks)
+            usual = self._queue.devices
+            self._queue = SubtaskQueue(len(usual), len(self._devices), usual, reported)
+            self._states = SubtaskStates()
+            for subtask, snapshot in (snapshots or {}).items():
+                self._states.keep(subtask, snapshot.epoch, ray.put(snapshot))
+                ended = self._results.has_ended(subtask, snapshot.epoch)
+                self._queue.begin_at(subtask, snapshot.epoch, ended=ended)
+            for device in self._devices:
+                self._start(device)
 
     def iteration(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
         """Return the metrics of an iteration by subtask, and whether all subtasks have ended.
@@ -104,9 +116,14 @@ class SubtaskPool:
         Raises:
             TuneTfError: A subtask failed too often; with the error of its process.
         """
-        self._thread.do(self._train_on, number - 1)
-        self._wait(lambda: self._results.is_complete(number))
-        return self._thread.do(self._results_of, number)
+        with self._changed:
+            self._is_training = True
+            self._queue.reported = number - 1
+            self._results.forget(number - 1)
+            self._dispatch()
+            self._wait(lambda: self._results.is_complete(number))
+            ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
+            return self._results.of(number), all(ended)
 
     def snapshots(self) -> tuple[dict[int, SubtaskSnapshot], SubtaskResults]:
         """Return the state of each subtask that has begun, and the results up to these states.
@@ -114,89 +131,108 @@ class SubtaskPool:
         Raises:
             TuneTfError: As for :meth:`iteration`.
         """
-        number, states = self._thread.do(self._ask_for_states)
+        with self._changed:
+            number, states = self._number, self._states.lasts()
+            for subtask, rank in enumerate(self._queue.devices):
+                if rank is not None and self._devices[rank].process.is_watched:
+                    # Queued behind the epochs already sent, so that it includes them.
+                    states[subtask] = self._devices[rank].process.call("state", subtask)
         read = {subtask: self._read(subtask, state) for subtask, state in states.items()}
         snapshots = {subtask: each for subtask, each in read.items() if each is not None}
         epochs = {subtask: snapshot.epoch for subtask, snapshot in snapshots.items()}
-        self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
-        refs = {subtask: states[subtask] for subtask in snapshots}
-        return snapshots, self._thread.do(self._learn, number, epochs, refs)
+        with self._changed:
+            self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
+            for subtask, epoch in epochs.items():
+                older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
+                if number == self._number and older:
+                    self._states.keep(subtask, epoch, states[subtask])
+            return snapshots, self._results.up_to(epochs)
+
+    def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
+        """Return a subtask's state, or the latest available one before; None if there is none."""
+        snapshot = finished_snapshot(state)
+        if snapshot is not None:
+            return snapshot
+        with self._changed:
+            states = self._states.all_of(subtask)
+        earlier = map(finished_snapshot, states)
+        return next((each for each in earlier if each is not None), None)
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
-        self._thread.end()
-        actors = [device.actor for device in self._devices]
-        if finish:
-            for actor in actors:
-                actor.do_aside.remote("make_void", self._number)
-            answers = [actor.do.remote("finish") for actor in actors]
-            ray.wait(answers, num_returns=len(answers), timeout=self._watch.finish_s)
-        for actor in actors:
-            ray.kill(actor)
+        self._replies.shutdown(wait=True, cancel_futures=True)
+        processes = [device.process for device in self._devices]
         self._devices = []
+        if finish:
+            for process in processes:
+                process.call_aside("make_void", self._number)
+        self._bundles.end(processes, processes if finish else [])
 
-    def _wait(self, is_there: Callable[[], bool]) -> None:
-        self._thread.wait(is_there, self._check_heartbeats, self._watch.ping_interval_s)
+    def _wait(self, is_met: Callable[[], bool]) -> None:
+        """Wait for a condition, and check the heartbeats meanwhile; raise the trial's error."""
+        clock, interval_s = self._bundles.clock, self._bundles.watch.ping_interval_s
+        checked = clock()
+        while self._error is None and not is_met():
+            self._changed.wait(max(0.0, checked + interval_s - clock()))
+            if clock() - checked >= interval_s:
+                checked = clock()
+                self._check_heartbeats()
+                self._dispatch()
+        if self._error is not None:
+            raise self._error
 
-    # All methods below run in the pool's thread, except `_read`.
+    def _fail(self, error: BaseException) -> None:
+        """Let all waits raise an error; only the first error counts."""
+        self._error = self._error or error
 
-    def _begin(
-        self,
-        trial: TrialStart,
-        reported: int,
-        results: SubtaskResults | None,
-        snapshots: dict[int, SubtaskSnapshot],
+    def _follow(
+        self, device: SubtaskDevice, answer: Any, then: Callable[..., None], *arguments: Any
     ) -> None:
-        for device in self._devices:
-            device.actor.do_aside.remote("make_void", self._number)
-        self._number += 1
-        self._trial, self._thread.error, self._tries = trial, None, {}
-        self._is_training = False
-        self._results = results or SubtaskResults(self._subtasks.num_subtasks)
-        usual = self._queue.devices
-        self._queue = SubtaskQueue(len(usual), len(self._devices), usual, reported)
-        self._states = SubtaskStates()
-        for subtask, snapshot in snapshots.items():
-            self._states.keep(subtask, snapshot.epoch, ray.put(snapshot))
-            ended = self._results.has_ended(subtask, snapshot.epoch)
-            self._queue.begin_at(subtask, snapshot.epoch, ended=ended)
-        for device in self._devices:
-            self._start(device)
+        """Handle a reply of a device, unless it is from an earlier trial or an earlier process."""
+        number = self._number
+
+        def handle(reply: "Future[Any]") -> None:
+            with self._changed:
+                if number == self._number and device in self._devices:
+                    try:
+                        then(device, *arguments, reply)
+                        self._dispatch()
+                    except Exception as error:  # noqa: BLE001  raised by waiting callers
+                        self._fail(error)
+                self._changed.notify_all()
+
+        def submit(reply: "Future[Any]") -> None:
+            with suppress(RuntimeError):  # the pool has ended
+                self._replies.submit(handle, reply)
+
+        answer.future().add_done_callback(submit)
+
+    # The methods below are called with the lock held.
 
     def _start(self, device: SubtaskDevice) -> None:
-        device.line, device.heartbeat, device.expects = [], None, False
-        answer = device.actor.do.remote("start", self._number, self._trial)
-        self._follow(answer, self._has_started, device, self._number)
+        device.sent, device.is_receiving = [], False
+        device.process.watch(False)
+        answer = device.process.call("begin_trial", self._number, self._trial)
+        self._follow(device, answer, self._on_started)
 
-    def _has_started(self, device: SubtaskDevice, number: int, answer: "Future[Any]") -> None:
-        if number != self._number or device not in self._devices:
-            return
+    def _on_started(self, device: SubtaskDevice, answer: "Future[Any]") -> None:
         if (error := answer.exception()) is None:
-            device.heartbeat = Heartbeat(device.actor, self._clock())
+            device.process.watch()
             return
-        cause = judged(error)
+        cause = cause_of(error)
         self._num_replaced += 1
         if self._num_replaced > self._subtasks.task_retries or not may_be_retried(cause):
-            self._thread.fail(cause)
+            self._fail(cause)
         else:
             self._replace(device, cause)
 
-    def _train_on(self, reported: int) -> None:
-        self._is_training = True
-        self._queue.reported = reported
-        self._results.forget(reported)
-
-    def _results_of(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
-        ended = (self._results.has_ended(i, number) for i in range(self._subtasks.num_subtasks))
-        return self._results.of(number), all(ended)
-
     def _dispatch(self) -> None:
         """Give work to all ready devices, those without any first."""
-        given = self._is_training and self._thread.error is None
+        given = self._is_training and self._error is None
         while given:
             given = False
-            for device in sorted(self._devices, key=lambda each: len(each.line)):
-                if not device.is_ready:
+            for device in sorted(self._devices, key=lambda each: len(each.sent)):
+                if device.is_receiving or not device.process.is_watched:
                     continue
                 unit = self._queue.take(self._devices.index(device))
                 if unit is not None:
@@ -204,54 +240,48 @@ class SubtaskPool:
                     given = True
 
     def _send(self, device: SubtaskDevice, unit: Unit) -> None:
-        device.line.append(unit)
+        device.sent.append(unit)
         if unit.source is None:
             self._train(device, unit)
             return
         # Wait for the state first: until it exists, Ray delays all later calls, pings included.
-        device.expects = True
+        device.is_receiving = True
         state = self._hand_over(self._devices[unit.source], unit.subtask, unit.epoch - 1)
-        self._follow(state, self._is_handed_over, device, self._number, unit)
+        self._follow(device, state, self._take_over, unit)
 
-    def _is_handed_over(
-        self,
-        device: SubtaskDevice,
-        number: int,
-        unit: Unit,
-        answer: "Future[SubtaskSnapshot | None]",
+    def _take_over(
+        self, device: SubtaskDevice, unit: Unit, answer: "Future[SubtaskSnapshot | None]"
     ) -> None:
-        if number != self._number or device not in self._devices:
-            return
-        device.expects = False
+        device.is_receiving = False
         if answer.exception() is None:
             self._train(device, unit)
             return
-        device.line.remove(unit)  # the source failed, which is detected separately
+        device.sent.remove(unit)  # the source failed, which is detected separately
         self._states.forget(unit.subtask)
-        self._go_back(unit.subtask)
+        self._rewind(unit.subtask)
 
     def _train(self, device: SubtaskDevice, unit: Unit) -> None:
         state = self._states.last(unit.subtask) if unit.begins else None
-        report = device.actor.do.remote("epoch", self._number, unit.subtask, unit.begins, state)
-        self._follow(report, self._has_trained, device, self._number, unit)
+        report = device.process.call("train_epoch", self._number, unit.subtask, unit.begins, state)
+        self._follow(device, report, self._on_trained, unit)
 
     def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
         """Request a subtask's state from a device that is not training it; return the reference."""
-        state = device.actor.do_aside.remote("hand_over", subtask)
+        state = device.process.call_aside("hand_over", subtask)
         self._states.expect(subtask, epoch, state)
         return state
 
-    def _has_trained(
-        self, device: SubtaskDevice, number: int, unit: Unit, answer: "Future[EpochReport | None]"
+    def _on_trained(
+        self, device: SubtaskDevice, unit: Unit, answer: "Future[EpochReport | None]"
     ) -> None:
-        if number != self._number or device not in self._devices or unit not in device.line:
-            return  # from an earlier trial or an earlier process of this device
-        if (error := answer.exception()) is not None:
-            cause = judged(error)
-            # A dying process fails all epochs in its line; it was training the first.
-            self._failed(device, device.line[0] if is_death(cause) else unit, cause)
+        if unit not in device.sent:
             return
-        device.line.remove(unit)
+        if (error := answer.exception()) is not None:
+            cause = cause_of(error)
+            # A dying process fails all epochs sent to it; it was training the first.
+            self._failed(device, device.sent[0] if is_death(cause) else unit, cause)
+            return
+        device.sent.remove(unit)
         report = answer.result()
         if report is None:
             return  # the subtask had already ended
@@ -267,8 +297,8 @@ class SubtaskPool:
     def _failed(self, device: SubtaskDevice, unit: Unit, error: BaseException) -> None:
         subtask = unit.subtask
         if unit.begins and self._states.is_lost(subtask):
-            device.line.remove(unit)  # the source failed, not this device
-            self._go_back(subtask)
+            device.sent.remove(unit)  # the source failed, not this device
+            self._rewind(subtask)
             return
         self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
         label = f"{self._subtasks.subtask} {subtask}"
@@ -276,9 +306,9 @@ class SubtaskPool:
         if hopeless or tries > self._subtasks.task_retries:
             kind = type(error) if isinstance(error, WorkerError) else WorkerError
             if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
-                self._thread.fail(error)
+                self._fail(error)
             else:
-                self._thread.fail(kind(f"{label} failed {tries} time(s): {error}"))
+                self._fail(kind(f"{label} failed {tries} time(s): {error}"))
             return
         _log.warning("%s failed and is retried in a fresh process: %s", label, error)
         self._replace(device, error)
@@ -287,7 +317,7 @@ class SubtaskPool:
         """Return whether no subtask has completed an epoch, so that an error is the workload's."""
         return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
 
-    def _go_back(self, subtask: int) -> None:
+    def _rewind(self, subtask: int) -> None:
         self._queue.begin_at(subtask, self._states.epoch(subtask))
 
     def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
@@ -295,21 +325,19 @@ class SubtaskPool:
         rank = self._devices.index(device)
         lost = self._queue.lost(rank)
         if not is_death(error):
-            trained = {unit.subtask for unit in device.line}
+            trained = {unit.subtask for unit in device.sent}
             self._rescue(device, {i: lost[i] for i in lost if i not in trained})
         for subtask in lost:
-            self._go_back(subtask)
-        ray.kill(device.actor)
-        fresh = self._devices[rank] = SubtaskDevice(self._hire(rank))
-        self._follow(fresh.actor.do.remote("prepare", self._assignment), self._is_prepared, fresh)
+            self._rewind(subtask)
+        device.process.kill()
+        fresh = self._devices[rank] = self._start_process(rank)
+        self._follow(fresh, fresh.process.call("prepare", self._assignment), self._on_prepared)
 
-    def _is_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
-        if device not in self._devices:
-            return
+    def _on_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
         if (error := answer.exception()) is not None:
-            self._thread.fail(judged(error))
+            self._fail(cause_of(error))
             return
-        device.name = answer.result()
+        device.process.name = answer.result()
         self._start(device)
 
     def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
@@ -318,7 +346,9 @@ class SubtaskPool:
             self._hand_over(device, subtask, epoch)
         states = {subtask: self._states.last(subtask) for subtask in epochs}
         if states:
-            ray.wait(list(states.values()), num_returns=len(states), timeout=self._watch.finish_s)
+            ray.wait(
+                list(states.values()), num_returns=len(states), timeout=self._bundles.watch.finish_s
+            )
         for subtask, state in states.items():
             if not ray.wait([state], timeout=0)[0] or finished_snapshot(state) is None:
                 self._states.forget(subtask)
@@ -326,43 +356,13 @@ class SubtaskPool:
     def _check_heartbeats(self) -> None:
         """Replace the processes of devices that are dead or silent for too long."""
         for device in tuple(self._devices):
-            lost = device.loss(self._clock(), self._watch.silent_s)
+            lost = device.process.loss()
             if lost is None:
                 continue
-            if device.line:
-                self._failed(device, device.line[0], lost)
+            if device.sent:
+                self._failed(device, device.sent[0], lost)
             else:
                 self._replace(device, lost)
 
-    def _ask_for_states(self) -> tuple[int, dict[int, Any]]:
-        """Return the trial's number and, by subtask, the reference to its state."""
-        states = self._states.lasts()
-        for subtask, rank in enumerate(self._queue.devices):
-            if rank is not None and self._devices[rank].heartbeat is not None:
-                # Queued behind the epochs already sent, so that it includes them.
-                states[subtask] = self._devices[rank].actor.do.remote("state", subtask)
-        return self._number, states
-
-    def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
-        """Return a subtask's state, or the latest available one before; None if there is none."""
-        snapshot = finished_snapshot(state)
-        if snapshot is not None:
-            return snapshot
-        earlier = map(finished_snapshot, self._thread.do(self._states.all_of, subtask))
-        return next((each for each in earlier if each is not None), None)
-
-    def _learn(
-        self, number: int, epochs: Mapping[int, int], states: Mapping[int, Any]
-    ) -> SubtaskResults:
-        """Store states to resume from; return the results up to them."""
-        for subtask, epoch in epochs.items():
-            older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
-            if number == self._number and older:
-                self._states.keep(subtask, epoch, states[subtask])
-        return self._results.up_to(epochs)
-
-    def _follow(self, answer: Any, then: Callable[..., None], *arguments: Any) -> None:
-        answer.future().add_done_callback(lambda done: self._thread.hear(then, *arguments, done))
-
-    def _hire(self, rank: int) -> Any:
-        return started(self._actor, rank, self._assignment.resources, self._placement_group)
+    def _start_process(self, rank: int) -> SubtaskDevice:
+        return SubtaskDevice(self._bundles.start(self._worker_class, rank))

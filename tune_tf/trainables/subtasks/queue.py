@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 LAG = 2
 """Epochs by which a subtask must lag behind a device's own subtasks to be moved there."""
 
-_IN_LINE = 2  # epochs sent to a device: one in training, one waiting
+_QUEUED = 2  # epochs sent to a device: one in training, one waiting
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class SubtaskQueue:
         others = [i for i, each in enumerate(self._subtasks) if i not in own]
         chosen = self._least(own, device)
         behind = self._least([i for i in others if not self._subtasks[i].in_flight], device)
-        if behind is not None and self._is_worth_taking(behind, own):
+        if behind is not None and self._is_worth_moving(behind, own):
             chosen = behind
-        if chosen is None or not self._may_wait_in_line(chosen, device):
+        if chosen is None or not self._may_queue(chosen, device):
             return None
         subtask = self._subtasks[chosen]
         begins = subtask.device != device
@@ -135,23 +135,23 @@ class SubtaskQueue:
             usual = self.usual[i] if i < len(self.usual) else None
             return self._subtasks[i].taken, usual not in (device, None), i
 
-        able = [i for i in subtasks if self._may_go_on(self._subtasks[i])]
+        able = [i for i in subtasks if self._may_continue(self._subtasks[i])]
         return min(able, key=order, default=None)
 
-    def _may_go_on(self, subtask: _Subtask) -> bool:
+    def _may_continue(self, subtask: _Subtask) -> bool:
         return not subtask.has_ended and subtask.taken < self.reported + self.ahead
 
-    def _is_worth_taking(self, behind: int, own: list[int]) -> bool:
+    def _is_worth_moving(self, behind: int, own: list[int]) -> bool:
         mine = [self._subtasks[i].taken for i in own if not self._subtasks[i].has_ended]
         return not mine or self._subtasks[behind].taken + LAG <= min(mine)
 
-    def _may_wait_in_line(self, chosen: int, device: int) -> bool:
+    def _may_queue(self, chosen: int, device: int) -> bool:
         """Return whether a device may have an epoch, possibly queued behind its current one."""
         in_flight = {i for i, each in enumerate(self._subtasks) if each.in_flight}
         mine = [self._subtasks[i] for i in in_flight if self._subtasks[i].device == device]
         if not mine:
             return True
-        if sum(each.taken - each.done for each in mine) >= _IN_LINE:
+        if sum(each.taken - each.done for each in mine) >= _QUEUED:
             return False
         left = [i for i, each in enumerate(self._subtasks) if not each.has_ended]
         idle = len(set(left) - in_flight - {chosen})

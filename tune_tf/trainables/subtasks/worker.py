@@ -4,25 +4,20 @@ TensorFlow is imported in methods only, so that the trial's actor does not load 
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import ray
-
-from tune_tf.parallelism import Ensemble, Folds
-from tune_tf.tracking.trial_run import enter_trial, leave_trial
-from tune_tf.trainables.multi_process.checkpoint_files import Files
+from tune_tf.tracking.trial_run import leave_trial
 from tune_tf.trainables.multi_process.worker import (
-    EpochReport,
-    TrialProcess,
-    TrialStart,
+    Files,
+    RemoteTrialProcess,
     WorkerAssignment,
     checkpoint_of,
     files_of,
 )
-from tune_tf.trainables.multi_process.worker_actor import WorkerActor
+from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.core.seeds import trial_seed
-from tune_tf.training.peak_memory import peak_memory_result
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
@@ -30,19 +25,6 @@ if TYPE_CHECKING:
     from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.input.device_rows import DeviceRows
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubtaskAssignment(WorkerAssignment):
-    """Setup of a process for all trials that it serves.
-
-    Args:
-        subtasks: Parallelism of the trials.
-        split_seed: Seed of the split into folds, equal for all trials of a sweep.
-    """
-
-    subtasks: Folds | Ensemble
-    split_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,48 +42,42 @@ class _Running:
     has_ended: bool = False
 
 
-class SubtaskWorker(TrialProcess):
+class SubtaskWorker(RemoteTrialProcess):
     """Worker that trains subtasks, one epoch of one subtask per call.
 
     A loop keeps its traced programs. Idle loops are reused, first those that have seen rows of the
     same shapes.
     """
 
-    def __init__(self, rank: int, host: str, node: str) -> None:
-        super().__init__(rank, host, node)
-        self._assignment: SubtaskAssignment
+    _data: "LoadCache[Callable[[int], DeviceRows]]"
+
+    def __init__(self, rank: int, host: str, name: str) -> None:
+        super().__init__(rank, host, name)
         self._replicas: Replicas
-        self._data: LoadCache[_Placing]
-        self._trial: TrialStart
-        self._placing: _Placing
+        self._rows: Callable[[int], DeviceRows]
         self._number = 0
         self._void = 0
         self._running: dict[int, _Running] = {}
         self._idle: list[_Running] = []
 
-    def prepare(self, assignment: SubtaskAssignment) -> str:
-        """Load the workload, claim the device, and return the device's name.
-
-        Raises:
-            WorkloadError: The workload cannot be imported on this node.
-            UnavailableResourcesError: The reserved device is missing.
-        """
-        self._claim(assignment)
+    def prepare(self, assignment: WorkerAssignment) -> str:
+        """Load the workload, claim the device, and return the device's name."""
+        self.claim_assigned(assignment)
         from tune_tf.data import LoadCache
         from tune_tf.training.core.replicas import Replicas
 
-        self._replicas = Replicas(self._devices)
+        self._replicas = Replicas(self.devices)
         self._data = LoadCache(self._load)
-        return f"{self._devices} on {self._node}"
+        return f"{self.devices} on {self._host}"
 
-    def start(self, number: int, trial: TrialStart) -> None:
+    def begin_trial(self, number: int, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one; ``number`` is the trial's in the pool."""
         self._end_all()
-        self._number, self._trial = number, trial
+        self._number = number
         with self._beginning(trial):
-            self._placing = self._data.get(trial.config)
+            self._rows = self._data.get(trial.config)
 
-    def epoch(
+    def train_epoch(
         self, number: int, subtask: int, begins: bool = False, state: SubtaskSnapshot | None = None
     ) -> EpochReport | None:
         """Train and validate a subtask for one epoch.
@@ -117,7 +93,7 @@ class SubtaskWorker(TrialProcess):
         """
         if number <= self._void or number != self._number:
             return None
-        enter_trial(self._trial.trial_id, self._assignment.tracking)
+        self._enter()
         if begins:
             self._begin(subtask, state)
         running = self._running.get(subtask)
@@ -131,9 +107,7 @@ class SubtaskWorker(TrialProcess):
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
-        recycle = self._is_recycled(sum(loop.num_programs for loop in loops))
-        load = self._sampled() | running.loop.performance | peak_memory_result()
-        return EpochReport(numbers, running.has_ended, recycle, load)
+        return self._report(numbers, running.loop, sum(loop.num_programs for loop in loops))
 
     def state(self, subtask: int) -> SubtaskSnapshot | None:
         """Return the state of a subtask; None if it is not on this device."""
@@ -160,7 +134,7 @@ class SubtaskWorker(TrialProcess):
 
     def _begin(self, subtask: int, state: SubtaskSnapshot | None) -> None:
         self._end(subtask)
-        rows = self._placing.rows(subtask)
+        rows = self._rows(subtask)
         running = self._idle_loop(rows.spec)
         running.loop.start(self._trial.config, rows, self._seed(subtask))
         self._stop_autologging()
@@ -176,7 +150,7 @@ class SubtaskWorker(TrialProcess):
         for idle in (*traced, *self._idle)[:1]:
             self._idle.remove(idle)
             return _Running(idle.loop, idle.specs | {spec})
-        loop = GraphLoop(self._workload, self._replicas, self._assignment.spread)
+        loop = GraphLoop(self._workload, self._replicas, self._parallelism)
         return _Running(loop, {spec})
 
     def _end(self, subtask: int) -> None:
@@ -191,46 +165,28 @@ class SubtaskWorker(TrialProcess):
 
     def _seed(self, subtask: int) -> int:
         seed = self._trial.seed
-        if isinstance(self._assignment.subtasks, Folds) or subtask == 0:
+        if self._parallelism.splits_rows or subtask == 0:
             return seed
         return trial_seed(seed, subtask)
 
-    def _load(self, config: Config) -> "_Placing":
+    def _load(self, config: Config) -> "Callable[[int], DeviceRows]":
+        """Return a function that copies the rows of a subtask to the device on first use."""
         from tune_tf.data import FoldedRows, rows_of
-
-        data, floatx = self._loads.load(config), self._floatx
-        subtasks = self._assignment.subtasks
-        if not isinstance(subtasks, Folds):
-            return _Placing(self._replicas, rows_of(data, floatx=floatx))
-        seed = self._assignment.split_seed
-        return _Placing(self._replicas, FoldedRows(data, subtasks, seed=seed, floatx=floatx))
-
-
-class _Placing:
-    """Rows of subtasks, copied to the device on first use."""
-
-    def __init__(self, replicas: "Replicas", rows: Any) -> None:
-        self._replicas = replicas
-        self._rows = rows
-        self._placed = functools.cache(self._place)
-
-    def rows(self, subtask: int) -> "DeviceRows":
-        from tune_tf.data import FoldedRows
-
-        return self._placed(subtask if isinstance(self._rows, FoldedRows) else None)
-
-    def _place(self, fold: int | None) -> "DeviceRows":
         from tune_tf.training.input.device_rows import place_rows
 
-        return place_rows(self._rows if fold is None else self._rows.rows(fold), self._replicas)
+        data, splits_rows = self._loads.load(config), self._parallelism.splits_rows
+        source: Any
+        if splits_rows:
+            seed = self._settings.seed or 0  # equal for all trials of a sweep
+            source = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)
+        else:
+            source = rows_of(data, floatx=self._floatx)
 
+        @functools.cache
+        def placed(fold: int | None) -> "DeviceRows":
+            return place_rows(source if fold is None else source.rows(fold), self._replicas)
 
-class SubtaskActor(WorkerActor):
-    """Ray actor of a :class:`SubtaskWorker`."""
+        def rows_of_subtask(subtask: int) -> "DeviceRows":
+            return placed(subtask if splits_rows else None)
 
-    worker_class: type[TrialProcess] = SubtaskWorker
-
-    @ray.method(concurrency_group="aside")  # type: ignore[untyped-decorator]
-    def do_aside(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the worker concurrently with training; see :meth:`WorkerActor.do`."""
-        return self.do(method, *arguments)
+        return rows_of_subtask

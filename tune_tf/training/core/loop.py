@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
 from tune_tf.space import flat
 from tune_tf.training.callbacks import EpochCallbacks
@@ -111,7 +111,7 @@ class GraphLoop:
         self,
         workload: Workload,
         replicas: Replicas,
-        parallelism: Mirrored = Mirrored(),  # noqa: B008  frozen
+        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
     ) -> None:
         self._workload = workload
         self._replicas = replicas

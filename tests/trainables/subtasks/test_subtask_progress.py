@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tune_tf.trainables.subtasks.results import SubtaskResults, best_subtask, has_diverged, summary
+from tune_tf.trainables.subtasks.progress import SubtaskResults, best_subtask, has_diverged, summary
 
 
 @pytest.fixture

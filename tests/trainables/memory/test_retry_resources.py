@@ -4,8 +4,8 @@ import pytest
 from ray.tune import PlacementGroupFactory
 
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
-from tune_tf.trainables.memory.memory_saving import (
-    MemorySaving,
+from tune_tf.trainables.memory.retry_resources import (
+    RetryResources,
     micro_batches_of,
     num_retries_of,
     with_more_memory,
@@ -62,15 +62,18 @@ def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():
 
 
 def test_an_actor_of_whole_batches_is_not_reused_for_pieces():
-    whole, pieces = PlacementGroupFactory([{"CPU": 1}]), MemorySaving([{"CPU": 1}], micro_batches=2)
+    whole, pieces = (
+        PlacementGroupFactory([{"CPU": 1}]),
+        RetryResources([{"CPU": 1}], micro_batches=2),
+    )
 
     assert pieces != whole
     assert whole != pieces
-    assert pieces == MemorySaving([{"CPU": 1}], micro_batches=2)
+    assert pieces == RetryResources([{"CPU": 1}], micro_batches=2)
 
 
 def test_what_it_says_survives_a_resume():
-    again = pickle.loads(pickle.dumps(MemorySaving([{"CPU": 1}], micro_batches=4, num_retries=2)))
+    again = pickle.loads(pickle.dumps(RetryResources([{"CPU": 1}], micro_batches=4, num_retries=2)))
 
     assert (micro_batches_of(again, Mirrored()), num_retries_of(again)) == (4, 2)
     assert micro_batches_of(None, Mirrored(micro_batches=3)) == 3

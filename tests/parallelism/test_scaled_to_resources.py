@@ -4,9 +4,6 @@ import pytest
 
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.memory.elastic import grown
-
-pytestmark = pytest.mark.tf
 
 
 @pytest.mark.parametrize(
@@ -28,8 +25,8 @@ pytestmark = pytest.mark.tf
     ],
 )
 def test_a_replica_takes_a_gpu_or_as_many_cpus_as_at_first(declared, base, reserved, num_replicas):
-    spread = grown(
-        Mirrored(declared), TrialResources(*base), TrialResources(*reserved), batch_size=64
+    spread = Mirrored(declared).scaled_to_resources(
+        TrialResources(*base), TrialResources(*reserved), batch_size=64
     )
 
     assert spread.num_replicas == num_replicas
@@ -55,7 +52,7 @@ def test_there_are_no_more_replicas_than_batches_and_settings_allow(
     declared = Mirrored(**settings)
     base = TrialResources(cpus=declared.num_replicas)
 
-    spread = grown(declared, base, TrialResources(cpus=8), batch_size=batch_size)
+    spread = declared.scaled_to_resources(base, TrialResources(cpus=8), batch_size=batch_size)
 
     assert spread.num_replicas == num_replicas
 
@@ -65,13 +62,13 @@ def test_there_are_no_more_replicas_than_batches_and_settings_allow(
 )
 def test_what_began_as_one_device_normalises_by_whole_batches(declared, synchronized):
     base, reserved = TrialResources(cpus=declared), TrialResources(cpus=4)
-    spread = grown(Mirrored(declared), base, reserved, batch_size=8)
+    spread = Mirrored(declared).scaled_to_resources(base, reserved, batch_size=8)
 
     assert spread.synchronized_batch_norm is synchronized
 
 
 def test_all_else_stays_as_it_was_declared():
     declared = Mirrored(2, synchronized_batch_norm=True, micro_batches=2, uneven="refuse")
-    spread = grown(declared, TrialResources(2), TrialResources(4), batch_size=8)
+    spread = declared.scaled_to_resources(TrialResources(2), TrialResources(4), batch_size=8)
 
     assert spread == Mirrored(4, synchronized_batch_norm=True, micro_batches=2, uneven="refuse")

@@ -7,7 +7,7 @@ from ray.tune import PlacementGroupFactory
 from tune_tf.parallelism import Parallelism
 
 
-class MemorySaving(PlacementGroupFactory):
+class RetryResources(PlacementGroupFactory):
     """Resource request that also carries a trial's number of micro-batches.
 
     It reaches the trial's process and Tune's experiment snapshot. ``num_retries`` counts the
@@ -38,12 +38,12 @@ class MemorySaving(PlacementGroupFactory):
 
 def num_retries_of(reserved: PlacementGroupFactory) -> int:
     """Return the number of out-of-memory retries so far."""
-    return reserved.num_retries if isinstance(reserved, MemorySaving) else 0
+    return reserved.num_retries if isinstance(reserved, RetryResources) else 0
 
 
 def with_more_memory(
     reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_pieces: bool
-) -> MemorySaving | None:
+) -> RetryResources | None:
     """Return the next resource request of a trial that ran out of memory; None if nothing helps.
 
     A fraction of a GPU is doubled for each process, up to the whole card; any other trial doubles
@@ -59,7 +59,7 @@ def with_more_memory(
         pieces *= 2
     else:
         return None
-    return MemorySaving(
+    return RetryResources(
         [*head, *bundles],
         reserved.strategy,
         micro_batches=pieces,
@@ -69,5 +69,5 @@ def with_more_memory(
 
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
     """Return the number of micro-batches of a trial with these resources."""
-    own = reserved.micro_batches if isinstance(reserved, MemorySaving) else 1
+    own = reserved.micro_batches if isinstance(reserved, RetryResources) else 1
     return max(own, parallelism.micro_batches)

@@ -1,0 +1,286 @@
+"""Processes of a trial: their bundles, start, heartbeats, errors and end."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import (
+    ActorUnavailableError,
+    OutOfMemoryError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+)
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from tune_tf.errors import (
+    TuneTfError,
+    UnavailableResourcesError,
+    WorkerError,
+    WorkerLostError,
+)
+from tune_tf.outcome import Outcome
+from tune_tf.parallelism import Parallelism
+from tune_tf.resources import TrialResources
+from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerActor
+
+_RESERVATION_S = 60
+_REMOTE_ACTOR = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(WorkerActor)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Timeouts for lost processes, all in seconds.
+
+    Args:
+        ping_interval_s: Time between two pings.
+        silent_s: Time without a reply after which a process is lost.
+        node_death_s: Additional time for Ray to find out whether the node died, before the trial
+            fails.
+        retry_s: Time between two pings of an unreachable process.
+        join_s: Time for all workers to connect.
+        finish_s: Time for the end of a trial, before the processes are killed.
+    """
+
+    ping_interval_s: float = 3.0
+    silent_s: float = 20.0
+    node_death_s: float = 60.0
+    retry_s: float = 0.5
+    join_s: float = 300.0
+    finish_s: float = 10.0
+
+
+class RemoteProcess:
+    """Ray actor of a trial's process, with its heartbeat: at most one ping in flight.
+
+    Attributes:
+        name: Name for messages.
+        is_watched: Whether silence counts as a failure: not while modules or data load.
+    """
+
+    def __init__(self, name: str, actor: Any, silent_s: float, clock: Callable[[], float]) -> None:
+        self.name = name
+        self.is_watched = False
+        self.actor = actor
+        self._silent_s = silent_s
+        self._clock = clock
+        self._heard: float | None = None
+        self._ping: Any = None
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker; return a Ray reference to its result."""
+        return self.actor.do.remote(method, *arguments)
+
+    def call_aside(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker, concurrently with training."""
+        return self.actor.do_aside.remote(method, *arguments)
+
+    def watch(self, watched: bool = True) -> None:
+        """Count silence as a failure from now on, or do not."""
+        self.is_watched = watched
+        self._heard = None
+
+    def loss(self) -> WorkerLostError | None:
+        """Return an error if the process is watched and died or has been silent for too long."""
+        if not self.is_watched:
+            return None
+        now = self._clock()
+        if self._heard is None:
+            self._heard = now
+        if self._ping is not None and ray.wait([self._ping], timeout=0)[0]:
+            ping, self._ping = self._ping, None
+            try:
+                ray.get(ping)
+            except RayError as error:
+                return WorkerLostError(str(error))
+            self._heard = now
+        if self._ping is None:
+            self._ping = self.actor.ping.remote()
+        if now - self._heard <= self._silent_s:
+            return None
+        return WorkerLostError(
+            f"{self.name} has not responded for {self._silent_s:g} s: its node is down, "
+            "unreachable or frozen"
+        )
+
+    def kill(self) -> None:
+        """Kill the process."""
+        ray.kill(self.actor)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the exception that a trial should raise for a failed call."""
+    if isinstance(error, RayTaskError):
+        return error.cause if isinstance(error.cause, TuneTfError) else error
+    if isinstance(error, RayError) and not isinstance(error, OutOfMemoryError):
+        return WorkerLostError(str(error))
+    return error
+
+
+def is_death(error: BaseException) -> bool:
+    """Return whether the cause of an error is that a process died or fell silent."""
+    return isinstance(error, WorkerLostError)
+
+
+def may_be_retried(error: BaseException) -> bool:
+    """Return whether a new process may succeed: not after out-of-memory or settings errors."""
+    return isinstance(error, WorkerError) and Outcome.of_error(str(error)) is not Outcome.OOM
+
+
+@dataclass
+class Bundles:
+    """Bundles of a trial, one per process, in which its processes start.
+
+    Attributes:
+        placement_group: Placement group of the processes.
+        shares: Resources of each process.
+        is_own: Whether it was reserved here instead of by Tune.
+    """
+
+    placement_group: PlacementGroup
+    shares: Sequence[TrialResources]
+    is_own: bool = False
+    watch: Watch = Watch()
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def reserve(
+        cls, trial_resources: Any, parallelism: Parallelism, resources: TrialResources
+    ) -> "Bundles":
+        """Return the bundles reserved by Tune, or reserve them if ``trial_resources`` is None.
+
+        Raises:
+            UnavailableResourcesError: There is no Ray cluster, or it is full.
+        """
+        if not ray.is_initialized():
+            raise UnavailableResourcesError(
+                "a trial of several processes needs a Ray cluster for them: call ray.init()"
+            )
+        shares = list(parallelism.shares(resources))
+        if trial_resources is not None:
+            shares = [
+                TrialResources(cpus=max(1, int(bundle.get("CPU", 1))), gpus=bundle.get("GPU", 0))
+                for bundle in trial_resources.bundles
+                if bundle
+            ]
+        group = ray.util.get_current_placement_group()
+        if group is not None:
+            return cls(group, shares)
+        made = ray.util.placement_group(
+            [share.bundle for share in shares], strategy=parallelism.placement.upper()
+        )
+        if not made.wait(_RESERVATION_S):
+            ray.util.remove_placement_group(made)
+            raise UnavailableResourcesError(
+                f"the Ray cluster had no room for {len(shares)} workers with {shares[0]} each "
+                f"within {_RESERVATION_S} s: ask for less, or add machines"
+            )
+        return cls(made, shares, is_own=True)
+
+    def give_back(self) -> None:
+        """Remove the placement group unless Tune owns it."""
+        if self.is_own:
+            ray.util.remove_placement_group(self.placement_group)
+            self.is_own = False
+
+    def start(
+        self,
+        worker_class: type[RemoteTrialProcess],
+        bundle: int,
+        *,
+        name: str = "",
+        rank: int | None = None,
+        shares_bundle: bool = False,
+    ) -> RemoteProcess:
+        """Start a process in a bundle, without waiting for it.
+
+        Args:
+            worker_class: Class that the process runs.
+            bundle: Index of the bundle.
+            name: Name for messages; by default that of a worker.
+            rank: Number of the process in the trial; by default the bundle's.
+            shares_bundle: Whether the bundle belongs to another process.
+        """
+        name = name or f"worker {bundle}"
+        share = self.shares[bundle]
+        place = PlacementGroupSchedulingStrategy(
+            placement_group=self.placement_group, placement_group_bundle_index=bundle
+        )
+        actor = _REMOTE_ACTOR.options(
+            scheduling_strategy=place,
+            num_cpus=0 if shares_bundle else share.cpus,
+            num_gpus=0 if shares_bundle else share.gpus,
+            max_restarts=0,
+        ).remote(worker_class, bundle if rank is None else rank, name)
+        return RemoteProcess(name, actor, self.watch.silent_s, self.clock)
+
+    def replies(
+        self,
+        answers: Sequence[Any],
+        processes: Sequence[RemoteProcess],
+        timeout_s: float | None = None,
+    ) -> list[Any]:
+        """Wait for all replies; raise the first error, or an error on silence or timeout."""
+        asked = self.clock()
+        waiting = list(answers)
+        while waiting:
+            done, waiting = ray.wait(waiting, timeout=self.watch.ping_interval_s)
+            ray.get(done)
+            if done:
+                continue
+            if timeout_s is not None and self.clock() - asked > timeout_s:
+                raise WorkerLostError(
+                    f"the workers did not connect within {timeout_s:g} s: check that their nodes "
+                    "can reach each other on any port"
+                )
+            for process in processes:
+                if (loss := process.loss()) is not None:
+                    raise loss
+        return list(ray.get(answers))
+
+    def end(
+        self, processes: Sequence[RemoteProcess], finishing: Sequence[RemoteProcess] = ()
+    ) -> None:
+        """Kill processes; those that finish first call the trial's callbacks."""
+        answers = [process.call("finish") for process in finishing]
+        if answers:
+            ray.wait(answers, num_returns=len(answers), timeout=self.watch.finish_s)
+        for process in processes:
+            process.kill()
+
+    def failure(self, error: BaseException, processes: Sequence[RemoteProcess]) -> BaseException:
+        """Return the trial's error for a failed call; after a death, wait until Ray reports it."""
+        cause = cause_of(error)
+        if is_death(cause):
+            return self._find_dead(processes) or WorkerLostError(str(cause))
+        return cause
+
+    def _find_dead(self, processes: Sequence[RemoteProcess]) -> WorkerLostError | None:
+        """Kill the processes that respond to a ping, and return an error that names the dead one.
+
+        Peers and broken connections reveal a death before Ray knows whether the node died too. A
+        trial that is restored before that would be placed on the dead node again.
+
+        Returns:
+            None if Ray reports no death within ``watch.node_death_s``.
+        """
+        suspects = list(processes)
+        deadline = self.clock() + self.watch.node_death_s
+        while suspects and self.clock() < deadline:
+            pings = {process.actor.ping.remote(): process for process in suspects}
+            timeout = self.watch.ping_interval_s
+            for ping in ray.wait(list(pings), num_returns=len(pings), timeout=timeout)[0]:
+                process = pings[ping]
+                try:
+                    ray.get(ping)
+                except ActorUnavailableError:
+                    time.sleep(self.watch.retry_s)
+                except RayActorError as error:
+                    return WorkerLostError(f"{process.name} died: {error}")
+                else:
+                    process.kill()
+                    suspects.remove(process)
+        return None

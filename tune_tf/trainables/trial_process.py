@@ -1,0 +1,177 @@
+"""Training of trials in a process: the trial's own actor or one of its workers.
+
+TensorFlow is imported in methods only, so that the actor of a trial in several processes does not
+load it.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_tf.events import TrialLog
+from tune_tf.resources import TrialResources
+from tune_tf.tracking.mlflow_internals import stop_autologging
+from tune_tf.tracking.trial_run import enter_trial, leave_trial
+from tune_tf.trainables.trial_settings import TrialSettings
+from tune_tf.training.peak_memory import peak_memory_result
+from tune_tf.workload import Config, Workload
+
+if TYPE_CHECKING:
+    from tune_tf.data import LoadCache, SharedLoads
+    from tune_tf.training.core.loop import Loop
+    from tune_tf.training.core.replicas import Replicas
+    from tune_tf.training.devices import Devices
+    from tune_tf.training.system_metrics import SystemMetrics
+
+
+@dataclass(frozen=True)
+class TrialStart:
+    """Start message of a trial.
+
+    Args:
+        trial_id: Ray Tune's id of the trial.
+        config: Hyperparameters.
+        seed: Seed of weights, dropout and data order.
+        log: Log file of its processes; None for no log.
+    """
+
+    trial_id: str
+    config: dict[str, Any]
+    seed: int
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """Report of a process after an epoch.
+
+    Args:
+        metrics: Metrics by Keras name, over the rows of all workers.
+        stop_training: Whether a callback requested the end of the trial.
+        recycle: Whether the process should serve no other trial.
+        system_metrics: Load of the machine, peak memory and training speed, by result key.
+        more: Further results, by result key.
+        divergence: What diverged, if it is a part of the trial.
+    """
+
+    metrics: dict[str, Any]
+    stop_training: bool
+    recycle: bool
+    system_metrics: dict[str, float]
+    more: dict[str, Any] = field(default_factory=dict)
+    divergence: str = ""
+
+
+class TrialProcess:
+    """Training of one trial after another in this process.
+
+    Attributes:
+        log: Log of the process's output.
+        devices: Devices of the process, once claimed.
+    """
+
+    devices: "Devices"
+
+    def __init__(self) -> None:
+        self.log = TrialLog()
+        self._trial: TrialStart
+        self._loop: Loop
+        self._data: LoadCache[Any]
+        self._loads: SharedLoads
+        self._system_metrics: SystemMetrics | None = None
+
+    def claim(
+        self,
+        workload: Workload,
+        settings: TrialSettings,
+        resources: TrialResources,
+        num_devices: int,
+    ) -> None:
+        """Claim the devices of this process for all of its trials.
+
+        Raises:
+            UnavailableResourcesError: The reserved devices are missing.
+        """
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        import keras
+
+        from tune_tf.data import SharedLoads
+        from tune_tf.training.devices import claim_devices
+
+        self._workload, self._settings = workload, settings
+        self._floatx = keras.config.floatx()
+        self._loads = SharedLoads(workload, settings.data_id, self._floatx)
+        if settings.tracking is not None and settings.tracking.system_metrics:
+            from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
+
+            self._system_metrics = SystemMetrics(reserved_gpus() if resources.gpus else ())
+        self.devices = claim_devices(resources, num_devices)
+
+    def serve(self, loop: "Loop", replicas: "Replicas | None") -> None:
+        """Train with a loop from now on; without replicas, hold no rows on a device."""
+        from tune_tf.data import LoadCache, rows_of
+        from tune_tf.training.input.device_rows import place_rows
+
+        def load(config: Config) -> Any:
+            data = self._loads.load(config)
+            if self._settings.loop == "fit":
+                return data
+            return place_rows(rows_of(data, floatx=self._floatx), replicas)
+
+        self._loop = loop
+        self._data = LoadCache(load)
+
+    def start(self, trial: TrialStart) -> None:
+        """Begin a trial, after ending the previous one."""
+        self._loop.finish()
+        with self._beginning(trial):
+            self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
+
+    def epoch(self) -> EpochReport:
+        """Train and validate for one epoch, together with the other workers."""
+        self._enter()
+        return self._report(self._loop.epoch(), self._loop, self._loop.num_programs)
+
+    def write_checkpoint(self, folder: Path) -> None:
+        """Write the full training state into a folder."""
+        self._loop.state().write(folder)
+
+    def read_checkpoint(self, folder: Path) -> None:
+        """Restore the state from a checkpoint folder, with any number of replicas."""
+        from tune_tf.training.core.checkpoint import Checkpoint
+
+        self._loop.restore(Checkpoint.read(folder))
+
+    def finish(self) -> None:
+        """End the trial."""
+        self._loop.finish()
+        leave_trial()
+
+    @contextlib.contextmanager
+    def _beginning(self, trial: TrialStart) -> Iterator[None]:
+        """Set up log, MLflow run and system metrics around the start of a trial."""
+        self._trial = trial
+        self.log.begin(trial.log)
+        enter_trial(trial.trial_id, self._settings.tracking, starting=True)
+        self._stop_autologging()
+        yield
+        self._stop_autologging()  # the workload's code may have enabled it
+        if self._system_metrics is not None:
+            self._system_metrics.begin()
+
+    def _enter(self) -> None:
+        enter_trial(self._trial.trial_id, self._settings.tracking)
+
+    def _stop_autologging(self) -> None:
+        """Prevent MLflow from creating a second run for a tracked trial."""
+        if self._settings.tracking is not None:
+            stop_autologging()
+
+    def _report(self, metrics: dict[str, Any], loop: "Loop", num_programs: int) -> EpochReport:
+        recycle = self._settings.recycling.is_due(num_programs)
+        load = {} if self._system_metrics is None else self._system_metrics.sample()
+        load |= peak_memory_result() | loop.performance
+        return EpochReport(metrics, loop.stop_training, recycle, load)

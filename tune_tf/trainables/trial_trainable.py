@@ -1,0 +1,95 @@
+"""Base trainable of all kinds of parallelism."""
+
+import abc
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.result import SHOULD_CHECKPOINT
+
+from tune_tf.events import log_path
+from tune_tf.outcome import STOP_CAUSE
+from tune_tf.trainables.epoch_result import epoch_result
+from tune_tf.trainables.memory.recycling import RECYCLE
+from tune_tf.trainables.memory.retry_resources import micro_batches_of
+from tune_tf.trainables.trial_process import TrialStart
+from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
+from tune_tf.workload import Config
+
+
+class TrialTrainable(tune.Trainable, abc.ABC):
+    """Base trainable with one epoch per iteration; :func:`tune_tf.trainable` sets it up.
+
+    A reused actor keeps its processes, traced programs and data. What trains is a
+    :class:`TrialProcess` or a group of processes with the same methods.
+    """
+
+    _processes: Any
+
+    def setup(
+        self,
+        config: Config,
+        *,
+        workload: Any,
+        settings: TrialSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Set up the processes and begin the first trial."""
+        declared = settings.parallelism
+        self._micro_batches = micro_batches_of(self.trial_resources, declared)
+        self._saving = self._micro_batches > declared.micro_batches  # after it ran out of memory
+        self._parallelism = replace(declared, micro_batches=self._micro_batches)
+        self._settings = replace(settings, parallelism=self._parallelism)
+        self._workload = workload
+        self._clock = clock
+        self.set_up_processes(config)
+
+    @abc.abstractmethod
+    def set_up_processes(self, config: Config) -> None:
+        """Set what trains, and begin the first trial."""
+
+    def step(self) -> dict[str, Any]:
+        """Train and validate for one epoch; return its metrics."""
+        report = self._processes.epoch()
+        result = epoch_result(
+            report.metrics,
+            iteration=self.iteration + 1,
+            stop_training=report.stop_training,
+            devices=str(self._processes.devices),
+        )
+        if report.divergence:
+            result[STOP_CAUSE] = f"{result[STOP_CAUSE]}: {report.divergence}"
+        interval = self._settings.checkpoint_interval_s
+        if interval is not None and self._clock() - self._last_checkpoint >= interval:
+            result[SHOULD_CHECKPOINT] = True
+        if report.recycle:
+            result[RECYCLE] = True
+        if self._saving:
+            result["micro_batches"] = self._micro_batches
+        return result | report.system_metrics | report.more
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write the full training state into a folder of this node."""
+        self._processes.write_checkpoint(Path(checkpoint_dir))
+        self._last_checkpoint = self._clock()
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Restore the state from a folder of this node, with any number of replicas or devices."""
+        self._processes.read_checkpoint(Path(checkpoint))
+        self._last_checkpoint = self._clock()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Begin another trial, with the same numbers as in a fresh process."""
+        self._begin(new_config)
+        return True
+
+    def _begin(self, config: Config) -> None:
+        self._last_checkpoint = self._clock()
+        log = log_path(self._settings.log_folder, self.trial_name)
+        self._processes.start(TrialStart(self.trial_id, dict(config), self._seed(), log))
+
+    def _seed(self) -> int:
+        return seed_of_trial(self._settings.seed, self.trial_id, self.trial_name)
