@@ -29,7 +29,7 @@ from tune_tf.trainables.subtasks.results import (
     summary,
 )
 from tune_tf.trainables.subtasks.worker import SubtaskAssignment, SubtaskSnapshot
-from tune_tf.training.peak_memory import sum_peak_memory
+from tune_tf.training.system_metrics import sum_peak_memory
 
 NUM_DEVICES = "num_devices"
 """Result key of the number of devices of the trial."""

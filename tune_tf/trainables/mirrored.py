@@ -23,7 +23,7 @@ from tune_tf.trainables.memory.memory_saving import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE
 from tune_tf.trainables.trial_number import seed_of_trial
 from tune_tf.trainables.trial_settings import TrialSettings
-from tune_tf.training.peak_memory import peak_memory_result
+from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:

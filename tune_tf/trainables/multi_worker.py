@@ -12,7 +12,7 @@ from tune_tf.trainables.multi_process.heartbeat import Watch
 from tune_tf.trainables.multi_process.process_trainable import SingleModelTrainable
 from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_group import WorkerGroup
-from tune_tf.training.peak_memory import sum_peak_memory
+from tune_tf.training.system_metrics import sum_peak_memory
 
 NUM_WORKERS = "num_workers"
 """Result key of the number of workers that trained the iteration."""

@@ -1,12 +1,15 @@
-"""Settings common to all workloads on users' own data."""
+"""Settings common to all workloads on users' own data, and the split of rows by them."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.error_text import short_repr
 from tune_tf.config.settings import Settings
+from tune_tf.errors import WorkloadError
 
 
 def _texts(value: Any) -> Any:
@@ -64,3 +67,49 @@ class DataSettings(Settings):
             if (value := getattr(self, name)) is not None
         }
         return self.model_copy(update=absolute)
+
+
+def rows_of_parts(
+    num_rows: int, settings: DataSettings, classes: Any = None, parts: Collection[str] = ()
+) -> "dict[str, np.ndarray[Any, Any]]":
+    """Return the numbers of the rows of each part, ascending, by the shares and seed of settings.
+
+    If ``classes`` of shape ``[rows]`` are given, each part gets its share of each class, to within
+    one row. The parts are ``train``, ``validation`` and ``test``, as far as they have rows. If the
+    data have test rows of their own (in ``parts``), none are split off; if they have validation
+    rows, nothing is split and the result is empty.
+
+    Raises:
+        WorkloadError: A part with a share above 0, or the training part, would be empty.
+    """
+    if "validation" in parts:
+        return {}
+    test_share = 0.0 if "test" in parts else settings.test_share
+    rng = np.random.default_rng(settings.seed)
+    order = rng.permutation(num_rows)
+    if classes is not None:
+        order = order[np.argsort(classes[order], kind="stable")]
+    num_validation = round(num_rows * settings.validation_share)
+    is_test = _evenly(num_rows, round(num_rows * test_share), rng)
+    rest = order[~is_test]
+    is_validation = _evenly(len(rest), min(num_validation, len(rest)), rng)
+    found = {
+        "train": rest[~is_validation],
+        "validation": rest[is_validation],
+        "test": order[is_test],
+    }
+    wanted = {"validation": settings.validation_share, "test": test_share}
+    empty = [name for name, rows in found.items() if not len(rows) and wanted.get(name, 1)]
+    if empty:
+        raise WorkloadError(
+            f"{num_rows} row(s) are too few: with validation_share "
+            f"{settings.validation_share:g} and test_share {test_share:g} there are "
+            f"none for {' and '.join(empty)}"
+        )
+    return {name: np.sort(rows) for name, rows in found.items() if len(rows)}
+
+
+def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.ndarray[Any, Any]":
+    """Return a mask that picks rows at even distances from a random start."""
+    steps = np.floor(np.arange(num_rows + 1) * num_picked / max(1, num_rows) + rng.random())
+    return np.diff(steps) > 0

@@ -38,7 +38,7 @@ class ConfigReads:
 
     def fit(self, config: Mapping[str, Any]) -> bool:
         """Return whether all recorded reads give the same values in another config."""
-        plain = _all_of(config)
+        plain = plain_config(config)
         with self.lock:
             return all(
                 noted is not None and _fingerprint(_at(plain, path), whole=noted != GROUP) == noted
@@ -74,7 +74,7 @@ class ConfigReads:
         return made
 
     def _take(self, config: Mapping[str, Any]) -> None:
-        self._config = _copied(_all_of(config))  # the caller may change the original
+        self._config = _copied(plain_config(config))  # the caller may change the original
         self._outer = config if isinstance(config, RecordingConfig) else None
 
     def _pass_on(self, path: Path) -> None:
@@ -276,7 +276,8 @@ for _representer in (SafeRepresenter, Representer):  # PyYAML, which Ray uses, n
     _representer.add_representer(RecordingConfig, SafeRepresenter.represent_dict)
 
 
-def _all_of(config: Mapping[str, Any]) -> dict[str, Any]:
+def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all values of a config as plain dicts without recording reads."""
     return config.to_dict() if isinstance(config, RecordingConfig) else dict(config)
 
 

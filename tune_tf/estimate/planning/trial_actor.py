@@ -11,7 +11,7 @@ from ray import tune
 
 from tune_tf.estimate.scaling.probe import TrainableClass, gpu_memory_bytes
 from tune_tf.estimate.workload_sample import TRAINS, read_notes
-from tune_tf.training.peak_memory import peak_memory_bytes
+from tune_tf.training.system_metrics import peak_memory_bytes
 
 
 @dataclass(frozen=True)

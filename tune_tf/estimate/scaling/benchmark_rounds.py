@@ -23,7 +23,7 @@ from tune_tf.estimate.workload_sample import ScalingSample, read_notes, sample_w
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
-from tune_tf.training.peak_memory import peak_memory_bytes
+from tune_tf.training.system_metrics import peak_memory_bytes
 from tune_tf.workload import Workload
 
 

@@ -21,8 +21,8 @@ from tune_tf.trainables.multi_process.heartbeat import HeartbeatMonitor, Watch, 
 from tune_tf.trainables.multi_process.parameter_server import ParameterServerActor, UpdateReport
 from tune_tf.trainables.multi_process.worker import EpochReport, TrialStart, WorkerAssignment
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.peak_memory import sum_peak_memory
 from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
+from tune_tf.training.system_metrics import sum_peak_memory
 
 _log = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from tune_tf.trainables.multi_process.checkpoint_files import (
     read_checkpoint_files,
     write_checkpoint_files,
 )
-from tune_tf.training.peak_memory import peak_memory_result
 from tune_tf.training.rendezvous import WorkerInfo
+from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:

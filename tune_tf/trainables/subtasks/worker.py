@@ -22,7 +22,7 @@ from tune_tf.trainables.multi_process.worker import (
 )
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
 from tune_tf.training.core.seeds import trial_seed
-from tune_tf.training.peak_memory import peak_memory_result
+from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:

@@ -1,13 +1,24 @@
 """Validation of user functions that map one row and a seed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.reuse.graph_nodes import nodes_of
+
+_FUNCTIONS = attrgetter("library.function")  # functions called by operations
+
+
+def nodes_of(graph: Any) -> Iterator[Any]:
+    """Yield every operation (``NodeDef``) of a ``tf.Graph``, including called functions."""
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in _FUNCTIONS(definition):
+        yield from function.node_def
+
 
 _STATE = re.compile(
     r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
