@@ -146,6 +146,12 @@ def learning_rate_attribute(optimizer: Any) -> Any:
     return getattr(optimizer, "_learning_rate", None)
 
 
+def trace_settings(function: Any) -> tuple[Any, ...]:
+    """Return the settings of a ``tf.function`` that its traces depend on, as far as known."""
+    names = ("jit_compile", "autograph", "input_signature", "reduce_retracing")
+    return tuple(getattr(function, f"_{name}", None) for name in names)
+
+
 def table_default(table: Any) -> Any:
     """Return the default value of a lookup table; None if it has no default."""
     return getattr(table, "_default_value", None)
