@@ -1,7 +1,10 @@
 """Atomic writes: a crash or a full disk leaves no partial file."""
 
+import contextlib
 import errno
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -40,3 +43,19 @@ def append_line(file: int, line: bytes, path: Path) -> None:
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that replaces a file or folder once it is complete."""
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        if path.is_dir():
+            shutil.rmtree(path)
+        partial.replace(path)
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        partial.unlink(missing_ok=True)

@@ -457,7 +457,7 @@ def test_what_is_read_later_is_read_of_the_trial_that_uses_it():
     assert late["a"] == 1
     second = {"a": 1, "b": 2, "d": 2}
     assert reads.fit(second)
-    reads.go_on(second)
+    reads.switch_to(second)
 
     assert (late["b"], late.get("c", 3), late["d"]) == (2, 3, 2)
     assert reads.fit(second)

@@ -55,13 +55,8 @@ class Head:
         import keras
 
         if self.num_classes is not None:
-            model = keras.Model(inputs, keras.layers.Dense(self.num_classes)(features))
-            model.compile(
-                optimizer=make_optimizer(config),
-                loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                metrics=["accuracy"],
-            )
-            return model
+            logits = keras.layers.Dense(self.num_classes)(features)
+            return compiled_classifier(keras.Model(inputs, logits), config)
         values = keras.layers.Dense(self.num_values)(features)
         # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
@@ -75,6 +70,18 @@ class Head:
             metrics=["mae"],
         )
         return model
+
+
+def compiled_classifier(model: Any, config: Config) -> Any:
+    """Compile a model that returns logits of shape ``[rows, classes]``, and return it."""
+    import keras
+
+    model.compile(
+        optimizer=make_optimizer(config),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
 
 
 def is_classification(y: Any, task: TaskKind) -> bool:

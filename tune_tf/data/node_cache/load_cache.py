@@ -1,6 +1,5 @@
 """Cache of loaded data keyed by the config values that were read."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -39,8 +38,7 @@ class LoadCache(Generic[Loaded]):
         self._load = load
         self._keep = keep
         self._size_of = size_of
-        self._entries: OrderedDict[int, _Entry[Loaded]] = OrderedDict()
-        self._count = 0
+        self._entries: list[_Entry[Loaded]] = []  # the most recently used last
 
     def get(self, config: Mapping[str, Any], key: Hashable = None) -> Loaded:
         """Return the data for a config, loading them unless an earlier config read the same values.
@@ -53,25 +51,20 @@ class LoadCache(Generic[Loaded]):
         self, config: Mapping[str, Any], key: Hashable = None
     ) -> "tuple[Reads, Loaded]":
         """Return the values that the loader read, and the data for a config."""
-        for number, entry in self._entries.items():
-            if entry.key == key and entry.reads.fit(config):
-                entry.reads.go_on(config)
-                self._entries.move_to_end(number)
-                return self._used(entry)
-        reads = ConfigReads(config)
-        entry = _Entry(key, reads, self._load(reads.recording))
-        self._count += 1
-        self._entries[self._count] = entry
-        while len(self._entries) > 1 and self._size > self._keep:
-            self._entries.popitem(last=False)
-        return self._used(entry)
-
-    @staticmethod
-    def _used(entry: _Entry[Loaded]) -> "tuple[Reads, Loaded]":
+        fitting = (each for each in self._entries if each.key == key and each.reads.fit(config))
+        entry = next(fitting, None)
+        if entry is None:
+            reads = ConfigReads(config)
+            entry = _Entry(key, reads, self._load(reads.recording))
+        else:
+            entry.reads.switch_to(config)
+            self._entries.remove(entry)
+        self._entries.append(entry)
+        while len(self._entries) > 1 and self._size() > self._keep:
+            del self._entries[0]
         for action in entry.reads.at_use:
             action()
         return dict(entry.reads.noted), entry.loaded
 
-    @property
     def _size(self) -> int:
-        return sum(self._size_of(entry.loaded) for entry in self._entries.values())
+        return sum(self._size_of(entry.loaded) for entry in self._entries)

@@ -1,7 +1,7 @@
 """Trial config that records which of its values are read."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class ConfigReads:
                 for path, noted in self.noted.items()
             )
 
-    def go_on(self, config: Mapping[str, Any]) -> None:
+    def switch_to(self, config: Mapping[str, Any]) -> None:
         """Switch later reads to another config, which must fit."""
         with self.lock:
             self._take(config)
@@ -164,17 +164,6 @@ class RecordingConfig(dict[str, Any]):
             raise KeyError(key)
         return value
 
-    def get(self, key: Any, default: Any = None, /) -> Any:
-        """Return a value or the default, and record the read."""
-        try:
-            return self[key]
-        except KeyError:
-            return default
-
-    def __contains__(self, key: object) -> bool:
-        """Return whether the key exists; record its value as read."""
-        return self.get(key, _ABSENT) is not _ABSENT
-
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write a value that is visible only here."""
         with self._reads.lock:
@@ -182,42 +171,27 @@ class RecordingConfig(dict[str, Any]):
 
     def __delitem__(self, key: Any) -> None:
         """Delete a key, only here; record its value as read."""
-        self.pop(key)
+        with self._reads.lock:
+            _ = self[key]
+            dict.__delitem__(self, key)
+            self._gone.add(key)
 
     def pop(self, key: Any, default: Any = _ABSENT, /) -> Any:
         """Remove a key, only here, and return its value; record it as read."""
         with self._reads.lock:
-            value = self.get(key, _ABSENT)
-            if value is not _ABSENT:
-                dict.__delitem__(self, key)
-                self._gone.add(key)
-            elif default is _ABSENT:
-                raise KeyError(key)
-        return default if value is _ABSENT else value
+            if key in self:
+                value = self[key]
+                del self[key]
+                return value
+        if default is _ABSENT:
+            raise KeyError(key)
+        return default
 
     def popitem(self) -> tuple[Any, Any]:
         """Remove the last key and return it with its value; record all values as read."""
-        self.read_all()
-        for key in dict.__reversed__(self):
+        for key in list(self)[::-1]:
             return key, self.pop(key)
         raise KeyError("popitem(): dictionary is empty")
-
-    def clear(self) -> None:
-        """Remove all keys, only here; record all values as read."""
-        for key in list(self):
-            self.pop(key)
-
-    def setdefault(self, key: Any, default: Any = None, /) -> Any:
-        """Return a value, writing a default only here if it is missing; record the read."""
-        with self._reads.lock:
-            if key not in self:
-                self[key] = default
-            return self[key]
-
-    def update(self, *arguments: Any, **named: Any) -> None:
-        """Write values that are visible only here."""
-        for key, value in dict(*arguments, **named).items():
-            self[key] = value
 
     def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         """Write values that are visible only here."""
@@ -271,6 +245,9 @@ for _name in (
     *("__eq__", "__ne__", "__or__", "__ror__", "__repr__"),
 ):
     setattr(RecordingConfig, _name, _reading_all(getattr(dict, _name)))
+
+for _name in ("get", "__contains__", "setdefault", "update", "clear"):  # by the methods above
+    setattr(RecordingConfig, _name, getattr(MutableMapping, _name))
 
 for _representer in (SafeRepresenter, Representer):  # PyYAML, which Ray uses, needs the exact class
     _representer.add_representer(RecordingConfig, SafeRepresenter.represent_dict)

@@ -1,5 +1,6 @@
 """Search space of a KerasTuner hypermodel."""
 
+import itertools
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -179,9 +180,7 @@ def hypermodel_space(
     """
     entries: dict[HyperparameterKey, _Entry] = {}
     errors: list[ErrorDetail] = []
-    groups = {
-        group for name, _ in found for group in _groups(SEPARATOR.join(map(_cleaned, _parts(name))))
-    }
+    groups = {group for name, _ in found for group in _groups(_path(name))}
     for key, hp in found.items():
         when = _when(hp, inferred.get(key, {}), entries)
         if when is None:
@@ -269,26 +268,19 @@ def _default(hp: Hyperparameter) -> Any:
     return hp.ends[0] if hp.parameter.error_for(hp.default) else hp.default
 
 
-def _parts(name: str) -> list[str]:
-    return name.split(SEPARATOR)
-
-
 def _groups(path: str) -> list[str]:
     names = path.split(SEPARATOR)
     return [SEPARATOR.join(names[:end]) for end in range(1, len(names))]
 
 
-def _cleaned(part: str) -> str:
-    """Return a part of a name in a form that sweep files allow."""
-    part = part.replace(".", "_") or "_"
-    return f"{part}_" if part in DECLARATION_KINDS or part == WHEN else part
+def _path(name: str) -> str:
+    """Return a name in a form that sweep files allow."""
+    parts = [part.replace(".", "_") or "_" for part in name.split(SEPARATOR)]
+    reserved = (*DECLARATION_KINDS, WHEN)
+    return SEPARATOR.join(f"{part}_" if part in reserved else part for part in parts)
 
 
 def _free_path(name: str, taken: Collection[str]) -> str:
     """Return a path for a hyperparameter, numbered if its name is taken."""
-    path = wanted = SEPARATOR.join(map(_cleaned, _parts(name)))
-    count = 1
-    while path in taken:
-        count += 1
-        path = f"{wanted}-{count}"
-    return path
+    numbered = (f"{_path(name)}-{count}" for count in itertools.count(2))
+    return next(path for path in itertools.chain([_path(name)], numbered) if path not in taken)
