@@ -26,7 +26,7 @@ import yaml
 from ray import cloudpickle as ray_cloudpickle
 from ray.tune.utils import flatten_dict
 
-from tune_tf.data.node_cache.recording_config import GROUP, MISSING, ConfigReads, RecordingConfig
+from tune_tf.data.node_cache.load_cache import GROUP, MISSING, ConfigReads, RecordingConfig
 
 CONFIG = {"a": 1, "b": 2.5, "g": {"c": "x", "d": [1, {"e": 2}]}}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.data_settings import DataSettings, rows_of_parts
+from tune_tf.workloads.own_data import DataSettings, rows_of_parts
 
 
 def split_of(*arguments):

@@ -7,7 +7,6 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.data_settings import DataSettings, TaskKind, rows_of_parts
 from tune_tf.workloads.head import (
     Head,
     class_numbers,
@@ -15,7 +14,14 @@ from tune_tf.workloads.head import (
     is_classification,
     model_for_shape,
 )
-from tune_tf.workloads.own_data import OwnData, SettingsT, SourceT
+from tune_tf.workloads.own_data import (
+    DataSettings,
+    OwnData,
+    SettingsT,
+    SourceT,
+    TaskKind,
+    rows_of_parts,
+)
 
 _BLOCK_ROWS = 4096
 

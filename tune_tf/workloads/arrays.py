@@ -19,8 +19,7 @@ from tune_tf.workloads.array_rows import (
     input_dtype,
     target_head,
 )
-from tune_tf.workloads.data_settings import DataSettings, TaskKind, Text
-from tune_tf.workloads.own_data import FileStamp, existing_file
+from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text, existing_file
 
 _KEYS = {
     "train": ("train", ""),

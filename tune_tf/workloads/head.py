@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config
-from tune_tf.workloads.data_settings import TaskKind
+from tune_tf.workloads.own_data import TaskKind
 
 _MAX_BLOCKS = 4
 _FLATTENED = 16  # more positions are averaged: flattened, they would make a huge dense layer

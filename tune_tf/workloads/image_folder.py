@@ -12,9 +12,8 @@ from tune_tf.config.error_text import short_repr
 from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.data_settings import DataSettings, Text, rows_of_parts
 from tune_tf.workloads.head import Head, model_for_shape
-from tune_tf.workloads.own_data import FileStamp, OwnData
+from tune_tf.workloads.own_data import DataSettings, FileStamp, OwnData, Text, rows_of_parts
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 _TRAIN = ("train", "training")

@@ -11,8 +11,8 @@ from pydantic import Field
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import ArrayData, ArrayProperties, NamedArray, data_of
-from tune_tf.workloads.data_settings import DataSettings
 from tune_tf.workloads.head import Head, dense_layers
+from tune_tf.workloads.own_data import DataSettings
 
 _TEXTS = "imdb"
 

@@ -8,18 +8,26 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.data_settings import DataSettings, Names, TaskKind, Text, rows_of_parts
 from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
-from tune_tf.workloads.own_data import FileStamp, OwnData, existing_file
-from tune_tf.workloads.table_columns import (
+from tune_tf.workloads.own_data import (
+    DataSettings,
+    FileStamp,
+    Names,
+    OwnData,
+    TaskKind,
+    Text,
+    existing_file,
+    rows_of_parts,
+)
+from tune_tf.workloads.table import (
     CategoricalColumns,
     NumericColumns,
     model_of_columns,
     numbers_of,
+    read_table,
     rows_of_columns,
     texts_of,
 )
-from tune_tf.workloads.table_file import read_table
 
 if TYPE_CHECKING:
     import pandas as pd

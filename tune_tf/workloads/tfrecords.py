@@ -20,9 +20,8 @@ from tune_tf.workloads.array_rows import (
     input_dtype,
     target_head,
 )
-from tune_tf.workloads.data_settings import DataSettings, TaskKind, Text
 from tune_tf.workloads.head import Head
-from tune_tf.workloads.own_data import FileStamp
+from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text
 
 _SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 _BATCH = 4096  # records parsed per call

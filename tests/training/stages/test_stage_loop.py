@@ -11,7 +11,7 @@ from pairwise import pairwise
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.input.row_function import nodes_of
+from tune_tf.training.input.stream import nodes_of
 
 pytestmark = pytest.mark.tf
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.leased_actor import LeasedActor, leased_actor
 from tune_tf.data.nested import leaves_of
-from tune_tf.data.node_cache.load_cache import LoadCache
-from tune_tf.data.node_cache.recording_config import Reads, RecordingConfig, plain_config
+from tune_tf.data.node_cache.load_cache import LoadCache, Reads, RecordingConfig, plain_config
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
 from tune_tf.data.rows import as_arrays
 from tune_tf.workload import Data, Workload

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from tune_tf.data.digest import digest
-from tune_tf.data.node_cache.recording_config import RecordingConfig
+from tune_tf.data.node_cache.load_cache import RecordingConfig
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Workload
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tune_tf.data import LoadCache, rows_of, vectorized
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.row_function import checked_row
+from tune_tf.training.input.stream import checked_row
 from tune_tf.workload import Config, Data, Workload
 
 _KEPT = 64
