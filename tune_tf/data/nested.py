@@ -45,6 +45,11 @@ def leaves_of(label: str, nested: Nested) -> "Iterator[tuple[str, np.ndarray[Any
         yield label, nested
 
 
+def num_bytes(nested: Nested) -> int:
+    """Return the size of all arrays."""
+    return sum(leaf.nbytes for _, leaf in leaves_of("", nested))
+
+
 @dataclass(frozen=True)
 class ArrayForm:
     """Shape and dtype of an array."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.leased_actor import LeasedActor, leased_actor
-from tune_tf.data.nested import leaves_of
+from tune_tf.data.nested import num_bytes
 from tune_tf.data.node_cache.load_cache import LoadCache, Reads, RecordingConfig, plain_config
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
 from tune_tf.data.rows import as_arrays
@@ -179,10 +179,9 @@ def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> Cac
     arrays = as_arrays(data, floatx=floatx)
     if arrays is None:
         return CachedData(None, 0)
-    parts = (arrays.train, arrays.validation)
-    num_bytes = sum(leaf.nbytes for part in parts if part for _, leaf in leaves_of("", part))
+    size = sum(num_bytes(part) for part in (arrays.train, arrays.validation) if part)
     try:
-        return CachedData(ray.put((arrays, replace(changes, owner=None))), num_bytes)
+        return CachedData(ray.put((arrays, replace(changes, owner=None))), size)
     except Exception as error:  # noqa: BLE001  pickling an attribute may raise anything
         names = ", ".join(f"self.{name}" for name in sorted(changes.values))
         _log.warning("Each trial loads its data: load_data set %s: %s", names, error)

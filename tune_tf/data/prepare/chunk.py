@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import Nested, form_of, format_form, leaves_of, map_nested, row_of, stacked
+from tune_tf.data.nested import Nested, form_of, format_form, map_nested, num_bytes, row_of, stacked
 
 _MAX_BYTES = 16 * 2**20
 """Size of the rows of a chunk: a few images or many numbers, little beside a worker's memory."""
@@ -100,7 +100,7 @@ class _ChunkDraft:
             self._form = form
         self._numbers.append(number)
         self._rows.append(row)
-        self.num_bytes += sum(leaf.nbytes for _, leaf in leaves_of("", row))
+        self.num_bytes += num_bytes(row)
 
     def chunk(self) -> Chunk:
         self._end_run()

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.data.leased_actor import BEATS, LeasedActor, leased_actor
-from tune_tf.data.nested import leaves_of
-from tune_tf.data.node_cache.node_cache import KEEP_S, is_actor
+from tune_tf.data.nested import leaves_of, num_bytes
+from tune_tf.data.node_cache.node_cache import KEEP_S
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.prepare.preparation import pickled
 from tune_tf.errors import WorkloadError
@@ -76,11 +76,16 @@ class SharedEpochs:
 
     _count = itertools.count()
 
-    def __init__(self, pipeline: Pipeline, name: str, num_bytes: int) -> None:
-        source = sum(leaf.nbytes for _, leaf in leaves_of("", pipeline.rows))
+    def __init__(self, pipeline: Pipeline, name: str, epoch_bytes: int) -> None:
+        source_bytes = num_bytes(pipeline.rows)
         for what, size, limit, remedy in (
-            ("rows of an epoch", num_bytes, _MAX_EPOCH_BYTES, "leave shared out"),
-            ("arrays in rows", source, _MAX_SOURCE_BYTES, "let rows name files that map reads"),
+            ("rows of an epoch", epoch_bytes, _MAX_EPOCH_BYTES, "leave shared out"),
+            (
+                "arrays in rows",
+                source_bytes,
+                _MAX_SOURCE_BYTES,
+                "let rows name files that map reads",
+            ),
         ):
             if size > limit:
                 raise WorkloadError(
@@ -98,11 +103,6 @@ class SharedEpochs:
                 "\0".join(map(str, array.flat)).encode() if array.dtype.hasobject else array.data
             )
         self._content = digest.hexdigest()
-
-    @staticmethod
-    def are_served() -> bool:
-        """Return whether sharing is possible: this process is an actor of a Ray cluster."""
-        return is_actor()
 
     def batches(self, rows: tf.data.Dataset, size: int, epoch_key: str) -> tf.data.Dataset:
         """Return the batches of an epoch, the last of which may be smaller.

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from tune_tf.data.node_cache.node_cache import is_actor
 from tune_tf.data.pipeline import MEMORY, Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
@@ -64,7 +65,8 @@ def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
     return made
 
 
-_SAMPLE_ROWS = 2
+SAMPLE_ROWS = 2
+"""Rows that are read before training."""
 
 
 def whole_batch(num_rows: int) -> tuple[int, int]:
@@ -110,7 +112,7 @@ class Stream:
         self._cached: tf.data.Dataset | None = None
         #: First few rows as plain tensors.
         self.sample = self._sampled()
-        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), self.sample)
+        row = row_spec(self.sample)
         #: Comparable shapes and types of the rows.
         self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
         self._shared = (
@@ -138,7 +140,7 @@ class Stream:
             if shuffled
             else np.arange(self.num_rows, dtype=np.int32)
         )
-        if self._shared is not None and self._shared.are_served():
+        if self._shared is not None and is_actor():
             places = tf.data.Dataset.range(self.num_rows)
             rows = self._in_order(places, tf.constant(order), tf.constant(augmentation))
             is_same_in_all = not shuffled and self._augment is None
@@ -240,7 +242,7 @@ class Stream:
     def _sampled(self) -> tuple[Any, ...]:
         """Read the first rows, which reveals most errors before training."""
         step = "map" if self._augment is None else "augment"
-        count = min(_SAMPLE_ROWS, self.num_rows)
+        count = min(SAMPLE_ROWS, self.num_rows)
         read: Callable[..., Any] = self._read
         first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
         if self._augment is not None:
@@ -286,6 +288,11 @@ class Stream:
         # Each process needs a separate file, deleted with the stream or when the process exits.
         self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
         return str(Path(self._folder.name, self._name))
+
+
+def row_spec(rows: Any) -> Any:
+    """Return the nested ``tf.TensorSpec`` of a row."""
+    return tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), rows)
 
 
 def _mixed(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
