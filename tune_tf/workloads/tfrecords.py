@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.error_text import short_repr
 from tune_tf.config.settings import Settings
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
+from tune_tf.errors import WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import (
     ArrayData,
@@ -55,18 +55,10 @@ def _features(value: Any) -> Any:
             "must be a mapping like {image: {dtype: float32, shape: [8, 8, 1]}, label: {dtype: "
             f"int64, shape: []}}}}, not {short_repr(value)}"
         )
-    errors, made = [], {}
-    for name, feature in value.items():
-        try:
-            made[str(name)] = FeatureSettings.section(feature)
-        except InvalidSettingsError as error:
-            errors += [
-                ErrorDetail(".".join(filter(None, [str(name), detail.where])), detail.what)
-                for detail in error.details
-            ]
-    if errors:
-        raise InvalidSettingsError(errors)
-    return made
+    return {str(name): feature for name, feature in value.items()}
+
+
+_Feature = Annotated[FeatureSettings, BeforeValidator(FeatureSettings.section)]
 
 
 class TFRecordsSettings(DataSettings):
@@ -85,7 +77,7 @@ class TFRecordsSettings(DataSettings):
     """
 
     path: Text
-    features: Annotated[dict[str, FeatureSettings], BeforeValidator(_features)]
+    features: Annotated[dict[str, _Feature], BeforeValidator(_features)]
     x: Text
     y: Text
     compression: Literal["", "GZIP", "ZLIB"] = ""

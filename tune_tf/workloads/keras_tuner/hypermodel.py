@@ -66,26 +66,24 @@ def from_hypermodel(
         try:
             hypermodel = hypermodel()
         except TypeError as error:
-            raise InvalidSettingsError(
-                [
-                    f"{hypermodel.__name__} cannot be created without arguments ({error}): pass an "
-                    "instance"
-                ]
-            ) from error
+            text = (
+                f"{hypermodel.__name__} cannot be created without arguments ({error}): pass an "
+                "instance"
+            )
+            raise InvalidSettingsError([text]) from error
+    errors = []
     if not isinstance(hypermodel, keras_tuner.HyperModel) and not callable(hypermodel):
-        raise InvalidSettingsError(
-            [
-                "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
-                f"a compiled model, not {hypermodel!r}"
-            ]
+        errors.append(
+            "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
+            f"a compiled model, not {hypermodel!r}"
         )
     if not isinstance(data, Data) and not callable(data):
-        raise InvalidSettingsError(
-            [
-                "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
-                f"config to it, not {type(data).__name__}"
-            ]
+        errors.append(
+            "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
+            f"config to it, not {type(data).__name__}"
         )
+    if errors:
+        raise InvalidSettingsError(errors)
     return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), fit_arguments)
 
 
