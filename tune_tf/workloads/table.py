@@ -140,10 +140,6 @@ class NumericColumns:
         variances[variances == 0] = 1
         return cls(names, medians, filled.mean(axis=0), variances, missing.any(axis=0))
 
-    def values(self, table: "pd.DataFrame", path: str) -> "np.ndarray[Any, Any]":
-        """Return the columns of a table as float32 of shape ``[rows, columns]``, NaN if missing."""
-        return numbers_of(table, self.names, path).astype(np.float32)
-
 
 @dataclass(frozen=True, eq=False)
 class CategoricalColumns:

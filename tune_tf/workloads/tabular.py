@@ -139,14 +139,14 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
         Raises:
             WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
-        properties = self.properties
-        names = [*properties.numeric.names, *properties.categorical.categories]
-        self._require(table, names)
+        numeric, categorical = self.properties.numeric.names, self.properties.categorical
+        self._require(table, [*numeric, *categorical.categories])
         inputs = {}
-        if properties.numeric.names:
-            inputs["numeric"] = properties.numeric.values(table, self.settings.path)
-        if properties.categorical.categories:
-            inputs["categorical"] = properties.categorical.codes(table)
+        if numeric:
+            numbers = numbers_of(table, numeric, self.settings.path)
+            inputs["numeric"] = numbers.astype(np.float32)
+        if categorical.categories:
+            inputs["categorical"] = categorical.codes(table)
         return inputs
 
     def serving_model(self, model: Any, config: Config) -> Any:

@@ -37,7 +37,7 @@ from tune_tf.training.reuse.object_walk import (
     ATOMS,
     IncomparableError,
     ObjectWalk,
-    Writer,
+    ObjectWriter,
     library_name,
 )
 from tune_tf.training.reuse.tensor_writers import (
@@ -47,7 +47,7 @@ from tune_tf.training.reuse.tensor_writers import (
     write_keras_object,
     write_keras_variable,
     write_symbolic,
-    write_table,
+    write_lookup_table,
     write_tensor,
     write_traceable,
     write_variable,
@@ -156,7 +156,7 @@ def _attributes_of_self(code: types.CodeType) -> tuple[str, ...] | None:
     return tuple(sorted(found))
 
 
-def _parts(get: Callable[[Any], Any]) -> Writer:
+def _parts(get: Callable[[Any], Any]) -> ObjectWriter:
     """Return the writer of objects that are determined by the parts that ``get`` returns."""
 
     def write(walk: ObjectWalk, value: Any) -> None:
@@ -184,7 +184,7 @@ def _write_enum(walk: ObjectWalk, member: enum.Enum) -> None:
 _reduced = _parts(operator.methodcaller("__reduce__"))
 _wrapped = _parts(operator.attrgetter("__wrapped__"))
 
-_BY_TYPE: dict[type, Writer] = {
+_BY_TYPE: dict[type, ObjectWriter] = {
     list: _write_list,
     np.ndarray: write_array,
     dict: ObjectWalk.mapping,
@@ -216,20 +216,20 @@ _BY_TYPE: dict[type, Writer] = {
 }
 """Writers of exactly these types and, once they were visited, of classes of libraries."""
 
-_BY_BASE: tuple[tuple[Any, Writer], ...] = (
+_BY_BASE: tuple[tuple[Any, ObjectWriter], ...] = (
     (type, ObjectWalk.class_),
     (keras.Variable, write_keras_variable),
     (keras.KerasTensor, write_symbolic),
     (tf.Variable, write_variable),
     ((tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices), write_composite),
     (tf.Tensor, write_tensor),
-    (_TABLES, write_table),
+    (_TABLES, write_lookup_table),
     (np.generic, write_array),
     (enum.Enum, _write_enum),
     (_BY_TEXT, ObjectWalk.text),
     (_LOCKS, _write_name),
 )
-_LIBRARY_CONTAINERS: tuple[tuple[type, Writer], ...] = (
+_LIBRARY_CONTAINERS: tuple[tuple[type, ObjectWriter], ...] = (
     (np.ndarray, write_array_of_library),
     (defaultdict, _parts(lambda value: (value.default_factory, dict(value)))),
     (dict, ObjectWalk.mapping),
@@ -239,7 +239,7 @@ _LIBRARY_CONTAINERS: tuple[tuple[type, Writer], ...] = (
 )
 
 
-def _writer_of(value: Any) -> Writer:
+def _writer_of(value: Any) -> ObjectWriter:
     kind = type(value)
     write = _BY_TYPE.get(kind)
     if write is None:

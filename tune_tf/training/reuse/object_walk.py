@@ -32,7 +32,7 @@ _NOT_IN_CLASSES = frozenset(
 )
 _MAX_OBJECTS = 200_000
 
-Writer = Callable[["ObjectWalk", Any], None]
+ObjectWriter = Callable[["ObjectWalk", Any], None]
 
 
 class IncomparableError(Exception):
@@ -48,7 +48,7 @@ class ObjectWalk:
     """
 
     def __init__(
-        self, writer_of: Callable[[Any], Writer], masked: Iterable[tuple[Any, str]]
+        self, writer_of: Callable[[Any], ObjectWriter], masked: Iterable[tuple[Any, str]]
     ) -> None:
         self.tokens: list[str] = []
         #: Variables and optimizers, in the order of the walk.

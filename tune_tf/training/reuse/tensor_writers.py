@@ -97,7 +97,7 @@ def write_composite(walk: ObjectWalk, tensor: Any) -> None:
     walk.sequence("parts", tf.nest.flatten(tensor, expand_composites=True))
 
 
-def write_table(walk: ObjectWalk, table: Any) -> None:
+def write_lookup_table(walk: ObjectWalk, table: Any) -> None:
     """Write the contents of a lookup table."""
     walk.class_of(table)
     walk.sequence("table", (*table.export(), table_default(table)))

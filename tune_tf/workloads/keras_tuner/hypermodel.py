@@ -154,11 +154,11 @@ class HypermodelWorkload(Workload):
 
     def global_batch_size(self, config: Config) -> int:
         """Return the batch size passed to ``model.fit``, by default Keras' 32."""
-        return self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE
+        return int(self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE)
 
     def shuffle(self, config: Config) -> bool:
         """Return whether ``model.fit`` shuffles the rows in every epoch."""
-        return self._given(config, self._loaded(config)).shuffle
+        return bool(self._given(config, self._loaded(config)).shuffle)
 
     def callbacks(self, config: Config) -> Sequence[Any]:
         """Return the callbacks passed to ``model.fit``, and one that stops after its ``epochs``."""
