@@ -16,8 +16,11 @@ from tune_tf.workloads.head import Head, model_for_shape
 from tune_tf.workloads.own_data import DataSettings, FileStamp, OwnData, Text, rows_of_parts
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
-_TRAIN = ("train", "training")
-_OTHERS = {"validation": ("validation", "val", "valid"), "test": ("test", "testing")}
+_PART_FOLDERS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid"),
+    "test": ("test", "testing"),
+}
 
 
 def _size(value: Any) -> Any:
@@ -98,15 +101,12 @@ class ImageFiles:
 
 def _parts(folder: Path) -> dict[str, Path]:
     below = {each.name.lower(): each for each in _subfolders(folder)}
-    train = next((below[name] for name in _TRAIN if name in below), None)
-    if train is None:
-        return {"train": folder}
-    found = {"train": train}
-    for part, names in _OTHERS.items():
+    found = {}
+    for part, names in _PART_FOLDERS.items():
         there = [below[name] for name in names if name in below]
         if there:
             found[part] = there[0]
-    return found
+    return found if "train" in found else {"train": folder}
 
 
 def _labelled(
