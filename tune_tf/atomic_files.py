@@ -1,8 +1,11 @@
 """Atomic writes and locks of files: a crash or a full disk leaves no partial file."""
 
+import contextlib
 import errno
 import fcntl
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
@@ -72,3 +75,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that replaces a file or folder once it is complete."""
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        if path.is_dir():
+            shutil.rmtree(path)
+        partial.replace(path)
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        partial.unlink(missing_ok=True)

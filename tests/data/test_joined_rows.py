@@ -5,7 +5,7 @@ import pytest
 
 from tune_tf import Data
 from tune_tf.data import Pipeline
-from tune_tf.data.joined_rows import all_to_train
+from tune_tf.data.rows import all_to_train
 from tune_tf.errors import WorkloadError
 
 

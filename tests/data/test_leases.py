@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.data.prepare.leases import Leases
+from tune_tf.data.leased_actor import Leases
 
 
 class Clock:
@@ -20,40 +20,40 @@ def clock():
 @pytest.fixture
 def leases(clock):
     leases = Leases(keep_s=10, clock=clock)
-    leases.want("images", "a")
+    leases.lease("images", "a")
     return leases
 
 
 def test_a_content_stays_while_one_who_wants_it_is_heard(leases, clock):
-    leases.want("images", "b")
+    leases.lease("images", "b")
     for clock.now in (8, 16, 24):
-        leases.hear("b")
-        assert leases.lapsed() == []
+        leases.beat("b")
+        assert leases.expire() == []
 
 
 def test_a_content_lapses_some_time_after_the_last_sign(leases, clock):
     clock.now = 10
-    assert leases.lapsed() == []
+    assert leases.expire() == []
     clock.now = 10.1
-    assert leases.lapsed() == ["images"]
+    assert leases.expire() == ["images"]
 
 
 def test_a_lapsed_content_is_told_once(leases, clock):
     clock.now = 11
-    leases.lapsed()
-    assert leases.lapsed() == []
+    leases.expire()
+    assert leases.expire() == []
 
 
 def test_one_who_wants_something_else_keeps_only_that(leases, clock):
     clock.now = 8
-    leases.want("texts", "b")
+    leases.lease("texts", "b")
     clock.now = 12
-    assert leases.lapsed() == ["images"]
+    assert leases.expire() == ["images"]
     assert not leases.is_idle
 
 
 def test_all_is_idle_once_nobody_is_heard(leases, clock):
     assert not leases.is_idle
     clock.now = 11
-    leases.lapsed()
+    leases.expire()
     assert leases.is_idle

@@ -62,7 +62,7 @@ def preparers():
     return [
         actor["name"]
         for actor in ray.util.list_named_actors(all_namespaces=True)
-        if actor["name"].startswith("preparer ")
+        if actor["name"].startswith("preparer-")
     ]
 
 

@@ -26,7 +26,7 @@ import yaml
 from ray import cloudpickle as ray_cloudpickle
 from ray.tune.utils import flatten_dict
 
-from tune_tf.data.node_cache.recording_config import GROUP, MISSING, ConfigReads, RecordingConfig
+from tune_tf.data.node_cache.load_cache import GROUP, MISSING, ConfigReads, RecordingConfig
 
 CONFIG = {"a": 1, "b": 2.5, "g": {"c": "x", "d": [1, {"e": 2}]}}
 
@@ -457,7 +457,7 @@ def test_what_is_read_later_is_read_of_the_trial_that_uses_it():
     assert late["a"] == 1
     second = {"a": 1, "b": 2, "d": 2}
     assert reads.fit(second)
-    reads.go_on(second)
+    reads.switch_to(second)
 
     assert (late["b"], late.get("c", 3), late["d"]) == (2, 3, 2)
     assert reads.fit(second)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tune_tf.data import LoadCache, SharedLoads
-from tune_tf.data.node_cache.node_actor import NAMESPACE
+from tune_tf.data.leased_actor import NAMESPACE
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
 
@@ -124,7 +124,7 @@ def keeper_of(data_id):
 
     (name,) = keepers()
     keeper = ray.get_actor(name, NAMESPACE)
-    assert ray.get(keeper.knows.remote(data_id, "the test"))
+    assert ray.get(keeper.lease.remote(data_id, "the test"))
     return keeper
 
 
@@ -298,11 +298,10 @@ def test_what_is_not_used_is_dropped_where_room_is_short(tmp_path, monkeypatch):
     monkeypatch.setattr(
         node_cache, "_store_bytes", lambda: 33 * ROWS
     )  # 4 bytes a number, 8 a label
-    monkeypatch.setattr(node_cache, "end_when_unwanted", lambda *given: asyncio.sleep(0))
 
     async def load(*sizes):
         kept = node_cache.NodeCache(10.0)
-        await kept.learn("room", workload, "float32")
+        await kept.register("room", workload, "float32")
         for size in sizes:
             await kept.load("room", {"size": size})
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from ray import tune
 
 from tune_tf.data import Pipeline, prepared
-from tune_tf.data.node_cache.recording_config import ConfigReads
+from tune_tf.data.node_cache.load_cache import ConfigReads
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 

@@ -94,7 +94,7 @@ def claim(monkeypatch):
         resources, num_replicas=1, *, gpus=("gpu0", "gpu1"), card_mib=16384, used=False, then=None
     ):
         error = RuntimeError("cannot be modified after being initialized") if used else None
-        monkeypatch.setattr(devices, "_claimed", lambda: claimed)
+        monkeypatch.setattr(devices, "_claimed", claimed)
         monkeypatch.setattr(devices, "gpu_memory_mib", lambda: card_mib)
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(gpus))
         for owner, name in (

@@ -111,6 +111,22 @@ def test_a_profile_of_batches_is_told(profile_batch, expected, tmp_path):
     assert internals.profiles_batches(callback) is expected
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"jit_compile": True},
+        {"autograph": False},
+        {"input_signature": [tf.TensorSpec([3])]},
+        {"reduce_retracing": True},
+    ],
+    ids=str,
+)
+def test_the_trace_settings_of_a_function_are_told(setting):
+    plain, other = tf.function(keras.ops.relu), tf.function(keras.ops.relu, **setting)
+
+    assert internals.trace_settings(plain) != internals.trace_settings(other)
+
+
 def test_what_is_traced_is_not_kept_by_the_registry_of_gradients():
     def graph_of_a_trace():
         @tf.function

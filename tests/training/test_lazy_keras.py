@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tune_tf.training.lazy_keras import SELDOM_USED
+from tune_tf.training import SELDOM_USED
 
 pytestmark = pytest.mark.tf
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tune_tf.result_keys import PEAK_MEMORY
-from tune_tf.training.peak_memory import peak_memory_bytes, peak_memory_result, sum_peak_memory
+from tune_tf.training.system_metrics import peak_memory_bytes, peak_memory_result, sum_peak_memory
 
 pytestmark = pytest.mark.tf
 

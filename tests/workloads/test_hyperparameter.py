@@ -10,7 +10,7 @@ from keras_tuner.engine import hyperparameters as kinds
 
 from tune_tf import Choice, Constant, Float, Int
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.workloads.keras_tuner.hyperparameter import Hyperparameter
+from tune_tf.workloads.keras_tuner.hypermodel_space import Hyperparameter
 
 
 @pytest.mark.parametrize(

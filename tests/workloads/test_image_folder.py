@@ -10,8 +10,7 @@ from PIL import Image
 
 import tune_tf
 from tune_tf.errors import InvalidSettingsError, WorkloadError
-from tune_tf.workloads.image_files import ImageDecoder
-from tune_tf.workloads.image_folder import ImageFolderCNN, RandomShift
+from tune_tf.workloads.image_folder import ImageDecoder, ImageFolderCNN, RandomShift
 
 pytestmark = pytest.mark.tf
 

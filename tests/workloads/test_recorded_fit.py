@@ -11,7 +11,7 @@ from hypermodels import DATA, X, Y, branches, space, taken_over
 from keras import layers
 
 from tune_tf import Choice, Data, Float, Int
-from tune_tf.data.node_cache.recording_config import ConfigReads
+from tune_tf.data.node_cache.load_cache import ConfigReads
 from tune_tf.errors import WorkloadError
 
 

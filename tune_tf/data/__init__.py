@@ -2,13 +2,12 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.node_cache.load_cache import LoadCache
-from tune_tf.data.node_cache.shared_loads import SharedLoads
+from tune_tf.data.node_cache.node_cache import SharedLoads
 from tune_tf.data.pipeline import Pipeline
-from tune_tf.data.prepare.chunk import BadRecord
 from tune_tf.data.prepare.prepare_actor import PreparationCounts, preparation_counts
-from tune_tf.data.prepare.prepared import Prepared, prepared
-from tune_tf.data.prepare.vectorized import vectorized
+from tune_tf.data.prepare.prepared import BadRecord, Prepared, prepared
 from tune_tf.data.rows import Rows, first_rows, rows_of
+from tune_tf.data.vectorized import vectorized
 
 __all__ = [
     "BadRecord",

@@ -5,9 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.joined_rows import joined_rows, joined_weights, refuse_pipelines
 from tune_tf.data.nested import Nested, leaves_of, map_nested
-from tune_tf.data.rows import Rows, class_labels, class_weights, rows_of
+from tune_tf.data.rows import (
+    Rows,
+    class_labels,
+    class_weights,
+    joined_rows,
+    joined_weights,
+    refuse_pipelines,
+    rows_of,
+)
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Folds
 from tune_tf.workload import Data

@@ -1,6 +1,7 @@
-"""Operations on nested dicts, tuples and lists of arrays."""
+"""Operations on nested dicts, tuples and lists of arrays, and their form."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,17 @@ Nested = Any
 """An array, or nested dicts, tuples and lists of arrays."""
 
 
-def map_nested(change: Callable[[Any], Any], nested: Nested) -> Nested:
-    """Apply a function to every array and keep the nesting."""
+def map_nested(change: Callable[..., Any], nested: Nested, *others: Nested) -> Nested:
+    """Apply a function to every array, with those at its place in the others; keep the nesting."""
     if isinstance(nested, Mapping):
-        return {key: map_nested(change, value) for key, value in nested.items()}
+        return {
+            key: map_nested(change, value, *(other[key] for other in others))
+            for key, value in nested.items()
+        }
     if is_sequence(nested):
-        return type(nested)(map_nested(change, value) for value in nested)
-    return change(nested)
+        places = zip(nested, *others, strict=True)
+        return type(nested)(map_nested(change, *values) for values in places)
+    return change(nested, *others)
 
 
 def is_sequence(nested: Nested) -> bool:
@@ -38,3 +43,55 @@ def leaves_of(label: str, nested: Nested) -> "Iterator[tuple[str, np.ndarray[Any
             yield from leaves_of(f"{label}.{names[i]}" if names else f"{label}[{i}]", value)
     else:
         yield label, nested
+
+
+def num_bytes(nested: Nested) -> int:
+    """Return the size of all arrays."""
+    return sum(leaf.nbytes for _, leaf in leaves_of("", nested))
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """Shape and dtype of an array."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __str__(self) -> str:
+        """Return ``float32[8, 8]``."""
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def row_of(value: Any) -> Nested:
+    """Convert the return value of a row function to nested arrays.
+
+    Raises:
+        TypeError: It is not an array, a number, or nested dicts or tuples of them.
+    """
+    row = map_nested(np.asarray, value)
+    leaves = list(leaves_of("row", row))
+    if not leaves or any(leaf.dtype == object for _, leaf in leaves):
+        raise TypeError(
+            "a row must be an array, a number, or nested dicts or tuples of them, "
+            f"not {type(value).__name__}{'' if leaves else ' without any'}"
+        )
+    return row
+
+
+def form_of(row: Nested) -> Nested:
+    """Return the form of nested arrays, equal (``==``) for rows that can be stacked."""
+    return map_nested(lambda leaf: ArrayForm(leaf.shape, leaf.dtype), row)
+
+
+def format_form(form: Nested) -> str:
+    """Format a form as text, such as ``float32[8, 8], int64[]``."""
+    if isinstance(form, Mapping):
+        return ", ".join(f"{key}: {format_form(value)}" for key, value in form.items())
+    if is_sequence(form):
+        return f"({', '.join(format_form(value) for value in form)})"
+    return str(form)
+
+
+def stacked(rows: Sequence[Nested]) -> Nested:
+    """Stack rows of one form into nested arrays with rows on the first axis."""
+    return map_nested(lambda *leaves: np.stack(leaves), *rows)

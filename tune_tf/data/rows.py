@@ -1,4 +1,4 @@
-"""Rows of a data set, validated and converted to training dtypes."""
+"""Rows of a data set, validated, converted to training dtypes and joined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import Nested, is_sequence, leaves_of, map_nested
+from tune_tf.data.nested import ArrayForm, Nested, is_sequence, leaves_of, map_nested
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
@@ -50,10 +50,6 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
         )
     train, num_train = _checked("train", data.train, floatx)
     if data.class_weight is not None:
-        if isinstance(train, Pipeline):
-            raise WorkloadError(
-                "class_weight is for arrays: let the map of Data.train return (x, y, sample_weight)"
-            )
         train = _with_class_weight(train, data.class_weight, floatx)
     if data.validation is None:
         return Rows(train, None, num_train, 0)
@@ -68,11 +64,11 @@ def as_arrays(data: Any, *, floatx: str = "float32") -> Data | None:
     """
     if not isinstance(data, Data):
         return None
+    parts = (data.train, data.validation)
+    if not all(isinstance(part, tuple | None) for part in parts):
+        return None
     try:
-        train, validation = (
-            part and tuple(map_nested(lambda leaf: _converted(leaf, floatx), item) for item in part)
-            for part in (_tuple_of(data.train), _tuple_of(data.validation))
-        )
+        train, validation = (part and _converted(part, floatx) for part in parts)
     except WorkloadError:
         return None
     return replace(data, train=train, validation=validation, test=None)
@@ -85,14 +81,13 @@ def first_rows(part: Nested, num_rows: int) -> Nested:
 
 def _checked(name: str, part: Any, floatx: str) -> tuple[Any, int]:
     if isinstance(part, Pipeline):
-        num_rows = _num_rows(name, part.rows)
-        return part, num_rows
+        return part, _num_rows(name, part.rows)
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, not "
             f'{type(part).__name__}; tf.data pipelines train with loop="fit"'
         )
-    part = tuple(map_nested(lambda leaf: _converted(leaf, floatx), item) for item in part)
+    part = _converted(part, floatx)
     return part, _num_rows(name, part)
 
 
@@ -109,27 +104,26 @@ def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
     return num_rows
 
 
-def _tuple_of(part: Any) -> tuple[Nested, ...] | None:
-    if not isinstance(part, tuple | None):
-        raise WorkloadError(f"{type(part).__name__} is not a tuple of arrays")
-    return part
+def _converted(part: tuple[Nested, ...], floatx: str) -> tuple[Nested, ...]:
+    def converted(leaf: Any) -> "np.ndarray[Any, Any]":
+        array = np.asarray(leaf)
+        if array.ndim == 0 or array.dtype == object:
+            raise WorkloadError(
+                f"data must be arrays with rows on the first axis, not {type(leaf).__name__} "
+                f"of type {array.dtype}"
+            )
+        return array.astype(floatx, copy=False) if array.dtype.kind == "f" else array
 
-
-def _converted(leaf: Any, floatx: str) -> "np.ndarray[Any, Any]":
-    array = np.asarray(leaf)
-    if array.ndim == 0 or array.dtype == object:
-        raise WorkloadError(
-            f"data must be arrays with rows on the first axis, not {type(leaf).__name__} "
-            f"of type {array.dtype}"
-        )
-    if array.dtype.kind == "f" and array.dtype != floatx:
-        return array.astype(floatx)
-    return array
+    return tuple(map_nested(converted, item) for item in part)
 
 
 def _with_class_weight(
-    train: tuple[Nested, ...], class_weight: Mapping[int, float], floatx: str
+    train: tuple[Nested, ...] | Pipeline, class_weight: Mapping[int, float], floatx: str
 ) -> tuple[Nested, ...]:
+    if isinstance(train, Pipeline):
+        raise WorkloadError(
+            "class_weight is for arrays: let the map of Data.train return (x, y, sample_weight)"
+        )
     if len(train) == 3:
         raise WorkloadError(
             "Data has both class_weight and sample_weight: multiply them into sample_weight"
@@ -167,3 +161,75 @@ def _spec(nested: Any) -> Any:
     if is_sequence(nested):
         return tuple(_spec(value) for value in nested)
     return None if nested is None else (nested.shape, str(nested.dtype))
+
+
+def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
+    """Return the data with the validation rows added to the training rows.
+
+    Rows are weighted if those of ``Data.train`` are; validation rows without a weight count as 1.
+    ``class_weight`` applies to all rows. Test rows stay separate.
+
+    Raises:
+        WorkloadError: The parts are not arrays, or their rows differ in form.
+    """
+    if not isinstance(data, Data) or data.validation is None:
+        return data
+    refuse_pipelines(data, "training and validation rows are concatenated as arrays")
+    rows = rows_of(replace(data, class_weight=None), floatx=floatx)
+    parts: list[Any] = [rows.train, rows.validation]
+    x, y = (joined_rows(name, [part[at] for part in parts]) for at, name in enumerate("xy"))
+    weights = joined_weights(parts, False, floatx) if len(parts[0]) == 3 else None
+    train = (x, y) if weights is None else (x, y, weights)
+    return replace(data, train=train, validation=None, groups=None)
+
+
+def refuse_pipelines(data: Data, why: str) -> None:
+    """Reject data that are not arrays, with the reason ``why``.
+
+    Raises:
+        WorkloadError: A part is not a tuple of arrays.
+    """
+    for name in ("train", "validation"):
+        part = getattr(data, name)
+        if not isinstance(part, tuple | type(None)):
+            raise WorkloadError(
+                f"{why}, but Data.{name} is a {type(part).__name__}: "
+                "let load_data return tuples (x, y) of arrays"
+            )
+
+
+def joined_rows(name: str, parts: list[Nested]) -> Nested:
+    """Concatenate the nested arrays of one or two parts.
+
+    Raises:
+        WorkloadError: The parts differ in nesting, row shape or dtype.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    forms = [
+        {label: ArrayForm(leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
+        for part in parts
+    ]
+    if forms[0] != forms[1]:
+        texts = [", ".join(map(str, each.values())) for each in forms]
+        raise WorkloadError(
+            "the rows of Data.train and Data.validation must have one form to be concatenated, "
+            f"but a row of {name} is {texts[0]} in one and {texts[1]} in the other"
+        )
+    return map_nested(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def joined_weights(parts: list[tuple[Nested, ...]], by_class: bool, floatx: str) -> Any:
+    """Return the sample weights of all rows, shape ``[rows]``; None if there are none."""
+    own = [
+        None if len(part) == 2 or (by_class and number == 0) else part[2]
+        for number, part in enumerate(parts)
+    ]
+    if all(weights is None for weights in own):
+        return None
+    return np.concatenate(
+        [
+            np.ones(len(next(leaves_of("", part))[1]), floatx) if weights is None else weights
+            for part, weights in zip(parts, own, strict=True)
+        ]
+    )

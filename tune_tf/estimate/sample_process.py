@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.estimate.workload_sample import TRAINS, read_notes
-from tune_tf.training.peak_memory import peak_memory_bytes
+from tune_tf.training.system_metrics import peak_memory_bytes
 
 ProgressCallback = Callable[[str, float], None]
 """Called with a description of the current step and the share done, 0 to 1."""

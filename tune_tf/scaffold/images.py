@@ -5,7 +5,7 @@ from statistics import median
 
 from tune_tf.errors import WorkloadError
 from tune_tf.scaffold.draft import Draft, Line, abbreviate, scalar, sweep_name
-from tune_tf.workloads.image_files import ImageFiles
+from tune_tf.workloads.image_folder import ImageFiles
 
 _SAMPLE_SIZE = 50  # images, evenly spaced
 _MAX_SIDE = 128  # pixels; larger sizes are slow and can be set by hand

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, abbreviate, flow, scalar, sweep_name
-from tune_tf.workloads.tables.table_file import read_table
+from tune_tf.workloads.table import read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
 if TYPE_CHECKING:

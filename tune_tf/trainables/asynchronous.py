@@ -18,8 +18,8 @@ from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, Pro
 from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, cause_of, is_death
 from tune_tf.trainables.multi_process.worker import WorkerAssignment
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.peak_memory import sum_peak_memory
 from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
+from tune_tf.training.system_metrics import sum_peak_memory
 
 _log = logging.getLogger(__name__)
 

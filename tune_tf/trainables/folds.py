@@ -23,7 +23,7 @@ from tune_tf.trainables.subtasks.progress import (
 )
 from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.peak_memory import sum_peak_memory
+from tune_tf.training.system_metrics import sum_peak_memory
 
 _TABLE = "subtasks.json"
 _FORMAT = 1

@@ -16,7 +16,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.trainables.trial_settings import TrialSettings
-from tune_tf.training.peak_memory import peak_memory_result
+from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ models, variables, custom objects) follow from the config or are not saved.
 
 import contextlib
 import hashlib
+import types
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +15,8 @@ from typing import Any
 
 import keras
 import numpy as np
+
+from tune_tf.errors import CheckpointError, WorkloadError
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 """Arrays by the digest of their content."""
@@ -22,7 +26,7 @@ _SEQUENCES = {kind.__name__: kind for kind in (list, tuple, set, frozenset)}
 _MAPPINGS = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
 _FACTORIES = {kind.__name__: kind for kind in (int, float, str, list, dict, set)}
 
-NO_STATE = ("params", "min_delta")
+_NO_STATE = ("params", "min_delta")
 """Attributes set by Keras, which flips the sign of ``min_delta`` in the first epoch."""
 
 
@@ -38,55 +42,58 @@ class CallbackState:
     attributes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     arrays: Arrays = field(default_factory=dict, repr=False)
 
-    @classmethod
-    def of(
-        cls,
-        callbacks: Sequence[keras.callbacks.Callback],
-        initial: Sequence[dict[str, Any]],
-    ) -> "CallbackState":
-        """Return copies of the attributes that differ from the initial ones."""
-        found: Arrays = {}
-        changed = [
-            (
-                type(callback).__name__,
-                {
-                    k: v
-                    for k, v in attributes_of(callback, found).items()
-                    if before.get(k, ...) != v
-                },
-            )
-            for callback, before in zip(callbacks, initial, strict=True)
-        ]
-        wanted = {digest for _, each in changed for digest in _digests(list(each.values()))}
-        return cls(changed, {digest: np.array(found[digest]) for digest in wanted})
 
-    def load_into(
-        self,
-        callbacks: Sequence[keras.callbacks.Callback],
-        initial: Sequence[dict[str, Any]],
-        initial_arrays: Arrays,
-    ) -> None:
-        """Load this state into callbacks, matched by class name in order.
+class TrialCallbackState:
+    """Tracker of changes in callback state since training began.
+
+    Args:
+        callbacks: Callbacks whose ``on_train_begin`` has been called.
+    """
+
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        self._callbacks = list(callbacks)
+        self._arrays: Arrays = {}
+        self._initial = [attributes_of(each, self._arrays) for each in self._callbacks]
+
+    def now(self) -> CallbackState:
+        """Return copies of the attributes that differ from the initial ones."""
+        arrays: Arrays = {}
+        changed = []
+        for callback, before in zip(self._callbacks, self._initial, strict=True):
+            state = attributes_of(callback, arrays).items()
+            differing = {name: value for name, value in state if before.get(name, ...) != value}
+            changed.append((type(callback).__name__, differing))
+        wanted = {digest for _, each in changed for digest in _digests(list(each.values()))}
+        return CallbackState(changed, {digest: np.array(arrays[digest]) for digest in wanted})
+
+    def restore(self, state: CallbackState) -> None:
+        """Restore the result of :meth:`now` to callbacks matched by class name in order.
 
         Attributes that are not in the state get their initial values.
 
         Raises:
-            ValueError: A callback has changed an array in place.
+            CheckpointError: A callback changed an array of the state in place.
         """
-        left = list(self.attributes)
-        arrays = initial_arrays | self.arrays
-        for callback, before in zip(callbacks, initial, strict=True):
+        left = list(state.attributes)
+        arrays = self._arrays | state.arrays
+        for callback, before in zip(self._callbacks, self._initial, strict=True):
             name = type(callback).__name__
             index = next((i for i, (of, _) in enumerate(left) if of == name), None)
             saved = {} if index is None else left.pop(index)[1]
-            _set_attributes(callback, {**before, **saved}, arrays)
+            try:
+                _set_attributes(callback, {**before, **saved}, arrays)
+            except ValueError as error:
+                raise CheckpointError(
+                    f"the callbacks cannot be reset, since {error}: create a new array instead of "
+                    "changing the one that on_train_begin or __init__ made"
+                ) from error
 
 
 def attributes_of(callback: keras.callbacks.Callback, arrays: Arrays) -> dict[str, Any]:
     """Return the encoded state attributes of a callback and add their arrays, uncopied."""
     found = {}
     for name, value in vars(callback).items():
-        if name not in NO_STATE:
+        if name not in _NO_STATE:
             with contextlib.suppress(TypeError, RecursionError):
                 found[name] = encode(value, arrays)
     return found
@@ -172,3 +179,73 @@ def _digests(value: Any) -> list[str]:
     if isinstance(value, list):
         return [digest for part in value for digest in _digests(part)]
     return []
+
+
+@dataclass(frozen=True)
+class _InitialAttributes:
+    """Attributes of a callback when the workload first returned it."""
+
+    attributes: dict[str, Any]
+    state: dict[str, Any]
+    arrays: Arrays = field(repr=False)
+
+
+_INITIAL = "_tune_tf_as_made"
+_STATELESS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.ModuleType,
+    type,
+)
+_owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
+
+
+def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -> None:
+    """Claim callbacks for a trial and reset those that an earlier trial used.
+
+    The callbacks belong to ``owner`` until its ``have_ended`` is true.
+
+    Raises:
+        WorkloadError: Another trial still uses a callback, or a callback cannot be reset.
+    """
+    for callback in callbacks:
+        other = _owners.get(id(callback))
+        if other is not None and other is not owner and not other.have_ended:
+            raise WorkloadError(
+                f"callbacks() returned a {type(callback).__name__} that another trial in this "
+                "process still uses: create a new one for each trial"
+            )
+        _owners[id(callback)] = owner
+        if _INITIAL in vars(callback):
+            _reset(callback)
+        else:
+            arrays: Arrays = {}
+            state = attributes_of(callback, arrays)
+            setattr(callback, _INITIAL, _InitialAttributes(dict(vars(callback)), state, arrays))
+
+
+def _reset(callback: keras.callbacks.Callback) -> None:
+    name = type(callback).__name__
+    initial: _InitialAttributes = vars(callback)[_INITIAL]
+    attributes: dict[str, Any] = {_INITIAL: initial}
+    for attribute, value in initial.attributes.items():
+        if attribute in initial.state:
+            try:
+                decoded = decode(initial.state[attribute], initial.arrays)
+            except ValueError as error:
+                raise WorkloadError(
+                    f"callbacks() returned the same {name} twice, and its {attribute!r} cannot be "
+                    f"reset, since {error}: create a new one for each trial"
+                ) from error
+            attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
+        elif attribute in (*_NO_STATE, "_model") or isinstance(value, _STATELESS):
+            attributes[attribute] = value
+        else:
+            raise WorkloadError(
+                f"callbacks() returned the same {name} twice, and the previous trial may have "
+                f"changed its {attribute!r} ({type(value).__name__}): create a new one for each "
+                "trial"
+            )
+    vars(callback).clear()
+    vars(callback).update(attributes)

@@ -1,23 +1,14 @@
 """Keras callbacks for epochs that run as one graph call."""
 
-import types
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 import numpy as np
 
-from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
-from tune_tf.training.callback_state import (
-    NO_STATE,
-    Arrays,
-    CallbackState,
-    attributes_of,
-    decode,
-)
+from tune_tf.training.callback_state import CallbackState, TrialCallbackState, claim_callbacks
 from tune_tf.training.keras_internals import profiles_batches
 
 _BATCH_HOOKS = tuple(
@@ -165,37 +156,6 @@ class EpochCallbacks:
         self._state.restore(state)
 
 
-class TrialCallbackState:
-    """Tracker of changes in callback state since training began.
-
-    Args:
-        callbacks: Callbacks whose ``on_train_begin`` has been called.
-    """
-
-    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        self._callbacks = list(callbacks)
-        self._arrays: Arrays = {}
-        self._initial = [attributes_of(each, self._arrays) for each in self._callbacks]
-
-    def now(self) -> CallbackState:
-        """Return the changes so far."""
-        return CallbackState.of(self._callbacks, self._initial)
-
-    def restore(self, state: CallbackState) -> None:
-        """Restore the result of :meth:`now`.
-
-        Raises:
-            CheckpointError: A callback changed an array of the state in place.
-        """
-        try:
-            state.load_into(self._callbacks, self._initial, self._arrays)
-        except ValueError as error:
-            raise CheckpointError(
-                f"the callbacks cannot be reset, since {error}: create a new array instead of "
-                "changing the one that on_train_begin or __init__ made"
-            ) from error
-
-
 def trial_params(num_batches: int | None) -> dict[str, Any]:
     """Return ``callback.params`` of a trial.
 
@@ -269,73 +229,3 @@ class _LogsReader(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.logs = logs
-
-
-@dataclass(frozen=True)
-class _InitialAttributes:
-    """Attributes of a callback when the workload first returned it."""
-
-    attributes: dict[str, Any]
-    state: dict[str, Any]
-    arrays: Arrays = field(repr=False)
-
-
-_INITIAL = "_tune_tf_as_made"
-_STATELESS = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
-)
-_owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
-
-
-def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -> None:
-    """Claim callbacks for a trial and reset those that an earlier trial used.
-
-    The callbacks belong to ``owner`` until its ``have_ended`` is true.
-
-    Raises:
-        WorkloadError: Another trial still uses a callback, or a callback cannot be reset.
-    """
-    for callback in callbacks:
-        other = _owners.get(id(callback))
-        if other is not None and other is not owner and not other.have_ended:
-            raise WorkloadError(
-                f"callbacks() returned a {type(callback).__name__} that another trial in this "
-                "process still uses: create a new one for each trial"
-            )
-        _owners[id(callback)] = owner
-        if _INITIAL in vars(callback):
-            _reset(callback)
-        else:
-            arrays: Arrays = {}
-            state = attributes_of(callback, arrays)
-            setattr(callback, _INITIAL, _InitialAttributes(dict(vars(callback)), state, arrays))
-
-
-def _reset(callback: keras.callbacks.Callback) -> None:
-    name = type(callback).__name__
-    initial: _InitialAttributes = vars(callback)[_INITIAL]
-    attributes: dict[str, Any] = {_INITIAL: initial}
-    for attribute, value in initial.attributes.items():
-        if attribute in initial.state:
-            try:
-                decoded = decode(initial.state[attribute], initial.arrays)
-            except ValueError as error:
-                raise WorkloadError(
-                    f"callbacks() returned the same {name} twice, and its {attribute!r} cannot be "
-                    f"reset, since {error}: create a new one for each trial"
-                ) from error
-            attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
-        elif attribute in (*NO_STATE, "_model") or isinstance(value, _STATELESS):
-            attributes[attribute] = value
-        else:
-            raise WorkloadError(
-                f"callbacks() returned the same {name} twice, and the previous trial may have "
-                f"changed its {attribute!r} ({type(value).__name__}): create a new one for each "
-                "trial"
-            )
-    vars(callback).clear()
-    vars(callback).update(attributes)

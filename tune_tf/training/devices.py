@@ -102,9 +102,7 @@ class Devices:
         return self.names[0].startswith("CPU")
 
 
-@functools.cache
-def _claimed() -> dict[tuple[TrialResources, int], Devices]:
-    return {}  # one entry at most
+_claimed: dict[tuple[TrialResources, int], Devices] = {}  # one entry at most
 
 
 def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
@@ -119,16 +117,16 @@ def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
             cannot be enforced, there are more replicas than devices, or the process is configured
             for other resources.
     """
-    wanted, claimed = (resources, num_replicas), _claimed()
-    for first, replicas in set(claimed) - {wanted}:
+    wanted = (resources, num_replicas)
+    for first, replicas in set(_claimed) - {wanted}:
         raise UnavailableResourcesError(
             f"this process trains on {first} with {replicas} replica(s) and cannot change to "
             f"{resources} with {num_replicas}: TensorFlow fixes devices and threads at its first "
             "operation; run the trial in a fresh process"
         )
-    if wanted not in claimed:
-        claimed[wanted] = _claim(resources, num_replicas)
-    return claimed[wanted]
+    if wanted not in _claimed:
+        _claimed[wanted] = _claim(resources, num_replicas)
+    return _claimed[wanted]
 
 
 def _claim(resources: TrialResources, num_replicas: int) -> Devices:
@@ -210,9 +208,9 @@ def _split_cpu(parts: int) -> None:
     )
 
 
-def _configure(setting: "functools.partial[None] | object") -> None:
+def _configure(setting: Callable[[], None]) -> None:
     """Apply a setting; log if TensorFlow is already initialized."""
     try:
-        setting()  # type: ignore[operator]
+        setting()
     except RuntimeError as error:
         _log.info("TensorFlow is already initialized and keeps its devices: %s", error)

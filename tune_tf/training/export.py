@@ -1,26 +1,35 @@
-"""Export of trained models from checkpoints to Keras, SavedModel, LiteRT and ONNX files."""
+"""Trained models of checkpoints: export to Keras, SavedModel, LiteRT and ONNX files, evaluation."""
 
-import contextlib
 import importlib
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import keras
+import numpy as np
 
+from tune_tf.atomic_files import atomic_path
+from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.remote_storage import CheckpointLocation, local_copy
 from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.input.input_example import input_example
-from tune_tf.workload import Config, Workload
+from tune_tf.training.input.per_example import seen_by_model
+from tune_tf.training.input.stream import first_rows_of
+from tune_tf.workload import Config, Data, Workload
 
+_MAX_ROWS = 5
+_MAX_NUMBERS = 20_000  # an input example is stored as text
+
+FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
+"""File format of an exported model: Keras, TensorFlow Serving, LiteRT or ONNX Runtime."""
+
+_SERVED: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
+_OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
 _FUNCTIONS = (
     keras.activations,
     keras.losses,
@@ -66,13 +75,6 @@ def _is_of_keras(node: dict[str, Any]) -> bool:
     return module.split(".")[0] in ("keras", "builtins")
 
 
-FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
-"""File format of an exported model: Keras, TensorFlow Serving, LiteRT or ONNX Runtime."""
-
-_SERVED: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
-_OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
-
-
 def trained_model(workload: Workload, config: Config, place: CheckpointLocation) -> keras.Model:
     """Return the workload's model with the weights and optimizer state of a checkpoint.
 
@@ -110,7 +112,7 @@ def export_trained(
         model(model.input if symbolic else input_example(workload, config, model))
     if file_format in _SERVED:
         model = workload.serving_model(model, config)
-    with _atomic_path(path) as partial:
+    with atomic_path(path) as partial:
         try:
             if file_format == "keras":
                 model.save(partial)
@@ -153,17 +155,68 @@ def _export_onnx(model: keras.Model, path: Path) -> None:
     onnx.checker.check_model(str(path))  # tf2onnx also writes operations that it cannot translate
 
 
-@contextlib.contextmanager
-def _atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces a file or folder once it is complete."""
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield partial
-        if path.is_dir():
-            shutil.rmtree(path)
-        partial.replace(path)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
+def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
+    """Return the metrics on ``Data.test`` with the prefix ``test_``; empty unless it is arrays."""
+    part = workload.load_data(config).test
+    if not isinstance(part, tuple):
+        return {}
+    rows = rows_of(Data(part), floatx=keras.config.floatx()).train
+    if not isinstance(rows, tuple):
+        return {}
+    x, y, *weights = seen_by_model(workload, config, rows, training=False)
+    metrics = model.evaluate(
+        x,
+        y,
+        sample_weight=weights[0] if weights else None,
+        batch_size=workload.global_batch_size(config),
+        verbose=0,
+        return_dict=True,
+    )
+    return {f"test_{name}": float(value) for name, value in metrics.items()}
+
+
+def input_example(workload: Workload, config: Config, model: keras.Model) -> Any:
+    """Return a few validation rows, or training rows if there are none, as input of a model.
+
+    Returns:
+        An array of shape [rows, ...], or a mapping of such arrays by the names of the model's
+        inputs; None for rows with another structure.
+    """
+    data = workload.load_data(config)
+    part = data.train if data.validation is None else data.validation
+    batch = first_rows_of(part, "validation", _MAX_ROWS)
+    if isinstance(part, tuple | Pipeline):
+        batch = seen_by_model(workload, config, batch, training=False)
+    x = batch[0] if isinstance(batch, tuple) else batch
+    if x is None:
+        return None
+    arrays = _named(x, model)
+    if arrays is None:
+        return None
+    leaves = arrays.values() if isinstance(arrays, dict) else [arrays]
+    size = sum(int(np.prod(np.shape(array)[1:], dtype=np.int64)) for array in leaves)
+    num_rows = max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, size)))
+    if isinstance(arrays, dict):
+        return {name: _rows(array, num_rows) for name, array in arrays.items()}
+    return _rows(arrays, num_rows)
+
+
+def _named(x: Any, model: keras.Model) -> Any:
+    """Return one array, or several by name; None for a nested structure without names."""
+    if isinstance(x, Mapping):
+        named = {str(name): value for name, value in x.items()}
+    elif (
+        isinstance(x, tuple | list)
+        and not np.isscalar(x[0])
+        and len(getattr(model, "inputs", None) or ()) == len(x)
+    ):
+        named = {tensor.name: value for tensor, value in zip(model.inputs, x, strict=True)}
+    else:
+        return x
+    return None if any(isinstance(v, Mapping | tuple) for v in named.values()) else named
+
+
+def _rows(array: Any, num_rows: int) -> "np.ndarray[Any, Any]":
+    rows = np.asarray(array[:num_rows])
+    # Training casts to the Keras float type, whatever the type of the data.
+    return rows.astype(keras.config.floatx()) if rows.dtype.kind == "f" else rows

@@ -35,6 +35,7 @@ _OF_MODELS = _OF_LAYERS | {
     *("train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
+_TRACE_SETTINGS = ("jit_compile", "autograph", "reduce_retracing")
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
 _BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
@@ -144,6 +145,12 @@ def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
 def learning_rate_attribute(optimizer: Any) -> Any:
     """Return the learning rate of an optimizer: a variable, a schedule or None."""
     return getattr(optimizer, "_learning_rate", None)
+
+
+def trace_settings(function: Any) -> tuple[Any, ...]:
+    """Return the settings of a ``tf.function`` that its traces depend on, as far as known."""
+    private = (getattr(function, f"_{n}", None) for n in _TRACE_SETTINGS)
+    return (function.input_signature, *private)
 
 
 def table_default(table: Any) -> Any:

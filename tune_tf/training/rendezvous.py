@@ -1,8 +1,7 @@
 """Rendezvous of a trial's workers: exchange of addresses, package versions and GPU counts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tune_tf.errors import UnavailableResourcesError
 
@@ -38,12 +37,14 @@ def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
     Raises:
         UnavailableResourcesError: Package versions or numbers of GPUs differ.
     """
-    errors = [
-        f"{package} is not the same everywhere ({detail}): install one version on all nodes"
-        for package in sorted({package for worker in workers for package in worker.versions})
-        if (detail := _differing(workers, _version_of(package)))
-    ]
-    if detail := _differing(workers, lambda worker: f"{worker.num_gpus} GPU(s)"):
+    errors = []
+    for package in sorted({package for worker in workers for package in worker.versions}):
+        versions = [worker.versions.get(package, "missing") for worker in workers]
+        if detail := _differing(workers, versions):
+            errors.append(
+                f"{package} is not the same everywhere ({detail}): install one version on all nodes"
+            )
+    if detail := _differing(workers, [f"{worker.num_gpus} GPU(s)" for worker in workers]):
         errors.append(
             f"TensorFlow does not see the same number of GPUs everywhere ({detail}): check "
             "`nvidia-smi` and CUDA_VISIBLE_DEVICES on these nodes"
@@ -55,16 +56,11 @@ def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
     return tuple(worker.address for worker in sorted(workers, key=lambda each: each.rank))
 
 
-def _version_of(package: str) -> Callable[[WorkerInfo], Any]:
-    return lambda worker: worker.versions.get(package, "missing")
-
-
-def _differing(workers: Iterable[WorkerInfo], get: Callable[[WorkerInfo], Any]) -> str:
+def _differing(workers: Sequence[WorkerInfo], values: Sequence[str]) -> str:
     """Return the workers by value as text if the values differ; else an empty string."""
     by_value: dict[str, list[str]] = {}
-    for worker in workers:
-        place = f"worker {worker.rank} on {worker.node}"
-        by_value.setdefault(str(get(worker)), []).append(place)
+    for worker, value in zip(workers, values, strict=True):
+        by_value.setdefault(value, []).append(f"worker {worker.rank} on {worker.node}")
     if len(by_value) < 2:
         return ""
     return "; ".join(f"{value}: {', '.join(places)}" for value, places in by_value.items())

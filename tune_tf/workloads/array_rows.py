@@ -1,29 +1,54 @@
-"""Validation and splitting of arrays x and y into data sets."""
+"""Workloads on arrays x and y: their validation, split and model."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workload import Data
-from tune_tf.workloads.data_settings import DataSettings, TaskKind
-from tune_tf.workloads.file_stamp import FileStamp
-from tune_tf.workloads.head import Head, class_numbers, format_rows, is_classification
-from tune_tf.workloads.own_data import DataProperties
-from tune_tf.workloads.split import Split
+from tune_tf.workload import Config, Data
+from tune_tf.workloads.head import (
+    Head,
+    class_numbers,
+    format_rows,
+    is_classification,
+    model_for_shape,
+)
+from tune_tf.workloads.own_data import (
+    DataSettings,
+    OwnData,
+    SettingsT,
+    SourceT,
+    TaskKind,
+    rows_of_parts,
+)
 
-PARTS = ("train", "validation", "test")
 _BLOCK_ROWS = 4096
 
 
+class NamedArray(NamedTuple):
+    """Array with rows on the first axis, and its name in messages."""
+
+    values: Any
+    name: str
+
+
 @dataclass(frozen=True, eq=False)
-class ArrayProperties(DataProperties):
+class ArrayProperties:
     """Shape and dtype of a row of x, and the output layer of the model."""
 
     shape: tuple[int, ...]
     dtype: str
     head: Head
+
+
+class ArrayData(OwnData[SettingsT, ArrayProperties, SourceT]):
+    """Base class of workloads on arrays: convolutional network on images, else perceptron."""
+
+    def build_model(self, config: Config) -> Any:
+        """Return the compiled model."""
+        properties = self.properties
+        return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
 
 def input_dtype(dtype: Any, where: str) -> str:
@@ -41,100 +66,56 @@ def input_dtype(dtype: Any, where: str) -> str:
     return "uint8" if dtype == np.uint8 else "float32"
 
 
-def check_lengths(lengths: dict[str, int]) -> None:
-    """Reject x and y of different lengths or without rows.
+def target_head(
+    ys: dict[str, NamedArray], settings: DataSettings, *, task: TaskKind, num_classes: int | None
+) -> Head:
+    """Return the output layer for targets by part; at least ``train``.
 
-    Raises:
-        WorkloadError: Names both arrays.
-    """
-    if len(set(lengths.values())) > 1:
-        described = " and ".join(f"{name} has {length} rows" for name, length in lengths.items())
-        raise WorkloadError(f"{described}: each row of x needs one of y")
-    if not any(lengths.values()):
-        raise WorkloadError(f"{' and '.join(lengths)} have no rows")
-
-
-def split_rows_of(ys: dict[str, Any], settings: DataSettings, task: TaskKind) -> dict[str, Any]:
-    """Return the rows of ``train`` that each part gets if the files have no validation part.
-
-    The result includes ``train`` itself; it is empty if nothing is to be split.
-    """
-    if "validation" in ys:
-        return {}
-    if "test" in ys:
-        settings = settings.model_copy(update={"test_share": 0.0})
-    y = ys["train"]
-    stratified = y.dtype.kind in "biu" and y.size == len(y) and is_classification(y, task)
-    split = Split.of(len(y), settings, y.reshape(-1) if stratified else None)
-    rows = {"train": split.train, "validation": split.validation, "test": split.test}
-    return {name: numbers for name, numbers in rows.items() if len(numbers)}
-
-
-def array_properties(
-    stamp: FileStamp | None,
-    shape: tuple[int, ...],
-    dtype: str,
-    ys: dict[str, Any],
-    settings: DataSettings,
-    *,
-    task: TaskKind,
-    num_classes: int | None,
-    names: dict[str, str],
-) -> ArrayProperties:
-    """Return the properties of arrays.
-
-    Args:
-        stamp: Stamp of their files.
-        shape: Shape of a row of x.
-        dtype: Dtype of x in training.
-        ys: Targets by part; at least ``train``.
-        settings: Shares of the split.
-        task: Kind of the target.
-        num_classes: None to derive it from y.
-        names: Name of each part's y in messages.
+    The number of classes is derived from the targets if it is None.
 
     Raises:
         WorkloadError: A target does not fit the task.
     """
-    y = ys["train"]
+    y, name = ys["train"]
     if not is_classification(y, "classification" if num_classes else task):
-        rows = split_rows_of(ys, settings, task).get("train", slice(None))
-        head = Head.of_numbers(_numbers(y, names["train"])[rows])
-    else:
-        highest = max(class_numbers(each, num_classes, names[n])[1] for n, each in ys.items())
-        head = Head(num_classes or highest)
-    return ArrayProperties(stamp, shape, dtype, head)
+        rows = _split(ys, settings, task).get("train", slice(None))
+        return Head.of_numbers(_numbers(y, name)[rows])
+    highest = max(class_numbers(each, num_classes, name)[1] for each, name in ys.values())
+    return Head(num_classes or highest)
 
 
 def data_of(
-    xs: dict[str, Any],
-    ys: dict[str, Any],
+    xs: dict[str, NamedArray],
+    ys: dict[str, NamedArray],
     properties: ArrayProperties,
     settings: DataSettings,
-    *,
     task: TaskKind,
-    names: dict[str, str],
 ) -> Data:
-    """Return the data sets of the inputs ``xs`` and targets ``ys`` by part.
-
-    ``names`` has the names for messages: of targets by part, of inputs by ``"x_train"`` etc.
+    """Return the data sets of inputs and targets by part.
 
     Raises:
         WorkloadError: x contains NaN or infinity; names array and rows.
     """
+    num_classes = properties.head.num_classes
     parts: dict[str, Any] = {}
-    for name, x in xs.items():
-        _refuse_non_finite(x, names[f"x_{name}"])
-        target = (
-            _numbers(ys[name], names[name])
-            if properties.head.num_classes is None
-            else class_numbers(ys[name], properties.head.num_classes, names[name])[0]
-        )
-        parts[name] = (np.asarray(x).astype(properties.dtype, copy=False), target)
+    for part, (x, name) in xs.items():
+        _refuse_non_finite(x, name)
+        y = _numbers(*ys[part]) if num_classes is None else _classes(ys[part], num_classes)
+        parts[part] = (np.asarray(x).astype(properties.dtype, copy=False), y)
     x, y = parts["train"]
-    chosen = split_rows_of(ys, settings, task)
-    parts |= {name: (x[rows], y[rows]) for name, rows in chosen.items()}
+    parts |= {part: (x[rows], y[rows]) for part, rows in _split(ys, settings, task).items()}
     return Data(**parts)
+
+
+def _split(ys: dict[str, NamedArray], settings: DataSettings, task: TaskKind) -> dict[str, Any]:
+    """Return the rows of ``train`` that each part gets; empty if nothing is to be split."""
+    y = ys["train"].values
+    stratified = y.dtype.kind in "biu" and y.size == len(y) and is_classification(y, task)
+    return rows_of_parts(len(y), settings, y.reshape(-1) if stratified else None, ys)
+
+
+def _classes(y: NamedArray, num_classes: int) -> Any:
+    return class_numbers(y.values, num_classes, y.name)[0]
 
 
 def _numbers(y: Any, where: str) -> Any:

@@ -12,17 +12,14 @@ from pydantic import Field, ValidationInfo, field_validator
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import (
-    PARTS,
+    ArrayData,
     ArrayProperties,
-    array_properties,
-    check_lengths,
+    NamedArray,
     data_of,
     input_dtype,
+    target_head,
 )
-from tune_tf.workloads.data_settings import DataSettings, TaskKind, Text
-from tune_tf.workloads.file_stamp import FileStamp, existing_file
-from tune_tf.workloads.model_family import model_for_shape
-from tune_tf.workloads.own_data import OwnData
+from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text, existing_file
 
 _KEYS = {
     "train": ("train", ""),
@@ -66,23 +63,18 @@ class ArraysSettings(DataSettings):
         return y
 
 
-@dataclass(frozen=True, eq=False)
-class _Stored:
-    """Inputs and targets by part, loaded on demand."""
-
-    x: Mapping[str, "_Array"]
-    y: Mapping[str, "_Array"]
-    stamp: FileStamp
+_Arrays = dict[str, dict[str, "_Array"]]
+"""Arrays by ``x`` or ``y`` and part, loaded on demand."""
 
 
-class ArraysModel(OwnData[ArraysSettings, ArrayProperties, _Stored]):
+class ArraysModel(ArrayData[ArraysSettings, _Arrays]):
     """Convolutional network on images, perceptron on all other arrays.
 
     Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
     scaled to [0, 1] inside the model; other numbers are used as they are.
 
-    Config values read: those of :func:`~tune_tf.workloads.model_family.convolutions` or
-    :func:`~tune_tf.workloads.model_family.dense_layers`, and of
+    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` or
+    :func:`~tune_tf.workloads.head.dense_layers`, and of
     :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
@@ -91,58 +83,33 @@ class ArraysModel(OwnData[ArraysSettings, ArrayProperties, _Stored]):
 
     settings_class = ArraysSettings
 
-    def build_model(self, config: Config) -> Any:
-        """Return the compiled model."""
-        properties = self.properties
-        return model_for_shape(properties.shape, properties.dtype, properties.head, config)
-
-    @property
-    def _place(self) -> str:
-        return self.settings.path or f"{self.settings.x} or {self.settings.y}"
-
-    def _read(self) -> _Stored:
+    def _read(self) -> tuple[_Arrays, FileStamp]:
         settings = self.settings
         if settings.path is not None:
             path = existing_file(settings.path, "data.path")
-            return _npz(path)
+            return _npz(path), FileStamp.of([path])
         files = {name: existing_file(getattr(settings, name), f"data.{name}") for name in "xy"}
-        x, y = ({"train": _Array.in_npy(files[name])} for name in "xy")
-        return _Stored(x, y, FileStamp.of(files.values()))
+        arrays = {name: {"train": _Array.in_npy(file)} for name, file in files.items()}
+        return arrays, FileStamp.of(files.values())
 
-    def _stamp(self, source: _Stored) -> FileStamp:
-        return source.stamp
-
-    def _found(self, source: _Stored) -> ArrayProperties:
-        for name, x in source.x.items():
-            y = source.y[name]
-            check_lengths({x.name: x.num_rows, y.name: y.num_rows})
-        first = source.x["train"]
-        for each in source.x.values():
+    def _found(self, source: _Arrays) -> ArrayProperties:
+        for part, x in source["x"].items():
+            _check_lengths(x, source["y"][part])
+        first = source["x"]["train"]
+        for each in source["x"].values():
             if each.shape[1:] != first.shape[1:]:
                 raise WorkloadError(
                     f"a row of {each.name} has shape {list(each.shape[1:])}, but a row of "
                     f"{first.name} has {list(first.shape[1:])}: they must be equal"
                 )
-        return array_properties(
-            source.stamp,
-            first.shape[1:],
-            input_dtype(first.dtype, first.name),
-            {name: y.load() for name, y in source.y.items()},
-            self.settings,
-            task=self.settings.task,
-            num_classes=self.settings.num_classes,
-            names=_names(source),
-        )
+        dtype = input_dtype(first.dtype, first.name)
+        settings, ys = self.settings, _loaded(source["y"])
+        head = target_head(ys, settings, task=settings.task, num_classes=settings.num_classes)
+        return ArrayProperties(first.shape[1:], dtype, head)
 
-    def _data(self, source: _Stored, properties: ArrayProperties, config: Config) -> Data:
-        return data_of(
-            {name: x.load() for name, x in source.x.items()},
-            {name: y.load() for name, y in source.y.items()},
-            properties,
-            self.settings,
-            task=self.settings.task,
-            names=_names(source),
-        )
+    def _data(self, source: _Arrays, config: Config) -> Data:
+        xs, ys = _loaded(source["x"]), _loaded(source["y"])
+        return data_of(xs, ys, self.properties, self.settings, self.settings.task)
 
 
 @dataclass(frozen=True)
@@ -182,7 +149,24 @@ class _Array:
             ) from error
 
 
-def _npz(path: Path) -> _Stored:
+def _loaded(arrays: Mapping[str, _Array]) -> dict[str, NamedArray]:
+    return {
+        part: NamedArray(each.load(), f"{each.name} in {each.path}")
+        for part, each in arrays.items()
+    }
+
+
+def _check_lengths(x: _Array, y: _Array) -> None:
+    if x.num_rows != y.num_rows:
+        raise WorkloadError(
+            f"{x.name} has {x.num_rows} rows and {y.name} has {y.num_rows} rows: each row of x "
+            "needs one of y"
+        )
+    if not x.num_rows:
+        raise WorkloadError(f"{x.name} and {y.name} have no rows")
+
+
+def _npz(path: Path) -> _Arrays:
     """Return the arrays of an .npz file, reading only their headers."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -193,10 +177,10 @@ def _npz(path: Path) -> _Stored:
                     arrays[key] = _Array(key, path, key, *_header(file))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise WorkloadError(f"{path} is not an .npz file of arrays: {error}") from error
-    found: dict[str, dict[str, _Array]] = {"x": {}, "y": {}}
-    for part in PARTS:
-        for each, letter in ((found["x"], "x"), (found["y"], "y")):
-            names = [f"{letter}_{end}" if end else letter for end in _KEYS[part]]
+    found: _Arrays = {"x": {}, "y": {}}
+    for part, ends in _KEYS.items():
+        for letter, each in found.items():
+            names = [f"{letter}_{end}" if end else letter for end in ends]
             there = [name for name in names if name in arrays]
             if there:
                 each[part] = arrays[there[0]]
@@ -207,7 +191,7 @@ def _npz(path: Path) -> _Stored:
             f"{path} lacks {', '.join(lacking)}; it holds {', '.join(keys) or 'nothing'}, and "
             "needs x_train and y_train, or x and y"
         )
-    return _Stored(found["x"], found["y"], FileStamp.of([path]))
+    return found
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], Any]:
@@ -220,8 +204,3 @@ def _header(file: Any) -> tuple[tuple[int, ...], Any]:
         raise ValueError(f"its format version is {version}, which only structured arrays need")
     shape, _, dtype = read[version](file)
     return tuple(shape), dtype
-
-
-def _names(source: _Stored) -> dict[str, str]:
-    xs = {f"x_{name}": f"{x.name} in {x.path}" for name, x in source.x.items()}
-    return {**xs, **{name: f"{y.name} in {y.path}" for name, y in source.y.items()}}

@@ -1,5 +1,6 @@
-"""Output layer, loss and optimizer of a model."""
+"""Layers, output layer, loss and optimizer of models on users' own data."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +8,10 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config
-from tune_tf.workloads.data_settings import TaskKind
+from tune_tf.workloads.own_data import TaskKind
 
+_MAX_BLOCKS = 4
+_FLATTENED = 16  # more positions are averaged: flattened, they would make a huge dense layer
 _MAX_CLASSES_OF_NUMBERS = 20  # integers with more distinct values are amounts, not classes
 _MAX_LISTED = 5
 
@@ -52,13 +55,8 @@ class Head:
         import keras
 
         if self.num_classes is not None:
-            model = keras.Model(inputs, keras.layers.Dense(self.num_classes)(features))
-            model.compile(
-                optimizer=make_optimizer(config),
-                loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                metrics=["accuracy"],
-            )
-            return model
+            logits = keras.layers.Dense(self.num_classes)(features)
+            return compiled_classifier(keras.Model(inputs, logits), config)
         values = keras.layers.Dense(self.num_values)(features)
         # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
@@ -72,6 +70,18 @@ class Head:
             metrics=["mae"],
         )
         return model
+
+
+def compiled_classifier(model: Any, config: Config) -> Any:
+    """Compile a model that returns logits of shape ``[rows, classes]``, and return it."""
+    import keras
+
+    model.compile(
+        optimizer=make_optimizer(config),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
 
 
 def is_classification(y: Any, task: TaskKind) -> bool:
@@ -163,3 +173,63 @@ def make_optimizer(config: Config) -> Any:
     if name not in optimizers:
         raise ValueError(f"optimizer must be one of {', '.join(optimizers)}, not {name!r}")
     return optimizers[name](**arguments)
+
+
+def dense_layers(features: Any, config: Config) -> Any:
+    """Apply hidden layers to features of shape ``[rows, features]``.
+
+    Config values read: ``num_layers`` (default 1), ``width`` (128) and ``dropout`` (0).
+    """
+    import keras
+
+    for _ in range(int(config.get("num_layers", 1))):
+        features = keras.layers.Dense(int(config.get("width", 128)), activation="relu")(features)
+        features = keras.layers.Dropout(float(config.get("dropout", 0.0)))(features)
+    return features
+
+
+def convolutions(images: Any, config: Config) -> Any:
+    """Apply convolution blocks and a dense layer to images ``[rows, height, width, channels]``.
+
+    Config values read: ``num_blocks`` (by default at most 4, leaving about 4 x 4 positions),
+    ``filters`` of the first block (16), doubled in each further one, ``batch_norm`` (False),
+    ``width`` (64) and ``dropout`` (0).
+    """
+    import keras
+
+    side = min(images.shape[1:3])
+    fitting = max(1, min(_MAX_BLOCKS, int(math.log2(max(2, side))) - 1))
+    for block in range(int(config.get("num_blocks", fitting))):
+        count = int(config.get("filters", 16)) * 2**block
+        images = keras.layers.Conv2D(count, 3, padding="same")(images)
+        if config.get("batch_norm", False):
+            images = keras.layers.BatchNormalization()(images)
+        images = keras.layers.Activation("relu")(images)
+        images = keras.layers.MaxPooling2D(padding="same")(images)
+    if np.prod(images.shape[1:3]) <= _FLATTENED:
+        features = keras.layers.Flatten()(images)
+    else:
+        features = keras.layers.GlobalAveragePooling2D()(images)
+    features = keras.layers.Dense(int(config.get("width", 64)), activation="relu")(features)
+    return keras.layers.Dropout(float(config.get("dropout", 0.0)))(features)
+
+
+def model_for_shape(shape: tuple[int, ...], dtype: str, head: Head, config: Config) -> Any:
+    """Return a compiled model for one input: convolutional for images, dense for all else.
+
+    Rows of three axes are images ``[height, width, channels]``, those of two are grey images
+    ``[height, width]``. Bytes (uint8) are scaled to [0, 1] inside the model.
+    """
+    import keras
+
+    inputs = keras.Input(shape, dtype=dtype)
+    features = keras.layers.Rescaling(1 / 255 if dtype == "uint8" else 1.0)(inputs)
+    if len(shape) == 2:
+        features = keras.layers.Reshape((*shape, 1))(features)
+    if len(shape) in (2, 3):
+        features = convolutions(features, config)
+    else:
+        if len(shape) != 1:
+            features = keras.layers.Flatten()(features)
+        features = dense_layers(features, config)
+    return head.compiled(inputs, features, config)

@@ -1,10 +1,9 @@
 """Workload on JPEG and PNG files in one folder per class."""
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -13,15 +12,15 @@ from tune_tf.config.settings import short_repr
 from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.data_settings import DataSettings, Text
-from tune_tf.workloads.file_stamp import FileStamp
-from tune_tf.workloads.head import Head
-from tune_tf.workloads.image_files import ImageDecoder, ImageFiles
-from tune_tf.workloads.model_family import model_for_shape
-from tune_tf.workloads.own_data import DataProperties, OwnData
-from tune_tf.workloads.split import Split
+from tune_tf.workloads.head import Head, model_for_shape
+from tune_tf.workloads.own_data import DataSettings, FileStamp, OwnData, Text, rows_of_parts
 
-_log = logging.getLogger(__name__)
+_SUFFIXES = (".jpg", ".jpeg", ".png")
+_PART_FOLDERS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid"),
+    "test": ("test", "testing"),
+}
 
 
 def _size(value: Any) -> Any:
@@ -59,7 +58,126 @@ class ImageFolderSettings(DataSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class ImageProperties(DataProperties):
+class ImageFiles:
+    """Image files and their classes.
+
+    Args:
+        classes: Sorted names of the class folders; a class number is an index into them.
+        parts: ``(path, class number)`` of each file by ``train``, ``validation`` and ``test``; all
+            under ``train`` if the folder has no such parts.
+    """
+
+    classes: tuple[str, ...]
+    parts: dict[str, tuple[tuple[Path, int], ...]]
+
+    @classmethod
+    def below(cls, folder: Path) -> Self:
+        """Return the files of a folder with one folder per class.
+
+        If it contains ``train`` (and ``validation`` and ``test``), those contain the classes.
+
+        Raises:
+            WorkloadError: The folder is missing, has fewer than two classes, a class without
+                images, images outside of a class, or a class that is missing from ``train``.
+        """
+        if not folder.is_dir():
+            is_file = folder.exists()
+            raise WorkloadError(
+                f"data.path: {folder} is a file: name the folder that holds one folder per class"
+                if is_file
+                else f"data.path: there is no folder {folder}; relative paths are relative to the "
+                "folder of the sweep file"
+            )
+        folders = _parts(folder)
+        classes = tuple(sorted(each.name for each in _subfolders(folders["train"])))
+        if len(classes) < 2:
+            raise WorkloadError(
+                f"{folders['train']} holds {len(classes)} class folder(s), but there must be at "
+                "least two, each with the images of its class"
+            )
+        parts = {name: _labelled(each, classes, folders) for name, each in folders.items()}
+        return cls(classes, parts)
+
+
+def _parts(folder: Path) -> dict[str, Path]:
+    below = {each.name.lower(): each for each in _subfolders(folder)}
+    found = {}
+    for part, names in _PART_FOLDERS.items():
+        there = [below[name] for name in names if name in below]
+        if there:
+            found[part] = there[0]
+    return found if "train" in found else {"train": folder}
+
+
+def _labelled(
+    folder: Path, classes: tuple[str, ...], folders: dict[str, Path]
+) -> tuple[tuple[Path, int], ...]:
+    loose = [each for each in folder.iterdir() if _is_image(each)]
+    if loose:
+        raise WorkloadError(
+            f"{folder} holds {len(loose)} image(s) outside a class folder, such as "
+            f"{loose[0].name}: put each into the folder of its class"
+        )
+    found: list[tuple[Path, int]] = []
+    for each in _subfolders(folder):
+        if each.name not in classes:
+            raise WorkloadError(
+                f"{folder} has a class {each.name!r} that is missing in {folders['train']}, whose "
+                f"classes are {', '.join(classes)}"
+            )
+        files = sorted(path for path in each.rglob("*") if _is_image(path))
+        if not files:
+            raise WorkloadError(
+                f"the class folder {each} holds no images ({', '.join(_SUFFIXES)}): fill it or "
+                "remove it"
+            )
+        found += [(path, classes.index(each.name)) for path in files]
+    if not found:
+        raise WorkloadError(f"{folder} holds no class folder with images")
+    return tuple(found)
+
+
+def _subfolders(folder: Path) -> Iterator[Path]:
+    yield from sorted(
+        each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
+    )
+
+
+def _is_image(path: Path) -> bool:
+    hidden = path.name.startswith(".")
+    return path.suffix.lower() in _SUFFIXES and not hidden and path.is_file()
+
+
+@dataclass(frozen=True)
+class ImageDecoder:
+    """Decoder of an image file: upright, with a fixed size and 1 (grey) or 3 (RGB) channels."""
+
+    height: int
+    width: int
+    channels: int
+
+    def __call__(self, path: Path) -> "np.ndarray[Any, Any]":
+        """Return a file as uint8 of shape ``[height, width, channels]``.
+
+        Raises:
+            OSError: The file is not a complete image.
+            ValueError: The image has more than 8 bits per channel.
+        """
+        from PIL import Image, ImageOps  # late: naming a workload needs no Pillow
+
+        with Image.open(path) as opened:
+            if opened.mode.startswith(("I", "F")):
+                raise ValueError(
+                    f"has more than 8 bits per channel (mode {opened.mode}): convert it to 8 bits"
+                )
+            image = ImageOps.exif_transpose(opened).convert("L" if self.channels == 1 else "RGB")
+        if image.size != (self.width, self.height):
+            image = image.resize((self.width, self.height), Image.Resampling.BILINEAR)
+        return np.asarray(image, np.uint8).reshape(self.height, self.width, self.channels)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageProperties:
     """Class names in the order of the model's outputs."""
 
     classes: tuple[str, ...]
@@ -70,7 +188,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
 
     The input is uint8 of shape ``[rows, height, width, channels]``. Config values read:
     ``image_size`` (default: that of the settings) and those of
-    :func:`~tune_tf.workloads.model_family.convolutions` and
+    :func:`~tune_tf.workloads.head.convolutions` and
     :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
@@ -107,23 +225,21 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
             raise WorkloadError(f"image_size of the config {error}") from None
         return height, width
 
-    def _read(self) -> ImageFiles:
-        return ImageFiles.below(Path(self.settings.path))
-
-    def _stamp(self, source: ImageFiles) -> FileStamp:
-        return source.stamp
+    def _read(self) -> tuple[ImageFiles, FileStamp]:
+        files = ImageFiles.below(Path(self.settings.path))
+        return files, FileStamp.of(path for part in files.parts.values() for path, _ in part)
 
     def _found(self, source: ImageFiles) -> ImageProperties:
-        return ImageProperties(source.stamp, source.classes)
+        return ImageProperties(source.classes)
 
-    def _data(self, source: ImageFiles, properties: ImageProperties, config: Config) -> Data:
+    def _data(self, source: ImageFiles, config: Config) -> Data:
         parts = self._divided(source)
         files = [each for part in parts.values() for each in part]
         made = prepared(
             [path for path, _ in files],
             ImageDecoder(*self._image_size(config), self.settings.channels),
             on_bad_record=self.settings.on_bad_record,
-            version=source.stamp.digest,
+            version=self._stamp.digest if self._stamp else "",
         )
         labels = np.array([label for _, label in files], np.int32)[made.kept]
         # The rows are ordered by part, so each part is a slice without a copy.
@@ -144,15 +260,10 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
     def _divided(self, source: ImageFiles) -> dict[str, list[tuple[Path, int]]]:
         """Return the files of each part, splitting ``train`` unless validation files exist."""
         files = source.parts["train"]
-        if "validation" in source.parts:
-            return {name: list(part) for name, part in source.parts.items()}
-        settings = self.settings
-        if "test" in source.parts:
-            settings = settings.model_copy(update={"test_share": 0.0})
-        split = Split.of(len(files), settings, np.array([label for _, label in files]))
-        chosen = {"train": split.train, "validation": split.validation, "test": split.test}
-        parts = {name: [files[row] for row in rows] for name, rows in chosen.items() if len(rows)}
-        return {**parts, **{n: list(part) for n, part in source.parts.items() if n != "train"}}
+        labels = np.array([label for _, label in files])
+        split = rows_of_parts(len(files), self.settings, labels, source.parts)
+        parts = {name: [files[row] for row in rows] for name, rows in split.items()}
+        return parts | {n: list(part) for n, part in source.parts.items() if n not in parts}
 
 
 @dataclass(frozen=True)

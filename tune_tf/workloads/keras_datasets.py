@@ -10,11 +10,9 @@ from pydantic import Field
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import ArrayProperties, data_of
-from tune_tf.workloads.data_settings import DataSettings
-from tune_tf.workloads.head import Head
-from tune_tf.workloads.model_family import dense_layers, model_for_shape
-from tune_tf.workloads.own_data import OwnData
+from tune_tf.workloads.array_rows import ArrayData, ArrayProperties, NamedArray, data_of
+from tune_tf.workloads.head import Head, dense_layers
+from tune_tf.workloads.own_data import DataSettings
 
 _TEXTS = "imdb"
 
@@ -57,15 +55,15 @@ class KerasDatasetSettings(DataSettings):
     max_length: Annotated[int, Field(ge=1)] = 200
 
 
-_Arrays = tuple[dict[str, Any], dict[str, Any]]
+_Parts = dict[str, tuple[Any, Any]]
 
 
-class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays]):
+class KerasDatasetModel(ArrayData[KerasDatasetSettings, _Parts]):
     """Convolutional network on images, averaged embedding and perceptron on texts.
 
     Missing files are downloaded into Keras' cache. Config values read: those of
-    :func:`~tune_tf.workloads.model_family.convolutions` for images; ``embedding_dim`` (default 32)
-    and those of :func:`~tune_tf.workloads.model_family.dense_layers` for texts; and those of
+    :func:`~tune_tf.workloads.head.convolutions` for images; ``embedding_dim`` (default 32)
+    and those of :func:`~tune_tf.workloads.head.dense_layers` for texts; and those of
     :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
@@ -79,22 +77,22 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays])
         name, known = self.settings.name, _KNOWN[self.settings.name]
         shape = (self.settings.max_length,) if name == _TEXTS else known.shape
         dtype = "int32" if name == _TEXTS else "uint8"
-        self._properties = ArrayProperties(None, shape, dtype, Head(known.num_classes))
+        self._properties = ArrayProperties(shape, dtype, Head(known.num_classes))
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
-        properties = self.properties
         if self.settings.name != _TEXTS:
-            return model_for_shape(properties.shape, properties.dtype, properties.head, config)
+            return super().build_model(config)
         import keras
 
+        properties = self.properties
         words = keras.Input(properties.shape, dtype="int32")
         dim = int(config.get("embedding_dim", 32))
         embedded = keras.layers.Embedding(self.settings.num_words, dim, mask_zero=True)(words)
         features = keras.layers.GlobalAveragePooling1D()(embedded)
         return properties.head.compiled(words, dense_layers(features, config), config)
 
-    def _read(self) -> _Arrays:
+    def _read(self) -> tuple[_Parts, None]:
         import keras  # late: loads TensorFlow
 
         settings, known = self.settings, _KNOWN[self.settings.name]
@@ -119,22 +117,20 @@ class KerasDatasetModel(OwnData[KerasDatasetSettings, ArrayProperties, _Arrays])
                 name: (_padded(texts, settings.max_length), labels)
                 for name, (texts, labels) in parts.items()
             }
-        return {n: x for n, (x, _) in parts.items()}, {n: y for n, (_, y) in parts.items()}
+        return parts, None  # Keras verifies its files by hash
 
-    def _stamp(self, source: _Arrays) -> None:
-        return None  # Keras verifies its files by hash
-
-    def _found(self, source: _Arrays) -> ArrayProperties:
+    def _found(self, source: _Parts) -> ArrayProperties:
         return self.properties
 
-    def _data(self, source: _Arrays, properties: ArrayProperties, config: Config) -> Data:
-        xs, ys = source
-        names = {
-            f"{start}{part}": f"{part} rows of {self.settings.name}"
-            for part in xs
-            for start in ("", "x_")
-        }
-        return data_of(xs, ys, properties, self.settings, task="classification", names=names)
+    def _data(self, source: _Parts, config: Config) -> Data:
+        xs, ys = (
+            {
+                part: NamedArray(arrays[position], f"{part} rows of {self.settings.name}")
+                for part, arrays in source.items()
+            }
+            for position in (0, 1)
+        )
+        return data_of(xs, ys, self.properties, self.settings, "classification")
 
 
 def _padded(texts: Any, length: int) -> "np.ndarray[Any, Any]":

@@ -1,30 +1,184 @@
-"""Base class of workloads on users' own data."""
+"""Workloads on users' own data: settings, split of rows, stamp of files, base class."""
 
 import abc
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
+import numpy as np
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.data_settings import DataSettings
-from tune_tf.workloads.file_stamp import FileStamp
 
 
-@dataclass(frozen=True, eq=False)
-class DataProperties:
-    """Properties of the data that a model is built from.
+def _texts(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of names like [a, b], not {short_repr(value)}")
+    wrong = [each for each in value if not isinstance(each, str)]
+    if wrong:
+        raise ValueError(f"must hold names, not {short_repr(wrong[0])}: put it in quotes")
+    return tuple(value)
 
-    The ``stamp`` is None if the data cannot change.
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+"""Ordered names."""
+
+Text = Annotated[str, Field(min_length=1)]
+"""Non-empty text."""
+
+TaskKind = Literal["auto", "classification", "regression"]
+"""Kind of the target; ``auto`` infers it from the target's values."""
+
+
+class DataSettings(Settings):
+    """How rows are divided, for any data.
+
+    Args:
+        validation_share: Share of the rows to validate on, 0 for none; as good as the same share of
+            each class.
+        test_share: Share of the rows that no trial sees.
+        seed: Of the choice of these rows, the same for all trials.
     """
 
-    stamp: FileStamp | None
+    paths: ClassVar[tuple[str, ...]] = ("path",)
+    """Names of the settings that are paths."""
+
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    test_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @field_validator("test_share")
+    @classmethod
+    def _leaves_some(cls, share: float, info: ValidationInfo) -> float:
+        validation = info.data.get("validation_share", 0)
+        if share + validation >= 1:
+            raise ValueError(
+                f"is {share:g} and validation_share is {validation:g}: together they must be "
+                "less than 1 to leave rows to train on"
+            )
+        return share
+
+    def resolved(self, base_dir: Path) -> Self:
+        """Return the settings with absolute paths, relative ones being relative to ``base_dir``."""
+        absolute = {
+            name: str(base_dir.absolute() / Path(value).expanduser())
+            for name in self.paths
+            if (value := getattr(self, name)) is not None
+        }
+        return self.model_copy(update=absolute)
+
+
+def rows_of_parts(
+    num_rows: int, settings: DataSettings, classes: Any = None, parts: Collection[str] = ()
+) -> "dict[str, np.ndarray[Any, Any]]":
+    """Return the numbers of the rows of each part, ascending, by the shares and seed of settings.
+
+    If ``classes`` of shape ``[rows]`` are given, each part gets its share of each class, to within
+    one row. The parts are ``train``, ``validation`` and ``test``, as far as they have rows. If the
+    data have test rows of their own (in ``parts``), none are split off; if they have validation
+    rows, nothing is split and the result is empty.
+
+    Raises:
+        WorkloadError: A part with a share above 0, or the training part, would be empty.
+    """
+    if "validation" in parts:
+        return {}
+    test_share = 0.0 if "test" in parts else settings.test_share
+    rng = np.random.default_rng(settings.seed)
+    order = rng.permutation(num_rows)
+    if classes is not None:
+        order = order[np.argsort(classes[order], kind="stable")]
+    num_validation = round(num_rows * settings.validation_share)
+    is_test = _evenly(num_rows, round(num_rows * test_share), rng)
+    rest = order[~is_test]
+    is_validation = _evenly(len(rest), min(num_validation, len(rest)), rng)
+    found = {
+        "train": rest[~is_validation],
+        "validation": rest[is_validation],
+        "test": order[is_test],
+    }
+    wanted = {"validation": settings.validation_share, "test": test_share}
+    empty = [name for name, rows in found.items() if not len(rows) and wanted.get(name, 1)]
+    if empty:
+        raise WorkloadError(
+            f"{num_rows} row(s) are too few: with validation_share "
+            f"{settings.validation_share:g} and test_share {test_share:g} there are "
+            f"none for {' and '.join(empty)}"
+        )
+    return {name: np.sort(rows) for name, rows in found.items() if len(rows)}
+
+
+def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.ndarray[Any, Any]":
+    """Return a mask that picks rows at even distances from a random start."""
+    steps = np.floor(np.arange(num_rows + 1) * num_picked / max(1, num_rows) + rng.random())
+    return np.diff(steps) > 0
 
 
 SettingsT = TypeVar("SettingsT", bound=DataSettings)
-PropertiesT = TypeVar("PropertiesT", bound=DataProperties)
+PropertiesT = TypeVar("PropertiesT")
 SourceT = TypeVar("SourceT")
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """Sizes and modification times of files, for detecting changes during a sweep.
+
+    Copies that preserve times (``cp -p``, ``rsync -a``) are equal. Times are whole seconds, because
+    many file systems and archives store no more.
+    """
+
+    num_files: int
+    num_bytes: int
+    digest: str
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> Self:
+        """Return the stamp of files.
+
+        Raises:
+            WorkloadError: A file is missing or inaccessible.
+        """
+        digest = hashlib.sha256()
+        num_files = num_bytes = 0
+        for path in paths:
+            try:
+                stat = path.stat()
+            except OSError as error:
+                raise WorkloadError(f"the file {path} cannot be read: {error.strerror}") from error
+            digest.update(
+                f"{path.parent.name}/{path.name} {stat.st_size} {int(stat.st_mtime)}\n".encode()
+            )
+            num_files += 1
+            num_bytes += stat.st_size
+        return cls(num_files, num_bytes, digest.hexdigest())
+
+    def __str__(self) -> str:
+        """Return the number of files and bytes as text."""
+        files = "1 file" if self.num_files == 1 else f"{self.num_files:,} files"
+        return f"{files} of {self.num_bytes:,} bytes"
+
+
+def existing_file(path: str, setting: str) -> Path:
+    """Return the path of an existing, non-empty file that a setting names.
+
+    Raises:
+        WorkloadError: The file is missing or empty, or the path is a folder.
+    """
+    found = Path(path)
+    if found.is_dir():
+        raise WorkloadError(f"{setting}: {path} is a folder: name a file in it")
+    if not found.is_file():
+        raise WorkloadError(
+            f"{setting}: there is no file {path}; relative paths are relative to the folder of the "
+            "sweep file"
+        )
+    if not found.stat().st_size:
+        raise WorkloadError(f"{setting}: the file {path} is empty")
+    return found
 
 
 class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
@@ -48,6 +202,7 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         made = self.settings_class.from_dict(settings).resolved(Path.cwd())
         self.settings: SettingsT = made  # type: ignore[assignment]
         self._properties: PropertiesT | None = None
+        self._stamp: FileStamp | None = None
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
@@ -66,8 +221,8 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
             WorkloadError: The data are invalid.
         """
         if self._properties is None:
-            self._properties = self._found(self._read())
-        return self._properties
+            self._inspect(*self._read())
+        return self._properties  # type: ignore[return-value]
 
     def load_data(self, config: Config) -> Data:
         """Return the rows, split into training, validation and test rows.
@@ -75,33 +230,33 @@ class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         Raises:
             WorkloadError: The files are invalid or changed since they were inspected.
         """
-        source = self._read()
+        source, stamp = self._read()
         if self._properties is None:
-            self._properties = self._found(source)
-        if self._stamp(source) != self._properties.stamp:
+            self._inspect(source, stamp)
+        if stamp != self._stamp:
+            settings = self.settings
+            paths = (getattr(settings, name) for name in settings.paths)
             raise WorkloadError(
-                f"{self._place} changed during the sweep: it had {self._properties.stamp}, now "
-                f"{self._stamp(source)} (or the same with other names or times): trials on "
+                f"{' or '.join(filter(None, paths))} changed during the sweep: it had "
+                f"{self._stamp}, now {stamp} (or the same with other names or times): trials on "
                 "different data cannot be compared; start a new sweep"
             )
-        return self._data(source, self._properties, config)
+        return self._data(source, config)
 
-    @property
-    def _place(self) -> str:
-        return str(getattr(self.settings, self.settings.paths[0]))
-
-    @abc.abstractmethod
-    def _read(self) -> SourceT:
-        """Return the contents of the files, or references to them."""
+    def _inspect(self, source: SourceT, stamp: FileStamp | None) -> None:
+        self._properties, self._stamp = self._found(source), stamp
 
     @abc.abstractmethod
-    def _stamp(self, source: SourceT) -> FileStamp | None:
-        """Return the stamp of the files of a source."""
+    def _read(self) -> tuple[SourceT, FileStamp | None]:
+        """Return the contents of the files or references to them, and their stamp.
+
+        The stamp is None if the data cannot change.
+        """
 
     @abc.abstractmethod
     def _found(self, source: SourceT) -> PropertiesT:
         """Return the properties of the data."""
 
     @abc.abstractmethod
-    def _data(self, source: SourceT, properties: PropertiesT, config: Config) -> Data:
+    def _data(self, source: SourceT, config: Config) -> Data:
         """Return the rows."""

@@ -8,20 +8,26 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.data_settings import DataSettings, Names, TaskKind, Text
-from tune_tf.workloads.file_stamp import FileStamp, existing_file
-from tune_tf.workloads.head import Head, format_rows, is_classification
-from tune_tf.workloads.model_family import dense_layers
-from tune_tf.workloads.own_data import DataProperties, OwnData
-from tune_tf.workloads.split import Split
-from tune_tf.workloads.tables.columns import (
+from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
+from tune_tf.workloads.own_data import (
+    DataSettings,
+    FileStamp,
+    Names,
+    OwnData,
+    TaskKind,
+    Text,
+    existing_file,
+    rows_of_parts,
+)
+from tune_tf.workloads.table import (
     CategoricalColumns,
     NumericColumns,
+    model_of_columns,
     numbers_of,
+    read_table,
+    rows_of_columns,
     texts_of,
 )
-from tune_tf.workloads.tables.serving import model_of_columns, rows_of_columns
-from tune_tf.workloads.tables.table_file import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +78,7 @@ class TabularSettings(DataSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class TableProperties(DataProperties):
+class TableProperties:
     """Properties of a table.
 
     Args:
@@ -85,13 +91,7 @@ class TableProperties(DataProperties):
     head: Head
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    rows: "pd.DataFrame"
-    stamp: FileStamp
-
-
-class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
+class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
     """Perceptron on the columns of a table: numbers are standardised, categories embedded.
 
     The model takes numbers as in the file, NaN if missing. Its layers impute medians, add
@@ -139,14 +139,14 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
         Raises:
             WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
-        properties = self.properties
-        names = [*properties.numeric.names, *properties.categorical.categories]
-        self._require(table, names)
+        numeric, categorical = self.properties.numeric.names, self.properties.categorical
+        self._require(table, [*numeric, *categorical.categories])
         inputs = {}
-        if properties.numeric.names:
-            inputs["numeric"] = properties.numeric.values(table, self.settings.path)
-        if properties.categorical.categories:
-            inputs["categorical"] = properties.categorical.codes(table)
+        if numeric:
+            numbers = numbers_of(table, numeric, self.settings.path)
+            inputs["numeric"] = numbers.astype(np.float32)
+        if categorical.categories:
+            inputs["categorical"] = categorical.codes(table)
         return inputs
 
     def serving_model(self, model: Any, config: Config) -> Any:
@@ -157,47 +157,37 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, _Table]):
         """Return rows by column, as inputs of :meth:`serving_model`."""
         return rows_of_columns(rows, self.properties.numeric, self.properties.categorical)
 
-    def _read(self) -> _Table:
+    def _read(self) -> "tuple[pd.DataFrame, FileStamp]":
         path = existing_file(self.settings.path, "data.path")
         stamp = FileStamp.of([path])
-        return _Table(read_table(path, self.settings.separator), stamp)
+        return read_table(path, self.settings.separator), stamp
 
-    def _stamp(self, source: _Table) -> FileStamp:
-        return source.stamp
-
-    def _found(self, source: _Table) -> TableProperties:
-        settings, table = self.settings, source.rows
+    def _found(self, source: "pd.DataFrame") -> TableProperties:
+        settings, table = self.settings, source
         named = [*(settings.columns or ()), *settings.ignore]
         named += [*settings.numeric, *settings.categorical]
         self._require(table, [settings.target, *named])
         numeric, categorical = self._kinds(table)
         classes = self._classes(table[settings.target])
         y = self._targets(table, classes)
-        split = Split.of(len(table), settings, y if classes else None)
-        train = table.iloc[split.train]
+        train = rows_of_parts(len(table), settings, y if classes else None)["train"]
         return TableProperties(
-            stamp=source.stamp,
             numeric=NumericColumns.of(
-                numeric, numbers_of(table, numeric, settings.path)[split.train], settings.path
+                numeric, numbers_of(table, numeric, settings.path)[train], settings.path
             ),
-            categorical=CategoricalColumns.of(train, categorical),
+            categorical=CategoricalColumns.of(table.iloc[train], categorical),
             classes=classes,
-            head=Head(len(classes)) if classes else Head.of_numbers(y[split.train]),
+            head=Head(len(classes)) if classes else Head.of_numbers(y[train]),
         )
 
-    def _data(self, source: _Table, properties: TableProperties, config: Config) -> Data:
-        x = self.inputs_of(source.rows)
-        y = self._targets(source.rows, properties.classes)
-        split = Split.of(len(y), self.settings, y if properties.classes else None)
-
-        def part(rows: Any) -> Any:
-            return ({name: array[rows] for name, array in x.items()}, y[rows])
-
-        return Data(
-            train=part(split.train),
-            validation=part(split.validation) if len(split.validation) else None,
-            test=part(split.test) if len(split.test) else None,
-        )
+    def _data(self, source: "pd.DataFrame", config: Config) -> Data:
+        classes = self.properties.classes
+        x, y = self.inputs_of(source), self._targets(source, classes)
+        parts: dict[str, Any] = {
+            name: ({column: array[rows] for column, array in x.items()}, y[rows])
+            for name, rows in rows_of_parts(len(y), self.settings, y if classes else None).items()
+        }
+        return Data(**parts)
 
     def _require(self, table: "pd.DataFrame", names: list[str]) -> None:
         there = [str(name) for name in table.columns]

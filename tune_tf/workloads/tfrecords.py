@@ -2,7 +2,6 @@
 
 import glob
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,14 +9,18 @@ import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, short_repr
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
+from tune_tf.errors import WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import ArrayProperties, array_properties, data_of, input_dtype
-from tune_tf.workloads.data_settings import DataSettings, TaskKind, Text
-from tune_tf.workloads.file_stamp import FileStamp
+from tune_tf.workloads.array_rows import (
+    ArrayData,
+    ArrayProperties,
+    NamedArray,
+    data_of,
+    input_dtype,
+    target_head,
+)
 from tune_tf.workloads.head import Head
-from tune_tf.workloads.model_family import model_for_shape
-from tune_tf.workloads.own_data import OwnData
+from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text
 
 _SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 _BATCH = 4096  # records parsed per call
@@ -51,18 +54,10 @@ def _features(value: Any) -> Any:
             "must be a mapping like {image: {dtype: float32, shape: [8, 8, 1]}, label: {dtype: "
             f"int64, shape: []}}}}, not {short_repr(value)}"
         )
-    errors, made = [], {}
-    for name, feature in value.items():
-        try:
-            made[str(name)] = FeatureSettings.section(feature)
-        except InvalidSettingsError as error:
-            errors += [
-                ErrorDetail(".".join(filter(None, [str(name), detail.where])), detail.what)
-                for detail in error.details
-            ]
-    if errors:
-        raise InvalidSettingsError(errors)
-    return made
+    return {str(name): feature for name, feature in value.items()}
+
+
+_Feature = Annotated[FeatureSettings, BeforeValidator(FeatureSettings.section)]
 
 
 class TFRecordsSettings(DataSettings):
@@ -81,7 +76,7 @@ class TFRecordsSettings(DataSettings):
     """
 
     path: Text
-    features: Annotated[dict[str, FeatureSettings], BeforeValidator(_features)]
+    features: Annotated[dict[str, _Feature], BeforeValidator(_features)]
     x: Text
     y: Text
     compression: Literal["", "GZIP", "ZLIB"] = ""
@@ -98,21 +93,15 @@ class TFRecordsSettings(DataSettings):
         return name
 
 
-@dataclass(frozen=True)
-class _Files:
-    paths: tuple[Path, ...]
-    stamp: FileStamp
-
-
-class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
+class TFRecordsModel(ArrayData[TFRecordsSettings, tuple[Path, ...]]):
     """Convolutional network on images, perceptron on all other features.
 
     All records are parsed into arrays in memory. Rows of shape ``[height, width, channels]`` or
     ``[height, width]`` are images. Bytes (uint8) are scaled to [0, 1] inside the model; other
     numbers are used as they are.
 
-    Config values read: those of :func:`~tune_tf.workloads.model_family.convolutions` or
-    :func:`~tune_tf.workloads.model_family.dense_layers`, and of
+    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` or
+    :func:`~tune_tf.workloads.head.dense_layers`, and of
     :func:`~tune_tf.workloads.head.make_optimizer`.
 
     Args:
@@ -121,18 +110,13 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
 
     settings_class = TFRecordsSettings
 
-    def build_model(self, config: Config) -> Any:
-        """Return the compiled model."""
-        properties = self.properties
-        return model_for_shape(properties.shape, properties.dtype, properties.head, config)
-
     def check_data(self) -> None:
         """Check that the files exist; only trials read their records, with TensorFlow."""
-        files = self._read()
+        files, stamp = self._read()
         if self.settings.num_classes is not None:
-            self._properties = self._found(files)
+            self._inspect(files, stamp)
 
-    def _read(self) -> _Files:
+    def _read(self) -> tuple[tuple[Path, ...], FileStamp]:
         path = Path(self.settings.path)
         if path.is_dir():
             found = sorted(each for each in path.iterdir() if each.suffix.lower() in _SUFFIXES)
@@ -145,55 +129,30 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
             )
         if not found:
             raise WorkloadError(f"data.path: {what}")
-        return _Files(tuple(found), FileStamp.of(found))
+        return tuple(found), FileStamp.of(found)
 
-    def _stamp(self, source: _Files) -> FileStamp:
-        return source.stamp
-
-    def _found(self, source: _Files) -> ArrayProperties:
+    def _found(self, source: tuple[Path, ...]) -> ArrayProperties:
         settings = self.settings
         feature = settings.features[settings.x]
         dtype = input_dtype(np.dtype(feature.dtype), settings.x)
         if settings.num_classes is not None:
-            return ArrayProperties(source.stamp, feature.shape, dtype, Head(settings.num_classes))
-        y = self._parsed(source, [settings.y])[settings.y]
-        return array_properties(
-            source.stamp,
-            feature.shape,
-            dtype,
-            {"train": y},
-            settings,
-            task=settings.task,
-            num_classes=None,
-            names=self._names(),
-        )
+            return ArrayProperties(feature.shape, dtype, Head(settings.num_classes))
+        (y,) = self._parsed(source, settings.y)
+        head = target_head({"train": y}, settings, task=settings.task, num_classes=None)
+        return ArrayProperties(feature.shape, dtype, head)
 
-    def _data(self, source: _Files, properties: ArrayProperties, config: Config) -> Data:
+    def _data(self, source: tuple[Path, ...], config: Config) -> Data:
         settings = self.settings
-        parsed = self._parsed(source, [settings.x, settings.y])
-        return data_of(
-            {"train": parsed[settings.x]},
-            {"train": parsed[settings.y]},
-            properties,
-            settings,
-            task=settings.task,
-            names=self._names(),
-        )
+        x, y = self._parsed(source, settings.x, settings.y)
+        return data_of({"train": x}, {"train": y}, self.properties, settings, settings.task)
 
-    def _names(self) -> dict[str, str]:
-        settings = self.settings
-        return {
-            "x_train": f"feature {settings.x!r} of {settings.path}",
-            "train": f"feature {settings.y!r} of {settings.path}",
-        }
-
-    def _parsed(self, files: _Files, names: list[str]) -> dict[str, Any]:
+    def _parsed(self, paths: tuple[Path, ...], *names: str) -> list[NamedArray]:
         """Return features of all records as arrays, shape ``[rows, ...]``."""
         import tensorflow as tf
 
         spec = {name: _parsed_as(self.settings.features[name]) for name in names}
         blocks: dict[str, list[Any]] = {name: [] for name in names}
-        for path in files.paths:
+        for path in paths:
             records = tf.data.TFRecordDataset(str(path), self.settings.compression).batch(_BATCH)
             done = 0
             try:
@@ -210,7 +169,10 @@ class TFRecordsModel(OwnData[TFRecordsSettings, ArrayProperties, _Files]):
                 ) from error
         if not blocks[names[0]]:
             raise WorkloadError(f"{self.settings.path} holds no records")
-        return {name: np.concatenate(each) for name, each in blocks.items()}
+        return [
+            NamedArray(np.concatenate(blocks[name]), f"feature {name!r} of {self.settings.path}")
+            for name in names
+        ]
 
 
 def _parsed_as(feature: FeatureSettings) -> Any:

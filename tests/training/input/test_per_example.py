@@ -12,7 +12,7 @@ from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.input_example import input_example
+from tune_tf.training.export import input_example
 
 pytestmark = pytest.mark.tf
 

@@ -99,7 +99,7 @@ def started(actors):
 
 def service():
     """Return the handle of the process that serves, None if there is none."""
-    from tune_tf.data.node_cache.node_actor import NAMESPACE
+    from tune_tf.data.leased_actor import NAMESPACE
 
     names = [a["name"] for a in ray.util.list_named_actors(all_namespaces=True)]
     found = [name for name in names if name.startswith("epochs-")]

@@ -12,7 +12,7 @@ from pairwise import pairwise
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.reuse.graph_nodes import nodes_of
+from tune_tf.training.input.stream import nodes_of
 
 pytestmark = pytest.mark.tf
 

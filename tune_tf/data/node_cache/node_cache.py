@@ -1,4 +1,4 @@
-"""Actor that loads data once per node for all trials on it."""
+"""Data loaded once per node: the actor that holds them and the loader that asks it."""
 
 import asyncio
 import logging
@@ -7,23 +7,113 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.data.nested import leaves_of
-from tune_tf.data.node_cache.load_cache import LoadCache
-from tune_tf.data.node_cache.recording_config import Reads
+from tune_tf.data.leased_actor import LeasedActor, leased_actor
+from tune_tf.data.nested import num_bytes
+from tune_tf.data.node_cache.load_cache import LoadCache, Reads, RecordingConfig, plain_config
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
-from tune_tf.data.prepare.leases import BEATS, Leases, end_when_unwanted
 from tune_tf.data.rows import as_arrays
 from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
     import ray
+    from ray.actor import ActorHandle
 
 _log = logging.getLogger(__name__)
 
+KEEP_S = 120.0
+"""Seconds that unused data stay cached: longer than the gap between two trials of a node."""
+_TRIES = 3
 _SHARE_OF_STORE = 0.5
 
 
-@dataclass(frozen=True)
+class SharedLoads:
+    """Loader of a workload's data that shares one copy per node.
+
+    The arrays lie in the node's object store; each trial maps them read-only. A process that is not
+    a Ray actor loads its own data, as does every process if the data are not arrays.
+
+    Args:
+        data_id: The same in all trials that share the data; None to share nothing.
+        floatx: Dtype that shared floats are converted to.
+        keep_s: Seconds that unused data stay cached.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        data_id: str | None,
+        floatx: str = "float32",
+        keep_s: float = KEEP_S,
+    ) -> None:
+        self._workload = workload
+        self._copies = WorkloadCopies(workload)
+        self._data_id = data_id
+        self._floatx = floatx
+        self._keep_s = keep_s
+
+    def load(self, config: Mapping[str, Any]) -> Data:
+        """Return the data of a config.
+
+        Raises:
+            Exception: Any exception of ``load_data``.
+        """
+        found = self._shared(config) if self._data_id and is_actor() else None
+        if found is None:
+            found = self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
+        data, changes = found
+        self._copies.put(LOAD_DATA, changes, config)
+        return data
+
+    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+        from ray.exceptions import ObjectLostError, RayActorError
+
+        for _ in range(_TRIES):
+            try:
+                return self._from_cache(config)
+            except (RayActorError, ObjectLostError) as error:
+                _log.warning("The process that holds this node's data was lost: %s", error)
+        return None
+
+    def _from_cache(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+        import ray
+        from ray.exceptions import RayTaskError
+
+        cache, user = leased_actor(NodeCache, "data", self._keep_s)
+        if not ray.get(cache.lease.remote(self._data_id, user)) and not self._register(cache):
+            return None
+        try:
+            reads, cached = ray.get(cache.load.remote(self._data_id, plain_config(config)))
+        except RayTaskError as error:
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        if cached.data is None:
+            return None
+        if isinstance(config, RecordingConfig):
+            config.note(reads)
+        found: tuple[Data, Changes] = ray.get(cached.data)
+        return found
+
+    def _register(self, cache: "ActorHandle") -> bool:
+        import ray
+
+        try:
+            workload = ray.put(self._workload)
+        except TypeError as error:
+            _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
+            return False
+        ray.get(cache.register.remote(self._data_id, workload, self._floatx))
+        return True
+
+
+def is_actor() -> bool:
+    """Return whether this process is an actor of a Ray cluster, as a trial of a sweep is."""
+    import ray
+
+    return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
+
+
+@dataclass(frozen=True, eq=False)
 class CachedData:
     """Reference to data in the object store of a node, with their size.
 
@@ -37,39 +127,27 @@ class CachedData:
     num_bytes: int
 
 
-class NodeCache:
+class NodeCache(LeasedActor):
     """Ray actor that loads data once per node and owns them in the object store.
 
     Data are loaded once for each set of values that their loader reads; requests that arrive during
     a load wait for it. The actor sees no GPU. The least recently used data of a sweep are dropped
-    once they take more than half of the node's object store; Ray spills what does not fit. Data are
-    dropped when no process that requested them is alive, and the actor exits when it has none left.
-
-    Args:
-        keep_s: Seconds that data outlive the last heartbeat of the processes that requested them.
+    once they take more than half of the node's object store; Ray spills what does not fit.
     """
 
     def __init__(self, keep_s: float) -> None:
+        super().__init__(keep_s)
         # An actor that reserves no GPU sees all of them, and TensorFlow would take their memory.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        self._keep_s = keep_s
-        self._leases = Leases(keep_s)
         self._loading = asyncio.Lock()
         self._caches: dict[str, LoadCache[CachedData]] = {}
-        self._watch: asyncio.Future[None] | None = None
 
-    async def knows(self, data_id: str, asker: str) -> bool:
-        """Return whether :meth:`learn` was called for these data, and lease them to the process."""
-        if self._watch is None:
-            self._watch = asyncio.ensure_future(
-                end_when_unwanted(
-                    self._leases, self._keep_s / BEATS, lambda key: self._caches.pop(key, None)
-                )
-            )
-        self._leases.want(data_id, asker)
+    async def lease(self, data_id: str, user: str) -> bool:
+        """Lease data to a process and return whether their workload is registered."""
+        self._lease(data_id, user)
         return data_id in self._caches
 
-    async def learn(self, data_id: str, workload: Workload, floatx: str) -> None:
+    async def register(self, data_id: str, workload: Workload, floatx: str) -> None:
         """Register the workload that loads the data; their floats become ``floatx``."""
         if data_id in self._caches:
             return
@@ -77,7 +155,7 @@ class NodeCache:
         self._caches[data_id] = LoadCache(
             lambda config: _load(copies, config, floatx),
             _store_bytes(),
-            lambda kept: kept.num_bytes,
+            lambda cached: cached.num_bytes,
         )
 
     async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, CachedData]:
@@ -90,9 +168,8 @@ class NodeCache:
         """Return the identifiers of all registered data."""
         return list(self._caches)
 
-    async def hear(self, asker: str) -> None:
-        """Record a heartbeat of a process."""
-        self._leases.hear(asker)
+    def _drop(self, key: str) -> None:
+        self._caches.pop(key, None)
 
 
 def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> CachedData:
@@ -102,10 +179,9 @@ def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> Cac
     arrays = as_arrays(data, floatx=floatx)
     if arrays is None:
         return CachedData(None, 0)
-    parts = (arrays.train, arrays.validation)
-    num_bytes = sum(leaf.nbytes for part in parts if part for _, leaf in leaves_of("", part))
+    size = sum(num_bytes(part) for part in (arrays.train, arrays.validation) if part)
     try:
-        return CachedData(ray.put((arrays, replace(changes, owner=None))), num_bytes)
+        return CachedData(ray.put((arrays, replace(changes, owner=None))), size)
     except Exception as error:  # noqa: BLE001  pickling an attribute may raise anything
         names = ", ".join(f"self.{name}" for name in sorted(changes.values))
         _log.warning("Each trial loads its data: load_data set %s: %s", names, error)

@@ -10,12 +10,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from tune_tf.data.digest import digest
-from tune_tf.data.node_cache.recording_config import RecordingConfig
+from tune_tf.data.node_cache.load_cache import RecordingConfig
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Workload
 
@@ -38,6 +38,19 @@ class Changes:
     values: Mapping[str, Any]
     removed: frozenset[str] = frozenset()
     owner: Workload | None = None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the attributes."""
+        return self.removed | self.values.keys()
+
+    @cached_property
+    def version(self) -> bytes:
+        """Digest of the changes; equal for equal values."""
+        if not self.names:
+            return b""
+        content = digest((dict(self.values), self.removed))
+        return uuid.uuid4().bytes if content is None else content
 
 
 class WorkloadCopies:
@@ -64,7 +77,7 @@ class WorkloadCopies:
         self._workload = weakref.ref(workload)
         self._class: type[Workload] = type(workload)
         self._first = AttributeSnapshot(_attributes(workload), workload)
-        self._puts: dict[str, _AppliedChanges] = {}
+        self._puts: dict[str, _Put] = {}
         self._warned: set[str] = set()
 
     @classmethod
@@ -76,13 +89,13 @@ class WorkloadCopies:
     def loaded_version(self) -> bytes:
         """Digest of the attributes that ``load_data`` set; equal for equal values."""
         loaded = self._puts.get(LOAD_DATA)
-        return b"" if loaded is None else loaded.version
+        return b"" if loaded is None else loaded.changes.version
 
     @property
     def has_loaded(self) -> bool:
         """Whether ``load_data`` set or removed attributes of the workload."""
         loaded = self._puts.get(LOAD_DATA)
-        return loaded is not None and bool(loaded.names)
+        return loaded is not None and bool(loaded.changes.names)
 
     def run(
         self, name: str, call: Callable[[Workload], MethodResult]
@@ -116,8 +129,8 @@ class WorkloadCopies:
 
         They are applied again each time a result that the method made from ``config`` is reused.
         """
-        saved = AttributeSnapshot(changes.values, changes.owner)
-        made = _AppliedChanges(replace(changes, owner=None), saved)
+        snapshot = AttributeSnapshot(changes.values, changes.owner)
+        made = _Put(replace(changes, owner=None), snapshot)
 
         def put() -> None:
             self._replace({**({} if name == LOAD_DATA else self._puts), name: made})
@@ -126,7 +139,7 @@ class WorkloadCopies:
             put()
             return
         config.at_use(put)
-        if uncopied := {*self._first.uncopied, *made.saved.uncopied}:
+        if uncopied := {*self._first.uncopied, *snapshot.uncopied}:
             config.use_once()
             self._warn(name, uncopied)
 
@@ -141,7 +154,7 @@ class WorkloadCopies:
                 ", ".join(f"self.{name}" for name in sorted(uncopied)),
             )
 
-    def _copy(self, puts: "Mapping[str, _AppliedChanges]") -> Workload:
+    def _copy(self, puts: "Mapping[str, _Put]") -> Workload:
         made: Workload = object.__new__(self._class)
         state = _changed(self._first.restored(made), puts, made)
         set_state = getattr(self._class, "__setstate__", None)
@@ -152,12 +165,12 @@ class WorkloadCopies:
             object.__setattr__(made, name, value)
         return made
 
-    def _replace(self, puts: "dict[str, _AppliedChanges]") -> None:
+    def _replace(self, puts: "dict[str, _Put]") -> None:
         """Apply new changes to the workload and revert the current ones."""
         workload = self._workload()
-        touched = {name for put in self._puts.values() for name in put.names}
+        both = (*self._puts.values(), *puts.values())
+        touched = {name for put in both for name in put.changes.names}
         self._puts = puts
-        touched |= {name for put in puts.values() for name in put.names}
         if workload is None or not touched:
             return
         wanted = _changed({}, puts, workload)
@@ -171,29 +184,15 @@ class WorkloadCopies:
                     object.__delattr__(workload, name)
 
 
-@dataclass(frozen=True, eq=False)
-class _AppliedChanges:
+class _Put(NamedTuple):
     changes: Changes
-    saved: "AttributeSnapshot"
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        return self.changes.removed | self.changes.values.keys()
-
-    @cached_property
-    def version(self) -> bytes:
-        if not self.names:
-            return b""
-        content = digest((dict(self.changes.values), self.changes.removed))
-        return uuid.uuid4().bytes if content is None else content
+    snapshot: "AttributeSnapshot"
 
 
-def _changed(
-    state: dict[str, Any], puts: Mapping[str, _AppliedChanges], owner: Workload
-) -> dict[str, Any]:
-    for put in puts.values():
-        state = {n: v for n, v in state.items() if n not in put.changes.removed}
-        state |= put.saved.restored(owner)
+def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
+    for changes, snapshot in puts.values():
+        state = {n: v for n, v in state.items() if n not in changes.removed}
+        state |= snapshot.restored(owner)
     return state
 
 

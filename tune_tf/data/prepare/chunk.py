@@ -1,4 +1,4 @@
-"""Chunks of consecutive records: their rows and failures."""
+"""Chunks of consecutive records: their rows and failures, and their assembly."""
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import Nested, leaves_of
-from tune_tf.data.prepare.row_form import form_of, row_of, stacked
+from tune_tf.data.nested import Nested, form_of, format_form, map_nested, num_bytes, row_of, stacked
 
 _MAX_BYTES = 16 * 2**20
 """Size of the rows of a chunk: a few images or many numbers, little beside a worker's memory."""
@@ -80,9 +79,9 @@ def chunks(
         else:
             draft.add(number, row)
         if draft.num_bytes >= max_bytes:
-            yield draft.portion()
+            yield draft.chunk()
             draft = _ChunkDraft()
-    yield draft.portion()
+    yield draft.chunk()
 
 
 class _ChunkDraft:
@@ -101,9 +100,9 @@ class _ChunkDraft:
             self._form = form
         self._numbers.append(number)
         self._rows.append(row)
-        self.num_bytes += sum(leaf.nbytes for _, leaf in leaves_of("", row))
+        self.num_bytes += num_bytes(row)
 
-    def portion(self) -> Chunk:
+    def chunk(self) -> Chunk:
         self._end_run()
         return Chunk(tuple(self._runs), tuple(self.failures))
 
@@ -114,20 +113,71 @@ class _ChunkDraft:
         self._numbers, self._rows = [], []
 
 
-@dataclass(frozen=True)
-class BadRecord:
-    """Record without a row, or with a row unlike the others.
+@dataclass(frozen=True, eq=False)
+class AssembledRows:
+    """Rows and failures of all records, or of those up to the first failure.
 
     Args:
-        index: Number of the record, from 0.
-        record: ``str`` of the record, such as a path, truncated if long.
-        error: ``"Type: message"``.
+        rows: Nested arrays with rows on the first axis; None if no record has a row.
+        kept: Numbers of the records that have a row, ascending, shape ``[rows]``.
     """
 
-    index: int
-    record: str
-    error: str
+    rows: Nested | None
+    kept: "np.ndarray[Any, Any]"
+    failures: tuple[RecordFailure, ...]
 
-    def __str__(self) -> str:
-        """Return ``record 3 (images/a.jpg): OSError: cannot identify image file``."""
-        return f"record {self.index} ({self.record}): {self.error}"
+
+def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool) -> AssembledRows:
+    """Copy chunks, in the order of their records, into arrays allocated once for all rows.
+
+    A row that differs in form from the first counts as a failure.
+    """
+    assembly = _Assembly(num_records)
+    for chunk in stream:
+        assembly.add(chunk)
+        if stop_at_failure and assembly.failures:
+            break
+    return assembly.assembled()
+
+
+class _Assembly:
+    def __init__(self, num_records: int) -> None:
+        self.failures: list[RecordFailure] = []
+        self._kept = np.empty(num_records, np.int64)
+        self._count = 0
+        self._form: Nested = None
+        self._rows: Nested = None
+
+    def add(self, chunk: Chunk) -> None:
+        self.failures += chunk.failures
+        for run in chunk.runs:
+            if self._form is None:
+                self._form = run.form
+                self._rows = map_nested(self._allocated, run.form)
+            if run.form != self._form:
+                self.failures += self._unlike(run)
+                continue
+            end = self._count + len(run.numbers)
+            self._kept[self._count : end] = run.numbers
+            map_nested(self._fill, self._rows, run.rows)
+            self._count = end
+
+    def assembled(self) -> AssembledRows:
+        count = self._count
+        rows = None if self._form is None else map_nested(lambda leaf: leaf[:count], self._rows)
+        failures = sorted(self.failures, key=lambda failure: failure.index)
+        return AssembledRows(rows, self._kept[:count], tuple(failures))
+
+    def _allocated(self, form: Any) -> "np.ndarray[Any, Any]":
+        """Allocate the rows of all records; memory is used only as they are filled."""
+        return np.empty((len(self._kept), *form.shape), form.dtype)
+
+    def _fill(self, leaf: Any, rows: Any) -> None:
+        leaf[self._count : self._count + len(rows)] = rows
+
+    def _unlike(self, run: RowRun) -> list[RecordFailure]:
+        error = (
+            f"ValueError: its row is {format_form(run.form)}, but the row of record "
+            f"{self._kept[0]} is {format_form(self._form)}; all rows must have one shape and type"
+        )
+        return [RecordFailure(int(number), error) for number in run.numbers]

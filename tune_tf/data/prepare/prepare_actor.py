@@ -6,13 +6,17 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.data.node_cache.node_actor import NAMESPACE
-from tune_tf.data.prepare.assemble import AssembledRows, assemble
-from tune_tf.data.prepare.leases import BEATS, ActorHeartbeat, Leases, end_when_unwanted
-from tune_tf.data.prepare.preparation import ChangedFunctionError, PackedPreparation, Preparation
-from tune_tf.data.prepare.ray_data_pool import num_cpus, streamed
+from tune_tf.data.leased_actor import NAMESPACE, LeasedActor, actor_name, leased_actor
+from tune_tf.data.prepare.chunk import AssembledRows
+from tune_tf.data.prepare.preparation import (
+    ChangedFunctionError,
+    PackedPreparation,
+    Preparation,
+    num_cpus,
+)
 from tune_tf.errors import WorkerError, WorkerLostError
 
+_NAME = "preparer"
 _KEEP_S = 300.0
 """Seconds that unused data are kept: longer than the gap between two trials."""
 
@@ -37,7 +41,7 @@ def preparation_counts() -> PreparationCounts:
     import ray
 
     with contextlib.suppress(ValueError, ray.exceptions.RayActorError):
-        actor = ray.get_actor(_name(), namespace=NAMESPACE)
+        actor = ray.get_actor(actor_name(_NAME), namespace=NAMESPACE)
         counts: PreparationCounts = ray.get(actor.counts.remote())
         return counts
     return PreparationCounts()
@@ -63,9 +67,10 @@ def prepare_on_cluster(
     lost: Exception | None = None
     for _ in range(1 + _MAX_LOST):
         try:
-            handle = _preparer(keep_s)
-            asker = ActorHeartbeat.to(handle, keep_s / BEATS, "preparer").asker
-            return _asked(handle, asker, key, preparation)
+            actor, user = leased_actor(
+                PrepareActor, _NAME, keep_s, per_node=False, max_concurrency=10_000
+            )
+            return _request(actor, user, key, preparation)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
     raise WorkerLostError(
@@ -74,60 +79,26 @@ def prepare_on_cluster(
     ) from lost
 
 
-def _preparer(keep_s: float) -> Any:
-    """Return the handle of the job's actor, creating it if it does not exist.
-
-    It reserves nothing, is outside of the caller's placement group and outlives the caller.
-    """
-    import ray
-
-    return (
-        ray.remote(PrepareActor)
-        .options(
-            name=_name(),
-            namespace=NAMESPACE,
-            get_if_exists=True,
-            lifetime="detached",
-            num_cpus=0,
-            max_concurrency=10_000,
-            scheduling_strategy="DEFAULT",
-        )
-        .remote(keep_s)
-    )
-
-
-class PrepareActor:
+class PrepareActor(LeasedActor):
     """Ray actor that runs each preparation once and caches its rows for all processes.
 
-    Rows are kept while a process that requested them is alive, and for some time longer. The actor
-    exits once it has none, so nothing is left on a cluster after a driver was killed.
-
-    Args:
-        keep_s: Seconds that rows outlive the last heartbeat of the processes that requested them.
+    Rows are kept while a process that requested them is alive, and for some time longer.
     """
 
     def __init__(self, keep_s: float) -> None:
-        self._keep_s = keep_s
-        self._leases = Leases(keep_s)
+        super().__init__(keep_s)
         self._contents: dict[str, asyncio.Future[_Answer]] = {}
         self._num_asked = 0
         self._num_run = 0
-        self._watch: asyncio.Future[None] | None = None
 
-    async def ask(
-        self, key: str, asker: str, packed: PackedPreparation | None = None
+    async def request(
+        self, key: str, user: str, packed: PackedPreparation | None = None
     ) -> "_Answer | None":
         """Return the answer of a preparation once it is complete, running ``packed`` if needed.
 
         Returns None if there is no preparation and ``packed`` is None.
         """
-        if self._watch is None:
-            self._watch = asyncio.ensure_future(
-                end_when_unwanted(
-                    self._leases, self._keep_s / BEATS, lambda key: self._contents.pop(key, None)
-                )
-            )
-        self._leases.hear(asker)
+        self._lease(key, user)
         began = key not in self._contents
         if began:
             if packed is None:
@@ -135,20 +106,18 @@ class PrepareActor:
             self._contents[key] = asyncio.ensure_future(_answer(packed))
             self._num_run += 1
         self._num_asked += 1
-        self._leases.want(key, asker)
         content = self._contents[key]
         answer = await asyncio.shield(content)
         if not answer.is_final and self._contents.get(key) is content:
             del self._contents[key]  # a failed preparation may succeed the next time
         return dataclasses.replace(answer, began=began)
 
-    async def hear(self, asker: str) -> None:
-        """Record a heartbeat of a process."""
-        self._leases.hear(asker)
-
     async def counts(self) -> PreparationCounts:
         """Return the counts so far."""
         return PreparationCounts(self._num_asked, self._num_run)
+
+    def _drop(self, key: str) -> None:
+        self._contents.pop(key, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +159,7 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | N
     Only processes that need the rows then fetch them.
     """
     try:
-        found = assemble(
-            streamed(packed), packed.num_records, stop_at_failure=packed.stop_at_failure
-        )
+        found = packed.prepared_rows()
     except ChangedFunctionError:
         return (_CHANGED, False), None
     except Exception as error:  # noqa: BLE001  raised again by the requesting process
@@ -202,15 +169,15 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | N
     return ("", not failed), found
 
 
-def _asked(
-    handle: Any, asker: str, key: str, preparation: Preparation
+def _request(
+    actor: Any, user: str, key: str, preparation: Preparation
 ) -> tuple[AssembledRows, bool]:
     import ray
 
-    answer = ray.get(handle.ask.remote(key, asker))
+    answer = ray.get(actor.request.remote(key, user))
     if answer is None:
         packed = ray.put(preparation.packed(num_cpus()))
-        answer = ray.get(handle.ask.remote(key, asker, packed))
+        answer = ray.get(actor.request.remote(key, user, packed))
     if answer.problem == _CHANGED:
         raise ChangedFunctionError(answer.problem)
     if answer.problem:
@@ -218,9 +185,3 @@ def _asked(
             f"the preparation of {len(preparation.records)} record(s) failed: {answer.problem}"
         )
     return ray.get(answer.found[0]), answer.began
-
-
-def _name() -> str:
-    import ray
-
-    return f"preparer of job {ray.get_runtime_context().get_job_id()}"

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tune_tf.data.nested import Nested, leaves_of
-from tune_tf.data.prepare.assemble import AssembledRows, assemble
-from tune_tf.data.prepare.chunk import BadRecord
+from tune_tf.data.prepare.chunk import AssembledRows
 from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
 from tune_tf.data.prepare.prepare_actor import prepare_on_cluster
 from tune_tf.errors import (
@@ -28,6 +27,25 @@ OnBadRecord = Literal["raise", "skip"]
 
 _MAX_LISTED = 3
 _MAX_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """Record without a row, or with a row unlike the others.
+
+    Args:
+        index: Number of the record, from 0.
+        record: ``str`` of the record, such as a path, truncated if long.
+        error: ``"Type: message"``.
+    """
+
+    index: int
+    record: str
+    error: str
+
+    def __str__(self) -> str:
+        """Return ``record 3 (images/a.jpg): OSError: cannot identify image file``."""
+        return f"record {self.index} ({self.record}): {self.error}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +102,7 @@ def prepared(
     preparation = _preparation(records, fn, on_bad_record, version)
     try:
         if _is_connected():
-            return _judged(preparation, *prepare_on_cluster(preparation))
+            return _checked(preparation, *prepare_on_cluster(preparation))
     except ChangedFunctionError:
         _log.warning(
             "the records are prepared in this process only: the module of %s (its file or a global "
@@ -92,7 +110,11 @@ def prepared(
             "with functools.partial",
             getattr(fn, "__qualname__", fn),
         )
-    return _judged(preparation, _gathered_here(preparation), True)
+    found = preparation.here()
+    if found.rows is not None:
+        for _, leaf in leaves_of("", (found.rows, found.kept)):
+            leaf.flags.writeable = False  # as on a cluster
+    return _checked(preparation, found, True)
 
 
 def _preparation(
@@ -124,19 +146,7 @@ def _is_connected() -> bool:
     return ray is not None and ray.is_initialized()
 
 
-def _gathered_here(preparation: Preparation) -> AssembledRows:
-    found = assemble(
-        preparation.here(),
-        len(preparation.records),
-        stop_at_failure=preparation.stop_at_failure,
-    )
-    if found.rows is not None:
-        for _, leaf in leaves_of("", (found.rows, found.kept)):
-            leaf.flags.writeable = False  # as on a cluster
-    return found
-
-
-def _judged(preparation: Preparation, found: AssembledRows, began: bool) -> Prepared:
+def _checked(preparation: Preparation, found: AssembledRows, began: bool) -> Prepared:
     bad = tuple(
         BadRecord(failure.index, _format_record(preparation.records[failure.index]), failure.error)
         for failure in found.failures

@@ -156,8 +156,7 @@ class _ExportActor:
         path: Path,
         metadata: dict[str, Any],
     ) -> ModelFolder:
-        from tune_tf.training.export import custom_objects, trained_model
-        from tune_tf.training.input.input_example import input_example
+        from tune_tf.training.export import custom_objects, input_example, trained_model
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
@@ -172,8 +171,7 @@ class _ExportActor:
     def test_metrics(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation
     ) -> dict[str, float]:
-        from tune_tf.training.export import trained_model
-        from tune_tf.training.test_metrics import evaluate_test_rows
+        from tune_tf.training.export import evaluate_test_rows, trained_model
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)

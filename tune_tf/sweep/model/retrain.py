@@ -13,7 +13,7 @@ from ray.tune.experiment import Trial
 from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig, import_workload
-from tune_tf.data.joined_rows import all_to_train
+from tune_tf.data.rows import all_to_train
 from tune_tf.errors import (
     DivergedError,
     InvalidSettingsError,

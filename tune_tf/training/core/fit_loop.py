@@ -13,14 +13,8 @@ from tune_tf.data import Pipeline
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
-from tune_tf.training.callback_state import CallbackState
-from tune_tf.training.callbacks import (
-    TrialCallbackState,
-    claim_callbacks,
-    plain_value,
-    refuse_unsupported,
-    trial_params,
-)
+from tune_tf.training.callback_state import CallbackState, TrialCallbackState, claim_callbacks
+from tune_tf.training.callbacks import plain_value, refuse_unsupported, trial_params
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas

@@ -6,12 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tune_tf.data.nested import leaves_of
+from tune_tf.data.nested import num_bytes
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.input.stream import Stream, whole_batch
+from tune_tf.training.input.stream import SAMPLE_ROWS, Stream, whole_batch
 
-_SAMPLE_ROWS = 2
 _RESIDENT_SHARE = 0.5
 """Largest share of a device's memory for rows; weights, slots and activations need the rest."""
 
@@ -57,7 +56,7 @@ def place_rows(rows: Any, replicas: Replicas | None) -> DeviceRows:
     validation = None
     if rows.validation is not None:
         validation = _placed(rows.validation, "validation", replicas)
-    count = min(_SAMPLE_ROWS, rows.num_train)
+    count = min(SAMPLE_ROWS, rows.num_train)
     return DeviceRows(
         train=train,
         validation=validation,
@@ -78,12 +77,12 @@ def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
         return Stream(part, name, window)
     if replicas is None:
         return None
-    room, num_bytes = replicas.devices.memory_bytes, sum(a.nbytes for _, a in leaves_of("", part))
-    if room is not None and num_bytes > _RESIDENT_SHARE * room:
+    room = replicas.devices.memory_bytes
+    if room is not None and num_bytes(part) > _RESIDENT_SHARE * room:
         _log.info(
             "Data.%s takes %.1f GB and is streamed to the device, which has %.1f GB",
             name,
-            num_bytes / 1e9,
+            num_bytes(part) / 1e9,
             room / 1e9,
         )
         return Stream(Pipeline(part), name, window)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tune_tf.data import LoadCache, rows_of, vectorized
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.row_function import checked_row
+from tune_tf.training.input.stream import checked_row, row_spec
 from tune_tf.workload import Config, Data, Workload
 
 _KEPT = 64
@@ -32,7 +32,7 @@ class PerExample:
         self.number = number
         self._fns: dict[bool, Callable[..., Any]] = {}
         self._specs: dict[bool, Any] = {}
-        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), sample)
+        row = row_spec(sample)
         for training in (True, False):
             fn = workload.per_example(config, training=training)
             if fn is not None:

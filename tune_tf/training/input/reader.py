@@ -57,14 +57,16 @@ class ResidentReader:
         length = end - begin
         if self._order is None:
             numbers = first + begin + tf.range(length)
-            return numbers, _mapped(lambda a: static_slice(a, first + begin, length), fetched)
+            return numbers, tf.nest.map_structure(
+                lambda a: static_slice(a, first + begin, length), fetched
+            )
         numbers = static_slice(self._order, first + begin, length)
-        return numbers, _mapped(lambda a: tf.gather(a, numbers), fetched)
+        return numbers, tf.nest.map_structure(lambda a: tf.gather(a, numbers), fetched)
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
         """Return rows by their positions in the order."""
         numbers = tf.range(first, end) if self._order is None else self._order[first:end]
-        return numbers, _mapped(lambda a: tf.gather(a, numbers), self._rows)
+        return numbers, tf.nest.map_structure(lambda a: tf.gather(a, numbers), self._rows)
 
 
 class StreamReader:
@@ -87,14 +89,16 @@ class StreamReader:
     def fetch(self, count: int) -> Any:
         """Return the next batch."""
         begin, end = self._window(count)
-        return _mapped(lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._next())
+        return tf.nest.map_structure(
+            lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._next()
+        )
 
     def part(
         self, fetched: Any, first: Any, begin: int, end: int, count: int
     ) -> tuple[tf.Tensor, Any]:
         """Return rows of the batch."""
         own = begin - self._window(count)[0]
-        numbers, rows = _mapped(lambda a: static_slice(a, own, end - begin), fetched)
+        numbers, rows = tf.nest.map_structure(lambda a: static_slice(a, own, end - begin), fetched)
         return numbers, rows
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -118,7 +122,3 @@ def static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
     rest = array.shape.rank - 1
     begin = tf.concat([[first], tf.zeros([rest], tf.int32)], 0) if rest else [first]
     return tf.slice(array, begin, [count, *array.shape[1:]])
-
-
-def _mapped(change: Any, rows: Any) -> Any:
-    return tf.nest.map_structure(change, rows)

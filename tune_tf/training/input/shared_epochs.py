@@ -1,6 +1,5 @@
 """Input rows that are computed once per node and shared by its trials through tf.data's service."""
 
-import asyncio
 import hashlib
 import itertools
 import os
@@ -11,23 +10,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.data.nested import leaves_of
-from tune_tf.data.node_cache.node_actor import node_actor
-from tune_tf.data.node_cache.shared_loads import KEEP_S, is_actor
+from tune_tf.data.leased_actor import BEATS, LeasedActor, leased_actor
+from tune_tf.data.nested import leaves_of, num_bytes
+from tune_tf.data.node_cache.node_cache import KEEP_S
 from tune_tf.data.pipeline import Pipeline
-from tune_tf.data.prepare.leases import BEATS, ActorHeartbeat, Leases, end_when_unwanted
 from tune_tf.data.prepare.preparation import pickled
 from tune_tf.errors import WorkloadError
 
-_WHAT = "epochs"
+_NAME = "epochs"
 
 
-class EpochService:
+class EpochService(LeasedActor):
     """Ray actor that runs a dispatcher and a worker of tf.data's service, one per node.
 
     It uses no GPU and reserves nothing, because the trials that wait for it often hold all
-    resources. It ends itself some time after the last trial. A restart keeps its ports, because
-    readers hang if nothing listens there, but raise if the service does not know them.
+    resources. A restart keeps its ports, because readers hang if nothing listens there, but raise
+    if the service does not know them.
 
     Args:
         keep_s: Seconds to live after the last heartbeat of a reader.
@@ -35,13 +33,11 @@ class EpochService:
     """
 
     def __init__(self, keep_s: float, ports: tuple[int, int]) -> None:
+        super().__init__(keep_s)
         # An actor that reserves no GPU sees all of them, and TensorFlow would take their memory.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         from tensorflow.data.experimental import service
 
-        self._keep_s = keep_s
-        self._leases = Leases(keep_s)
-        self._watch: asyncio.Future[None] | None = None
         forget_ms = int(1000 * keep_s)
         self._dispatcher = service.DispatchServer(
             service.DispatcherConfig(
@@ -57,18 +53,10 @@ class EpochService:
             )
         )
 
-    async def address(self, asker: str) -> str:
+    async def address(self, user: str) -> str:
         """Return the address of the dispatcher for a process that is going to read."""
-        if self._watch is None:
-            self._watch = asyncio.ensure_future(
-                end_when_unwanted(self._leases, self._keep_s / BEATS, lambda key: None)
-            )
-        self._leases.want(_WHAT, asker)
+        self._lease(_NAME, user)
         return self._address
-
-    async def hear(self, asker: str) -> None:
-        """Record a heartbeat of a process."""
-        self._leases.hear(asker)
 
 
 _CHUNK = 32
@@ -88,11 +76,16 @@ class SharedEpochs:
 
     _count = itertools.count()
 
-    def __init__(self, pipeline: Pipeline, name: str, num_bytes: int) -> None:
-        source = sum(leaf.nbytes for _, leaf in leaves_of("", pipeline.rows))
+    def __init__(self, pipeline: Pipeline, name: str, epoch_bytes: int) -> None:
+        source_bytes = num_bytes(pipeline.rows)
         for what, size, limit, remedy in (
-            ("rows of an epoch", num_bytes, _MAX_EPOCH_BYTES, "leave shared out"),
-            ("arrays in rows", source, _MAX_SOURCE_BYTES, "let rows name files that map reads"),
+            ("rows of an epoch", epoch_bytes, _MAX_EPOCH_BYTES, "leave shared out"),
+            (
+                "arrays in rows",
+                source_bytes,
+                _MAX_SOURCE_BYTES,
+                "let rows name files that map reads",
+            ),
         ):
             if size > limit:
                 raise WorkloadError(
@@ -110,11 +103,6 @@ class SharedEpochs:
                 "\0".join(map(str, array.flat)).encode() if array.dtype.hasobject else array.data
             )
         self._content = digest.hexdigest()
-
-    @staticmethod
-    def are_served() -> bool:
-        """Return whether sharing is possible: this process is an actor of a Ray cluster."""
-        return is_actor()
 
     def batches(self, rows: tf.data.Dataset, size: int, epoch_key: str) -> tf.data.Dataset:
         """Return the batches of an epoch, the last of which may be smaller.
@@ -177,9 +165,10 @@ def _address() -> str:
     lost: Exception | None = None
     for _ in range(_TRIES):
         try:
-            service = node_actor(EpochService, "epochs", KEEP_S, _free_ports(), max_restarts=-1)
-            asker = ActorHeartbeat.to(service, KEEP_S / BEATS, "epochs").asker
-            address: str = ray.get(service.address.remote(asker))
+            service, user = leased_actor(
+                EpochService, _NAME, KEEP_S, _free_ports(), max_restarts=-1
+            )
+            address: str = ray.get(service.address.remote(user))
         except ray.exceptions.RayActorError as error:  # its ports may be taken
             lost = error
         else:

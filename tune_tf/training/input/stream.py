@@ -1,8 +1,10 @@
 """Streaming of a pipeline's batches, epoch after epoch."""
 
+import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,60 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from tune_tf.data.node_cache.node_cache import is_actor
 from tune_tf.data.pipeline import MEMORY, Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.input.row_function import checked_row
 from tune_tf.training.input.shared_epochs import SharedEpochs
 
-_SAMPLE_ROWS = 2
+_FUNCTIONS = attrgetter("library.function")  # functions called by operations
+
+
+def nodes_of(graph: Any) -> Iterator[Any]:
+    """Yield every operation (``NodeDef``) of a ``tf.Graph``, including called functions."""
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in _FUNCTIONS(definition):
+        yield from function.node_def
+
+
+_STATE = re.compile(
+    r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
+    r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp)"
+)
+
+
+def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
+    """Trace a function for one row, and return its symbolic outputs.
+
+    Args:
+        name: Name of the function, for messages.
+        fn: Function of a row and a seed, int32 of shape ``[2]``; returns a row.
+        row: Nested ``tf.TensorSpec`` of the row.
+
+    Raises:
+        WorkloadError: The function returns no row, or uses random state outside its seed.
+    """
+    traced = tf.function(fn, autograph=False).get_concrete_function(
+        row, tf.TensorSpec([2], tf.int32)
+    )
+    made = traced.structured_outputs
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise WorkloadError(
+            f"{name} must return a row (x, y) or (x, y, sample_weight), not {made!r}"
+        )
+    if state := sorted({n.op for n in nodes_of(traced.graph) if _STATE.fullmatch(n.op)}):
+        raise WorkloadError(
+            f"{name} uses {', '.join(state)}, which keeps its own state, so a trial could not be "
+            "restored or repeated: draw random numbers with tf.random.stateless_* or "
+            "tf.image.stateless_random_* and the seed passed to it"
+        )
+    return made
+
+
+SAMPLE_ROWS = 2
+"""Rows that are read before training."""
 
 
 def whole_batch(num_rows: int) -> tuple[int, int]:
@@ -64,7 +112,7 @@ class Stream:
         self._cached: tf.data.Dataset | None = None
         #: First few rows as plain tensors.
         self.sample = self._sampled()
-        row = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), self.sample)
+        row = row_spec(self.sample)
         #: Comparable shapes and types of the rows.
         self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
         self._shared = (
@@ -92,7 +140,7 @@ class Stream:
             if shuffled
             else np.arange(self.num_rows, dtype=np.int32)
         )
-        if self._shared is not None and self._shared.are_served():
+        if self._shared is not None and is_actor():
             places = tf.data.Dataset.range(self.num_rows)
             rows = self._in_order(places, tf.constant(order), tf.constant(augmentation))
             is_same_in_all = not shuffled and self._augment is None
@@ -194,7 +242,7 @@ class Stream:
     def _sampled(self) -> tuple[Any, ...]:
         """Read the first rows, which reveals most errors before training."""
         step = "map" if self._augment is None else "augment"
-        count = min(_SAMPLE_ROWS, self.num_rows)
+        count = min(SAMPLE_ROWS, self.num_rows)
         read: Callable[..., Any] = self._read
         first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
         if self._augment is not None:
@@ -240,6 +288,11 @@ class Stream:
         # Each process needs a separate file, deleted with the stream or when the process exits.
         self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
         return str(Path(self._folder.name, self._name))
+
+
+def row_spec(rows: Any) -> Any:
+    """Return the nested ``tf.TensorSpec`` of a row."""
+    return tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), rows)
 
 
 def _mixed(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:

@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.reuse.fingerprint import fingerprint, is_library
+from tune_tf.training.reuse.fingerprint import fingerprint
+from tune_tf.training.reuse.object_walk import ABSENT, is_library
 from tune_tf.workload import Workload
 
-_ABSENT = object()
 _MAX_SEARCHED_LENGTH = 1000
 _PLAIN = frozenset((str, bytes, int, float, bool, type(None), np.ndarray))
 _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
@@ -114,7 +114,7 @@ class WorkloadReset:
             for container, before in begun:
                 after = _contents(container)
                 for key in before.keys() | after.keys():
-                    old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+                    old, new = before.get(key, ABSENT), after.get(key, ABSENT)
                     if not _is_same(old, new):
                         place = (id(container), key)
                         first = self._changes[place].before if place in self._changes else old
@@ -158,13 +158,13 @@ class _Change:
 
     def undo(self) -> None:
         """Restore the old value unless other code, such as `load_data`, has set another one."""
-        if not _is_same(_contents(self.container).get(self.key, _ABSENT), self.after):
+        if not _is_same(_contents(self.container).get(self.key, ABSENT), self.after):
             return
         if not isinstance(self.container, dict):
             self.container.clear()
             add = "update" if isinstance(self.container, set) else "extend"
             getattr(self.container, add)(self.before)
-        elif self.before is _ABSENT:
+        elif self.before is ABSENT:
             del self.container[self.key]
         else:
             self.container[self.key] = self.before

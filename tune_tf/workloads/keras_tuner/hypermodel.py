@@ -2,7 +2,8 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,19 @@ import numpy as np
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import SearchSpace, nested
+from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.keras_tuner.hypermodel_space import HypermodelSpace, hypermodel_space
-from tune_tf.workloads.keras_tuner.hyperparameter import HyperparameterValues
+from tune_tf.workloads.keras_tuner.hypermodel_space import (
+    HypermodelSpace,
+    Hyperparameter,
+    HyperparameterValues,
+    hypermodel_space,
+)
 from tune_tf.workloads.keras_tuner.probing import Probing
 from tune_tf.workloads.keras_tuner.recorded_fit import FitArguments, FitRecorder
-from tune_tf.workloads.keras_tuner.trial_hyperparameters import trial_hyperparameters
+
+_log = logging.getLogger(__name__)
+
 
 _BATCH_SIZE = 32  # the default of keras.Model.fit
 
@@ -58,26 +66,24 @@ def from_hypermodel(
         try:
             hypermodel = hypermodel()
         except TypeError as error:
-            raise InvalidSettingsError(
-                [
-                    f"{hypermodel.__name__} cannot be created without arguments ({error}): pass an "
-                    "instance"
-                ]
-            ) from error
+            text = (
+                f"{hypermodel.__name__} cannot be created without arguments ({error}): pass an "
+                "instance"
+            )
+            raise InvalidSettingsError([text]) from error
+    errors = []
     if not isinstance(hypermodel, keras_tuner.HyperModel) and not callable(hypermodel):
-        raise InvalidSettingsError(
-            [
-                "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
-                f"a compiled model, not {hypermodel!r}"
-            ]
+        errors.append(
+            "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
+            f"a compiled model, not {hypermodel!r}"
         )
     if not isinstance(data, Data) and not callable(data):
-        raise InvalidSettingsError(
-            [
-                "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
-                f"config to it, not {type(data).__name__}"
-            ]
+        errors.append(
+            "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
+            f"config to it, not {type(data).__name__}"
         )
+    if errors:
+        raise InvalidSettingsError(errors)
     return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), fit_arguments)
 
 
@@ -102,11 +108,8 @@ class HypermodelWorkload(Workload):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle with the result of probing and without loaded data."""
-        return {**self.__dict__, "_found": self._found} | {"_loads": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state of :meth:`__getstate__`."""
-        self.__dict__.update({name: value for name, value in state.items() if name != "_loads"})
+        own = {name: value for name, value in vars(self).items() if name != "_loads"}
+        return own | {"_found": self._found}
 
     @property
     def space(self) -> SearchSpace:
@@ -151,11 +154,11 @@ class HypermodelWorkload(Workload):
 
     def global_batch_size(self, config: Config) -> int:
         """Return the batch size passed to ``model.fit``, by default Keras' 32."""
-        return self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE
+        return int(self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE)
 
     def shuffle(self, config: Config) -> bool:
         """Return whether ``model.fit`` shuffles the rows in every epoch."""
-        return self._given(config, self._loaded(config)).shuffle
+        return bool(self._given(config, self._loaded(config)).shuffle)
 
     def callbacks(self, config: Config) -> Sequence[Any]:
         """Return the callbacks passed to ``model.fit``, and one that stops after its ``epochs``."""
@@ -251,3 +254,80 @@ def _spare_gpus() -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
         except RuntimeError:
             return  # TensorFlow is already initialised and has reserved its memory
+
+
+def trial_hyperparameters(config: Config, found: HypermodelSpace) -> Any:
+    """Return the ``HyperParameters`` of a trial.
+
+    None in the config means inactive, as in Ray's random search.
+    """
+    import keras_tuner  # late: loads TensorFlow
+
+    records = [dict(copy.deepcopy(hp.record)) for hp in found.hyperparameters]
+    hps = keras_tuner.HyperParameters.from_config({"space": records, "values": {}})
+    hps.values = TrialValues(config, found)
+    return hps
+
+
+class TrialValues(MutableMapping[str, Any]):
+    """Values of active hyperparameters by KerasTuner name, read lazily from the config.
+
+    Values that the hypermodel does not request are not read, so that data are reloaded only if a
+    value that they depend on changes. An active hyperparameter that the config lacks has
+    KerasTuner's default.
+    """
+
+    def __init__(self, config: Config, found: HypermodelSpace) -> None:
+        self._config = config
+        self._paths = found.paths
+        self._known: dict[str, list[Hyperparameter]] = {}
+        for hp in found.hyperparameters:
+            self._known.setdefault(hp.name, []).append(hp)
+        self._own: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a value; raise KeyError if it is inactive or unknown."""
+        if name in self._own:
+            return self._own[name]
+        for path in self._paths.get(name, ()):
+            value = _looked_up(self._config, path)
+            if value is not None:
+                return value
+        for hp in self._known.get(name, ()):
+            if hp.active(self):
+                return hp.default
+        raise KeyError(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Store a value that KerasTuner sets: the default of a hyperparameter missed by probing."""
+        if name not in self._known:
+            _log.warning(
+                "hyperparameter %r is not in the search space and keeps its default %r: it was not "
+                "declared when the hypermodel was probed; pass from_hypermodel(probes=[{...}]) "
+                "with values under which it is",
+                name,
+                value,
+            )
+        self._own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a stored value."""
+        del self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of active hyperparameters."""
+        yield from (name for name in self._known if name in self)
+        yield from (name for name in self._own if name not in self._known)
+
+    def __len__(self) -> int:
+        """Return the number of active hyperparameters."""
+        return sum(1 for _ in self)
+
+
+def _looked_up(config: Mapping[str, Any], path: str) -> Any:
+    value: Any = config
+    for name in path.split(SEPARATOR):
+        if not isinstance(value, Mapping) or name not in value:
+            return None
+        value = value[name]
+    return value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError
-from tune_tf.workloads.keras_tuner.hyperparameter import (
+from tune_tf.workloads.keras_tuner.hypermodel_space import (
     Hyperparameter,
     HyperparameterKey,
     HyperparameterValues,

@@ -4,8 +4,9 @@
 records them, and the trial's training loop uses them.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tune_tf.errors import WorkloadError
@@ -14,6 +15,11 @@ OWN_LOOP = (
     "only a fit that prepares the arguments of one `return model.fit(...)` can be converted. For "
     "a custom update write a tune_tf.Workload with `train_step`; what keras.Model.fit does itself, "
     'such as batch callbacks or tf.data, works with loop="fit"'
+)
+
+_NO_COUNTERPART = (
+    *("validation_split", "initial_epoch", "steps_per_epoch", "validation_steps"),
+    "validation_freq",
 )
 
 
@@ -43,58 +49,27 @@ class FitRecorder:
         self._taken: list[FitArguments] = []
         self._history = _History(owner)
 
-    def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int | None = None,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: bool = True,
-        class_weight: Mapping[int, float] | None = None,
-        sample_weight: Any = None,
-        initial_epoch: int = 0,
-        steps_per_epoch: int | None = None,
-        validation_steps: int | None = None,
-        validation_batch_size: int | None = None,
-        validation_freq: Any = 1,
-    ) -> "_History":
+    def fit(self, *args: Any, **kwargs: Any) -> "_History":
         """Record the arguments of ``keras.Model.fit`` except ``verbose``.
 
         Raises:
             WorkloadError: An argument has no counterpart in a trial.
         """
-        without = {
-            "validation_split": validation_split,
-            "initial_epoch": initial_epoch,
-            "steps_per_epoch": steps_per_epoch,
-            "validation_steps": validation_steps,
-            "validation_freq": None if validation_freq == 1 else validation_freq,
-        }
-        given = ", ".join(f"{name}={value!r}" for name, value in without.items() if value)
-        if given:
+        import keras  # late: loads TensorFlow
+
+        given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs).arguments
+        if given.get("validation_freq") == 1:
+            del given["validation_freq"]
+        if text := ", ".join(f"{n}={given[n]!r}" for n in _NO_COUNTERPART if given.get(n)):
             raise WorkloadError(
-                f"{self._owner}: fit passes {given} to model.fit, which has no counterpart: a "
+                f"{self._owner}: fit passes {text} to model.fit, which has no counterpart: a "
                 "trial trains and validates on all rows every epoch; put the validation rows into "
                 "Data(validation=...) and leave the rest out"
             )
-        several = isinstance(callbacks, list | tuple)
-        self._taken.append(
-            FitArguments(
-                x=x,
-                y=y,
-                sample_weight=sample_weight,
-                validation_data=validation_data,
-                class_weight=class_weight,
-                batch_size=None if batch_size is None else int(batch_size),
-                epochs=None if epochs is None else int(epochs),
-                shuffle=bool(shuffle),
-                callbacks=tuple(callbacks) if several else (callbacks,) if callbacks else (),
-            )
-        )
+        callbacks = given.get("callbacks") or ()
+        given["callbacks"] = callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
+        kept = {each.name for each in fields(FitArguments)} & given.keys()
+        self._taken.append(FitArguments(**{name: given[name] for name in kept}))
         return self._history
 
     def taken(self, returned: Any) -> FitArguments:

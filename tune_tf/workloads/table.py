@@ -1,0 +1,295 @@
+"""Tables: reading of files, encoding of columns, and models with one input per column."""
+
+import csv
+import gzip
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tune_tf.errors import WorkloadError
+from tune_tf.workloads.head import format_rows
+
+if TYPE_CHECKING:
+    import keras
+    import pandas as pd
+
+_PARQUET = (".parquet", ".pq")
+_TABS = (".tsv", ".tab")
+
+
+def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
+    """Return the table in a Parquet (``.parquet``, ``.pq``) or text file with a header line.
+
+    Text is tab-separated in ``.tsv`` and ``.tab`` files, otherwise comma-separated, unless a
+    separator is given; it may be gzipped (``.gz``).
+
+    Raises:
+        WorkloadError: The file cannot be read, has no rows, or a line has more or fewer values than
+            the header.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if any(suffix in _PARQUET for suffix in suffixes[-1:]):
+        table = _parquet(path)
+    else:
+        is_tabs = any(suffix in _TABS for suffix in suffixes)
+        table = _text(path, separator or ("\t" if is_tabs else ","))
+    if not len(table):
+        raise WorkloadError(f"{path} has a header but no rows")
+    return table
+
+
+def _parquet(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:
+        raise WorkloadError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _text(path: Path, separator: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            # If all lines are longer than the header, pandas only warns and drops their ends.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        reason = _ragged(path, separator) or str(error)
+        raise WorkloadError(f"{path} cannot be read as CSV: {reason}") from error
+    except Exception as error:
+        raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
+    # pandas silently pads a short line, so that its last column is empty.
+    if table.iloc[:, -1].isna().any() and (ragged := _ragged(path, separator)):
+        raise WorkloadError(f"{path}: {ragged}")
+    return table
+
+
+def _ragged(path: Path, separator: str) -> str | None:
+    """Return an error for the first line unlike the header in length; None if there is none."""
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8") as file:
+        reader = csv.reader(file, delimiter=separator)
+        header = next(reader, [])
+        for values in reader:
+            if values and len(values) != len(header):
+                return (
+                    f"line {reader.line_num} has {len(values)} value(s) but the header has "
+                    f"{len(header)}: fix the line, or set another separator"
+                )
+    return None
+
+
+_log = logging.getLogger(__name__)
+
+# NUL occurs in no CSV file, so these equal no category.
+_UNKNOWN_TEXT = "\0unknown"
+_MISSING_TEXT = "\0missing"
+
+_OF_OPERATIONS = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
+"""Names that Keras gives to the operations between the columns and the model."""
+
+_FEW = 20  # categories that are accepted for any number of rows
+_UNKNOWN = 0
+_MISSING = 1
+_RESERVED = 2
+
+
+@dataclass(frozen=True, eq=False)
+class NumericColumns:
+    """Numeric columns with statistics of the training rows, each of shape ``[columns]``.
+
+    Args:
+        names: Column names in the order of the model's input.
+        medians: Replacements of missing values.
+        means: Means after imputation.
+        variances: Variances after imputation, none 0.
+        missing: Whether a column has missing values.
+    """
+
+    names: tuple[str, ...]
+    medians: "np.ndarray[Any, Any]"
+    means: "np.ndarray[Any, Any]"
+    variances: "np.ndarray[Any, Any]"
+    missing: "np.ndarray[Any, Any]"
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], values: "np.ndarray[Any, Any]", path: str) -> Self:
+        """Compute the statistics of values in the training rows, shape ``[rows, columns]``.
+
+        Raises:
+            WorkloadError: A column has no values.
+        """
+        missing = np.isnan(values)
+        if missing.all(axis=0).any():
+            empty = ", ".join(repr(names[i]) for i in np.flatnonzero(missing.all(axis=0)))
+            raise WorkloadError(
+                f"{path}: the column(s) {empty} have no value in any training row: put them under "
+                "ignore"
+            )
+        medians = np.nanmedian(values, axis=0)
+        filled = np.where(missing, medians, values)
+        variances = filled.var(axis=0)
+        variances[variances == 0] = 1
+        return cls(names, medians, filled.mean(axis=0), variances, missing.any(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class CategoricalColumns:
+    """Categorical columns encoded as integers.
+
+    The codes of all columns form one range. The first code of a column is for categories that no
+    training row has, the second for missing values.
+
+    Args:
+        categories: Sorted categories of the training rows by column, in the model's input order.
+    """
+
+    categories: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
+        """Collect the categories of the training rows; warn of columns that identify rows."""
+        found = {name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names}
+        for name, known in found.items():
+            if len(known) > max(_FEW, len(table) / 2):
+                _log.warning(
+                    "column %r holds %d distinct texts in %d training rows, so it identifies "
+                    "rows rather than categories: put it under data.ignore, or under "
+                    "data.numeric if it holds numbers",
+                    name,
+                    len(known),
+                    len(table),
+                )
+        return cls(found)
+
+    @property
+    def num_codes(self) -> int:
+        """Number of codes of all columns together."""
+        return sum(len(known) + _RESERVED for known in self.categories.values())
+
+    def ranges(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+        """Yield the name, first code and known categories of each column."""
+        first = 0
+        for name, known in self.categories.items():
+            yield name, first, known
+            first += len(known) + _RESERVED
+
+    def codes(self, table: "pd.DataFrame") -> "np.ndarray[Any, Any]":
+        """Return the columns of a table as int32 of shape ``[rows, columns]``."""
+        import pandas as pd
+
+        found = np.empty((len(table), len(self.categories)), np.int32)
+        for position, (name, first, known) in enumerate(self.ranges()):
+            texts = texts_of(table[name])
+            codes = pd.Index(known, dtype=object).get_indexer(texts.to_numpy(object)) + _RESERVED
+            codes[codes < _RESERVED] = _UNKNOWN  # get_indexer returns -1 for unknown texts
+            codes[texts.isna().to_numpy()] = _MISSING
+            found[:, position] = first + codes
+        return found
+
+
+def texts_of(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column as texts, None for missing values; 3.0 and 3 give the same text."""
+    import pandas as pd
+
+    values = column
+    if pd.api.types.is_float_dtype(values) and (values.dropna() % 1 == 0).all():
+        values = values.astype("Int64")  # integers that are float because some are missing
+    return values.astype(object).map(str, na_action="ignore").where(column.notna(), None)
+
+
+def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.ndarray[Any, Any]":
+    """Return columns as float64 of shape ``[rows, columns]``, NaN for missing values.
+
+    Raises:
+        WorkloadError: A value is not a finite number; names column, row (from 1) and value.
+    """
+    import pandas as pd
+
+    values = np.empty((len(table), len(names)), np.float64)
+    for position, name in enumerate(names):
+        column = table[name]
+        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        wrong = (np.isnan(numbers) & column.notna().to_numpy()) | np.isinf(numbers)
+        if wrong.any():
+            raise WorkloadError(
+                f"{path}: column {name!r} must hold finite numbers, but {format_rows(wrong, 1)} "
+                f"hold(s) {column[wrong].tolist()[0]!r}: fix them, or put the column under "
+                "categorical or ignore"
+            )
+        values[:, position] = numbers
+    return values
+
+
+def model_of_columns(
+    model: "keras.Model", numeric: NumericColumns, categorical: CategoricalColumns
+) -> "keras.Model":
+    """Return a model with one input per column, named after it, of shape ``[rows]``.
+
+    Numbers are float32, NaN if missing. Categories are strings, empty if missing; those that no
+    training row has get the code of unknown ones. The weights are copies, and the model is not
+    compiled.
+    """
+    import keras
+
+    kinds = dict.fromkeys(numeric.names, "float32") | dict.fromkeys(
+        categorical.categories, "string"
+    )
+    columns: dict[str, Any] = {}
+    for column, name in _input_names(kinds, model.name).items():
+        columns[column] = keras.Input((), name=name, dtype=kinds[column])
+    inputs: dict[str, Any] = {}
+    if numeric.names:
+        inputs["numeric"] = keras.ops.stack([columns[name] for name in numeric.names], axis=-1)
+    if categorical.categories:
+        codes = []
+        for name, first, known in categorical.ranges():
+            lookup = keras.layers.StringLookup(
+                # In the order of the codes: unknown, missing, then the known ones.
+                vocabulary=[_MISSING_TEXT if "" in known else "", *known],
+                oov_token=_UNKNOWN_TEXT,
+                mask_token=None,
+            )
+            codes.append(lookup(columns[name]) + first)
+        inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
+    same = keras.models.clone_model(model)  # without the optimizer, which inference does not need
+    same.set_weights(model.get_weights())
+    with warnings.catch_warnings():  # about input names that differ from the column names
+        warnings.simplefilter("ignore", UserWarning)
+        return keras.Model(columns, same(inputs), name=model.name)
+
+
+def rows_of_columns(
+    rows: Mapping[str, Any], numeric: NumericColumns, categorical: CategoricalColumns
+) -> dict[str, Any]:
+    """Convert rows of a model's inputs to the inputs of :func:`model_of_columns`.
+
+    ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``.
+    """
+    found = {name: rows["numeric"][:, i] for i, name in enumerate(numeric.names)}
+    for i, (name, first, known) in enumerate(categorical.ranges()):
+        texts = [_UNKNOWN_TEXT, _MISSING_TEXT if "" in known else "", *known]
+        found[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
+    return found
+
+
+def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
+    """Return the Keras name of each column's input: the column's own if Keras accepts it.
+
+    Keras accepts no slash and no duplicates, not even of an operation's name.
+    """
+    found: dict[str, str] = {}
+    for column in columns:
+        name = column.replace("/", "_")
+        while name in found.values() or name == model or _OF_OPERATIONS.fullmatch(name):
+            name += "_"
+        found[column] = name
+    return found

@@ -1,1 +1,0 @@
-"""Columns, files and serving of tabular data."""
