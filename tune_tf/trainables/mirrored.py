@@ -27,10 +27,14 @@ from tune_tf.training.peak_memory import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.loop import Loop
+    from tune_tf.training.core.async_validation import AsyncValidationLoop
+    from tune_tf.training.core.fit_loop import FitLoop
+    from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
     from tune_tf.training.system_metrics import SystemMetrics
+
+    Loop = GraphLoop | FitLoop | AsyncValidationLoop
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.trainables.mirrored import MirroredTrainable
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.loop import Loop
+    from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
 
@@ -17,9 +17,9 @@ class ModelParallelTrainable(MirroredTrainable):
     :class:`~tune_tf.Hybrid`.
     """
 
-    def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, Loop]":
+    def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
+        from tune_tf.training.stages.stage_builder import stage_loop
         from tune_tf.training.stages.stage_devices import StageDevices
-        from tune_tf.training.stages.stage_loop import StageLoop
 
         grid = StageDevices(devices, parallelism.num_stages)
-        return grid, StageLoop(self._workload, grid, parallelism)
+        return grid, stage_loop(self._workload, grid, parallelism)

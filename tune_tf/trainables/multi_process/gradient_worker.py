@@ -9,7 +9,7 @@ from ray.exceptions import RayActorError
 from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.multi_process.worker import Worker
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.parameter_server.messages import Idle, TaskResult
+from tune_tf.training.parameter_server.tasks import Idle, TaskResult
 from tune_tf.training.peak_memory import peak_memory_result
 
 if TYPE_CHECKING:

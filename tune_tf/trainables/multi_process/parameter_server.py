@@ -9,8 +9,14 @@ import numpy as np
 
 from tune_tf.trainables.multi_process.worker import EpochReport, Worker
 from tune_tf.trainables.multi_process.worker_actor import WorkerActor
-from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler, StalenessStatistics
-from tune_tf.training.parameter_server.messages import Array, Idle, Task, TaskResult
+from tune_tf.training.parameter_server.tasks import (
+    Array,
+    BatchScheduler,
+    Idle,
+    StalenessStatistics,
+    Task,
+    TaskResult,
+)
 
 if TYPE_CHECKING:
     from tune_tf.training.parameter_server.update_loop import UpdateLoop
@@ -133,7 +139,7 @@ class ParameterServer(Worker):
             return
         if epoch.scheduler.judge(worker, outcome.batch, outcome.version) != "apply":
             return
-        self._loop.apply(outcome.gradient)
+        self._loop.program.apply(outcome.gradient)
         epoch.increments = outcome.counters or []
         if epoch.scheduler.is_complete:
             epoch.took_s = max(self._clock() - epoch.begun, np.finfo(float).tiny)

@@ -38,7 +38,6 @@ from tune_tf.workload import Config, Workload
 if TYPE_CHECKING:
     from tune_tf.data import LoadCache, SharedLoads
     from tune_tf.training.core.checkpoint import Checkpoint
-    from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
     from tune_tf.training.system_metrics import SystemMetrics
@@ -231,7 +230,7 @@ class Worker(TrialProcess):
     def __init__(self, rank: int, host: str, node: str) -> None:
         super().__init__(rank, host, node)
         self._port: socket.socket | None = None
-        self._loop: GraphLoop
+        self._loop: Any
         self._data: LoadCache[Any]
 
     def meet(self, assignment: WorkerAssignment) -> WorkerInfo:
@@ -264,8 +263,7 @@ class Worker(TrialProcess):
             PortTakenError: Another process has taken this worker's port.
         """
         from tune_tf.training.core.loop import GraphLoop
-        from tune_tf.training.core.multi_worker_replicas import MultiWorkerReplicas
-        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
 
         self._leave_port()
         replicas = (
@@ -303,7 +301,7 @@ class Worker(TrialProcess):
         self._loop.finish()
         leave_trial()
 
-    def _serve(self, loop: "GraphLoop", replicas: "Replicas | None") -> None:
+    def _serve(self, loop: Any, replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
         from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.input.device_rows import place_rows

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tune_tf.training.core.scalars import Scalar
+from tune_tf.training.core.scalars import CLIP_THRESHOLDS, Scalar
 
 Thunk = Callable[[], tf.Tensor]
 
@@ -182,24 +182,20 @@ class TracedScalars:
     Args:
         scalars: Scalars of the program's model, each with its owners in all copies of the model, in
             an order that models of one structure share.
-        divisors: Divisor of each scalar in the program's model.
-        variables: One float64 variable per scalar.
+        num_replicas: Number by which ``prepare_optimizer`` has divided the clip thresholds.
     """
 
-    def __init__(
-        self,
-        scalars: Sequence[Sequence[Scalar]],
-        divisors: Sequence[int],
-        variables: Sequence[tf.Variable],
-    ) -> None:
+    def __init__(self, scalars: Sequence[Sequence[Scalar]], num_replicas: int = 1) -> None:
         self._scalars = scalars
-        self._divisors = divisors
-        self._variables = variables
+        self._num_replicas = num_replicas
+        self._variables = [
+            tf.Variable(owners[0].value, dtype=tf.float64, trainable=False) for owners in scalars
+        ]
         self._comparisons: list[Callable[[], bool]] = []
         self._numbers = [owners[0].value for owners in scalars]
         self._in_graph = [
             TracedFloat(partial(self._number, i), variable.read_value, self._comparisons)
-            for i, variable in enumerate(variables)
+            for i, variable in enumerate(self._variables)
         ]
 
     def __len__(self) -> int:
@@ -247,5 +243,6 @@ class TracedScalars:
 
     def _divided(self, scalars: Sequence[Scalar]) -> list[float]:
         return [
-            scalar.value / divisor for scalar, divisor in zip(scalars, self._divisors, strict=True)
+            scalar.value / (self._num_replicas if scalar.attribute in CLIP_THRESHOLDS else 1)
+            for scalar in scalars
         ]
