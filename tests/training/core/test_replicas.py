@@ -49,7 +49,6 @@ class Block(layers.Layer):
 def warnings_of(caplog):
     """Return a function that runs a workload and returns what was warned of."""
     build._warn_once.cache_clear()
-    build._warn_of_pieces_once.cache_clear()
 
     def run_and_listen(replicas, *, times=1, **spread):
         workload = Given(classifier(layers.BatchNormalization), draw(16))

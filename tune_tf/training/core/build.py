@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import seed_everything
 from tune_tf.training.devices import Devices
@@ -136,7 +137,7 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 
     ``sample`` holds a few rows ``(x, y[, sample_weight])``.
     """
-    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
+    x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
     with replicas.scope():
         model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
         model.reset_metrics()
@@ -148,7 +149,7 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
     ``sample`` holds a few rows ``(x, y[, sample_weight])``.
     """
     build_weights(model, sample[0], replicas)
-    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
+    x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
 
     def build() -> None:
         with replicas.scope():
@@ -165,51 +166,31 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
 
 def batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Return the BatchNormalization layers of a model, nested ones included."""
-    return [
-        layer for layer in layers_in(model) if isinstance(layer, keras.layers.BatchNormalization)
-    ]
+    kind = keras.layers.BatchNormalization
+    return [layer for layer in layers_in(model) if isinstance(layer, kind)]
 
 
-def synchronize(model: keras.Model) -> None:
-    """Set ``synchronized`` in the BatchNormalization layers of an untraced model."""
-    for layer in batch_norms(model):
-        layer.synchronized = True
-
-
-def warn_of_local_statistics(model: keras.Model, num_replicas: int) -> None:
-    """Warn once per process of layers whose results depend on the number of replicas."""
-    names = tuple(layer.name for layer in batch_norms(model) if not layer.synchronized)
-    if names and num_replicas > 1:
-        _warn_once(names, num_replicas)
-
-
-def warn_of_micro_batches(model: keras.Model, micro_batches: int) -> None:
-    """Warn once per process of layers that normalize by a micro-batch."""
-    names = tuple(layer.name for layer in batch_norms(model))
-    if names and micro_batches > 1:
-        _warn_of_pieces_once(names, micro_batches)
+def warn_of_inexact_norms(model: keras.Model, num_replicas: int, micro_batches: int) -> None:
+    """Warn once per process of layers that normalize by the rows of one replica or micro-batch."""
+    layers = batch_norms(model)
+    local = [layer.name for layer in layers if not layer.synchronized]
+    if local and num_replicas > 1:
+        _warn_once(
+            f"{', '.join(local)}: BatchNormalization normalises by the rows of one replica, so "
+            f"results depend on the number of replicas ({num_replicas}); use "
+            "Mirrored(synchronized_batch_norm=True) for the results of one device"
+        )
+    if layers and micro_batches > 1:
+        _warn_once(
+            f"{', '.join(layer.name for layer in layers)}: BatchNormalization normalises by one of "
+            f"{micro_batches} pieces of each batch (micro_batches), so results differ from whole "
+            "batches; LayerNormalization and GroupNormalization do not depend on the batch"
+        )
 
 
 @functools.cache
-def _warn_once(names: tuple[str, ...], num_replicas: int) -> None:
-    _log.warning(
-        "%s: BatchNormalization normalises by the rows of one replica, so results depend on the "
-        "number of replicas (%d); use Mirrored(synchronized_batch_norm=True) for the results of "
-        "one device",
-        ", ".join(names),
-        num_replicas,
-    )
-
-
-@functools.cache
-def _warn_of_pieces_once(names: tuple[str, ...], micro_batches: int) -> None:
-    _log.warning(
-        "%s: BatchNormalization normalises by one of %d pieces of each batch (micro_batches), so "
-        "results differ from whole batches; LayerNormalization and GroupNormalization do not "
-        "depend on the batch",
-        ", ".join(names),
-        micro_batches,
-    )
+def _warn_once(message: str) -> None:
+    _log.warning(message)
 
 
 def layers_in(root: keras.Layer) -> Iterator[keras.Layer]:

@@ -28,6 +28,7 @@ from tune_tf.training.core.scalars import (
 FILE_NAME = "trial.npz"
 _FORMAT = 2
 _HEAD = "head"
+_IN_HEAD = ("epoch", "seed", "config", "initial_rate", "names", "has_ended", "needs_data")
 _RANDOM_STATE = "seed_generator_state"
 
 # Optional slots of an optimizer, which may start as zeros at any time.
@@ -178,30 +179,13 @@ class Checkpoint:
     needs_data: bool = False
 
     @classmethod
-    def of(
-        cls,
-        model: keras.Model,
-        *,
-        epoch: int,
-        seed: int,
-        config: Mapping[str, Any],
-        initial_rate: LearningRate,
-        callbacks: CallbackState = CallbackState(),  # noqa: B008  frozen
-        has_ended: bool = False,
-        needs_data: bool = False,
-    ) -> "Checkpoint":
-        """Return the checkpoint of a built model with a built optimizer."""
+    def of(cls, model: keras.Model, **state: Any) -> "Checkpoint":
+        """Return the checkpoint of a built model with a built optimizer and of other state."""
         return cls(
-            model=[variable.numpy() for variable in model.variables],
-            optimizer=[variable.numpy() for variable in model.optimizer.variables],
-            epoch=epoch,
-            seed=seed,
-            config=dict(config),
-            initial_rate=initial_rate,
-            callbacks=callbacks,
+            [variable.numpy() for variable in model.variables],
+            [variable.numpy() for variable in model.optimizer.variables],
             names=variable_names(model),
-            has_ended=has_ended,
-            needs_data=needs_data,
+            **state,
         )
 
     def load_into(self, model: keras.Model, initial_rate: LearningRate) -> None:
@@ -229,9 +213,8 @@ class Checkpoint:
 
     def write(self, folder: Path) -> None:
         """Write the file atomically."""
-        own = ("model", "optimizer", "callbacks", "pending_metrics")
-        head = {k: v for k, v in _fields(self).items() if k not in own}
         others = dict(self.callbacks.arrays)
+        head = {name: getattr(self, name) for name in _IN_HEAD}
         head["callbacks"] = self.callbacks.attributes
         head["pending_metrics"] = (
             None if self.pending_metrics is None else encode(dict(self.pending_metrics), others)
@@ -281,27 +264,18 @@ class Checkpoint:
         digests = head["digests"]
         split, end = head["num_model"], len(arrays) - len(digests)
         others: Arrays = dict(zip(digests, arrays[end:], strict=True))
+        plain = {name: head[name] for name in _IN_HEAD}
+        plain["names"] = [
+            VariableName(path, role, tuple(shape), *more)
+            for path, role, shape, *more in head["names"]
+        ]
         return cls(
-            model=arrays[:split],
-            optimizer=arrays[split:end],
-            epoch=head["epoch"],
-            seed=head["seed"],
-            config=head["config"],
-            initial_rate=head["initial_rate"],
+            arrays[:split],
+            arrays[split:end],
             callbacks=CallbackState([(name, each) for name, each in head["callbacks"]], others),
-            names=[
-                VariableName(path, role, tuple(shape), *more)
-                for path, role, shape, *more in head["names"]
-            ],
             pending_metrics=decode(head["pending_metrics"], others),
-            has_ended=head["has_ended"],
-            needs_data=head["needs_data"],
+            **plain,
         )
-
-
-def _fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the fields; ``dataclasses.asdict`` would copy the arrays."""
-    return {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
 
 
 def _plain(value: Any) -> Any:

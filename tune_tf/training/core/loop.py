@@ -148,7 +148,7 @@ class GraphLoop:
             trial.program.model,
             epoch=trial.epoch,
             seed=trial.seed,
-            config=trial.config,
+            config=dict(trial.config),
             initial_rate=trial.initial_rate,
             callbacks=trial.callbacks.state(),
             has_ended=trial.callbacks.have_ended,

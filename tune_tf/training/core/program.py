@@ -163,7 +163,7 @@ class Program:
 
     def structure(self) -> str | None:
         """Return a key of the model's current structure; None if it cannot be compared."""
-        return fingerprint([self.model], self._traced_scalars.places()).key
+        return fingerprint([self.model], self._traced_scalars.owners).key
 
     def retrace(self) -> None:
         """Discard the traces; the next epoch traces the model anew, with fixed scalars."""

@@ -306,4 +306,4 @@ def program_fingerprint(
         tf.config.experimental.tensor_float_32_execution_enabled(),
     )
     roots: list[Any] = [model, step, workload.structure(config), repr(batch), settings]
-    return fingerprint(roots, [(scalar.owner, scalar.attribute) for scalar in scalars])
+    return fingerprint(roots, scalars)

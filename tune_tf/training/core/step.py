@@ -28,9 +28,7 @@ from tune_tf.training.core.build import (
     batch_norms,
     build_for_training,
     build_model,
-    synchronize,
-    warn_of_local_statistics,
-    warn_of_micro_batches,
+    warn_of_inexact_norms,
 )
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.update import prepare_optimizer
@@ -278,9 +276,9 @@ class ReplicaBuilder:
         """Return a trial's fresh model, with warnings where replicas are inexact."""
         model = build_model(self._workload, config, self.replicas, seed, rows.sample[0])
         if self._parallelism.synchronized_batch_norm and self.replicas.num > 1:
-            synchronize(model)
-        warn_of_local_statistics(model, self.replicas.num)
-        warn_of_micro_batches(model, self._parallelism.micro_batches)
+            for layer in batch_norms(model):
+                layer.synchronized = True
+        warn_of_inexact_norms(model, self.replicas.num, self._parallelism.micro_batches)
         return model
 
     def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> ReplicaStep:

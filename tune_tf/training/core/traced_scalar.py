@@ -187,6 +187,8 @@ class TracedScalars:
 
     def __init__(self, scalars: Sequence[Sequence[Scalar]], num_replicas: int = 1) -> None:
         self._scalars = scalars
+        #: All scalars, of all copies.
+        self.owners = [scalar for copies in scalars for scalar in copies]
         self._num_replicas = num_replicas
         self._variables = [
             tf.Variable(owners[0].value, dtype=tf.float64, trainable=False) for owners in scalars
@@ -202,23 +204,16 @@ class TracedScalars:
         """Return the number of scalars."""
         return len(self._numbers)
 
-    def places(self) -> list[tuple[Any, str]]:
-        """Return the owner and attribute name of each scalar."""
-        return [(owner.owner, owner.attribute) for owners in self._scalars for owner in owners]
-
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
         """Replace the numbers by traced floats in this context."""
-        plain = [[owner.number for owner in owners] for owners in self._scalars]
-        for owners, traced in zip(self._scalars, self._in_graph, strict=True):
-            for owner in owners:
-                owner.replace(traced)
+        plain = [(*scalar, getattr(*scalar)) for scalar in self.owners]
+        self._replace(self._in_graph)
         try:
             yield
         finally:
-            for owners, values in zip(self._scalars, plain, strict=True):
-                for owner, value in zip(owners, values, strict=True):
-                    owner.replace(value)
+            for owner, attribute, value in plain:
+                setattr(owner, attribute, value)
 
     def serves(self, scalars: Sequence[Scalar]) -> bool:
         """Return whether tracing another model of the same structure would give the same graph."""
@@ -231,12 +226,14 @@ class TracedScalars:
     def take_over(self, scalars: Sequence[Scalar]) -> None:
         """Set the numbers to those of another model of the same structure."""
         self._numbers = self._divided(scalars)
-        for owners, variable, number in zip(
-            self._scalars, self._variables, self._numbers, strict=True
-        ):
+        for variable, number in zip(self._variables, self._numbers, strict=True):
             variable.assign(number)
-            for owner in owners:
-                owner.replace(number)
+        self._replace(self._numbers)
+
+    def _replace(self, numbers: Sequence[float]) -> None:
+        for copies, number in zip(self._scalars, numbers, strict=True):
+            for owner, attribute in copies:
+                setattr(owner, attribute, number)
 
     def _number(self, index: int) -> float:
         return self._numbers[index]

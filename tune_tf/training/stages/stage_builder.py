@@ -8,8 +8,7 @@ from tune_tf.parallelism import Hybrid, ModelParallel
 from tune_tf.training.core.build import (
     batch_norms,
     build_model,
-    warn_of_local_statistics,
-    warn_of_micro_batches,
+    warn_of_inexact_norms,
 )
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program_cache import ProgramCache
@@ -61,8 +60,7 @@ class StageBuilder:
                 f"kept equal over {grid.num_replicas} replicas that are cut into stages: use kind "
                 "'mirrored' or 'model_parallel', or LayerNormalization"
             )
-        warn_of_local_statistics(model, grid.num_replicas)
-        warn_of_micro_batches(model, self._micro_batches)
+        warn_of_inexact_norms(model, grid.num_replicas, self._micro_batches)
         return model
 
     def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> StageStep:

@@ -1,5 +1,7 @@
 """Layer calls of a Keras model, and their assignment to stages."""
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,33 +103,26 @@ def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
 
     The split minimizes the largest part, then the sum of squares.
     """
-    sums = [0]
-    for size in sizes:
-        sums.append(sums[-1] + size)
-    num = len(sizes)
-    # best[i]: smallest (largest part, sum of squares) of the first i items, and the last cut.
-    best: list[tuple[int, int, int] | None] = [(0, 0, 0)] + [None] * num
-    cuts: list[list[int]] = []
-    for part in range(1, num_parts + 1):
-        fresh: list[tuple[int, int, int] | None] = [None] * (num + 1)
-        for end in range(part, num + 1):
-            for cut in range(part - 1, end):
-                before = best[cut]
-                if before is None:
-                    continue
-                size = sums[end] - sums[cut]
-                found = (max(before[0], size), before[1] + size * size, -cut)
-                now = fresh[end]
-                if now is None or found < now:  # the latest cut wins ties
-                    fresh[end] = found
-        best = fresh
-        cuts.append([-each[2] if each else 0 for each in fresh])
-    parts = [0] * num
-    end = num
+    sums = [0, *itertools.accumulate(sizes)]
+
+    @functools.cache
+    def best(end: int, num_parts: int) -> tuple[int, int, int]:
+        """Return largest part, sum of squares and minus the last cut of the first items."""
+        if num_parts == 1:
+            return sums[end], sums[end] ** 2, 0
+        found = []
+        for cut in range(num_parts - 1, end):
+            largest, squares, _ = best(cut, num_parts - 1)
+            size = sums[end] - sums[cut]
+            found.append((max(largest, size), squares + size * size, -cut))
+        return min(found)  # the latest cut wins ties
+
+    parts: list[int] = []
+    end = len(sizes)
     for part in reversed(range(num_parts)):
-        begin = cuts[part][end]
-        parts[begin:end] = [part] * (end - begin)
-        end = begin
+        cut = -best(end, part + 1)[2]
+        parts = [part] * (end - cut) + parts
+        end = cut
     return tuple(parts)
 
 

@@ -1,8 +1,8 @@
 """Training and validation steps of a model that is split into stages."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -26,17 +26,16 @@ from tune_tf.training.stages.stage_plan import Call, calls_of
 from tune_tf.workload import Workload
 
 
-class _Stage:
-    """Calls of one device as a separate model that shares the layers."""
+class _Stage(NamedTuple):
+    """Calls of one device as a separate model that shares the layers.
 
-    def __init__(self, inputs: Any, taken: Sequence[Any], made: Sequence[Any], device: str) -> None:
-        self.device = device
-        self.taken = tuple(id(tensor) for tensor in taken)
-        self.made = tuple(id(tensor) for tensor in made)
-        self.model = keras.Model(inputs, list(made))
+    ``taken`` and ``made`` are the ids of symbolic tensors from earlier and for later stages.
+    """
 
-    def __call__(self, inputs: Any, *, training: bool) -> list[Any]:
-        return list(keras.tree.flatten(self.model(inputs, training=training)))
+    model: keras.Model
+    device: str
+    taken: list[int]
+    made: list[int]
 
 
 class StagePipeline:
@@ -54,7 +53,6 @@ class StagePipeline:
     def __init__(self, model: keras.Model, plan: Sequence[int], devices: Sequence[str]) -> None:
         self.model = model
         self.devices = tuple(devices)
-        self._row_weighted: bool | None = None
         self._outputs = _outputs(model)
         self._calls = calls_of(model)  # kept alive: values are keyed by the ids of its tensors
         self._stages = _stages(model, self._calls, plan, self.devices)
@@ -64,16 +62,14 @@ class StagePipeline:
             for variable in part.model.variables
         }
         self._stage_of_variable = [stage_of[id(v)] for v in model.trainable_variables]
+        #: Device of each trainable variable.
+        self.variable_devices = [self.devices[stage] for stage in self._stage_of_variable]
 
-    def device_of(self, variable: int) -> str:
-        """Return the device of a trainable variable, given its index."""
-        return self.devices[self._stage_of_variable[variable]]
-
-    def predict(self, x: Any, *, training: bool = False) -> Any:
+    def predict(self, x: Any) -> Any:
         """Return the model's outputs for some rows."""
         values: dict[int, Any] = {}
         for stage in self._stages:
-            self._run(stage, x, values, training=training)
+            self._run(stage, x, values)
         return self._packed(values)
 
     def loss(self, batch: Any, y_pred: Any, *, share: float, training: bool) -> Any:
@@ -82,11 +78,10 @@ class StagePipeline:
         ``share`` is their fraction of the batch's rows.
         """
         x, y, sample_weight = unpack_batch(batch)
-        if self._row_weighted is None:
-            self._row_weighted = share == 1 or loss_is_mean(self.model)
+        row_weighted = share == 1 or loss_is_mean(self.model)
         with tf.device(self.devices[-1]):
             loss = self.model.compute_loss(x, y, y_pred, sample_weight, training=training)
-            return weigh_loss(loss, share, self.model, 1, row_weighted=self._row_weighted)
+            return weigh_loss(loss, share, self.model, 1, row_weighted=row_weighted)
 
     def gradients(self, batch: Any, share: float) -> tuple[Any, list[Any], Any]:
         """Return loss, gradients of the trainable variables in order, and outputs for some rows.
@@ -97,7 +92,7 @@ class StagePipeline:
         tapes = [tf.GradientTape() for _ in self._stages]
         for stage, tape in zip(self._stages, tapes, strict=True):
             with tape:
-                self._run(stage, batch[0], values, training=True, tape=tape)
+                self._run(stage, batch[0], values, tape)
         y_pred = self._packed(values)
         # Every tape records the loss, but only its own stage of the model, so each covers all
         # paths from that stage to the loss: outputs, penalties and others.
@@ -110,8 +105,7 @@ class StagePipeline:
         variables = self.model.trainable_variables
         gradients: list[Any] = [None] * len(variables)
         handed: dict[int, Any] = {}  # gradients from later stages, by their input tensor
-        for number in reversed(range(len(self._stages))):
-            stage = self._stages[number]
+        for number, stage in reversed(list(enumerate(self._stages))):
             own = [i for i, of in enumerate(self._stage_of_variable) if of == number]
             taken = [key for key in stage.taken if values[key].dtype.is_floating]
             made = [key for key in stage.made if handed.get(key) is not None]
@@ -128,20 +122,15 @@ class StagePipeline:
         return loss, gradients, y_pred
 
     def _run(
-        self,
-        stage: _Stage,
-        x: Any,
-        values: dict[int, Any],
-        *,
-        training: bool,
-        tape: tf.GradientTape | None = None,
+        self, stage: _Stage, x: Any, values: dict[int, Any], tape: tf.GradientTape | None = None
     ) -> None:
+        """Run a stage for training, recorded by a tape, or for validation."""
         with tf.device(stage.device):
             taken = [values[key] for key in stage.taken]
             if tape is not None:
                 tape.watch([each for each in taken if each.dtype.is_floating])
-            first = stage is self._stages[0]
-            made = stage(x if first else taken, training=training)
+            inputs = x if stage is self._stages[0] else taken
+            made = keras.tree.flatten(stage.model(inputs, training=tape is not None))
         values |= dict(zip(stage.made, made, strict=True))
 
     def _packed(self, values: dict[int, Any]) -> Any:
@@ -157,38 +146,26 @@ def _stages(
         for call, stage in zip(calls, plan, strict=True)
         for tensor in call.outputs
     }
+    used = [
+        (id(tensor), stage)
+        for call, stage in zip(calls, plan, strict=True)
+        for tensor in call.inputs
+    ]
     final = [id(tensor) for tensor in keras.tree.flatten(_outputs(model))]
     stages = []
     for number, device in enumerate(devices):
-        taken = _in_order(
-            id(tensor)
-            for call, stage in zip(calls, plan, strict=True)
-            if stage == number
-            for tensor in call.inputs
-            if made_on[id(tensor)] < number
-        )
-        needed_later = {
-            id(tensor)
-            for call, stage in zip(calls, plan, strict=True)
-            if stage > number
-            for tensor in call.inputs
-        }
-        made = _in_order(
-            key for key, stage in made_on.items() if stage == number and key in needed_later
-        ) + _in_order(key for key in final if made_on[key] == number and key not in needed_later)
+        taken = _unique(key for key, stage in used if stage == number and made_on[key] < number)
+        needed_later = {key for key, stage in used if stage > number}
+        own = [key for key, stage in made_on.items() if stage == number]
+        made = [key for key in own if key in needed_later]
+        made += _unique(key for key in final if key in own and key not in needed_later)
         inputs = _inputs(model) if number == 0 else [tensors[key] for key in taken]
-        stages.append(
-            _Stage(
-                inputs,
-                [tensors[key] for key in taken],
-                [tensors[key] for key in made],
-                device,
-            )
-        )
+        part = keras.Model(inputs, [tensors[key] for key in made])
+        stages.append(_Stage(part, device, taken, made))
     return stages
 
 
-def _in_order(keys: Any) -> list[int]:
+def _unique(keys: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(keys))
 
 
@@ -260,16 +237,15 @@ class StageStep:
 
     def train(self, replica: int, batch: Any, num_rows: int) -> None:
         """Train on a batch, all replicas and stages of it."""
-        first = self._pipelines[0]
         total: Any = 0.0
         gradients: list[Any] = [None] * len(self.model.trainable_variables)
         for pipeline, piece, share in self._pieces(batch, num_rows, self.micro_batches):
             loss, more, y_pred = pipeline.gradients(piece, share)
             self._measure(piece, y_pred)
             total = total + loss
-            for number, gradient in enumerate(more):
-                with tf.device(first.device_of(number)):
-                    gradients[number] = add_gradients(gradients[number], gradient)
+            for number, device in enumerate(self._pipelines[0].variable_devices):
+                with tf.device(device):
+                    gradients[number] = add_gradients(gradients[number], more[number])
         self.model.optimizer.apply(gradients, self.model.trainable_variables)
         self._copy_weights()
         track_loss(self._tracker, total, num_rows, 1)
