@@ -35,8 +35,7 @@ from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
-from tune_tf.training.stages.stage_builder import stage_loop
-from tune_tf.training.stages.stage_devices import StageDevices
+from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP

@@ -24,8 +24,7 @@ def loop_on_grid(replicas_of):
     """Return a function to make a loop on so many replicas, stages and micro-batches."""
     from tune_tf.parallelism import Hybrid
     from tune_tf.training.devices import Devices
-    from tune_tf.training.stages.stage_builder import stage_loop
-    from tune_tf.training.stages.stage_devices import StageDevices
+    from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
     def loop(workload, num_replicas, num_stages, micro_batches):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))

@@ -18,8 +18,7 @@ class ModelParallelTrainable(MirroredTrainable):
     """
 
     def _loop_on(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
-        from tune_tf.training.stages.stage_builder import stage_loop
-        from tune_tf.training.stages.stage_devices import StageDevices
+        from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
         grid = StageDevices(devices, parallelism.num_stages)
         return grid, stage_loop(self._workload, grid, parallelism)

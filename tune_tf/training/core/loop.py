@@ -13,7 +13,7 @@ from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import epoch_inputs
-from tune_tf.training.core.program import Program
+from tune_tf.training.core.program import Program, are_finite
 from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
@@ -215,7 +215,7 @@ class GraphLoop:
         except Exception as error:  # noqa: BLE001  the plain program raises it too
             _log.debug("the program with traced scalars failed: %s", error)
             metrics = None
-        if metrics is None or differs or not _is_finite(metrics):
+        if metrics is None or differs or not are_finite(metrics.values()):
             metrics = self._retry_plain(trial, traced_metrics=metrics)
         trial.restored = None
         return metrics
@@ -253,14 +253,10 @@ def _load(checkpoint: Checkpoint, trial: LoopTrial) -> None:
     trial.callbacks.restore(checkpoint.callbacks)
 
 
-def _is_finite(metrics: Metrics) -> bool:
-    return all(np.all(np.isfinite(value)) for value in metrics.values())
-
-
 def _nearly_equal(one: Metrics, other: Metrics) -> bool:
     """Return whether metrics are equal up to rounding; non-finite ones count as equal."""
     return one.keys() == other.keys() and all(
-        (np.allclose(one[name], other[name], 1e-4, 1e-6))
-        or not (np.all(np.isfinite(one[name])) or np.all(np.isfinite(other[name])))
+        np.allclose(one[name], other[name], 1e-4, 1e-6)
+        or not (are_finite([one[name]]) or are_finite([other[name]]))
         for name in one
     )

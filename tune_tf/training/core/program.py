@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -305,6 +305,11 @@ def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
     """Convert metrics to NumPy arrays, and scalars to floats."""
     arrays = {name: value.numpy() for name, value in logs.items()}
     return {name: float(a) if np.ndim(a) == 0 else a for name, a in arrays.items()}
+
+
+def are_finite(values: Iterable[Any]) -> bool:
+    """Return whether all numbers of some arrays are finite."""
+    return all(np.all(np.isfinite(np.asarray(value, np.float64))) for value in values)
 
 
 def _random_states() -> tuple[Any, ...]:

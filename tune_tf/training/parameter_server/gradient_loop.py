@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.program import Program, plain_metrics
+from tune_tf.training.core.program import Program, are_finite, plain_metrics
 from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
@@ -121,13 +121,7 @@ class GradientProgram:
         self.increments = [
             after - first for first, after in zip(before, self._counters(), strict=True)
         ]
-        arrays = [
-            part
-            for value in gradient.values
-            if value is not None
-            for part in (value if isinstance(value, SparseGradient) else (value,))
-        ]
-        return all(np.all(np.isfinite(np.asarray(a, np.float64))) for a in arrays)
+        return are_finite(a for a in tf.nest.flatten(gradient.values) if a is not None)
 
     def load(self, values: Mapping[int, Array], *, batch: int = 0) -> None:
         """Set the variables to their values at the beginning of a batch.

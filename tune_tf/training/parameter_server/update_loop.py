@@ -11,7 +11,7 @@ from tune_tf.result_keys import Metrics
 from tune_tf.training.core.batch_parts import scale_gradient
 from tune_tf.training.core.epoch import row_order
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program import Program, plain_metrics
+from tune_tf.training.core.program import Program, are_finite, plain_metrics
 from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
@@ -100,6 +100,7 @@ class UpdateProgram:
     """Program that applies gradients as on one device, including clipping and schedules."""
 
     def __init__(self, program: Program) -> None:
+        self._program = program
         self.model = program.model
         self.roles = VariableRoles.of(program.model)
         #: Batches of an epoch.
@@ -117,25 +118,16 @@ class UpdateProgram:
 
     def dry_run(self) -> bool:
         """Trace an update with small gradients and undo it; return whether weights were finite."""
-        variables = [*self.model.variables, *self.model.optimizer.variables]
-        before = [variable.numpy() for variable in variables]
-        small: GradientValues = [
+        program, variables = self._program, self.model.variables
+        before = program.state()
+        values: GradientValues = [
             np.full(v.shape, _SMALL, v.dtype) for v in self.model.trainable_variables
         ]
-        self.apply(
-            Gradient(
-                small,
-                [
-                    np.zeros(variables[i].shape, variables[i].dtype)
-                    for i, _ in self.roles.statistics
-                ],
-                [np.zeros(v.shape, v.dtype) for v in self.model.metrics_variables],
-            )
-        )
-        found = [v.numpy() for v in self.model.trainable_variables]
-        for variable, value in zip(variables, before, strict=True):
-            variable.assign(value)
-        return all(np.all(np.isfinite(np.asarray(value, np.float64))) for value in found)
+        moves = [_zeros_like(variables[i]) for i, _ in self.roles.statistics]
+        self.apply(Gradient(values, moves, list(map(_zeros_like, self.model.metrics_variables))))
+        is_finite = are_finite(v.numpy() for v in self.model.trainable_variables)
+        program.set_state(before)
+        return is_finite
 
     def begin(self) -> None:
         """Begin an epoch."""
@@ -187,6 +179,10 @@ class UpdateProgram:
             statistic.assign(tf.cast(decay, move.dtype) * statistic + move)
         for metric, counted in zip(model.metrics_variables, metrics, strict=True):
             metric.assign(metric + counted)
+
+
+def _zeros_like(variable: Any) -> Array:
+    return np.zeros(variable.shape, variable.dtype)
 
 
 def _scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:

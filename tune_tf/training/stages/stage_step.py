@@ -21,7 +21,6 @@ from tune_tf.training.core.build import build_for_training, build_losses
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import inner_optimizer
 from tune_tf.training.core.step import has_own_test_step, has_own_train_step
-from tune_tf.training.stages.stage_devices import StageDevices
 from tune_tf.training.stages.stage_plan import Call, calls_of
 from tune_tf.workload import Workload
 
@@ -186,7 +185,8 @@ class StageStep:
     Args:
         workload: The workload of the model.
         copies: Model replicas with their variables on the devices of their stages.
-        grid: Devices of the replicas and stages.
+        replicas: Replicas with several devices each.
+        devices: Devices of the stages of each replica.
         plan: Stage of each call of a model.
         micro_batches: Pieces into which a replica splits its part of a batch.
     """
@@ -195,15 +195,16 @@ class StageStep:
         self,
         workload: Workload,
         copies: Sequence[keras.Model],
-        grid: StageDevices,
+        replicas: Replicas,
+        devices: Sequence[Sequence[str]],
         plan: Sequence[int],
         micro_batches: int,
     ) -> None:
         self._workload = workload
         self.copies = copies
         self.model = copies[0]
-        self.replicas: Replicas = grid
-        self._rows = grid.rows
+        self.replicas = replicas
+        self._devices = devices
         self._plan = plan
         self.micro_batches = micro_batches
         self.has_own_train = has_own_train_step(workload, self.model)
@@ -213,7 +214,7 @@ class StageStep:
         """Cut the models, and create the variables of losses, metrics and optimizer."""
         self._pipelines = [
             StagePipeline(copy, self._plan, devices)
-            for copy, devices in zip(self.copies, self._rows, strict=True)
+            for copy, devices in zip(self.copies, self._devices, strict=True)
         ]
         _build_optimizer(self.model, self.replicas)
         for copy in self.copies[1:]:
