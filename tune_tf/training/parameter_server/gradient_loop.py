@@ -149,15 +149,11 @@ class GradientProgram:
         """
         if loss_scale is not None:
             self.model.optimizer.dynamic_scale.assign(loss_scale)
-        found = self._gradient(train, rows)
-        return Gradient(
-            [_plain_gradient(value) for value in found["values"]],
-            [move.numpy() for move in found["moves"]],
-            [counted.numpy() for counted in found["metrics"]],
-            None if found["logs"] is None else plain_metrics(found["logs"]),
-        )
+        *effect, logs = self._gradient(train, rows)
+        values, moves, metrics = tf.nest.map_structure(_as_array, effect)
+        return Gradient(values, moves, metrics, logs and plain_metrics(logs))
 
-    def _run_gradient(self, train: Any, rows: tf.Tensor) -> dict[str, Any]:
+    def _run_gradient(self, train: Any, rows: tf.Tensor) -> tuple[Any, ...]:
         model = self.model
         variables = model.variables
         model.reset_metrics()
@@ -165,19 +161,21 @@ class GradientProgram:
         begun = [tf.identity(variables[i]) for i, _ in self.roles.statistics]
         self._caught = None
         batch = tf.nest.map_structure(lambda a: tf.gather(a, rows), train)
-        logs = self.program.step.train(0, batch, rows.shape[0])
-        return {
-            "values": self._unscaled(self._taken()),
-            "moves": [
-                variables[i] - tf.cast(decay, first.dtype) * first
-                for (i, decay), first in zip(self.roles.statistics, begun, strict=True)
-            ],
-            "metrics": [
-                metric - first
-                for metric, first in zip(model.metrics_variables, counted, strict=True)
-            ],
-            "logs": self._logs_of(logs) if self.program.step.has_own_train else None,
-        }
+        step = self.program.step
+        logs = step.train(0, batch, rows.shape[0])
+        scale = getattr(model.optimizer, "dynamic_scale", None)
+        values = [_unscaled(gradient, scale) for gradient in self._taken()]
+        moves = [
+            variables[i] - tf.cast(decay, first.dtype) * first
+            for (i, decay), first in zip(self.roles.statistics, begun, strict=True)
+        ]
+        metrics = [
+            metric - first for metric, first in zip(model.metrics_variables, counted, strict=True)
+        ]
+        if not step.has_own_train:
+            return values, moves, metrics, None
+        self.program.check_logs(logs)
+        return values, moves, metrics, {k: tf.convert_to_tensor(v) for k, v in logs.items()}
 
     def _run_assign(self, values: list[tf.Tensor]) -> None:
         variables = self.model.variables
@@ -213,29 +211,18 @@ class GradientProgram:
             )
         return caught
 
-    def _unscaled(self, gradients: list[Any]) -> list[Any]:
-        scale = getattr(self.model.optimizer, "dynamic_scale", None)
-        if scale is None:
-            return gradients
-        return [
-            None
-            if g is None
-            else tf.IndexedSlices(g.values / scale, g.indices, g.dense_shape)
-            if isinstance(g, tf.IndexedSlices)
-            else g / scale
-            for g in gradients
-        ]
-
-    def _logs_of(self, logs: Any) -> dict[str, tf.Tensor]:
-        self.program.check_logs(logs)
-        return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
-
     def _counters(self) -> list[Array]:
         variables = self.model.variables
         return [variables[i].numpy() for i in self.roles.counters]
 
 
-def _plain_gradient(value: Any) -> Array | SparseGradient | None:
-    if isinstance(value, tf.IndexedSlices):
-        return SparseGradient(value.values.numpy(), value.indices.numpy())
-    return None if value is None else value.numpy()
+def _unscaled(gradient: Any, scale: Any) -> Any:
+    """Divide a gradient by the loss scale; a sparse one becomes a pair."""
+    if isinstance(gradient, tf.IndexedSlices):
+        values = gradient.values if scale is None else gradient.values / scale
+        return SparseGradient(values, gradient.indices)
+    return gradient if gradient is None or scale is None else gradient / scale
+
+
+def _as_array(tensor: Any) -> Array | None:
+    return None if tensor is None else tensor.numpy()

@@ -136,8 +136,7 @@ class UpdateProgram:
 
     def apply(self, gradient: Gradient) -> None:
         """Update weights, optimizer, statistics and metrics by the effect of a batch."""
-        values = [tuple(v) if isinstance(v, SparseGradient) else v for v in gradient.values]
-        self._apply(values, gradient.moves, gradient.metrics)
+        self._apply(gradient.values, gradient.moves, gradient.metrics)
         if gradient.logs is not None:
             self._last_logs = dict(gradient.logs)
 
@@ -187,7 +186,7 @@ def _zeros_like(variable: Any) -> Array:
 
 def _scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:
     """Multiply a gradient by the loss scale, because the optimizer divides by it."""
-    if isinstance(gradient, tuple):
+    if isinstance(gradient, SparseGradient):
         values, indices = gradient
         gradient = tf.IndexedSlices(values, indices, tf.constant(tuple(variable.shape)))
     return gradient if gradient is None or scale is None else scale_gradient(gradient, scale)
