@@ -99,10 +99,6 @@ class TracedFloat(float):
         tensor = tf.convert_to_tensor(other)
         return pick(self.__tf_tensor__(tensor.dtype), tensor)
 
-    def __neg__(self) -> "TracedFloat":
-        """Return the negated value, traced."""
-        return TracedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
-
     def __pos__(self) -> "TracedFloat":
         """Return itself."""
         return self
@@ -118,12 +114,6 @@ class TracedFloat(float):
         """Copy and pickle as a plain float."""
         return float, (self._fixed(),)
 
-    def __abs__(self) -> "TracedFloat":
-        """Return the absolute value, traced."""
-        return TracedFloat(
-            lambda: abs(self._number()), lambda: tf.abs(self._read()), self._comparisons
-        )
-
     def _compared(self, op: Callable[[Any, Any], Any], other: Callable[[], float]) -> Any:
         number, outcome = self._number, op(self._number(), other())
         self._comparisons.append(lambda: op(number(), other()) == outcome)
@@ -134,6 +124,12 @@ class TracedFloat(float):
         number = self._number()
         self._compared(operator.eq, lambda: number)
         return number
+
+
+def _sign(op: Callable[[Any], Any]) -> Callable[[TracedFloat], TracedFloat]:
+    return lambda self: TracedFloat(
+        lambda: op(self._number()), lambda: op(self._read()), self._comparisons
+    )
 
 
 def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[TracedFloat, Any], Any]:
@@ -161,6 +157,8 @@ def _plain_float_method(name: str) -> Callable[..., Any]:
     return answer
 
 
+for _name in ("neg", "abs"):
+    setattr(TracedFloat, f"__{_name}__", _sign(getattr(operator, _name)))
 for _name in ("add", "sub", "mul", "truediv", "pow"):
     _op = getattr(operator, _name)
     setattr(TracedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
