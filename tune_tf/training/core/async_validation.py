@@ -35,7 +35,7 @@ class Validator:
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._replicas = replicas
         builder = ReplicaBuilder(workload, Replicas(Devices((_DEVICE,))), Mirrored())
-        self._programs = ProgramCache(workload, builder)
+        self._programs = ProgramCache(builder)
         self._trial: tuple[Config, int] | None = None
         self._cached: CachedProgram
         self._source: DeviceRows | None = None

@@ -69,7 +69,6 @@ class GraphLoop:
         self._workload = workload
         self._replicas = replicas
         self._programs = programs or ProgramCache(
-            workload,
             ReplicaBuilder(workload, replicas, parallelism),
             checks_reuse=type(replicas) is Replicas,
         )

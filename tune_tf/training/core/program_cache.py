@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 class Builder(Protocol):
     """Interface of what builds models, and steps to train them."""
 
+    workload: Workload
     replicas: Replicas
 
     def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
@@ -76,8 +77,7 @@ class ProgramCache:
     """Cache of the traced programs of a workload.
 
     Args:
-        workload: The workload of the trials.
-        builder: Builder of their models.
+        builder: Builder of the trials' models.
         dry_run: Runs a new program once before its trial begins and undoes it; returns whether its
             numbers are finite. By default, the first epoch shows that.
         checks_reuse: Whether to compare reused programs with fresh ones, which this process can run
@@ -86,14 +86,13 @@ class ProgramCache:
 
     def __init__(
         self,
-        workload: Workload,
         builder: Builder,
         *,
         dry_run: Callable[[CachedProgram], bool] | None = None,
         checks_reuse: bool = False,
     ) -> None:
-        self._workload = workload
         self._builder = builder
+        self._workload = workload = builder.workload
         self._per_examples = PerExamples(workload)
         self._workload_state = WorkloadReset.of(workload)
         self._programs: dict[str, list[Program]] = {}

@@ -268,13 +268,13 @@ class ReplicaBuilder:
     """Builder of models and steps for replicas that share the variables."""
 
     def __init__(self, workload: Workload, replicas: Replicas, parallelism: Mirrored) -> None:
-        self._workload = workload
+        self.workload = workload
         self.replicas = replicas
         self._parallelism = parallelism
 
     def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
         """Return a trial's fresh model, with warnings where replicas are inexact."""
-        model = build_model(self._workload, config, self.replicas, seed, rows.sample[0])
+        model = build_model(self.workload, config, self.replicas, seed, rows.sample[0])
         if self._parallelism.synchronized_batch_norm and self.replicas.num > 1:
             for layer in batch_norms(model):
                 layer.synchronized = True
@@ -284,7 +284,7 @@ class ReplicaBuilder:
     def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> ReplicaStep:
         """Return the step of a model."""
         return ReplicaStep(
-            self._workload,
+            self.workload,
             model,
             self.replicas,
             self._parallelism.micro_batches,

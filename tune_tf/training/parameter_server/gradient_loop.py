@@ -40,7 +40,7 @@ class GradientLoop:
         self._name = type(workload).__name__
         self._replicas = replicas
         builder = ReplicaBuilder(workload, replicas, parallelism)
-        self._programs = ProgramCache(workload, builder, dry_run=self._dry_run)
+        self._programs = ProgramCache(builder, dry_run=self._dry_run)
         self._gradient_programs: dict[Program, GradientProgram] = {}
         self._trial: CachedProgram
         self._values: dict[int, Array] = {}

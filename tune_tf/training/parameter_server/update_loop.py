@@ -41,7 +41,7 @@ class UpdateLoop(GraphLoop):
         parallelism: Mirrored = Mirrored(),  # noqa: B008  frozen
     ) -> None:
         builder = ReplicaBuilder(workload, replicas, parallelism)
-        programs = ProgramCache(workload, builder, dry_run=self._dry_run)
+        programs = ProgramCache(builder, dry_run=self._dry_run)
         super().__init__(workload, replicas, programs=programs)
         self._update_programs: dict[Program, UpdateProgram] = {}
         self._order: Array

@@ -97,7 +97,7 @@ def stage_loop(
     workload: Workload, grid: StageDevices, parallelism: ModelParallel | Hybrid
 ) -> GraphLoop:
     """Return a loop whose epochs are single graph calls over replicas and stages."""
-    programs = ProgramCache(workload, StageBuilder(workload, grid, parallelism.micro_batches))
+    programs = ProgramCache(StageBuilder(workload, grid, parallelism.micro_batches))
     return GraphLoop(workload, grid, programs=programs)
 
 
@@ -109,7 +109,7 @@ class StageBuilder:
     """
 
     def __init__(self, workload: Workload, grid: StageDevices, micro_batches: int) -> None:
-        self._workload = workload
+        self.workload = workload
         self.replicas: Replicas = grid
         self._grid = grid
         self._micro_batches = micro_batches
@@ -124,7 +124,7 @@ class StageBuilder:
         """
         grid, self._seed = self._grid, seed
         model, self._created = grid.build(
-            lambda: build_model(self._workload, config, grid, seed, rows.sample[0])
+            lambda: build_model(self.workload, config, grid, seed, rows.sample[0])
         )
         synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
         if synchronized and grid.num_replicas > 1:
@@ -144,7 +144,7 @@ class StageBuilder:
         """
         grid = self._grid
         calls = calls_of(model)
-        plan = stage_plan(calls, grid.num_stages, self._workload.stage_of)
+        plan = stage_plan(calls, grid.num_stages, self.workload.stage_of)
         stages = {
             id(variable.value): stage
             for call, stage in zip(calls, plan, strict=True)
@@ -153,9 +153,9 @@ class StageBuilder:
         numbers = [stages.get(id(variable), 0) for variable in self._created]
         copies = [
             grid.build(
-                lambda: build_model(self._workload, config, grid, self._seed, rows.sample[0]),
+                lambda: build_model(self.workload, config, grid, self._seed, rows.sample[0]),
                 [row[number] for number in numbers],
             )[0]
             for row in grid.rows
         ]
-        return StageStep(self._workload, copies, grid, grid.rows, plan, self._micro_batches)
+        return StageStep(self.workload, copies, grid, grid.rows, plan, self._micro_batches)
