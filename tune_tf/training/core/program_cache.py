@@ -105,7 +105,7 @@ class ProgramCache:
         #: Whether a trial has begun and not ended.
         self.is_training = False
 
-    def kept(self, parts: Mapping[Program, Part], current: CachedProgram) -> dict[Program, Part]:
+    def retain(self, parts: Mapping[Program, Part], current: CachedProgram) -> dict[Program, Part]:
         """Return the parts of the current program and of those that later trials may get."""
         programs = [current.program, *itertools.chain(*self._programs.values())]
         return {program: parts[program] for program in programs if program in parts}

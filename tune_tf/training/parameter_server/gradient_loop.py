@@ -58,7 +58,7 @@ class GradientLoop:
         self._trial = self._programs.find(config, rows, seed)
         self._programs.is_training = True
         self._values, self.version = {}, None
-        self._gradient_programs = self._programs.kept(self._gradient_programs, self._trial)
+        self._gradient_programs = self._programs.retain(self._gradient_programs, self._trial)
 
     def do(self, task: Task) -> TaskResult:
         """Process a task and return its result."""

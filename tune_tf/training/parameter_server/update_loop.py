@@ -60,7 +60,7 @@ class UpdateLoop(GraphLoop):
         refuse_streams(rows)
         super().start(config, rows, seed)
         trial = self.trial
-        self._update_programs = self._programs.kept(self._update_programs, trial.cached)
+        self._update_programs = self._programs.retain(self._update_programs, trial.cached)
         if trial.callbacks.watch_validation and rows.num_validation and rows.validation is None:
             raise WorkloadError(
                 "a callback with on_test_begin or on_test_end has to be called around validation, "
