@@ -205,13 +205,13 @@ class TracedScalars:
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
         """Replace the numbers by traced floats in this context."""
-        plain = [(*scalar, getattr(*scalar)) for scalar in self.owners]
+        plain = [(owner, name, getattr(owner, name)) for owner, name in self.owners]
         self._replace(self._in_graph)
         try:
             yield
         finally:
-            for owner, attribute, value in plain:
-                setattr(owner, attribute, value)
+            for owner, name, value in plain:
+                setattr(owner, name, value)
 
     def serves(self, scalars: Sequence[Scalar]) -> bool:
         """Return whether tracing another model of the same structure would give the same graph."""
