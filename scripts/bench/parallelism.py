@@ -35,10 +35,8 @@ from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
-from tune_tf.training.stages.model_graph import calls_of
-from tune_tf.training.stages.stage_devices import StageDevices
-from tune_tf.training.stages.stage_loop import StageLoop
-from tune_tf.training.stages.stage_plan import stage_plan
+from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
+from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 
@@ -65,7 +63,7 @@ class OurStages(OurEpochs):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
         grid = StageDevices(devices, num_stages)
         self.losses = []
-        self._loop = StageLoop(workload, grid, Hybrid(num_replicas, num_stages, micro_batches))
+        self._loop = stage_loop(workload, grid, Hybrid(num_replicas, num_stages, micro_batches))
         self._loop.start(config, place_rows(rows_of(workload.load_data(config)), grid), SEED)
 
 

@@ -24,12 +24,11 @@ def loop_on_grid(replicas_of):
     """Return a function to make a loop on so many replicas, stages and micro-batches."""
     from tune_tf.parallelism import Hybrid
     from tune_tf.training.devices import Devices
-    from tune_tf.training.stages.stage_devices import StageDevices
-    from tune_tf.training.stages.stage_loop import StageLoop
+    from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
     def loop(workload, num_replicas, num_stages, micro_batches):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
         spread = Hybrid(num_replicas, num_stages, micro_batches)
-        return StageLoop(workload, StageDevices(devices, num_stages), spread)
+        return stage_loop(workload, StageDevices(devices, num_stages), spread)
 
     return loop

@@ -172,7 +172,9 @@ def test_a_trial_that_stops_early_ends_with_its_best_weights(loop_of, tmp_path):
     loop = trial(loop_of(), CASES["EarlyStopping"], {})
     loop.epoch()
     best = (
-        loop._current.model.get_weights() if isinstance(loop, FitLoop) else loop.model.get_weights()
+        loop._current.model.get_weights()
+        if isinstance(loop, FitLoop)
+        else loop.trial.program.model.get_weights()
     )
     loop.epoch()
     loop.state().write(tmp_path)
@@ -197,7 +199,7 @@ def test_averages_of_the_weights_do_not_overwrite_the_best_ones(replicas_of, tmp
     loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
     trial(loop, CASES["EarlyStopping"], {"ema": True})
     loop.epoch()
-    best = loop.model.get_weights()
+    best = loop.trial.program.model.get_weights()
     to_its_end_loop(loop)
     loop.state().write(tmp_path)
 
@@ -361,7 +363,7 @@ def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
     loop.epoch()
     loop.restore(after_one)
 
-    assert loop.callbacks._callbacks[0].sums.tolist() == [1, 1]
+    assert loop.trial.callbacks._callbacks[0].sums.tolist() == [1, 1]
     with pytest.raises(CheckpointError, match="an array was changed in place: create a new array"):
         loop.restore(at_first)
     loop.finish()

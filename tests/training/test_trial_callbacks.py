@@ -34,7 +34,7 @@ def loop_with(replicas, *made):
 
 
 def rate_of(loop):
-    return float(loop._current.program.model.optimizer.learning_rate.numpy())
+    return float(loop.trial.program.model.optimizer.learning_rate.numpy())
 
 
 def never_better(patience):
@@ -228,7 +228,7 @@ def both_ways(replicas_of):
         found = []
         while len(found) < epochs and not loop.stop_training:
             found.append(loop.epoch())
-        kept = loop._current.program.model
+        kept = loop.trial.program.model
         loop.finish()
         return (found, kept.get_weights()), (by_fit, model.get_weights())
 
@@ -314,7 +314,7 @@ def test_validation_sees_what_a_callback_changes_before_it(both_ways):
 
 def test_callbacks_that_do_not_watch_validation_cost_no_call_of_their_own(replicas_of, monkeypatch):
     loop = loop_with(replicas_of(1), never_better(9), callbacks.CSVLogger("/dev/null"))
-    program = loop._current.program
+    program = loop.trial.program
     monkeypatch.setattr(program, "validate", None)
 
     assert loop.epoch().keys() == {"loss", "val_loss"}

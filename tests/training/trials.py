@@ -104,7 +104,7 @@ def run(loop, workload, config=None, seed=SEED, epochs=3):
     """Run one trial in a loop; return metrics by epoch and the values of all variables."""
     begin(loop, workload, config, seed)
     history = [loop.epoch() for _ in range(epochs)]
-    model = loop._current.program.model
+    model = loop.trial.program.model
     values = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
     loop.finish()
     return history, values

@@ -23,11 +23,11 @@ import keras
 import numpy as np
 
 from tune_tf.data import rows_of
+from tune_tf.training.core.checkpoint import variable_names
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, seed_everything
-from tune_tf.training.core.variable_names import variable_names
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.reuse.reuse_check import SWITCH
@@ -235,21 +235,7 @@ def _programs(
     workload: Workload, configs: Sequence[Config], seed: int, replicas: Replicas
 ) -> list[Any]:
     """Return the number of each config's program, or its error, without tracing."""
-    served: list[Program] = []
-
-    class Recorded(Program):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            served.append(self)
-
-        def take_over(self, *args: Any, **kwargs: Any) -> Any:
-            served.append(self)
-            return super().take_over(*args, **kwargs)
-
-    class RecordedLoop(GraphLoop):
-        program_class = Recorded
-
-    loop = RecordedLoop(workload, replicas)
+    loop = GraphLoop(workload, replicas)
     kept: list[Program] = []
     numbers: list[Any] = []
     for config in configs:
@@ -257,13 +243,14 @@ def _programs(
             loop.start(
                 dict(config), place_rows(rows_of(workload.load_data(config)), replicas), seed
             )
+            program = loop.trial.program
             loop.finish()
         except Exception as error:  # noqa: BLE001  errors are compared too
             numbers.append(error)
             continue
-        if served[-1] not in kept:
-            kept.append(served[-1])
-        numbers.append(kept.index(served[-1]))
+        if program not in kept:
+            kept.append(program)
+        numbers.append(kept.index(program))
     return numbers
 
 

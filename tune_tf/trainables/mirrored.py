@@ -11,7 +11,8 @@ from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.loop import GraphLoop, Loop
+    from tune_tf.trainables.trial_process import Loop
+    from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
 
@@ -101,8 +102,7 @@ class ModelParallelTrainable(MirroredTrainable):
     """
 
     def _graph_loop(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
-        from tune_tf.training.stages.stage_devices import StageDevices
-        from tune_tf.training.stages.stage_loop import StageLoop
+        from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
         grid = StageDevices(devices, parallelism.num_stages)
-        return grid, StageLoop(self._workload, grid, parallelism)
+        return grid, stage_loop(self._workload, grid, parallelism)

@@ -21,10 +21,15 @@ from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
     from tune_tf.data import LoadCache, SharedLoads
-    from tune_tf.training.core.loop import Loop
+    from tune_tf.training.core.async_validation import AsyncValidationLoop
+    from tune_tf.training.core.fit_loop import FitLoop
+    from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
+    from tune_tf.training.parameter_server.gradient_loop import GradientLoop
     from tune_tf.training.system_metrics import SystemMetrics
+
+    Loop = GraphLoop | FitLoop | AsyncValidationLoop
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class TrialProcess:
     def __init__(self) -> None:
         self.log = TrialLog()
         self._trial: TrialStart
-        self._loop: Loop
+        self._loop: Any
         self._data: LoadCache[Any]
         self._loads: SharedLoads
         self._system_metrics: SystemMetrics | None = None
@@ -110,7 +115,7 @@ class TrialProcess:
             self._system_metrics = SystemMetrics(reserved_gpus() if resources.gpus else ())
         self.devices = claim_devices(resources, num_devices)
 
-    def serve(self, loop: "Loop", replicas: "Replicas | None") -> None:
+    def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
         from tune_tf.data import LoadCache, rows_of
         from tune_tf.training.input.device_rows import place_rows
@@ -133,7 +138,7 @@ class TrialProcess:
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch, together with the other workers."""
         self._enter()
-        return self._report(self._loop.epoch(), self._loop, self._loop.num_programs)
+        return self._report(self._loop.epoch(), self._loop.num_programs, self._loop)
 
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder."""
@@ -170,8 +175,12 @@ class TrialProcess:
         if self._settings.tracking is not None:
             stop_autologging()
 
-    def _report(self, metrics: dict[str, Any], loop: "Loop", num_programs: int) -> EpochReport:
+    def _report(
+        self, metrics: dict[str, Any], num_programs: int, loop: "Loop | None" = None
+    ) -> EpochReport:
         recycle = self._settings.recycling.is_due(num_programs)
         load = {} if self._system_metrics is None else self._system_metrics.sample()
-        load |= peak_memory_result() | loop.performance
-        return EpochReport(metrics, loop.stop_training, recycle, load)
+        load |= peak_memory_result()
+        if loop is None:
+            return EpochReport(metrics, stop_training=False, recycle=recycle, system_metrics=load)
+        return EpochReport(metrics, loop.stop_training, recycle, load | loop.performance)

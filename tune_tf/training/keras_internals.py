@@ -9,6 +9,8 @@ import keras
 from keras.src.random import seed_generator
 from tensorflow.python.framework import ops as tensorflow_ops
 
+from tune_tf.errors import WorkloadError
+
 # Attributes that no trace depends on: bookkeeping, results of earlier calls, values derived from
 # other attributes.
 _OF_ANY = frozenset(("_tracker", "_lock"))
@@ -123,6 +125,22 @@ def calls_in_order(model: Any) -> Iterator[tuple[Any, ...]]:
         for node in by_depth[depth]:
             arguments = node.arguments
             yield node.operation, arguments.args, arguments.kwargs, node.outputs
+
+
+def origin_of(tensor: Any) -> tuple[Any, int, Any]:
+    """Return the operation that made a symbolic tensor, the number of its call, and that node.
+
+    Raises:
+        WorkloadError: This version of Keras does not tell.
+    """
+    operation, index, _ = getattr(tensor, "_keras_history", (None, 0, 0))
+    nodes = getattr(operation, "_inbound_nodes", None)
+    if not nodes:
+        raise WorkloadError(
+            f"Keras {keras.__version__} does not tell which layer made {tensor.name}, so the model "
+            "cannot be cut into stages: use another version, or kind 'mirrored'"
+        )
+    return operation, index, nodes[index]
 
 
 def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:

@@ -39,7 +39,7 @@ def ahead(replicas_of):
     class Driven(AsyncValidationLoop):
         """Shows what the tests look at in a loop."""
 
-        _current = property(lambda self: self._inner._current)
+        trial = property(lambda self: self._inner.trial)
         _replicas = property(lambda self: self._inner._replicas)
 
     return lambda workload, num=1: Driven(
@@ -176,7 +176,7 @@ def test_a_trial_that_stops_early_ends_with_its_best_weights_and_trains_no_more(
     loop.epoch(), loop.epoch(), loop.epoch()
 
     ended = loop.state()
-    iterations = int(loop._current.program.model.optimizer.iterations.numpy())
+    iterations = int(loop.trial.program.model.optimizer.iterations.numpy())
     loop.finish()
     waiting = begin(GraphLoop(PLAIN, replicas_of(1)), PLAIN)
     waiting.epoch()

@@ -21,7 +21,7 @@ from trials import (
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
-from tune_tf.training.parameter_server.messages import Task
+from tune_tf.training.parameter_server.tasks import Task
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
@@ -133,7 +133,7 @@ def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
         return worker.do(Task(1, batch, rows, version, program.values(), program.loss_scale))
 
     for batch in range(program.num_batches):
-        server.apply(do(batch, batch, server.rows_of(batch)).gradient)
+        server.program.apply(do(batch, batch, server.rows_of(batch)).gradient)
     metrics = server.close_epoch([], do(program.num_batches).validation)
     values = [v.numpy() for v in (*program.model.variables, *program.model.optimizer.variables)]
 
@@ -166,6 +166,8 @@ def test_a_checkpoint_of_several_optimizers_goes_on_and_new_rates_win(name, repl
     loop.restore(Checkpoint.read(tmp_path))
 
     assert again == following
-    rates = [v.numpy() for v in loop.model.optimizer.variables if v.name == "learning_rate"]
+    rates = [
+        v.numpy() for v in loop.trial.program.model.optimizer.variables if v.name == "learning_rate"
+    ]
     assert np.float32(0.02) in rates
     assert loop.epoch() != following

@@ -10,7 +10,7 @@ from trials import ByTape, Given, begin, draw, furthest, furthest_values, run, r
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core import batch_norm
+from tune_tf.training.core import build
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
@@ -48,8 +48,7 @@ class Block(layers.Layer):
 @pytest.fixture
 def warnings_of(caplog):
     """Return a function that runs a workload and returns what was warned of."""
-    batch_norm._warn_once.cache_clear()
-    batch_norm._warn_of_pieces_once.cache_clear()
+    build._warn_once.cache_clear()
 
     def run_and_listen(replicas, *, times=1, **spread):
         workload = Given(classifier(layers.BatchNormalization), draw(16))
@@ -218,7 +217,7 @@ def test_an_overflow_in_one_replica_skips_the_batch_in_all(replicas_of):
         workload = Given(build, data)
         loop = begin(GraphLoop(workload, replicas_of(num_replicas)), workload)
         loop.epoch()
-        return loop._current.program.model
+        return loop.trial.program.model
 
     one, two = trained(1), trained(2)
 

@@ -84,7 +84,7 @@ def _values_after(loop, workload, config):
     begin(loop, workload, config)
     for _ in range(EPOCHS):
         loop.epoch()
-    model = loop._current.program.model
+    model = loop.trial.program.model
     values = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
     loop.finish()
     return values
@@ -98,7 +98,6 @@ def test_a_scalar_of_an_optimizer_is_carried(optimizer, base, attribute, replica
         loop = GraphLoop(workload, replicas_of(1))
         warm_loops[name] = loop, _values_after(loop, workload, base)
     loop, before = warm_loops[name]
-    loop._workload = workload
     config = base | {attribute: _VALUES[attribute][1]}
 
     carried = _values_after(loop, workload, config)

@@ -11,8 +11,8 @@ import tensorflow as tf
 from trials import Given, built, draw
 
 from tune_tf.training.core.build import build_for_training, build_model
+from tune_tf.training.core.program_cache import program_fingerprint
 from tune_tf.training.core.scalars import scalars_of
-from tune_tf.training.core.structure import program_fingerprint
 
 layers, optimizers, losses = keras.layers, keras.optimizers, keras.losses
 schedules = optimizers.schedules

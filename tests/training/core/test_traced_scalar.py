@@ -5,7 +5,6 @@ import math
 import pickle
 
 import pytest
-import tensorflow as tf
 
 from tune_tf.training.core.scalars import Scalar
 from tune_tf.training.core.traced_scalar import TracedFloat, TracedScalars
@@ -19,8 +18,7 @@ class Owner:
 def asked(number, ask):
     """Return what is answered to a question about a carried number, and its scalars."""
     owner = Owner(number)
-    variable = tf.Variable(number, dtype=tf.float64)
-    scalars = TracedScalars([[Scalar(owner, "rate")]], [1], [variable])
+    scalars = TracedScalars([[Scalar(owner, "rate")]])
     with scalars.in_graph():
         answer = ask(owner.rate)
         if isinstance(answer, TracedFloat):

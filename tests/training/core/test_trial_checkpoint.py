@@ -66,7 +66,7 @@ def gone_on(num_epochs, replicas, folder, config=None, workload=WORKLOAD, loop=N
     loop = begin(loop or GraphLoop(workload, replicas), workload, config, seed=99)
     loop.restore(Checkpoint.read(folder))
     history = [loop.epoch() for _ in range(num_epochs)]
-    model = loop._current.program.model
+    model = loop.trial.program.model
     return history, [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
 
 
@@ -130,8 +130,8 @@ def test_the_new_config_wins(change, replicas_of, folders):
 
     loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
     loop.epoch(), loop.epoch()
-    optimizer = loop._current.program.model.optimizer
-    variables = loop._current.program._traced_scalars._variables
+    optimizer = loop.trial.program.model.optimizer
+    variables = loop.trial.program._traced_scalars._variables
     [variables[i].assign(v) for i, v in _changed_scalars(loop, change)]
     optimizer.learning_rate = change.get("rate", 0.05)
     assert history[0] == loop.epoch()
@@ -257,7 +257,7 @@ def test_a_switched_momentum_goes_on_as_fit_from_the_same_weights(before, after,
         verbose=0,
     ).history
     assert metrics == pytest.approx({name: values[0] for name, values in by_fit.items()}, rel=1e-5)
-    assert furthest_values(loop.model.get_weights(), model.get_weights()) < 1e-6
+    assert furthest_values(loop.trial.program.model.get_weights(), model.get_weights()) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -283,12 +283,12 @@ def test_slots_of_another_optimizer_are_refused_also_where_their_shapes_fit(
 def test_a_learning_rate_that_callbacks_lowered_is_kept(replicas_of, tmp_path):
     loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
     loop.epoch()
-    loop._current.program.model.optimizer.learning_rate = 0.001
+    loop.trial.program.model.optimizer.learning_rate = 0.001
     loop.state().write(tmp_path)
     begin(loop, WORKLOAD, {"momentum": 0.5, "unrelated": (1, 2)})
     loop.restore(Checkpoint.read(tmp_path))
 
-    rate = loop._current.program.model.optimizer.learning_rate
+    rate = loop.trial.program.model.optimizer.learning_rate
     assert float(rate.numpy()) == pytest.approx(0.001)
 
 

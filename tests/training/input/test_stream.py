@@ -111,7 +111,7 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of):
     later = begin(GraphLoop(other, replicas_of(1)), other)
     later.restore(state)
     second = [later.epoch(), later.epoch()]
-    model = later._current.program.model
+    model = later.trial.program.model
 
     found = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
     assert bits(([*first, *second], found)) == bits((whole, values))

@@ -56,7 +56,7 @@ def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):
     loop = begin(GraphLoop(workload, replicas_of(1)), workload)
     loop.epoch()
 
-    assert loop._current.program.model.layers[0].kernel.shape == (3, 3)
+    assert loop.trial.program.model.layers[0].kernel.shape == (3, 3)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ layers = keras.layers
 
 def of_worker(rank, num):
     """Return the part of a batch that one of several processes reads."""
-    from tune_tf.training.core.row_weights import split_rows
+    from tune_tf.training.core.batch_parts import split_rows
 
     return lambda count: (0, count) if count < num else split_rows(count, rank, num)
 

@@ -11,7 +11,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
-from tune_tf.training.parameter_server.messages import Task
+from tune_tf.training.parameter_server.tasks import Task
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
@@ -106,7 +106,7 @@ def run_apart(workload, replicas, config, server=None, worker=None):
         server.open_epoch()
         for batch in range(server.program.num_batches):
             outcome = worker.do(task(epoch, batch))
-            server.apply(outcome.gradient)
+            server.program.apply(outcome.gradient)
             version += 1
         validation = worker.do(task(epoch, None)).validation
         history.append(server.close_epoch(outcome.counters, validation))

@@ -140,7 +140,7 @@ def test_batch_normalization_over_all_replicas_is_refused(cut):
 
 def test_variables_and_slots_are_on_the_device_of_their_stage(loop_on_grid):
     loop = begin(loop_on_grid(SKIPPING, 1, 3, 2), SKIPPING)
-    model = loop._current.program.model
+    model = loop.trial.program.model
 
     places = {v.path: int(v.value.device[-1]) for v in model.trainable_variables}
     assert list(places.values()) == sorted(places.values())
@@ -162,7 +162,7 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     import tensorflow as tf
 
     loop = begin(loop_on_grid(SKIPPING, 2, 3, 2), SKIPPING)
-    program, rows = loop._current.program, loop._current.rows
+    program, rows = loop.trial.program, loop.trial.rows
     order = tf.zeros([45], tf.int32)
     inputs = (rows.train, rows.validation, order, None, tf.constant(1))
     graph = program._epoch.get_concrete_function(*inputs).graph
@@ -211,7 +211,7 @@ def test_a_trial_goes_on_in_another_layout(first, second, loop_on_grid, whole):
     other.restore(loop.state())
     begun += [other.epoch(), other.epoch()]
 
-    model = other._current.program.model
+    model = other.trial.program.model
     arrays = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
     assert furthest((begun, arrays), (history, values)) <= 1e-5
 
@@ -243,7 +243,7 @@ def test_the_user_says_where_layers_go(loop_on_grid, whole):
 
     assert furthest(outcome, whole(SKIPPING)) <= 1e-5
     begin(loop, workload)
-    places = [v.value.device[-1] for v in loop._current.program.model.trainable_variables]
+    places = [v.value.device[-1] for v in loop.trial.program.model.trainable_variables]
     assert places == ["0"] * 2 + ["1"] * 6
 
 
@@ -262,7 +262,7 @@ def test_replicas_do_not_drop_the_same_units(loop_on_grid):
 
     seeds = [
         [v.numpy().tolist() for v in copy.non_trainable_variables if "seed" in v.name]
-        for copy in loop._current.program._copies
+        for copy in loop.trial.program.step.copies
     ]
     assert seeds[0] != seeds[1]
 

@@ -4,8 +4,7 @@ import keras
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.stages.model_graph import calls_of
-from tune_tf.training.stages.stage_plan import balanced, stage_plan
+from tune_tf.training.stages.stage_plan import balanced, calls_of, stage_plan
 
 dense = keras.layers.Dense
 

@@ -195,8 +195,8 @@ def profile_workload_models(
 
 
 def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
+    from tune_tf.training.core.program_cache import program_fingerprint
     from tune_tf.training.core.scalars import scalars_of
-    from tune_tf.training.core.structure import program_fingerprint
 
     batch_size = workload.global_batch_size(config)
     shapes = [(layer, _output_shape(layer)) for layer in _layers(model)]

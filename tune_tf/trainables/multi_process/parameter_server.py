@@ -12,8 +12,7 @@ from ray.exceptions import RayActorError
 from tune_tf.errors import WorkerLostError
 from tune_tf.trainables.multi_process.worker import Worker
 from tune_tf.trainables.trial_process import EpochReport
-from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler
-from tune_tf.training.parameter_server.messages import Array, Idle, Task, TaskResult
+from tune_tf.training.parameter_server.tasks import Array, BatchScheduler, Idle, Task, TaskResult
 
 if TYPE_CHECKING:
     from tune_tf.training.parameter_server.gradient_loop import GradientLoop
@@ -105,7 +104,7 @@ class ParameterServer(Worker):
         self._version = epoch.scheduler.version
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
         statistics = epoch.scheduler.statistics
-        report = self._report(metrics, self._loop, self._loop.num_programs)
+        report = self._report(metrics, self._loop.num_programs, self._loop)
         more = {
             "async/staleness_mean": statistics.mean_staleness,
             "async/staleness_max": statistics.max_staleness,
@@ -124,7 +123,7 @@ class ParameterServer(Worker):
             return
         if epoch.scheduler.judge(worker, outcome.batch, outcome.version) != "apply":
             return
-        self._loop.apply(outcome.gradient)
+        self._loop.program.apply(outcome.gradient)
         epoch.increments = outcome.counters or []
         if epoch.scheduler.is_complete:
             epoch.took_s = max(self._clock() - epoch.begun, np.finfo(float).tiny)
@@ -161,7 +160,7 @@ class GradientWorker(Worker):
         while True:
             task = self._exchange(outcome)
             if isinstance(task, Idle):
-                return task.epoch, self._report({}, self._loop, self._loop.num_programs)
+                return task.epoch, self._report({}, self._loop.num_programs)
             outcome = self._loop.do(task)
 
     def _exchange(self, outcome: TaskResult | None) -> Any:

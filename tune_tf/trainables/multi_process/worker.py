@@ -191,8 +191,7 @@ class Worker(RemoteTrialProcess):
             PortTakenError: Another process has taken this worker's port.
         """
         from tune_tf.training.core.loop import GraphLoop
-        from tune_tf.training.core.multi_worker_replicas import MultiWorkerReplicas
-        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
 
         self._leave_port()
         replicas = (

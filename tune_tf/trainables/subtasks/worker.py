@@ -107,7 +107,7 @@ class SubtaskWorker(RemoteTrialProcess):
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
-        return self._report(numbers, running.loop, sum(loop.num_programs for loop in loops))
+        return self._report(numbers, sum(loop.num_programs for loop in loops), running.loop)
 
     def state(self, subtask: int) -> SubtaskSnapshot | None:
         """Return the state of a subtask; None if it is not on this device."""

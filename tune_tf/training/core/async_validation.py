@@ -8,13 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program import Program
+from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import example_seeds
+from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.stream import Stream
@@ -33,11 +34,12 @@ class Validator:
 
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._programs = _Programs(workload, Replicas(Devices((_DEVICE,))))
-        self._trial: tuple[Config, DeviceRows, int] | None = None
-        self._program: Program | None = None
+        builder = ReplicaBuilder(workload, Replicas(Devices((_DEVICE,))), Mirrored())
+        self._programs = ProgramCache(builder)
+        self._trial: tuple[Config, int] | None = None
+        self._cached: CachedProgram
         self._source: DeviceRows | None = None
-        self._placed: DeviceRows | None = None
+        self._placed: DeviceRows
 
     @property
     def num_programs(self) -> int:
@@ -55,57 +57,32 @@ class Validator:
                 "validation.asynchronous needs arrays, but Data.validation is a Pipeline: leave "
                 "validation.asynchronous out, or return arrays"
             )
-        if self._placed is None or rows is not self._source:
+        if rows is not self._source:
             with tf.device(_DEVICE):
                 copy = self._replicas.first_copy(rows.validation)
                 validation = tf.nest.map_structure(tf.identity, copy)
             self._source, self._placed = rows, replace(rows, validation=validation)
-        self._trial = config, self._programs.prepare(config, self._placed), seed
-        self._program = self._programs.program_for(*self._trial)
+        self._trial = config, seed
+        self._cached = self._programs.find(config, self._placed, seed)
 
     def metrics(self, snapshot: Checkpoint) -> Metrics:
         """Return a snapshot's metrics on all validation rows, with the prefix ``val_``."""
-        if self._program is None or self._trial is None:
+        if self._trial is None:
             raise RuntimeError("no trial was started")
-        found = _validate(self._program, snapshot, self._trial[1])
-        if _is_finite(found) or not self._program.num_traced_scalars:
+        found = _validate(self._cached, snapshot)
+        if math.isfinite(found.get("val_loss", 0.0)) or not self._cached.program.num_traced_scalars:
             return found
         # Code that reads a traced scalar's value while tracing gets NaN.
-        self._program = self._programs.plain_program_for(*self._trial)
-        return _validate(self._program, snapshot, self._trial[1])
+        self._cached = self._programs.replace_by_plain(self._cached, *self._trial)
+        return _validate(self._cached, snapshot)
 
 
-class _Programs(GraphLoop):
-    """Cache of programs that only validate."""
-
-    @property
-    def _can_check_reuse(self) -> bool:
-        return False
-
-    def prepare(self, config: Config, rows: DeviceRows) -> DeviceRows:
-        return self._per_examples.of(config, rows)
-
-    def program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
-        return self._program_for(config, rows, seed)[0]
-
-    def plain_program_for(self, config: Config, rows: DeviceRows, seed: int) -> Program:
-        """Return a program without traced scalars, from now on for all trials of its structure."""
-        model = self._build(config, seed, rows)
-        key = self._structure(model, scalars_of(model), config, rows).key
-        if key:
-            self._plain_structures.add(key)
-        return self.program_for(config, rows, seed)
-
-
-def _validate(program: Program, snapshot: Checkpoint, rows: DeviceRows) -> Metrics:
+def _validate(cached: CachedProgram, snapshot: Checkpoint) -> Metrics:
+    program, rows = cached.program, cached.rows
     for variable, value in zip(program.model.variables, snapshot.model, strict=True):
         variable.assign(value)
     seeds = example_seeds(snapshot.seed, snapshot.epoch) if rows.per_example else None
     return program.validate(rows.validation, seeds)
-
-
-def _is_finite(metrics: Metrics) -> bool:
-    return math.isfinite(metrics.get("val_loss", 0.0))
 
 
 class AsyncValidationLoop:
@@ -156,7 +133,7 @@ class AsyncValidationLoop:
         self._unvalidated_trial = config, rows, seed
         self._snapshot = self._pending = None
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
-        if self._inner.callbacks.watch_validation:
+        if self._inner.trial.callbacks.watch_validation:
             raise WorkloadError(
                 "a callback with on_test_begin or on_test_end changes the model around validation, "
                 "but validation.asynchronous validates a copy: leave one of them out"
@@ -181,7 +158,7 @@ class AsyncValidationLoop:
         self._pending = snapshot.epoch - 1, metrics
         if is_last:
             added |= self._notify_callbacks()
-            self._inner.end_training()
+            self._inner.trial.callbacks.train_end()
             self._snapshot = None  # on_train_end may have changed the weights
         return metrics | added
 
@@ -215,15 +192,18 @@ class AsyncValidationLoop:
         the trial continues, the others get their later trained values back.
         """
         pending_metrics, self._pending = self._pending, None
-        if pending_metrics is None or self._snapshot is None or self._inner.callbacks.is_empty:
+        if pending_metrics is None or self._snapshot is None:
             return {}
-        model = self._inner.model
+        trial = self._inner.trial
+        if trial.callbacks.is_empty:
+            return {}
+        model = trial.program.model
         variables = [*model.variables, *model.optimizer.variables]
         before = [*self._snapshot.model, *self._snapshot.optimizer]
         trained = [variable.numpy() for variable in variables]
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
-        reported = self._inner.end_epoch(*pending_metrics)
+        reported = trial.callbacks.epoch_end(*pending_metrics)
         if continues:
             for variable, value, since in zip(variables, before, trained, strict=True):
                 if np.array_equal(variable.numpy(), value):

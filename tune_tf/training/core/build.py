@@ -1,7 +1,9 @@
 """Reproducible building of models and their variables, as in a fresh process."""
 
+import functools
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -11,6 +13,7 @@ import keras
 import numpy as np
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import seed_everything
 from tune_tf.training.devices import Devices
@@ -19,6 +22,8 @@ from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
 Built = TypeVar("Built")
+
+_log = logging.getLogger(__name__)
 
 
 def build_model(
@@ -132,7 +137,7 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 
     ``sample`` holds a few rows ``(x, y[, sample_weight])``.
     """
-    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
+    x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
     with replicas.scope():
         model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
         model.reset_metrics()
@@ -144,7 +149,7 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
     ``sample`` holds a few rows ``(x, y[, sample_weight])``.
     """
     build_weights(model, sample[0], replicas)
-    x, y, sample_weight = (*_of_batch_size(model, sample), None, None)[:3]
+    x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
 
     def build() -> None:
         with replicas.scope():
@@ -157,3 +162,50 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
                 model.optimizer.build(model.trainable_variables)
 
     _run_in_fresh_thread(build)  # creates metrics that are given by name
+
+
+def batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    """Return the BatchNormalization layers of a model, nested ones included."""
+    kind = keras.layers.BatchNormalization
+    return [layer for layer in layers_in(model) if isinstance(layer, kind)]
+
+
+def warn_of_inexact_norms(model: keras.Model, num_replicas: int, micro_batches: int) -> None:
+    """Warn once per process of layers that normalize by the rows of one replica or micro-batch."""
+    layers = batch_norms(model)
+    local = [layer.name for layer in layers if not layer.synchronized]
+    if local and num_replicas > 1:
+        _warn_once(
+            f"{', '.join(local)}: BatchNormalization normalises by the rows of one replica, so "
+            f"results depend on the number of replicas ({num_replicas}); use "
+            "Mirrored(synchronized_batch_norm=True) for the results of one device"
+        )
+    if layers and micro_batches > 1:
+        _warn_once(
+            f"{', '.join(layer.name for layer in layers)}: BatchNormalization normalises by one of "
+            f"{micro_batches} pieces of each batch (micro_batches), so results differ from whole "
+            "batches; LayerNormalization and GroupNormalization do not depend on the batch"
+        )
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    _log.warning(message)
+
+
+def layers_in(root: keras.Layer) -> Iterator[keras.Layer]:
+    """Yield a layer and all layers reachable through its attributes."""
+    seen: set[int] = set()
+    waiting: list[Any] = [root]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, keras.Layer):
+            yield part
+            waiting += vars(part).values()
+        elif isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part

@@ -3,8 +3,9 @@
 import queue
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -27,51 +28,62 @@ from tune_tf.workload import Config, Data, Workload
 _FOR_EVER = 10**9
 
 
-class _EpochGate(keras.callbacks.Callback):
-    """Callback that pauses ``fit`` after each epoch until the next one is requested."""
+class _FitRun(keras.callbacks.Callback):
+    """Run of ``fit`` in a thread, as its last callback, which pauses it after each epoch.
 
-    def __init__(self, seed: int, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    Args:
+        fit: Calls ``fit`` with this callback.
+        seed: Seed of the trial.
+        callbacks: The other callbacks.
+        restored: Their state when training begins; by default the initial one.
+    """
+
+    def __init__(
+        self,
+        fit: Callable[[], None],
+        seed: int,
+        callbacks: Sequence[keras.callbacks.Callback],
+        restored: CallbackState | None = None,
+    ) -> None:
         super().__init__()
+        self._fit = fit
         self._seed = seed
         self.others = callbacks
+        self._restored = restored
         self._state = TrialCallbackState([])
         self._go: queue.Queue[bool] = queue.Queue()
         self._done: queue.Queue[Metrics | BaseException] = queue.Queue()
-        #: State to restore when training begins; None for the callbacks' initial state.
-        self.restored: CallbackState | None = None
+        self._thread: threading.Thread | None = None
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
 
     @property
     def state(self) -> CallbackState:
         """Changes of the other callbacks since training began."""
-        return self.restored or self._state.now()
+        return self._restored or self._state.now()
 
     def next_epoch(self) -> Metrics:
         """Run one epoch and return its metrics."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
         self._go.put(True)
         outcome = self._done.get()
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
-    def stop(self) -> None:
-        """Let ``fit`` return."""
-        self._go.put(False)
-
-    def failed(self, error: BaseException) -> None:
-        """Make :meth:`next_epoch` raise an error of ``fit``."""
-        self._done.put(error)
-
-    def wait(self) -> bool:
-        """Wait until an epoch is requested; return False to end."""
-        return self._go.get()
+    def end(self) -> None:
+        """Stop ``fit`` and wait until it returns."""
+        if self._thread and self._thread.is_alive():
+            self._go.put(False)
+            self._thread.join()
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._state = TrialCallbackState(self.others)
-        if self.restored is not None:
-            self._state.restore(self.restored)
-        self.restored = None
+        if self._restored is not None:
+            self._state.restore(self._restored)
+        self._restored = None
 
     def on_train_end(self, logs: Any = None) -> None:
         self.have_ended = True
@@ -81,8 +93,17 @@ class _EpochGate(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Metrics | None = None) -> None:
         self._done.put({name: plain_value(value) for name, value in (logs or {}).items()})
-        if not self.model.stop_training and not self.wait():
+        if not self.model.stop_training and not self._go.get():
             self.model.stop_training = True
+
+    def _run(self) -> None:
+        self._go.get()
+        try:
+            self._fit()
+        except BaseException as error:  # noqa: BLE001  raised in next_epoch
+            self._done.put(error)
+        else:
+            self._done.put(RuntimeError("this trial has ended"))
 
 
 class _UnknownEpochs(keras.callbacks.Callback):
@@ -98,10 +119,8 @@ class _Trial:
     data: Data
     seed: int
     model: keras.Model
-    gate: _EpochGate
     initial_rate: LearningRate
     epoch: int = 0
-    thread: threading.Thread | None = field(default=None, repr=False)
 
 
 class FitLoop:
@@ -112,6 +131,7 @@ class FitLoop:
         self._replicas = replicas
         self._workload_state = WorkloadReset.of(workload)
         self._trial: _Trial | None = None
+        self._run: _FitRun
         self.num_programs = 0
         #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
@@ -148,25 +168,22 @@ class FitLoop:
         self._workload_state.refuse_trained_variables(model.variables)
         self._workload_state.record_trained(model.trainable_variables)
         self.num_programs += 1
-        gate = self._gate(config, seed)
-        self._trial = _Trial(config, rows, seed, model, gate, learning_rate(model))
+        trial = _Trial(config, rows, seed, model, learning_rate(model))
+        self._run, self._trial = self._new_run(trial), trial
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
         trial = self._current
-        if trial.thread is None:
-            trial.thread = threading.Thread(target=self._fit, args=(trial,), daemon=True)
-            trial.thread.start()
         began = time.perf_counter()
         with self._workload_state.record_changes(self._workload):
-            metrics = trial.gate.next_epoch()
+            metrics = self._run.next_epoch()
         took_s = time.perf_counter() - began
         if isinstance(trial.data.train, tuple):
             num_rows = len(keras.tree.flatten(trial.data.train)[0])
             self.performance = {ROWS_PER_S: num_rows / took_s}
         trial.epoch += 1
         if trial.model.stop_training:
-            trial.thread.join()  # on_train_end may change the weights
+            self._run.end()  # on_train_end may change the weights
         return metrics
 
     def state(self) -> Checkpoint:
@@ -177,35 +194,34 @@ class FitLoop:
             trial.model,
             epoch=trial.epoch,
             seed=trial.seed,
-            config=trial.config,
+            config=dict(trial.config),
             initial_rate=trial.initial_rate,
-            callbacks=trial.gate.state,
-            has_ended=trial.gate.have_ended,
+            callbacks=self._run.state,
+            has_ended=self._run.have_ended,
             needs_data=WorkloadCopies.of(self._workload).has_loaded,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
         trial = self._current
-        _end(trial)
+        self._run.end()
         self._build(trial)
         checkpoint.load_into(trial.model, trial.initial_rate)
         trial.epoch, trial.seed = checkpoint.epoch, checkpoint.seed
-        trial.gate = self._gate(trial.config, trial.seed)
-        trial.gate.restored = checkpoint.callbacks
+        self._run = self._new_run(trial, checkpoint.callbacks)
 
     def finish(self) -> None:
         """End the trial."""
         trial, self._trial = self._trial, None
         if trial:
-            _end(trial)
+            self._run.end()
 
-    def _gate(self, config: Config, seed: int) -> _EpochGate:
-        callbacks = self._workload.callbacks(config)
+    def _new_run(self, trial: _Trial, restored: CallbackState | None = None) -> _FitRun:
+        callbacks = self._workload.callbacks(trial.config)
         others: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
         for callback in others:
             refuse_unsupported(callback)
-        return _EpochGate(seed, others)
+        return _FitRun(partial(self._fit, trial), trial.seed, others, restored)
 
     def _build(self, trial: _Trial) -> None:
         """Create the variables that ``fit`` creates in its first epoch."""
@@ -219,32 +235,18 @@ class FitLoop:
         train, size = trial.data.train, self._workload.global_batch_size(trial.config)
         names = ("x", "y", "sample_weight") if isinstance(train, tuple) else ("x",)
         parts = train if isinstance(train, tuple) else (train,)
-        if not trial.gate.wait():
-            return
         # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
-        try:
-            claim_callbacks(trial.gate.others, trial.gate)
-            trial.model.fit(
-                **dict(zip(names, parts, strict=False)),
-                batch_size=size if isinstance(train, tuple) else None,
-                validation_data=trial.data.validation,
-                shuffle=self._workload.shuffle(trial.config),
-                class_weight=trial.data.class_weight,
-                initial_epoch=trial.epoch,
-                epochs=_FOR_EVER,
-                callbacks=[_UnknownEpochs(), *trial.gate.others, trial.gate],
-                verbose=0,
-            )
-        except BaseException as error:  # noqa: BLE001  raised in next_epoch
-            trial.gate.failed(error)
-        else:
-            trial.gate.failed(RuntimeError("this trial has ended"))
-
-
-def _end(trial: _Trial) -> None:
-    """Stop ``fit`` and wait until it returns."""
-    if trial.thread and trial.thread.is_alive():
-        trial.gate.stop()
-        trial.thread.join()
-    trial.thread = None
+        run = self._run
+        claim_callbacks(run.others, run)
+        trial.model.fit(
+            **dict(zip(names, parts, strict=False)),
+            batch_size=size if isinstance(train, tuple) else None,
+            validation_data=trial.data.validation,
+            shuffle=self._workload.shuffle(trial.config),
+            class_weight=trial.data.class_weight,
+            initial_epoch=trial.epoch,
+            epochs=_FOR_EVER,
+            callbacks=[_UnknownEpochs(), *run.others, run],
+            verbose=0,
+        )

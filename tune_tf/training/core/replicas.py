@@ -1,16 +1,20 @@
-"""Replicas of a model on one node, with the strategy that keeps them equal."""
+"""Replicas of a model, with the strategy that keeps them equal."""
 
 import contextlib
 import functools
+import json
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tune_tf.training.core.gradients import scale_gradient
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.batch_parts import scale_gradient, split_rows
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
+from tune_tf.training.rendezvous import PortTakenError
 
 
 class Replicas:
@@ -84,15 +88,17 @@ class Replicas:
         )
 
     def place(self, tensors: Any) -> Any:
-        """Copy nested arrays to the device of every replica."""
+        """Copy nested arrays to the device of every replica of this process."""
+        strategy = self._strategy
+        names = self.devices.names if strategy is None else strategy.extended.worker_devices
         copies = []
-        for name in self.devices.names:
+        for name in names:
             with tf.device(name):
                 copies.append(tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors))
-        if self._strategy is None:
+        if strategy is None:
             return copies[0]
-        return self._strategy.experimental_distribute_values_from_function(
-            lambda context: copies[context.replica_id_in_sync_group]
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: copies[context.replica_id_in_sync_group % len(copies)]
         )
 
     def first_copy(self, placed: Any) -> Any:
@@ -107,6 +113,8 @@ class Replicas:
         """Weigh gradients by rows so that their sum over the replicas is exact."""
         _replica.has_weighed_gradients = True
         weight = 1.0 if _replica.share is None else _replica.share / self.num
+        if weight == 1:
+            return gradients
         return [None if g is None else scale_gradient(g, weight) for g in gradients]
 
     def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
@@ -133,7 +141,7 @@ class _ReplicaThread(threading.local):
 _replica = _ReplicaThread()
 
 
-class SingleReplicaMixin:
+class _SingleReplicaMixin:
     """Strategy mixin that lets replicas run code for a single device."""
 
     @property
@@ -142,8 +150,12 @@ class SingleReplicaMixin:
         return super().num_replicas_in_sync if _replica.share is None else 1  # type: ignore[misc]
 
 
-class _Strategy(SingleReplicaMixin, tf.distribute.MirroredStrategy):
+class _Strategy(_SingleReplicaMixin, tf.distribute.MirroredStrategy):
     """Replicas on one node."""
+
+
+class _MultiWorkerStrategy(_SingleReplicaMixin, tf.distribute.MultiWorkerMirroredStrategy):
+    """Replicas in several processes."""
 
 
 @functools.cache
@@ -155,3 +167,63 @@ def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
     """
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
     return _Strategy(list(devices.names), cross_device_ops=reduction)
+
+
+class MultiWorkerReplicas(Replicas):
+    """Replicas of one worker, which reduce with those of the other workers.
+
+    Creating a variable, reading a metric and running a batch are collective operations, so all
+    workers must do them in the same order. A process has one strategy for its whole life.
+
+    Args:
+        devices: The devices of this process.
+        addresses: ``host:port`` of every worker, by rank.
+        rank: This worker's rank.
+
+    Raises:
+        PortTakenError: Another process listens on this worker's port.
+        WorkloadError: TensorFlow was used in this process before.
+    """
+
+    def __init__(self, devices: Devices, addresses: Sequence[str], rank: int) -> None:
+        self.devices = devices
+        # TensorFlow's documented interface, from which a workload may also read its rank.
+        os.environ["TF_CONFIG"] = json.dumps(
+            {
+                "cluster": {"worker": list(addresses)},
+                "task": {"type": "worker", "index": rank},
+            }
+        )
+        self._strategy: Any
+        try:
+            self._strategy = _MultiWorkerStrategy()
+        except tf.errors.UnknownError as error:
+            if "Could not start gRPC server" not in str(error):
+                raise
+            raise PortTakenError(
+                f"worker {rank} could not listen at {addresses[rank]}: another process took the "
+                "port"
+            ) from error
+        except RuntimeError as error:
+            if "program startup" not in str(error):
+                raise
+            raise WorkloadError(
+                "the workload's module runs TensorFlow operations on import, but workers can only "
+                "be connected before the first one: move them into load_data or build_model"
+            ) from error
+        self.num = self._strategy.num_replicas_in_sync
+        self._rank = rank
+
+    def window(self, num_rows: int) -> tuple[int, int]:
+        """Return the rows ``[first, last)`` of a global batch that this process needs.
+
+        Custom steps need all rows of a batch with fewer rows than replicas.
+        """
+        if num_rows < self.num:
+            return 0, num_rows
+        local = len(self._strategy.extended.worker_devices)
+        first = self._rank * local
+        return (
+            split_rows(num_rows, first, self.num)[0],
+            split_rows(num_rows, first + local - 1, self.num)[1],
+        )

@@ -1,8 +1,7 @@
 """Scalar hyperparameters of a compiled model that a traced program can read at every call."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -43,26 +42,16 @@ LearningRate = float | list[float | None] | None
 """Learning rate, None for a schedule; a list for a MultiOptimizer."""
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """Float attribute of an optimizer, schedule, layer or regularizer (the ``owner``)."""
 
     owner: Any
     attribute: str
 
     @property
-    def number(self) -> Any:
-        """Current value of the attribute."""
-        return getattr(self.owner, self.attribute)
-
-    @property
     def value(self) -> float:
         """Current value as a Python float."""
-        return float(self.number)
-
-    def replace(self, value: Any) -> None:
-        """Set the attribute to another number or to a traced float."""
-        setattr(self.owner, self.attribute, value)
+        return float(getattr(self.owner, self.attribute))
 
 
 def inner_optimizer(model: keras.Model) -> Any:
@@ -110,12 +99,12 @@ def scalars_of(model: keras.Model) -> list[Scalar]:
 
     Zero and None are part of the structure instead, since they disable code.
     """
-    found = [
+    return [
         Scalar(owner, attribute)
         for owner in _owners(model)
         for attribute in _TRACEABLE.get(type(owner), ())
+        if _is_traceable(getattr(owner, attribute))
     ]
-    return [scalar for scalar in found if _is_traceable(scalar.number)]
 
 
 def _is_traceable(value: Any) -> bool:

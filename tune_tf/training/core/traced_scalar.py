@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tune_tf.training.core.scalars import Scalar
+from tune_tf.training.core.scalars import CLIP_THRESHOLDS, Scalar
 
 Thunk = Callable[[], tf.Tensor]
 
@@ -99,10 +99,6 @@ class TracedFloat(float):
         tensor = tf.convert_to_tensor(other)
         return pick(self.__tf_tensor__(tensor.dtype), tensor)
 
-    def __neg__(self) -> "TracedFloat":
-        """Return the negated value, traced."""
-        return TracedFloat(lambda: -self._number(), lambda: -self._read(), self._comparisons)
-
     def __pos__(self) -> "TracedFloat":
         """Return itself."""
         return self
@@ -118,12 +114,6 @@ class TracedFloat(float):
         """Copy and pickle as a plain float."""
         return float, (self._fixed(),)
 
-    def __abs__(self) -> "TracedFloat":
-        """Return the absolute value, traced."""
-        return TracedFloat(
-            lambda: abs(self._number()), lambda: tf.abs(self._read()), self._comparisons
-        )
-
     def _compared(self, op: Callable[[Any, Any], Any], other: Callable[[], float]) -> Any:
         number, outcome = self._number, op(self._number(), other())
         self._comparisons.append(lambda: op(number(), other()) == outcome)
@@ -134,6 +124,12 @@ class TracedFloat(float):
         number = self._number()
         self._compared(operator.eq, lambda: number)
         return number
+
+
+def _sign(op: Callable[[Any], Any]) -> Callable[[TracedFloat], TracedFloat]:
+    return lambda self: TracedFloat(
+        lambda: op(self._number()), lambda: op(self._read()), self._comparisons
+    )
 
 
 def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[TracedFloat, Any], Any]:
@@ -161,6 +157,8 @@ def _plain_float_method(name: str) -> Callable[..., Any]:
     return answer
 
 
+for _name in ("neg", "abs"):
+    setattr(TracedFloat, f"__{_name}__", _sign(getattr(operator, _name)))
 for _name in ("add", "sub", "mul", "truediv", "pow"):
     _op = getattr(operator, _name)
     setattr(TracedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
@@ -182,47 +180,38 @@ class TracedScalars:
     Args:
         scalars: Scalars of the program's model, each with its owners in all copies of the model, in
             an order that models of one structure share.
-        divisors: Divisor of each scalar in the program's model.
-        variables: One float64 variable per scalar.
+        num_replicas: Number by which ``prepare_optimizer`` has divided the clip thresholds.
     """
 
-    def __init__(
-        self,
-        scalars: Sequence[Sequence[Scalar]],
-        divisors: Sequence[int],
-        variables: Sequence[tf.Variable],
-    ) -> None:
+    def __init__(self, scalars: Sequence[Sequence[Scalar]], num_replicas: int = 1) -> None:
         self._scalars = scalars
-        self._divisors = divisors
-        self._variables = variables
+        #: All scalars, of all copies.
+        self.owners = [scalar for copies in scalars for scalar in copies]
+        self._num_replicas = num_replicas
+        self._variables = [
+            tf.Variable(owners[0].value, dtype=tf.float64, trainable=False) for owners in scalars
+        ]
         self._comparisons: list[Callable[[], bool]] = []
         self._numbers = [owners[0].value for owners in scalars]
         self._in_graph = [
             TracedFloat(partial(self._number, i), variable.read_value, self._comparisons)
-            for i, variable in enumerate(variables)
+            for i, variable in enumerate(self._variables)
         ]
 
     def __len__(self) -> int:
         """Return the number of scalars."""
         return len(self._numbers)
 
-    def places(self) -> list[tuple[Any, str]]:
-        """Return the owner and attribute name of each scalar."""
-        return [(owner.owner, owner.attribute) for owners in self._scalars for owner in owners]
-
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
         """Replace the numbers by traced floats in this context."""
-        plain = [[owner.number for owner in owners] for owners in self._scalars]
-        for owners, traced in zip(self._scalars, self._in_graph, strict=True):
-            for owner in owners:
-                owner.replace(traced)
+        plain = [(owner, name, getattr(owner, name)) for owner, name in self.owners]
+        self._replace(self._in_graph)
         try:
             yield
         finally:
-            for owners, values in zip(self._scalars, plain, strict=True):
-                for owner, value in zip(owners, values, strict=True):
-                    owner.replace(value)
+            for owner, name, value in plain:
+                setattr(owner, name, value)
 
     def serves(self, scalars: Sequence[Scalar]) -> bool:
         """Return whether tracing another model of the same structure would give the same graph."""
@@ -235,17 +224,20 @@ class TracedScalars:
     def take_over(self, scalars: Sequence[Scalar]) -> None:
         """Set the numbers to those of another model of the same structure."""
         self._numbers = self._divided(scalars)
-        for owners, variable, number in zip(
-            self._scalars, self._variables, self._numbers, strict=True
-        ):
+        for variable, number in zip(self._variables, self._numbers, strict=True):
             variable.assign(number)
-            for owner in owners:
-                owner.replace(number)
+        self._replace(self._numbers)
+
+    def _replace(self, numbers: Sequence[float]) -> None:
+        for copies, number in zip(self._scalars, numbers, strict=True):
+            for owner, attribute in copies:
+                setattr(owner, attribute, number)
 
     def _number(self, index: int) -> float:
         return self._numbers[index]
 
     def _divided(self, scalars: Sequence[Scalar]) -> list[float]:
         return [
-            scalar.value / divisor for scalar, divisor in zip(scalars, self._divisors, strict=True)
+            scalar.value / (self._num_replicas if scalar.attribute in CLIP_THRESHOLDS else 1)
+            for scalar in scalars
         ]

@@ -58,8 +58,7 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
         optimizer.apply = _ReplicaSyncedApply(
             optimizer, model.trainable_variables, replicas.num
         ).apply
-    summed = _average_before(model.optimizer.apply, replicas)
-    model.optimizer.apply = _weigh_before(summed, replicas)
+    model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas, averages=True)
 
 
 def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
@@ -98,20 +97,16 @@ def refuse_other_optimizers(model: keras.Model, who: str) -> None:
         )
 
 
-def _weigh_before(apply: Apply, replicas: Replicas) -> Apply:
+def _weigh_before(apply: Apply, replicas: Replicas, *, averages: bool = False) -> Apply:
+    """Weigh gradients by rows, and perhaps average them before clipping and NaN checks."""
+
     def apply_weighed(grads: Any, trainable_variables: Any = None) -> Any:
-        return apply(replicas.weighted(list(grads)), trainable_variables)
+        weighed = replicas.weighted(list(grads))
+        return apply(
+            replicas.all_reduce_mean(weighed) if averages else weighed, trainable_variables
+        )
 
     return apply_weighed
-
-
-def _average_before(apply: Apply, replicas: Replicas) -> Apply:
-    """Average gradients over the replicas before clipping and NaN checks."""
-
-    def apply_summed(grads: Any, trainable_variables: Any = None) -> Any:
-        return apply(replicas.all_reduce_mean(grads), trainable_variables)
-
-    return apply_summed
 
 
 def _deduplicate_sparse(update_step: Apply, num_replicas: int) -> Apply:

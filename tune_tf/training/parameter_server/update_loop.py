@@ -1,80 +1,192 @@
-"""Training loop of a parameter server."""
+"""Training loop of a parameter server: updates from the gradients of its workers."""
 
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
 from tune_tf.result_keys import Metrics
-from tune_tf.training.callbacks import EpochCallbacks
-from tune_tf.training.core.loop import DryRunLoop, LoopTrial
-from tune_tf.training.core.program import Program
+from tune_tf.training.core.batch_parts import scale_gradient
+from tune_tf.training.core.epoch import row_order
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.program import Program, are_finite, plain_metrics
+from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.parameter_server.messages import Array, Gradient
-from tune_tf.training.parameter_server.update_program import UpdateProgram
-from tune_tf.workload import Config
+from tune_tf.training.parameter_server.tasks import (
+    Array,
+    Gradient,
+    GradientValues,
+    SparseGradient,
+)
+from tune_tf.training.parameter_server.variable_roles import VariableRoles, refuse_streams
+from tune_tf.workload import Config, Workload
+
+_SMALL = 1e-3
 
 
-class UpdateLoop(DryRunLoop):
+class UpdateLoop(GraphLoop):
     """Loop that applies gradients of one trial after another, one update per batch.
 
     Trials of one structure share programs.
     """
 
-    program_class: type[Program] = UpdateProgram
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._rows: Array
+    def __init__(
+        self,
+        workload: Workload,
+        replicas: Replicas,
+        parallelism: Mirrored = Mirrored(),  # noqa: B008  frozen
+    ) -> None:
+        builder = ReplicaBuilder(workload, replicas, parallelism)
+        programs = ProgramCache(builder, dry_run=self._dry_run)
+        super().__init__(workload, replicas, programs=programs)
+        self._update_programs: dict[Program, UpdateProgram] = {}
+        self._order: Array
 
     @property
-    def program(self) -> UpdateProgram:
+    def program(self) -> "UpdateProgram":
         """Update program of the current trial."""
-        return _of(self._current)
+        return self._update_programs[self.trial.program]
+
+    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
+        """Begin a trial.
+
+        Raises:
+            WorkloadError: Rows are streamed, or a callback has validation hooks.
+        """
+        refuse_streams(rows)
+        super().start(config, rows, seed)
+        trial = self.trial
+        self._update_programs = self._programs.retain(self._update_programs, trial.cached)
+        if trial.callbacks.watch_validation and rows.num_validation and rows.validation is None:
+            raise WorkloadError(
+                "a callback with on_test_begin or on_test_end has to be called around validation, "
+                "but the workers of a parameter server validate: leave it out, or use kind "
+                "'mirrored'"
+            )
 
     def open_epoch(self) -> None:
         """Begin an epoch."""
-        trial = self._current
+        trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
-        self._rows = self._order(trial.config, trial.rows, trial.seed, trial.epoch)
+        self._order = row_order(self._workload, trial.config, trial.rows, trial.seed, trial.epoch)
         self.program.begin()
 
     def rows_of(self, batch: int) -> Array:
         """Return the row numbers of a batch of this epoch."""
-        return self.program.rows_of(batch, self._rows)
-
-    def apply(self, gradient: Gradient) -> None:
-        """Apply a gradient."""
-        self.program.apply(gradient)
+        size = self.trial.program.batch_size
+        return self._order[batch * size : (batch + 1) * size]
 
     def close_epoch(self, increments: list[Array], validation: Metrics | None) -> Metrics:
         """End an epoch; return its metrics, merged with those of the validation.
 
         ``increments`` holds what each batch adds to each counter of the model.
         """
-        trial = self._current
+        trial = self.trial
         self.program.count(increments)
         metrics = self.program.metrics()
         trial.epoch += 1
-        metrics = trial.callbacks.epoch_end(trial.epoch - 1, metrics | (validation or {}))
-        if self.stop_training:
-            trial.callbacks.train_end()
-        return metrics
+        return self._end_epoch(metrics | (validation or {}))
 
-    def _callbacks(self, config: Config, rows: DeviceRows, model: Any) -> EpochCallbacks:
-        callbacks = super()._callbacks(config, rows, model)
-        if callbacks.watch_validation and rows.num_validation and rows.validation is None:
-            raise WorkloadError(
-                "a callback with on_test_begin or on_test_end has to be called around validation, "
-                "but the workers of a parameter server validate: leave it out, or use kind "
-                "'mirrored'"
-            )
-        return callbacks
-
-    def _dry_run(self, trial: LoopTrial) -> bool:
-        return _of(trial).dry_run()
+    def _dry_run(self, cached: CachedProgram) -> bool:
+        made = self._update_programs[cached.program] = UpdateProgram(cached.program)
+        return made.dry_run()
 
 
-def _of(trial: LoopTrial) -> UpdateProgram:
-    program = trial.program
-    if not isinstance(program, UpdateProgram):
-        raise TypeError(f"{type(program).__name__} applies no gradients")
-    return program
+class UpdateProgram:
+    """Program that applies gradients as on one device, including clipping and schedules."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.model = program.model
+        self.roles = VariableRoles.of(program.model)
+        #: Batches of an epoch.
+        self.num_batches = -(-program.num_rows // program.batch_size)
+        #: Whether the trial has validation rows.
+        self.has_validation = program.num_validation_rows > 0
+        self._last_logs: Metrics | None = None
+        self._apply = program.graph_function(self._run_apply, reduce_retracing=True)
+
+    @property
+    def loss_scale(self) -> float | None:
+        """Current loss scale of the optimizer; None without loss scaling."""
+        scale = getattr(self.model.optimizer, "dynamic_scale", None)
+        return None if scale is None else float(scale.numpy())
+
+    def dry_run(self) -> bool:
+        """Trace an update with small gradients and undo it; return whether weights were finite."""
+        program, variables = self._program, self.model.variables
+        before = program.state()
+        values: GradientValues = [
+            np.full(v.shape, _SMALL, v.dtype) for v in self.model.trainable_variables
+        ]
+        moves = [_zeros_like(variables[i]) for i, _ in self.roles.statistics]
+        self.apply(Gradient(values, moves, list(map(_zeros_like, self.model.metrics_variables))))
+        is_finite = are_finite(v.numpy() for v in self.model.trainable_variables)
+        program.set_state(before)
+        return is_finite
+
+    def begin(self) -> None:
+        """Begin an epoch."""
+        self.model.reset_metrics()
+        self._last_logs = None
+
+    def apply(self, gradient: Gradient) -> None:
+        """Update weights, optimizer, statistics and metrics by the effect of a batch."""
+        self._apply(gradient.values, gradient.moves, gradient.metrics)
+        if gradient.logs is not None:
+            self._last_logs = dict(gradient.logs)
+
+    def count(self, increments: list[Array]) -> None:
+        """Advance the counters of the model by an epoch, given what each batch adds to each."""
+        for index, each in zip(self.roles.counters, increments, strict=True):
+            variable = self.model.variables[index]
+            value = variable.numpy()
+            variable.assign(value + np.asarray(self.num_batches, value.dtype) * each)
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of the applied batches, as ``fit`` would log them."""
+        metrics = plain_metrics(
+            {k: tf.convert_to_tensor(v) for k, v in self.model.get_metrics_result().items()}
+        )
+        logs = self._last_logs
+        return logs if logs is not None and set(logs) != set(metrics) else metrics
+
+    def values(self, indices: Any = None) -> dict[int, Array]:
+        """Return values of ``model.variables`` by index; all of them by default."""
+        variables = self.model.variables
+        wanted = range(len(variables)) if indices is None else indices
+        return {i: variables[i].numpy() for i in wanted}
+
+    def _run_apply(
+        self, gradients: list[Any], moves: list[tf.Tensor], metrics: list[tf.Tensor]
+    ) -> None:
+        model = self.model
+        trainable = model.trainable_variables
+        optimizer = model.optimizer
+        scale = getattr(optimizer, "dynamic_scale", None)
+        whole = [
+            _scaled_for_optimizer(gradient, variable, scale)
+            for gradient, variable in zip(gradients, trainable, strict=True)
+        ]
+        optimizer.apply(whole, trainable)
+        for (index, decay), move in zip(self.roles.statistics, moves, strict=True):
+            statistic = model.variables[index]
+            statistic.assign(tf.cast(decay, move.dtype) * statistic + move)
+        for metric, counted in zip(model.metrics_variables, metrics, strict=True):
+            metric.assign(metric + counted)
+
+
+def _zeros_like(variable: Any) -> Array:
+    return np.zeros(variable.shape, variable.dtype)
+
+
+def _scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:
+    """Multiply a gradient by the loss scale, because the optimizer divides by it."""
+    if isinstance(gradient, SparseGradient):
+        values, indices = gradient
+        gradient = tf.IndexedSlices(values, indices, tf.constant(tuple(variable.shape)))
+    return gradient if gradient is None or scale is None else scale_gradient(gradient, scale)

@@ -5,7 +5,22 @@ from typing import Any
 
 import keras
 
-from tune_tf.training.core.batch_norm import batch_norms, layers_in
+from tune_tf.errors import WorkloadError
+from tune_tf.training.core.build import batch_norms, layers_in
+from tune_tf.training.input.device_rows import DeviceRows
+
+
+def refuse_streams(rows: DeviceRows) -> None:
+    """Refuse rows that workers cannot pick by index.
+
+    Raises:
+        WorkloadError: Rows come from a pipeline.
+    """
+    if rows.is_streamed:
+        raise WorkloadError(
+            "asynchronous workers pick rows by index, but Data holds a Pipeline: return arrays, or "
+            "use another kind of parallelism"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tune_tf.errors import CheckpointError
 from tune_tf.space import Choice, Float, SearchSpace, flat, nested
 from tune_tf.space.parameter import Parameter
 from tune_tf.training.core.build import build_for_checkpoint
-from tune_tf.training.core.variable_names import VariableName, match_variables, variable_names
+from tune_tf.training.core.checkpoint import VariableName, match_variables, variable_names
 from tune_tf.workload import Config, Workload
 
 _NUM_DRAWS = 2

@@ -13,7 +13,8 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.program import Inputs, Program
+    from tune_tf.training.core.epoch import Inputs
+    from tune_tf.training.core.program import Program
 
 SWITCH = "TUNE_TF_REUSE_CHECK"
 """Environment variable: ``off`` for no check, ``raise`` for an error instead of a warning."""

@@ -1,15 +1,80 @@
-"""Assignment of a model's layer calls to stages."""
+"""Layer calls of a Keras model, and their assignment to stages."""
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.stages.model_graph import Call
+from tune_tf.training.keras_internals import origin_of
 
 StageOf = Callable[[Any], int | None]
 """Function from a layer to its stage, from 0; None for the stage of the layers before it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Call of a layer or operation, with its symbolic input and output tensors."""
+
+    operation: Any
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+    @property
+    def is_input(self) -> bool:
+        """Whether the call is an input layer of the model."""
+        return isinstance(self.operation, keras.layers.InputLayer)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the operation's variables."""
+        return sum(
+            math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
+            for variable in getattr(self.operation, "variables", ())
+        )
+
+
+def calls_of(model: keras.Model) -> list[Call]:
+    """Return the calls of a built sequential or functional model in topological order.
+
+    The order is the same for models that were built alike.
+
+    Raises:
+        WorkloadError: The model is subclassed, so it has no graph of layers.
+    """
+    if not _has_graph(model):
+        raise WorkloadError(
+            f"{type(model).__name__} calls its layers in custom code, so there is no layer graph "
+            "to cut into stages: return a keras.Sequential or a functional model "
+            "(keras.Model(inputs, outputs))"
+        )
+    calls: list[Call] = []
+    done: set[tuple[int, int]] = set()
+    waiting = [(tensor, False) for tensor in reversed(keras.tree.flatten(model.outputs))]
+    while waiting:
+        tensor, inputs_are_done = waiting.pop()
+        operation, index, node = origin_of(tensor)
+        if (id(operation), index) in done:
+            continue
+        if inputs_are_done:
+            done.add((id(operation), index))
+            calls.append(Call(operation, tuple(node.input_tensors), tuple(node.output_tensors)))
+        else:
+            waiting.append((tensor, True))
+            waiting += [(each, False) for each in reversed(node.input_tensors)]
+    return calls
+
+
+def _has_graph(model: keras.Model) -> bool:
+    if not getattr(model, "outputs", None):
+        return False
+    caller = next(each for each in type(model).__mro__ if "call" in vars(each))
+    return caller.__module__.split(".")[0] == "keras"
 
 
 def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tuple[int, ...]:
@@ -38,33 +103,26 @@ def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
 
     The split minimizes the largest part, then the sum of squares.
     """
-    sums = [0]
-    for size in sizes:
-        sums.append(sums[-1] + size)
-    num = len(sizes)
-    # best[i]: smallest (largest part, sum of squares) of the first i items, and the last cut.
-    best: list[tuple[int, int, int] | None] = [(0, 0, 0)] + [None] * num
-    cuts: list[list[int]] = []
-    for part in range(1, num_parts + 1):
-        fresh: list[tuple[int, int, int] | None] = [None] * (num + 1)
-        for end in range(part, num + 1):
-            for cut in range(part - 1, end):
-                before = best[cut]
-                if before is None:
-                    continue
-                size = sums[end] - sums[cut]
-                found = (max(before[0], size), before[1] + size * size, -cut)
-                now = fresh[end]
-                if now is None or found < now:  # the latest cut wins ties
-                    fresh[end] = found
-        best = fresh
-        cuts.append([-each[2] if each else 0 for each in fresh])
-    parts = [0] * num
-    end = num
+    sums = [0, *itertools.accumulate(sizes)]
+
+    @functools.cache
+    def best(end: int, num_parts: int) -> tuple[int, int, int]:
+        """Return largest part, sum of squares and minus the last cut of the first items."""
+        if num_parts == 1:
+            return sums[end], sums[end] ** 2, 0
+        found = []
+        for cut in range(num_parts - 1, end):
+            largest, squares, _ = best(cut, num_parts - 1)
+            size = sums[end] - sums[cut]
+            found.append((max(largest, size), squares + size * size, -cut))
+        return min(found)  # the latest cut wins ties
+
+    parts: list[int] = []
+    end = len(sizes)
     for part in reversed(range(num_parts)):
-        begin = cuts[part][end]
-        parts[begin:end] = [part] * (end - begin)
-        end = begin
+        cut = -best(end, part + 1)[2]
+        parts = [part] * (end - cut) + parts
+        end = cut
     return tuple(parts)
 
 

@@ -1,4 +1,4 @@
-"""Row weights with which the losses of a batch's parts sum to the loss of the batch."""
+"""Rows, losses and gradients of a batch's parts, which add up to those of the batch."""
 
 from typing import Any
 
@@ -69,3 +69,23 @@ def loss_is_mean(model: keras.Model) -> bool:
         f"losses with reduction {', '.join(sorted(map(str, kinds)))} cannot be split exactly over "
         "replicas: use reduction='sum_over_batch_size' for all, or one replica"
     )
+
+
+def add_gradients(first: Any, second: Any) -> Any:
+    """Return the sum of two gradients, which is sparse if both are."""
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            tf.concat([first.values, second.values], 0),
+            tf.concat([first.indices, second.indices], 0),
+            first.dense_shape,
+        )
+    return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
+
+
+def scale_gradient(gradient: Any, factor: Any) -> Any:
+    """Multiply a gradient by a factor."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return gradient * factor

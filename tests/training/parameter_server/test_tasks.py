@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tune_tf.training.parameter_server.batch_scheduler import BatchScheduler
+from tune_tf.training.parameter_server.tasks import BatchScheduler
 
 
 @pytest.fixture

@@ -1,0 +1,308 @@
+"""Cache of traced programs, which trials of one structure share."""
+
+import itertools
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import keras
+import tensorflow as tf
+
+from tune_tf.space import flat
+from tune_tf.training.core.epoch import epoch_inputs
+from tune_tf.training.core.program import Program
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.scalars import Scalar, scalars_of
+from tune_tf.training.core.seeds import preserve_global_rng
+from tune_tf.training.core.step import Step, trains_by_workload
+from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.input.per_example import PerExamples
+from tune_tf.training.reuse import reuse_check
+from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint, method_dependencies
+from tune_tf.training.reuse.reuse_check import ReuseRecord
+from tune_tf.training.reuse.workload_state import WorkloadReset
+from tune_tf.workload import Config, Workload
+
+_EAGER_CHECKS = 2  # number of programs that are compared with eager execution
+
+Part = TypeVar("Part")
+
+_log = logging.getLogger(__name__)
+
+
+class Builder(Protocol):
+    """Interface of what builds models, and steps to train them."""
+
+    workload: Workload
+    replicas: Replicas
+
+    def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
+        """Return a trial's fresh model."""
+
+    def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> Step:
+        """Return a step for the model that was built last."""
+
+
+@dataclass
+class CachedProgram:
+    """Program of a trial.
+
+    Args:
+        program: The program, which holds the trial's fresh model.
+        rows: Rows of the trial as the program reads them.
+        key: Key of the structure; None if no other trial can use the program.
+        is_new: Whether the program has not run yet.
+    """
+
+    program: Program
+    rows: DeviceRows
+    key: str | None
+    is_new: bool = True
+
+
+@dataclass(frozen=True)
+class _FreshModel:
+    """A trial's model before training."""
+
+    config: Config
+    rows: DeviceRows
+    seed: int
+    model: keras.Model
+    scalars: list[Scalar]
+    found: Fingerprint
+
+
+class ProgramCache:
+    """Cache of the traced programs of a workload.
+
+    Args:
+        builder: Builder of the trials' models.
+        dry_run: Runs a new program once before its trial begins and undoes it; returns whether its
+            numbers are finite. By default, the first epoch shows that.
+        checks_reuse: Whether to compare reused programs with fresh ones, which this process can run
+            eagerly and without other processes.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        *,
+        dry_run: Callable[[CachedProgram], bool] | None = None,
+        checks_reuse: bool = False,
+    ) -> None:
+        self._builder = builder
+        self._workload = workload = builder.workload
+        self._per_examples = PerExamples(workload)
+        self._workload_state = WorkloadReset.of(workload)
+        self._programs: dict[str, list[Program]] = {}
+        self._plain_structures: set[str] = set()  # structures that fail with traced scalars
+        self._unshared: set[str] = set()  # structures whose reuse check failed
+        self._dry_run = dry_run
+        self._checks_reuse = checks_reuse and reuse_check.is_enabled()
+        #: Number of traced programs.
+        self.num_programs = 0
+        #: Whether a trial has begun and not ended.
+        self.is_training = False
+
+    def retain(self, parts: Mapping[Program, Part], current: CachedProgram) -> dict[Program, Part]:
+        """Return the parts of the current program and of those that later trials may get."""
+        programs = [current.program, *itertools.chain(*self._programs.values())]
+        return {program: parts[program] for program in programs if program in parts}
+
+    def find(self, config: Config, rows: DeviceRows, seed: int) -> CachedProgram:
+        """Return a program with the fresh model of a trial: a matching traced one if it exists."""
+        found = self._find(config, rows, seed)
+        dry_run = self._dry_run
+        if dry_run is None or not found.is_new:
+            return found
+        if not (found.key and found.program.num_traced_scalars):
+            dry_run(found)
+            return found
+        try:
+            if dry_run(found):
+                return found
+        except Exception as error:  # noqa: BLE001  the plain program raises it too
+            _log.debug("the program with traced scalars failed: %s", error)
+        plain = self.replace_by_plain(found, config, seed)
+        if not dry_run(plain):
+            self.restore_traced(found, plain, config)
+        return plain
+
+    def _find(self, config: Config, rows: DeviceRows, seed: int) -> CachedProgram:
+        fresh = self._build(config, self._per_examples.of(config, rows), seed)
+        self._workload_state.refuse_trained_variables(fresh.found.variables)
+        if fresh.found.key in self._plain_structures:
+            fresh = self._fresh(fresh.model, config, fresh.rows, seed, traces_scalars=False)
+        for program in self._programs.get(fresh.found.key or "", ()):
+            if program.serves(fresh.scalars):
+                program.take_over(fresh.model, fresh.found.variables, fresh.scalars)
+                return self._check_reuse(program, fresh)
+        if fresh.found.key is None:
+            _log.info("Retracing this trial: %s", fresh.found.obstacle)
+            fresh = replace(fresh, scalars=[])
+        return self._add(fresh)
+
+    def replace_by_plain(self, traced: CachedProgram, config: Config, seed: int) -> CachedProgram:
+        """Return a program with plain floats for a trial, and for all later ones like it.
+
+        To be called if a program with traced scalars fails: code that reads a traced scalar's value
+        while tracing gets NaN.
+        """
+        self.unshare(traced)
+        self._plain_structures.add(traced.key or "")
+        return self._add(self._build(config, traced.rows, seed, traces_scalars=False))
+
+    def restore_traced(self, traced: CachedProgram, plain: CachedProgram, config: Config) -> None:
+        """Share a replaced program again, since traced scalars are not the cause of its failure."""
+        self.unshare(plain)
+        self._plain_structures.discard(traced.key or "")
+        self._share(traced.program, traced.key, config)
+
+    def unshare(self, cached: CachedProgram) -> None:
+        """Give a program to no later trial."""
+        if cached.key is not None and cached.program in self._programs.get(cached.key, ()):
+            self._programs[cached.key].remove(cached.program)
+
+    def differs_from_eager(
+        self, cached: CachedProgram, config: Config, seed: int, epoch: int
+    ) -> bool:
+        """Return whether a new program may differ from eager execution on one batch.
+
+        The first programs suffice, since misuse of a traced scalar is a property of the code. A
+        custom ``train_step`` is not checked: its first call may create objects for later calls.
+        """
+        program = cached.program
+        if self.num_programs > _EAGER_CHECKS or program.step.has_own_train:
+            return False
+        if cached.rows.is_streamed or not self._checks_reuse:
+            return False
+        inputs = epoch_inputs(self._workload, config, cached.rows, seed, epoch)
+        try:
+            with preserve_global_rng():
+                return reuse_check.differs_from_eager(program, program, inputs, aggregate=True)
+        except tf.errors.ResourceExhaustedError:  # a graph may need less memory
+            return False
+
+    def _build(
+        self, config: Config, rows: DeviceRows, seed: int, *, traces_scalars: bool = True
+    ) -> _FreshModel:
+        with self._workload_state.building(self._workload, self):
+            model = self._builder.build(config, seed, rows)
+        return self._fresh(model, config, rows, seed, traces_scalars=traces_scalars)
+
+    def _fresh(
+        self,
+        model: keras.Model,
+        config: Config,
+        rows: DeviceRows,
+        seed: int,
+        *,
+        traces_scalars: bool,
+    ) -> _FreshModel:
+        scalars = scalars_of(model) if traces_scalars else []
+        computed = rows.per_example and rows.per_example.number
+        size = self._workload.global_batch_size(config)
+        batch = (rows.spec, size, self._builder.replicas.shape, computed)
+        found = program_fingerprint(self._workload, model, scalars, config, batch)
+        return _FreshModel(config, rows, seed, model, scalars, found)
+
+    def _add(self, fresh: _FreshModel) -> CachedProgram:
+        """Return a new program, shared if it has a key."""
+        program = self._trace(fresh)
+        self._share(program, fresh.found.key, fresh.config)
+        return CachedProgram(program, fresh.rows, fresh.found.key)
+
+    def _trace(self, fresh: _FreshModel) -> Program:
+        self.num_programs += 1
+        program = self._program(fresh)
+        self._workload_state.record_trained(each for each in program.variables if each.trainable)
+        return program
+
+    def _program(self, fresh: _FreshModel) -> Program:
+        step = self._builder.step(fresh.model, fresh.config, fresh.rows)
+        if step.model is not fresh.model:
+            config, rows, seed = fresh.config, fresh.rows, fresh.seed
+            traces = bool(fresh.scalars)
+            fresh = self._fresh(step.model, config, rows, seed, traces_scalars=traces)
+        return Program(
+            self._workload,
+            step,
+            fresh.rows,
+            self._workload.global_batch_size(fresh.config),
+            variables=fresh.found.variables,
+            scalars=fresh.scalars,
+        )
+
+    def _share(self, program: Program, key: str | None, config: Config) -> None:
+        if key is not None and key not in self._unshared:
+            program.reuse = ReuseRecord(flat(config))
+            self._programs.setdefault(key, []).append(program)
+
+    def _check_reuse(self, program: Program, fresh: _FreshModel) -> CachedProgram:
+        """Return a reused program, or a new one if a fresh model gives different numbers.
+
+        The check runs at the first reuse and whenever a parameter changes for the first time.
+        """
+        reused = CachedProgram(program, fresh.rows, fresh.found.key, is_new=False)
+        if program.reuse is None or fresh.rows.is_streamed or not self._checks_reuse:
+            return reused
+        parameters = program.reuse.unchecked(flat(fresh.config))
+        if parameters is None:
+            return reused
+        try:
+            with preserve_global_rng():
+                traced, differences = self._try_reuse(program, fresh)
+        except tf.errors.ResourceExhaustedError:  # two models do not fit
+            _log.info("Skipping the check of a reused program: not enough memory")
+            differences = []
+        if not differences:
+            program.reuse.note(parameters)
+            return reused
+        self.unshare(reused)
+        self._unshared.add(reused.key or "")
+        _log.warning(
+            reuse_check.difference_report(type(self._workload).__name__, parameters, differences)
+        )
+        return CachedProgram(traced, fresh.rows, None)
+
+    def _try_reuse(self, program: Program, fresh: _FreshModel) -> tuple[Program, list[str]]:
+        """Return a fresh program and its differences from a reused one."""
+        inputs = epoch_inputs(self._workload, fresh.config, fresh.rows, fresh.seed, 0)
+        eager = self._program(replace(fresh, scalars=[]))
+        if not reuse_check.differs_from_eager(program, eager, inputs):
+            return eager, []
+        traced = self._trace(
+            self._build(fresh.config, fresh.rows, fresh.seed, traces_scalars=False)
+        )
+        return traced, reuse_check.compare_programs(program, traced, inputs)
+
+
+def program_fingerprint(
+    workload: Workload,
+    model: keras.Model,
+    scalars: Sequence[Scalar],
+    config: Config,
+    batch: Hashable = (),
+) -> Fingerprint:
+    """Return a fingerprint that is equal exactly for trials that can share a traced program.
+
+    It covers the model and everything that it refers to, the workload's ``train_step``,
+    ``Workload.structure`` and the settings of Keras and TensorFlow. It excludes values that a
+    program reads for each trial: variables, seeds of random generators and traced scalars.
+    Automatic names must be counted from zero (see ``build.py``).
+
+    ``batch`` holds other constants of the trace: data shapes and types, batch size, replicas.
+    """
+    step = method_dependencies(workload, "train_step") if trains_by_workload(workload) else ()
+    settings = (
+        keras.config.floatx(),
+        keras.config.epsilon(),
+        keras.config.image_data_format(),
+        keras.config.dtype_policy().name,
+        keras.config.is_flash_attention_enabled(),
+        tf.config.optimizer.get_jit(),
+        tf.config.experimental.tensor_float_32_execution_enabled(),
+    )
+    roots: list[Any] = [model, step, workload.structure(config), repr(batch), settings]
+    return fingerprint(roots, scalars)

@@ -1,0 +1,161 @@
+"""Devices of models that are split into stages, and the builder of such models."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Hybrid, ModelParallel
+from tune_tf.training.core.build import batch_norms, build_model, warn_of_inexact_norms
+from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.program_cache import ProgramCache
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.devices import Devices
+from tune_tf.training.input.array_tensor import tensor_of
+from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.stages.stage_plan import calls_of, stage_plan
+from tune_tf.training.stages.stage_step import StageStep
+from tune_tf.workload import Config, Workload
+
+_HOST = "CPU:0"
+
+
+class StageDevices(Replicas):
+    """Replicas of several stages with one device each, without a distribution strategy.
+
+    ``tf.distribute.MirroredStrategy`` ignores the device of a layer, so the replicas are separate
+    models here. The training step is driven as on one device that takes whole batches.
+
+    Args:
+        devices: ``num_stages`` devices of the first replica, then of the next, and so on.
+        num_stages: Stages of each replica.
+    """
+
+    def __init__(self, devices: Devices, num_stages: int) -> None:
+        super().__init__(devices.first(1))
+        self.devices = devices
+        self.rows = tuple(
+            devices.names[first : first + num_stages]
+            for first in range(0, len(devices.names), num_stages)
+        )
+        self.num_stages = num_stages
+        self._places: Sequence[str] = ()
+        self._created: list[tf.Variable] = []
+
+    @property
+    def num_replicas(self) -> int:
+        """Number of model replicas."""
+        return len(self.rows)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of replicas and stages, which distinguish programs."""
+        return len(self.rows), self.num_stages
+
+    @property
+    def has_several_devices(self) -> bool:
+        """Always True: code paths for one device do not apply to stages."""
+        return True
+
+    def build(self, build: Callable[[], Any], places: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+        """Build a model; return it, and its variables in the order of their creation.
+
+        Args:
+            build: Function that enters :meth:`scope` and creates variables in a fixed order.
+            places: Devices of the variables in that order; further variables go to the host.
+        """
+        self._places, self._created = places, []
+        try:
+            return build(), self._created
+        finally:
+            self._places, self._created = (), []
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Create variables on the host, or on the devices given to :meth:`build`."""
+        with tf.device(_HOST), tf.variable_creator_scope(self._create):
+            yield
+
+    def place(self, tensors: Any) -> Any:
+        """Copy nested arrays to the first device, from which every stage gets its rows."""
+        with tf.device(self.rows[0][0]):
+            return tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors)
+
+    def _create(self, next_creator: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
+        number = len(self._created)
+        placed = number < len(self._places)
+        with tf.device(self._places[number]) if placed else contextlib.nullcontext():
+            variable = next_creator(**settings)
+        self._created.append(variable)
+        return variable
+
+
+def stage_loop(
+    workload: Workload, grid: StageDevices, parallelism: ModelParallel | Hybrid
+) -> GraphLoop:
+    """Return a loop whose epochs are single graph calls over replicas and stages."""
+    programs = ProgramCache(StageBuilder(workload, grid, parallelism.micro_batches))
+    return GraphLoop(workload, grid, programs=programs)
+
+
+class StageBuilder:
+    """Builder of models on the host, and of steps that train copies of them in stages.
+
+    The host has room for each trial's model. The copies are built once per structure, with their
+    variables on the devices of their stages.
+    """
+
+    def __init__(self, workload: Workload, grid: StageDevices, micro_batches: int) -> None:
+        self.workload = workload
+        self.replicas: Replicas = grid
+        self._grid = grid
+        self._micro_batches = micro_batches
+        self._seed = 0  # of the last build
+        self._created: list[tf.Variable] = []  # variables of the last build, in order
+
+    def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
+        """Return a trial's fresh model, on the host.
+
+        Raises:
+            WorkloadError: The replicas cannot synchronize their statistics.
+        """
+        grid, self._seed = self._grid, seed
+        model, self._created = grid.build(
+            lambda: build_model(self.workload, config, grid, seed, rows.sample[0])
+        )
+        synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
+        if synchronized and grid.num_replicas > 1:
+            raise WorkloadError(
+                f"{', '.join(synchronized)}: BatchNormalization with synchronized=True cannot be "
+                f"kept equal over {grid.num_replicas} replicas that are cut into stages: use kind "
+                "'mirrored' or 'model_parallel', or LayerNormalization"
+            )
+        warn_of_inexact_norms(model, grid.num_replicas, self._micro_batches)
+        return model
+
+    def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> StageStep:
+        """Return a step that trains copies of the model that was built last.
+
+        Raises:
+            WorkloadError: The model cannot be cut into stages.
+        """
+        grid = self._grid
+        calls = calls_of(model)
+        plan = stage_plan(calls, grid.num_stages, self.workload.stage_of)
+        stages = {
+            id(variable.value): stage
+            for call, stage in zip(calls, plan, strict=True)
+            for variable in getattr(call.operation, "variables", ())
+        }
+        numbers = [stages.get(id(variable), 0) for variable in self._created]
+        copies = [
+            grid.build(
+                lambda: build_model(self.workload, config, grid, self._seed, rows.sample[0]),
+                [row[number] for number in numbers],
+            )[0]
+            for row in grid.rows
+        ]
+        return StageStep(self.workload, copies, grid, grid.rows, plan, self._micro_batches)
