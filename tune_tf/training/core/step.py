@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Uneven
+from tune_tf.parallelism import Parallelism, Uneven
 from tune_tf.training.core.batch_parts import (
     add_gradients,
     loss_is_mean,
