@@ -46,7 +46,7 @@ kills: install   ## a driver killed at each moment of a sweep, and one resume af
 reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (an hour)
 	@TUNE_TF_REUSE=whole $(BIN)/python -m pytest --numprocesses 2 --timeout 3600 tests/training/test_reuse.py tests/trainables/test_reuse_under_tune.py
 
-mutants: install ## small faults in a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/vocabulary/test_objective.py)
+mutants: install ## small mutations of a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/vocabulary/test_objective.py)
 	@test -x $(VENV)/mutants/bin/cosmic-ray || $(PYTHON) -m venv $(VENV)/mutants
 	@$(VENV)/mutants/bin/python -m pip install --quiet "cosmic-ray>=8.4"
 	@rm -rf build/mutants && mkdir -p build/mutants && cp -R tune_tf tests scripts search_spaces docs *.md *.toml setup.cfg build/mutants

@@ -1,4 +1,4 @@
-"""Run the README's first command, `make sweep`, and look at what came of it."""
+"""Run the README's first command, `make sweep`, and check its outcome."""
 
 import subprocess
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Run all tests: none lost, each retry told.
+"""Run all tests; none is lost, and each retry is reported.
 
 Arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a submission must pass them.
 
-Some tests start clusters, kill nodes and wait for what comes of it; on a busy machine one of them
-can come too late. Up to three failures are run once more, alone: what fails twice is broken. Each
+Some tests start clusters, kill nodes and wait for the effects; on a busy machine one of them
+can be late. Up to three failures are run once more, alone; what fails twice is broken. Each
 retry is printed and kept in build/retries.txt.
 """
 
@@ -39,16 +39,16 @@ def run_ring(name: str, arguments: list[str]) -> list[str]:
     print(f"== {name}: {(time.monotonic() - began) / 60:.1f} minutes, status {code}", flush=True)
     if code not in (0, 1):
         sys.exit(f"the tests that run {name} came to no end: status {code} of pytest's")
-    told = json.loads(report.read_text())
+    outcome = json.loads(report.read_text())
     by_file: Counter[str] = Counter()
-    for test, seconds in told["seconds"].items():
+    for test, seconds in outcome["seconds"].items():
         by_file[test.partition("::")[0]] += round(seconds)
     print("seconds of the slowest files:", *by_file.most_common(40), sep="\n")
-    if told["skipped"] and "--no-skips" in sys.argv:
-        sys.exit(f"skipped tests: {len(told['skipped'])}; install what they need")
-    if (code == 1) != bool(told["failed"]):
-        sys.exit(f"pytest's status is {code}, and {len(told['failed'])} tests failed")
-    return list(told["failed"])
+    if outcome["skipped"] and "--no-skips" in sys.argv:
+        sys.exit(f"skipped tests: {len(outcome['skipped'])}; install what they need")
+    if (code == 1) != bool(outcome["failed"]):
+        sys.exit(f"pytest's status is {code}, and {len(outcome['failed'])} tests failed")
+    return list(outcome["failed"])
 
 
 def main() -> None:

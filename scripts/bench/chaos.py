@@ -119,7 +119,7 @@ def main() -> None:
                 rows.append((str(number), str(sum(counts.values())), took, reported[:100]))
         finally:
             server.kill()
-    print_table(("round", "kills", "seconds", "what came of it"), rows)
+    print_table(("round", "kills", "seconds", "outcome"), rows)
     values = {"rounds_wrong": float(wrong), "seconds": time.monotonic() - began}
     print_summary("chaos", values, _TARGETS, kills=counts, trials=given.trials)
 

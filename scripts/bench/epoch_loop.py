@@ -155,9 +155,9 @@ def main() -> None:
     ratios: dict[str, float] = {}
     rows: list[tuple[str, ...]] = []
     for label, (case, everything) in cases.items():
-        measured, told = _measure(label, case, arguments, everything=everything)
+        measured, more = _measure(label, case, arguments, everything=everything)
         ratios |= measured
-        rows += told
+        rows += more
     print()
     print_table(("case", "time over time", "median [quartiles]"), rows)
     print_summary("epoch_loop", ratios, _TARGETS, tolerance=TOLERANCE)

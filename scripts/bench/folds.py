@@ -148,8 +148,8 @@ def _measure(
         wall = time.perf_counter() - started
         seconds = _seconds_by_fold(folder, results)
         packing = _best_packing(seconds)
-        told = "warming up" if number < arguments.num_warm else "measured"
-        print(f"{name}: {told}, {wall:.2f} s, best packing {packing:.2f} s", flush=True)
+        phase = "warming up" if number < arguments.num_warm else "measured"
+        print(f"{name}: {phase}, {wall:.2f} s, best packing {packing:.2f} s", flush=True)
         if number >= arguments.num_warm:
             ratios.append(wall / packing)
             shares.append(wall / (sum(seconds) / _NUM_DEVICES))

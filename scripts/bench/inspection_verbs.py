@@ -45,7 +45,9 @@ def multiply(folder: Path, num_trials: int) -> None:
     """Copy a sweep's trials until its folder holds a given number."""
     sources = list(EventHistory.read(folder).trials.values())
     lines = (folder / EVENT_LOG).read_text().splitlines()
-    told = {page.trial_id: [line for line in lines if page.trial_id in line] for page in sources}
+    lines_of_trial = {
+        page.trial_id: [line for line in lines if page.trial_id in line] for page in sources
+    }
     over = lines.pop()
     snapshot = max(folder.glob("experiment_state-*.json"))
     state = json.loads(snapshot.read_text())
@@ -58,7 +60,7 @@ def multiply(folder: Path, num_trials: int) -> None:
         shutil.copytree(folder / f"trial_{source.number:05d}", target)
         results = target / "result.json"
         results.write_text(results.read_text().replace(source.trial_id, trial_id))
-        for line in told[source.trial_id]:
+        for line in lines_of_trial[source.trial_id]:
             event = json.loads(line) | {"trial_id": trial_id, "number": number}
             lines.append(json.dumps(event))
         state["trial_data"].append(

@@ -45,8 +45,8 @@ def json_of(verb: str, file: Path, settings: list[str], cwd: Path) -> dict[str, 
         text=True,
         check=True,
     )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    output: dict[str, Any] = json.loads(done.stdout)
+    return output
 
 
 def main() -> None:

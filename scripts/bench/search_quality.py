@@ -169,7 +169,7 @@ class _Results:
         cell = self._by_cell[contestant, problem, num_workers]
         return np.array([each.epochs or each.task.budget_epochs for each in cell], dtype=float)
 
-    def told(self, contestant: str, problem: str, num_workers: int) -> str:
+    def summary(self, contestant: str, problem: str, num_workers: int) -> str:
         """Return the geometric mean of the epochs and the share of successful seeds as text."""
         cell = self._by_cell[contestant, problem, num_workers]
         mean = np.exp(np.log(self.epochs(contestant, problem, num_workers)).mean())
@@ -192,7 +192,7 @@ def _print_cells(
     rows = []
     for num_workers, problem in itertools.product(workers, problems):
         row = [str(num_workers), problem]
-        row += [results.told(each, problem, num_workers) for each in contestants]
+        row += [results.summary(each, problem, num_workers) for each in contestants]
         first = results.epochs(ours, problem, num_workers)
         for other in _AGAINST:
             second = results.epochs(other, problem, num_workers)

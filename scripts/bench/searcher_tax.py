@@ -1,9 +1,9 @@
 """Overhead of the searcher per suggestion over plain Optuna, and of TPE over random per sweep.
 
-First, a searcher and a plain Optuna study with the same sampler and seed are asked by turns and
-told the same; both must propose the same configs. Then 50 equal trials run on two slots under
-``tune.run``, with TPE and with random by turns. What the second ratio leaves to gain is what
-computing suggestions ahead of time could save at most.
+First, a searcher and a plain Optuna study with the same sampler and seed get the same calls in
+turns and must propose the same configs. Then 50 equal trials run on two slots under ``tune.run``,
+with TPE and with random in turns. The second ratio bounds what computing suggestions ahead of time
+could save.
 """
 
 import argparse

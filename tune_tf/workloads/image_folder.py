@@ -45,7 +45,7 @@ class ImageFolderSettings(DataSettings):
         augment: Whether training images are flipped and shifted at random, anew every epoch.
         flip: Whether they may be flipped left to right then; not for writing.
         max_shift: Most that they are shifted then, as a share of a side.
-        on_bad_record: Whether a file that is no image ends the sweep or is left out and told.
+        on_bad_record: Whether a file that is no image ends the sweep or is left out and reported.
     """
 
     path: Text

@@ -43,7 +43,7 @@ class KerasDatasetSettings(DataSettings):
     Args:
         name: The data set.
         max_rows: Most rows of its training rows that are used, a random choice; None for all.
-        num_words: Of ``imdb``: so many of the most frequent words are told apart.
+        num_words: Of ``imdb``: number of most frequent words that are kept apart.
         max_length: Of ``imdb``: so many last words of a text are read.
     """
 

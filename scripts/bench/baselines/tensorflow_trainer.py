@@ -64,12 +64,12 @@ def train(settings: Mapping[str, Any]) -> None:
         model.reset_metrics()
         for batch in batches(data.train, epoch_order(seed, epoch, len(data.train[0]))):
             train_step(batch)
-        told = metrics()
+        report = metrics()
         model.reset_metrics()
         for batch in batches(data.validation, np.arange(len(data.validation[0]))):
             test_step(batch)
-        told |= {f"val_{name}": value for name, value in metrics().items()}
-        losses.append((told["loss"], told["val_loss"]))
-        ray.train.report(told)
+        report |= {f"val_{name}": value for name, value in metrics().items()}
+        losses.append((report["loss"], report["val_loss"]))
+        ray.train.report(report)
     if context.get_world_rank() == 0:
         Path(settings["losses"]).write_text(json.dumps(losses))

@@ -58,8 +58,8 @@ def main() -> int:
         )
         value = json.loads(done.stdout.splitlines()[-1])["ratios"][name]
         failed = failed or not target.is_met(value)
-        told = "met" if target.is_met(value) else "NOT MET"
-        rows.append((what, f"{value:.3g}", str(target), told))
+        state = "met" if target.is_met(value) else "NOT MET"
+        rows.append((what, f"{value:.3g}", str(target), state))
         print(f"{what}: {value:.3g} ({time.monotonic() - began:.0f} s)", flush=True)
     print_table(("ratio", "measured", "floor", ""), rows)
     return int(failed)

@@ -61,10 +61,10 @@ def print_summary(
         print()
         print_table(("value", "measured", "target", ""), rows)
     print()
-    told = {
+    summary = {
         "benchmark": benchmark,
         "ratios": {name: float(f"{value:.4g}") for name, value in measured.items()},
         "missed": missed,
         "unmeasured": [name for name in targets if name not in measured],
     }
-    print(json.dumps(told | notes), flush=True)
+    print(json.dumps(summary | notes), flush=True)

@@ -30,8 +30,8 @@ def no_rungs() -> Sequence[int]:
 class FilteredStorage(ForwardingStorage):
     """Optuna storage whose list of trials follows a visibility rule.
 
-    For the study that is asked and told. ``get_all_trials``, which samplers read, applies the rule;
-    every other method goes to the underlying storage.
+    For the study on which ask and tell are called. ``get_all_trials``, which samplers read,
+    applies the rule; every other method goes to the underlying storage.
 
     Finished trials are processed only once, so a call costs about as much as one on the underlying
     storage.
