@@ -134,7 +134,7 @@ class SweepFolder:
         """
         path = self.path / _CONFIG
         try:
-            found = path.read_text()
+            found = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             found = ""
         if self.sweep_file.startswith(found):
@@ -245,7 +245,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     errors = []
     for name in (_INFO, _INFO_COPY):
         try:
-            about = json.loads((path / name).read_text())
+            about = json.loads((path / name).read_text(encoding="utf-8"))
             about["format"] = int(about["format"])
             if about["format"] <= _FORMAT:
                 Path(about["base_dir"]), Path(about["working_dir"])

@@ -239,7 +239,7 @@ class ControlChannel:
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
             request = None
             with suppress(OSError, ValueError):
-                request = json.loads(path.read_text())
+                request = json.loads(path.read_text(encoding="utf-8"))
             path.unlink(missing_ok=True)
             if isinstance(request, dict):
                 yield request

@@ -77,7 +77,7 @@ def _write(path: Path, data: Forecast | ForecastWithActuals) -> None:
 
 def _read(path: Path, kind: type[FileContent]) -> FileContent | None:
     try:
-        return TypeAdapter(kind).validate_python(json.loads(path.read_text()))
+        return TypeAdapter(kind).validate_python(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
 

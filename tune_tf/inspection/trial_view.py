@@ -206,7 +206,7 @@ def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:
     if existing:
         return existing
     try:
-        uri = (folder / REMOTE_CHECKPOINT).read_text().strip()
+        uri = (folder / REMOTE_CHECKPOINT).read_text(encoding="utf-8").strip()
     except OSError:
         return ()
     return [uri] if uri else ()

@@ -78,7 +78,7 @@ class SweepRecord:
     ) -> "SweepRecord":
         """Read the learning curves and settings from the folder of a sweep."""
         try:
-            settings = (result.path / "sweep.yaml").read_text()
+            settings = (result.path / "sweep.yaml").read_text(encoding="utf-8")
         except OSError:
             settings = result.config.to_yaml()
         masked = functools.cache(masked)

@@ -194,7 +194,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def is_remote_client(settings: ClusterSettings | None = None) -> bool:
-    """Return whether a sweep uses Ray Client; None for the connected cluster."""
+    """Return whether a sweep uses Ray Client; without settings, whether this process does."""
     if ray.is_initialized() or settings is None:
         return bool(ray.util.client.ray.is_connected())
     return is_client(os.environ.get("RAY_ADDRESS") or settings.address)

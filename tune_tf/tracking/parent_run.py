@@ -59,7 +59,7 @@ class ParentRun:
         self.best: BestTrial | None = state.get("best")
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a resumed sweep, as a copy in plain data."""
+        """Return a copy of the state, for a resumed sweep."""
         candidates = [
             (each.key, each.outcome.value, each.value, each.feasible)
             for each in self._candidates.values()

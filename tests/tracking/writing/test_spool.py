@@ -154,6 +154,15 @@ def test_a_spool_closed_twice_takes_nothing_from_the_next_one(path):
     second.close()
 
 
+def test_a_file_that_a_killed_process_left_half_written_goes(path):
+    path.mkdir(parents=True)
+    (path / ".about.999").write_text("{")
+
+    Spool(path, {"sweep_id": "digits"}).close()
+
+    assert not path.exists()
+
+
 def test_a_folder_with_more_in_it_stays(path):
     spool = Spool(path, {})
     (path / "notes.txt").write_text("mine")

@@ -174,6 +174,26 @@ def test_patience_counts_from_when_the_end_was_asked_for(clock, end):
     writer.close()
 
 
+def test_a_flush_waits_for_a_retry_that_takes_longer_than_patience(clock):
+    class SlowRetry(GatedSink):
+        def write(self, entry):
+            if self.errors:
+                self.gate.set()
+            else:
+                self.gate.clear()
+                clock.now += 1000.0
+                threading.Timer(0.3, self.gate.set).start()  # a glance of the flush later
+            super().write(entry)
+
+    sink = SlowRetry()
+    sink.errors = [OutageError("down")]
+    writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
+    writer.put(result("t", 1))
+    assert writer.flush()
+    assert sink.written == [("t", [1])]
+    writer.close()
+
+
 def test_patience_ends_with_a_store_that_takes_nothing(clock):
     class Slow(ScriptedSink):
         def write(self, entry):

@@ -1,7 +1,5 @@
 """On-disk spool of run updates that survives a kill and an unavailable store."""
 
-import errno
-import fcntl
 import json
 import logging
 import os
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_tf.atomic_files import append_line, write_atomically
+from tune_tf.atomic_files import append_line, lock_file, write_atomically
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.writing.run_update import RunUpdate
 
@@ -24,7 +22,6 @@ _log = logging.getLogger(__name__)
 _ABOUT = "about"
 _LOCK = "lock"
 _SUFFIX = ".jsonl"  # Tune would copy .json files
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
 @dataclass
@@ -75,6 +72,8 @@ class Spool:
         self._position: tuple[_Segment | None, int] = None, 0
         """File that is being read, and the number of bytes read of it."""
         try:
+            for partial in path.glob(f".{_ABOUT}.*"):  # left by a killed driver
+                partial.unlink(missing_ok=True)
             if about is not None:
                 write_atomically(path / _ABOUT, json.dumps(about, indent=2) + "\n", on_disk=False)
             self.about = dict(about) if about is not None else self._read_about()
@@ -182,7 +181,7 @@ class Spool:
 
     def _read_about(self) -> dict[str, Any]:
         try:
-            about: dict[str, Any] = json.loads((self.path / _ABOUT).read_text())
+            about: dict[str, Any] = json.loads((self.path / _ABOUT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return about
@@ -197,7 +196,7 @@ def _open_lock(path: Path) -> int:
         except FileNotFoundError:
             continue  # its last holder has just removed the folder
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file)
         except BlockingIOError:
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
             os.close(file)
@@ -205,10 +204,9 @@ def _open_lock(path: Path) -> int:
                 f"{path.parent} is in use by a sweep that is still running"
                 f"{f' ({holder})' if holder else ''}: wait for it to end, or stop it first"
             ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                os.close(file)
-                raise
+        except OSError:
+            os.close(file)
+            raise
         with suppress(OSError):
             if os.path.samestat(os.fstat(file), (path / _LOCK).stat()):
                 holder = f"process {os.getpid()} on {socket.gethostname()}"

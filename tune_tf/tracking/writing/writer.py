@@ -90,6 +90,7 @@ class Writer:
         self._closing: float | None = None
         self._abandoned = False
         self._down = False
+        self._acknowledged = -math.inf  # time at which the last attempt ended
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
 
@@ -142,7 +143,8 @@ class Writer:
             try:
                 while not self._is_done and self._thread.is_alive() and not until():
                     now = time.monotonic()
-                    if now >= end or self._is_hopeless(begun, now):
+                    # A running request may succeed, however long it takes.
+                    if now >= end or self._is_hopeless(begun, self._acknowledged):
                         break
                     self._changed.wait(min(end - now, pause_s))
             finally:
@@ -285,13 +287,14 @@ class Writer:
     def _acknowledge(self) -> bool:
         """Remove written updates from the spool and release waiters; return whether to stop."""
         with self._changed:
+            self._acknowledged = time.monotonic()
             first = [pending.first for pending in self._backlog.values()]
             self._queue.discard_below(min([*first, self._queue.last_taken + 1]))
             self._is_done = not self._backlog and self._queue.is_empty
             self._changed.notify_all()
             if self._closing is None or self._abandoned:
                 return self._abandoned
-            return self._is_done or self._is_hopeless(self._closing, time.monotonic())
+            return self._is_done or self._is_hopeless(self._closing, self._acknowledged)
 
     def _is_hopeless(self, begun: float, now: float) -> bool:
         failing = any(pending.attempts for pending in self._backlog.copy().values())
