@@ -379,11 +379,12 @@ def test_a_trial_whose_end_the_study_lost_can_be_told_it_again(storage):
     assert states(registry) == ["COMPLETE", "RUNNING"]
 
 
-def test_a_lost_trial_whose_config_left_the_space_is_made_without_it(storage):
+@pytest.mark.parametrize("config", [{"y": 7.0}, {"x": 7.0}], ids=["unknown", "out of range"])
+def test_a_lost_trial_whose_config_left_the_space_is_made_without_it(storage, config):
     first = open_registry(storage)
     asked(first, "a")
     registry = open_registry(InMemoryStorage(), first.state.copy())
-    registry.find_orphans({"a"}, {"a": {"y": 7.0}})
+    registry.find_orphans({"a"}, {"a": config})
     assert registry.study.trials[0].params == {}
 
 

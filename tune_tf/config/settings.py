@@ -143,9 +143,6 @@ def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorD
     return found
 
 
-_MAX_NAME_LENGTH = 255  # limit of MLflow's databases
-
-
 def _with_descriptions(section: Mapping[str, Any]) -> dict[str, Any]:
     summary, arguments = _parse_docstring(str(section.get("description", "")))
     described = dict(section)

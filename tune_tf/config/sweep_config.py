@@ -300,9 +300,10 @@ def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str
         return dict(settings)
     data = settings.get("data") if _has_data(settings) else None
     try:
-        space = getattr(import_workload(settings["workload"], base_dir, data), "space", None)
+        workload = import_workload(settings["workload"], base_dir, data)
     except InvalidSettingsError:
         return dict(settings)  # reported with the other errors
+    space = getattr(workload, "space", None)
     return dict(settings) if space is None else {**settings, "space": space.to_dict()}
 
 

@@ -145,9 +145,11 @@ class TrialActor:
 
     def stop(self) -> None:
         """Stop the trial and delete the notes."""
-        if self._trainable is not None:
-            self._trainable.stop()
-        shutil.rmtree(self._notes, ignore_errors=True)
+        try:
+            if self._trainable is not None:
+                self._trainable.stop()
+        finally:
+            shutil.rmtree(self._notes, ignore_errors=True)
 
     def _process_ids(self) -> set[int]:
         return {number for number, note in read_notes(self._notes).items() if TRAINS in note}
@@ -167,6 +169,7 @@ class SampleProcess:
 
     def __init__(self, made: TrainableClass, config: dict[str, Any], notes: str) -> None:
         self.made = made
+        self._notes = notes
         request = made.default_resource_request(config)
         self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
         if not self._group.wait(_ROOM_S):
@@ -207,6 +210,7 @@ class SampleProcess:
             ray.get(self._actor.stop.remote(), timeout=15)
         ray.kill(self._actor)
         ray.util.remove_placement_group(self._group)
+        shutil.rmtree(self._notes, ignore_errors=True)  # left by an actor that died
 
 
 def notes_path() -> str:

@@ -221,9 +221,13 @@ class StorageRecovery:
         """Create a trial again; return its number, which is the next one."""
         attributes = {TUNE_TRIAL_ID: tune_id} if tune_id else {}
         again = FixedTrial(dict(config), len(self._study.get_trials(deepcopy=False)))
-        known: dict[str, Any] = {}
-        with suppress(ValueError):  # config unknown or changed by a scheduler
+        made = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
+        with suppress(ValueError):  # config unknown, or out of range because a scheduler changed it
             self._suggest(again)
-            known = {"params": again.params, "distributions": again.distributions}
-        made = create_trial(state=TrialState.RUNNING, user_attrs=attributes, **known)
+            made = create_trial(
+                state=TrialState.RUNNING,
+                params=again.params,
+                distributions=again.distributions,
+                user_attrs=attributes,
+            )
         return self._storage.get_trial(self._storage.create_new_trial(self._study_id, made)).number

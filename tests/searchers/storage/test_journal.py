@@ -142,6 +142,13 @@ def test_a_journal_of_which_a_part_of_the_first_line_is_left_is_begun_anew(path,
     assert "is damaged" in caplog.text
 
 
+def test_a_journal_of_one_empty_line_is_begun_anew(path):
+    path.write_bytes(b"\n")
+    with quiet_logging():
+        study = optuna.create_study(storage=open_storage(path), study_name="s")
+    assert study.trials == []
+
+
 def test_a_torn_entry_of_who_opened_the_study_once_more_costs_nothing(path):
     path.write_bytes(path.read_bytes() + b'{"op_code":0,"worker_id":"a","study_na')
     assert [trial.value for trial in trials_of(path)] == [0.0, 1.0, 2.0, 3.0]

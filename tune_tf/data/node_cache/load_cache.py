@@ -188,6 +188,13 @@ class RecordingConfig(dict[str, Any]):
             raise KeyError(key)
         return default
 
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
+        """Return a value, writing a default that is visible only here; record the read."""
+        with self._reads.lock:
+            if key not in self:
+                self[key] = default
+            return self[key]
+
     def popitem(self) -> tuple[Any, Any]:
         """Remove the last key and return it with its value; record all values as read."""
         for key in list(self)[::-1]:
@@ -247,7 +254,7 @@ for _name in (
 ):
     setattr(RecordingConfig, _name, _reading_all(getattr(dict, _name)))
 
-for _name in ("get", "__contains__", "setdefault", "update", "clear"):  # by the methods above
+for _name in ("get", "__contains__", "update", "clear"):  # by the methods above
     setattr(RecordingConfig, _name, getattr(MutableMapping, _name))
 
 for _representer in (SafeRepresenter, Representer):  # PyYAML, which Ray uses, needs the exact class

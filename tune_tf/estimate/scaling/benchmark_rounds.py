@@ -139,8 +139,14 @@ class ScalingBenchmark:
             if first is not None:
                 reference_rates = _rates(first)
             for each in measured:
-                if each.candidate not in found:
+                if each.candidate in found:
+                    continue
+                try:
                     found[each.candidate] = _measured(each, reference_rates)
+                except (TuneTfError, ray.exceptions.RayError) as error:
+                    if each is first:
+                        raise
+                    found[each.candidate] = Measurement(each.candidate, error=_text(error))
         finally:
             for each in running:
                 each.process.end()

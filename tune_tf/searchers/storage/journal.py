@@ -128,7 +128,8 @@ def _recovered_lines(
         ValueError: Nothing is readable, or the entry that created a study is lost.
     """
     if not any(entries):
-        if cut_off and len(lines) == 1 and _BEGINNING.startswith(lines[0][: len(_BEGINNING)]):
+        is_partial = len(lines) == 1 and (cut_off or not lines[0])
+        if is_partial and _BEGINNING.startswith(lines[0][: len(_BEGINNING)]):
             return [], 0  # nothing but a part of the very first line
         raise ValueError("no line is an entry of an Optuna journal")
     filled_in = _lost_trials(lines, entries)

@@ -57,7 +57,10 @@ class FitRecorder:
         """
         import keras  # late: loads TensorFlow
 
-        given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs).arguments
+        try:
+            given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"model.fit {error}") from None
         if given.get("validation_freq") == 1:
             del given["validation_freq"]
         if text := ", ".join(f"{n}={given[n]!r}" for n in _NO_COUNTERPART if given.get(n)):
