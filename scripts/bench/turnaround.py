@@ -73,7 +73,7 @@ class _ReusedTrainable:
             all_s=time.perf_counter() - started,
             resident_bytes=resident_bytes(),
             loss=result["loss"],
-            num_programs=self._trainable._loop.num_programs,  # noqa: SLF001  nothing public tells
+            num_programs=self._trainable._processes._loop.num_programs,  # noqa: SLF001
         )
 
 

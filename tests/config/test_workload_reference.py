@@ -55,8 +55,7 @@ def test_an_error_of_the_workloads_own_space_is_reported(workloads, monkeypatch)
     monkeypatch.syspath_prepend(str(workloads))
     path = workloads / "sweep.yaml"
     path.write_text(
-        "name: a\nworkload: empty.py:Empty\nobjective: {metric: loss, mode: min}\n"
-        "num_samples: 2\n"
+        "name: a\nworkload: empty.py:Empty\nobjective: {metric: loss, mode: min}\nnum_samples: 2\n"
     )
 
     with pytest.raises(InvalidSettingsError, match="declares no hyperparameters"):

@@ -171,7 +171,7 @@ def open_study(path, recovery):
         )
         searcher.restore(state)
         trials = TuneState(recovery.files).trials
-        configs = {trial.trial_id: flat(trial.config) for trial in trials}
+        configs = {trial.trial_id: flat(trial._state["config"]) for trial in trials}
         with mock.patch.multiple(controller, trial_ids=configs.keys, configs=configs.copy):
             assert searcher.suggest("another")
         named = [tune_trial_id(each, {}) for each in searcher.study.trials]

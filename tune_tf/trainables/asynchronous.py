@@ -15,7 +15,7 @@ from tune_tf.trainables.multi_process.parameter_server import (
     ParameterServer,
 )
 from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
-from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, cause_of, is_death
+from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, is_actor_death
 from tune_tf.trainables.multi_process.worker import WorkerAssignment
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
@@ -157,14 +157,19 @@ class AsynchronousGroup(ProcessGroup):
 
     def _register(self, worker: GroupWorker, info: WorkerInfo) -> None:
         worker.info = info
-        known = [each.info for each in self._workers if each.info is not None]
-        self.devices = "; ".join(f"{each.devices} on {each.node}" for each in known)
+        known = self._name_devices()
         known.append(replace(self._server_info, num_gpus=info.num_gpus))
         try:
             compatible_addresses(known)
         except TuneTfError:
             self.end()
             raise
+
+    def _name_devices(self) -> list[WorkerInfo]:
+        """Set the names of the devices; return the descriptions of the connected workers."""
+        known = [each.info for each in self._workers if each.info is not None]
+        self.devices = "; ".join(f"{each.devices} on {each.node}" for each in known)
+        return known
 
     def _check_heartbeats(self) -> None:
         """Replace workers that have been silent for too long; at most once per ping interval."""
@@ -179,9 +184,9 @@ class AsynchronousGroup(ProcessGroup):
             if (loss := server.loss()) is not None:
                 self._fail(loss)
 
-    def _lose(self, worker: GroupWorker, error: Exception) -> None:
+    def _lose(self, worker: GroupWorker, error: BaseException) -> None:
         """Replace a lost worker; fail the trial on any other error."""
-        if not is_death(cause_of(error)):
+        if not is_actor_death(error):
             self._fail(error)
         worker.process.kill()
         self._num_lost += 1
@@ -199,6 +204,7 @@ class AsynchronousGroup(ProcessGroup):
         )
         self._ask_server("forget", worker.number)
         self._workers[self._workers.index(worker)] = self._start_worker(worker.bundle)
+        self._name_devices()
 
     def _ask_server(self, method: str, *arguments: Any, watched: bool = True) -> Any:
         (reply,) = self.ask(method, *arguments, watched=watched)

@@ -53,7 +53,7 @@ def with_more_memory(
     head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
     pieces = micro_batches_of(reserved, parallelism)
     if 0 < bundles[0].get("GPU", 0) < 1:
-        for bundle in bundles:
+        for bundle in (each for each in bundles if "GPU" in each):
             bundle["GPU"] = min(1.0, 2 * bundle["GPU"])
     elif in_pieces:
         pieces *= 2

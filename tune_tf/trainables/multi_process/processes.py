@@ -8,6 +8,7 @@ from typing import Any
 import ray
 from ray.exceptions import (
     ActorUnavailableError,
+    NodeDiedError,
     OutOfMemoryError,
     RayActorError,
     RayError,
@@ -83,7 +84,7 @@ class RemoteProcess:
         self.is_watched = watched
         self._heard = None
 
-    def loss(self) -> WorkerLostError | None:
+    def loss(self) -> BaseException | None:
         """Return an error if the process is watched and died or has been silent for too long."""
         if not self.is_watched:
             return None
@@ -95,7 +96,7 @@ class RemoteProcess:
             try:
                 ray.get(ping)
             except RayError as error:
-                return WorkerLostError(str(error))
+                return cause_of(error)
             self._heard = now
         if self._ping is None:
             self._ping = self.actor.ping.remote()
@@ -123,6 +124,11 @@ def cause_of(error: BaseException) -> BaseException:
 def is_death(error: BaseException) -> bool:
     """Return whether the cause of an error is that a process died or fell silent."""
     return isinstance(error, WorkerLostError)
+
+
+def is_actor_death(error: BaseException) -> bool:
+    """Return whether a failed call means that a process died, unlike one that cannot start."""
+    return isinstance(error, RayActorError | NodeDiedError | WorkerLostError)
 
 
 def may_be_retried(error: BaseException) -> bool:
@@ -254,11 +260,11 @@ class Bundles:
     def failure(self, error: BaseException, processes: Sequence[RemoteProcess]) -> BaseException:
         """Return the trial's error for a failed call; after a death, wait until Ray reports it."""
         cause = cause_of(error)
-        if is_death(cause):
+        if is_actor_death(error):
             return self._find_dead(processes) or WorkerLostError(str(cause))
         return cause
 
-    def _find_dead(self, processes: Sequence[RemoteProcess]) -> WorkerLostError | None:
+    def _find_dead(self, processes: Sequence[RemoteProcess]) -> BaseException | None:
         """Kill the processes that respond to a ping, and return an error that names the dead one.
 
         Peers and broken connections reveal a death before Ray knows whether the node died too. A
@@ -278,8 +284,10 @@ class Bundles:
                     ray.get(ping)
                 except ActorUnavailableError:
                     time.sleep(self.watch.retry_s)
-                except RayActorError as error:
+                except (RayActorError, NodeDiedError) as error:
                     return WorkerLostError(f"{process.name} died: {error}")
+                except RayError as error:
+                    return cause_of(error)
                 else:
                     process.kill()
                     suspects.remove(process)

@@ -186,14 +186,23 @@ class SubtaskPool:
         self._error = self._error or error
 
     def _follow(
-        self, device: SubtaskDevice, answer: Any, then: Callable[..., None], *arguments: Any
+        self,
+        device: SubtaskDevice,
+        answer: Any,
+        then: Callable[..., None],
+        *arguments: Any,
+        of_trial: bool = True,
     ) -> None:
-        """Handle a reply of a device, unless it is from an earlier trial or an earlier process."""
+        """Handle a reply of a device, unless its process was replaced.
+
+        A reply ``of_trial`` is ignored if another trial has begun since.
+        """
         number = self._number
 
         def handle(reply: "Future[Any]") -> None:
             with self._changed:
-                if number == self._number and device in self._devices:
+                is_current = number == self._number or not of_trial
+                if is_current and device in self._devices:
                     try:
                         then(device, *arguments, reply)
                         self._dispatch()
@@ -331,14 +340,16 @@ class SubtaskPool:
             self._rewind(subtask)
         device.process.kill()
         fresh = self._devices[rank] = self._start_process(rank)
-        self._follow(fresh, fresh.process.call("prepare", self._assignment), self._on_prepared)
+        answer = fresh.process.call("prepare", self._assignment)
+        self._follow(fresh, answer, self._on_prepared, self._number, of_trial=False)
 
-    def _on_prepared(self, device: SubtaskDevice, answer: "Future[str]") -> None:
+    def _on_prepared(self, device: SubtaskDevice, number: int, answer: "Future[str]") -> None:
         if (error := answer.exception()) is not None:
             self._fail(cause_of(error))
             return
         device.process.name = answer.result()
-        self._start(device)
+        if number == self._number:  # else the next trial was started in it already
+            self._start(device)
 
     def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
         """Fetch the states of a failed process, except for subtasks that it was training."""

@@ -215,6 +215,7 @@ class FitLoop:
         trial, self._trial = self._trial, None
         if trial:
             self._run.end()
+            del self._run  # it holds the trial's model and data
 
     def _new_run(self, trial: _Trial, restored: CallbackState | None = None) -> _FitRun:
         callbacks = self._workload.callbacks(trial.config)

@@ -105,9 +105,12 @@ class ProgramCache:
         #: Whether a trial has begun and not ended.
         self.is_training = False
 
-    def retain(self, parts: Mapping[Program, Part], current: CachedProgram) -> dict[Program, Part]:
-        """Return the parts of the current program and of those that later trials may get."""
-        programs = [current.program, *itertools.chain(*self._programs.values())]
+    def retain(
+        self, parts: Mapping[Program, Part], current: CachedProgram | None = None
+    ) -> dict[Program, Part]:
+        """Return the parts of the current program, if any, and of those later trials may get."""
+        programs = [*itertools.chain(*self._programs.values())]
+        programs += [current.program] if current else []
         return {program: parts[program] for program in programs if program in parts}
 
     def find(self, config: Config, rows: DeviceRows, seed: int) -> CachedProgram:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.training.core.program import Program, are_finite, plain_metrics
 from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
 from tune_tf.training.core.replicas import Replicas
@@ -35,14 +35,14 @@ class GradientLoop:
         self,
         workload: Workload,
         replicas: Replicas,
-        parallelism: Mirrored = Mirrored(),  # noqa: B008  frozen
+        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
     ) -> None:
         self._name = type(workload).__name__
         self._replicas = replicas
         builder = ReplicaBuilder(workload, replicas, parallelism)
         self._programs = ProgramCache(builder, dry_run=self._dry_run)
         self._gradient_programs: dict[Program, GradientProgram] = {}
-        self._trial: CachedProgram
+        self._trial: CachedProgram | None = None
         self._values: dict[int, Array] = {}
         #: Version of the worker's weights; None if it has none.
         self.version: int | None = None
@@ -64,17 +64,22 @@ class GradientLoop:
         """Process a task and return its result."""
         self._values.update(task.weights)
         self.version = task.version
-        rows, program = self._trial.rows, self._gradient_programs[self._trial.program]
+        trial = self._trial
+        if trial is None:
+            raise RuntimeError("no trial was started")
+        rows, program = trial.rows, self._gradient_programs[trial.program]
         done = (task.epoch, task.batch, task.version)
         if task.batch is None or task.rows is None:
             program.load(self._values)
-            return TaskResult(*done, validation=self._trial.program.validate(rows.validation))
+            return TaskResult(*done, validation=trial.program.validate(rows.validation))
         program.load(self._values, batch=task.batch)
         gradient = program.gradient(rows.train, task.rows, task.loss_scale)
         return TaskResult(*done, gradient, program.increments)
 
     def finish(self) -> None:
-        """End the trial."""
+        """End the trial, and free its model unless another trial may get it."""
+        self._trial = None
+        self._gradient_programs = self._programs.retain(self._gradient_programs)
         self._programs.is_training = False
 
     def _dry_run(self, cached: CachedProgram) -> bool:

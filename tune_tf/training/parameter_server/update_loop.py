@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import Metrics
+from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.batch_parts import scale_gradient
 from tune_tf.training.core.epoch import row_order
 from tune_tf.training.core.loop import GraphLoop
@@ -38,7 +39,7 @@ class UpdateLoop(GraphLoop):
         self,
         workload: Workload,
         replicas: Replicas,
-        parallelism: Mirrored = Mirrored(),  # noqa: B008  frozen
+        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
     ) -> None:
         builder = ReplicaBuilder(workload, replicas, parallelism)
         programs = ProgramCache(builder, dry_run=self._dry_run)
@@ -59,14 +60,12 @@ class UpdateLoop(GraphLoop):
         """
         refuse_streams(rows)
         super().start(config, rows, seed)
-        trial = self.trial
-        self._update_programs = self._programs.retain(self._update_programs, trial.cached)
-        if trial.callbacks.watch_validation and rows.num_validation and rows.validation is None:
-            raise WorkloadError(
-                "a callback with on_test_begin or on_test_end has to be called around validation, "
-                "but the workers of a parameter server validate: leave it out, or use kind "
-                "'mirrored'"
-            )
+        self._update_programs = self._programs.retain(self._update_programs, self.trial.cached)
+
+    def finish(self) -> None:
+        """End the trial, and free its model unless another trial may get it."""
+        super().finish()
+        self._update_programs = self._programs.retain(self._update_programs)
 
     def open_epoch(self) -> None:
         """Begin an epoch."""
@@ -90,6 +89,16 @@ class UpdateLoop(GraphLoop):
         metrics = self.program.metrics()
         trial.epoch += 1
         return self._end_epoch(metrics | (validation or {}))
+
+    def _callbacks(self, config: Config, rows: DeviceRows, program: Program) -> EpochCallbacks:
+        callbacks = super()._callbacks(config, rows, program)
+        if callbacks.watch_validation and rows.num_validation and rows.validation is None:
+            raise WorkloadError(
+                "a callback with on_test_begin or on_test_end has to be called around validation, "
+                "but the workers of a parameter server validate: leave it out, or use kind "
+                "'mirrored'"
+            )
+        return callbacks
 
     def _dry_run(self, cached: CachedProgram) -> bool:
         made = self._update_programs[cached.program] = UpdateProgram(cached.program)
