@@ -1,6 +1,6 @@
 """Forecasts as the tests make them."""
 
-from tune_tf.forecast import Actuals, Forecast, ModelForecast, Range
+from tune_tf.forecast import Actuals, ConfigMeasurement, Forecast, Range
 
 
 def model(label="largest", **how):
@@ -16,7 +16,7 @@ def model(label="largest", **how):
         "trace_s": 1.0,
         "start_s": 0.1,
     }
-    return ModelForecast(**given | how)
+    return ConfigMeasurement(**given | how)
 
 
 def forecast(**how):

@@ -1,4 +1,6 @@
 import re
+import shutil
+from datetime import UTC, datetime
 
 import pytest
 
@@ -94,3 +96,18 @@ def test_a_folder_may_be_given_as_a_uri_and_beside_a_bucket_it_is_local(tmp_path
 def test_keys_of_a_bucket_do_not_stand_in_a_sweep_file():
     with pytest.raises(InvalidSettingsError, match="storage_path: must not hold keys"):
         SweepConfig.from_dict({"storage_path": "s3://key:secret@bucket/sweeps"})
+
+
+def test_a_name_selects_its_latest_sweep_also_of_two_that_began_in_one_second(folder_of, tmp_path):
+    now = datetime(2026, 9, 21, 10, 13, 20, tzinfo=UTC)
+    config = folder_of().config
+    for _ in range(2):
+        latest = SweepFolder.create(config, tmp_path, now=now)
+
+    (tmp_path / "sweeps" / "digits-20260921-101320").rename(tmp_path / "sweeps" / "older")
+    for other in (tmp_path / "sweeps").glob("digits-*[0-9]"):
+        if other != latest.path:
+            shutil.rmtree(other)
+
+    assert latest.path.name == "digits-20260921-101320-1"
+    assert SweepFolder.open("digits", tmp_path / "sweeps").path == latest.path

@@ -11,7 +11,7 @@ from ray.train._internal.storage import StorageContext
 from ray.tune import Checkpoint, CheckpointConfig
 from ray.tune.experiment import Trial
 
-from tune_tf.sweep.state.snapshots import Snapshots
+from tune_tf.sweep.state.snapshots import SnapshotWriter
 
 SESSION = "2026-11-22_07-39-43"
 
@@ -23,7 +23,7 @@ class TuneFiles:
         self.sweep = sweep
         self.trials = {}
         self.counter = 0
-        self.snapshots = Snapshots(sweep.path)
+        self.snapshots = SnapshotWriter(sweep.path)
 
     def trial(self, number, trial_id, config):
         storage = StorageContext(str(self.sweep.path.parent), self.sweep.path.name)

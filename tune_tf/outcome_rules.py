@@ -21,7 +21,7 @@ def infer_outcome(
     finite: bool | None = True,
     error: str | None = None,
 ) -> Outcome | _End:
-    """Return the outcome of a trial: of what is known, the surest counts.
+    """Infer the outcome of a trial from the most reliable evidence of its end.
 
     That is the error; then what was recorded, except for a completion without finite metrics; then
     divergence; then the end that the calls of Tune suggest.

@@ -1,5 +1,6 @@
 """CPUs and GPUs of a trial."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tune_tf.errors import InvalidSettingsError
@@ -36,6 +37,11 @@ class TrialResources:
             )
         if errors:
             raise InvalidSettingsError(errors)
+
+    @classmethod
+    def of_bundle(cls, bundle: Mapping[str, float]) -> "TrialResources":
+        """Return the resources of a process in a placement-group bundle."""
+        return cls(cpus=max(1, int(bundle.get("CPU", 1))), gpus=bundle.get("GPU", 0))
 
     @property
     def bundle(self) -> dict[str, float]:

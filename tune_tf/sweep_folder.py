@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and 
 _INFO_COPY = ".sweep-info"  # read if the first is damaged
 _JOURNAL = "study.journal"
 _FORMAT = 1
+_SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
 
 _log = logging.getLogger(__name__)
@@ -259,17 +261,22 @@ def _read_info(path: Path) -> dict[str, Any]:
     )
 
 
+def _name_of(sweep_id: str) -> str:
+    """Return the name of a sweep from its id; empty if the folder was renamed."""
+    match = _SWEEP_ID.fullmatch(sweep_id)
+    return match[1] if match else ""
+
+
 def _find(sweep: str, root: Path) -> Path:
     for path in (Path(sweep), root / sweep):
         if (path / _INFO).is_file():
             return path
     known = [path.name for path in sweep_paths(root)]
-    of_that_name = [name for name in known if name.rpartition("-")[0].rpartition("-")[0] == sweep]
+    of_that_name = [name for name in known if _name_of(name) == sweep]
     if of_that_name:
         return root / of_that_name[-1]
     there = f"those in {root} are {', '.join(known)}" if known else f"there are none in {root}"
     if Path(sweep).is_dir():
         raise UnknownSweepError(f"{sweep} is a folder, but not of a sweep; {there}")
-    names = [name.rpartition("-")[0].rpartition("-")[0] for name in known]
-    near = did_you_mean(sweep, [*known, *names])
+    near = did_you_mean(sweep, [*known, *map(_name_of, known)])
     raise UnknownSweepError(f"there is no sweep {sweep!r}{near}; {there}")

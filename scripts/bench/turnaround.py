@@ -154,7 +154,7 @@ def _measure_recycling(num_trials: int, max_programs: int) -> dict[str, float]:
     import ray
     from ray import tune
 
-    from tune_tf.trainables.memory.recycling import RecycleActors, Recycling
+    from tune_tf.trainables.memory.recycling import ActorRecycler, Recycling
 
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
@@ -172,7 +172,7 @@ def _measure_recycling(num_trials: int, max_programs: int) -> dict[str, float]:
             stop={"training_iteration": 2},
             storage_path=folder,
             reuse_actors=True,
-            callbacks=[RecycleActors()],
+            callbacks=[ActorRecycler()],
             verbose=0,
         )
     ray.shutdown()

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from tune_tf.config import FIRST_LINE, SCHEMA_FILE, SweepConfig, schema_text, write_schema
+from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, SweepConfig, schema_text, write_schema
 from tune_tf.errors import InvalidSettingsError
 
 READY = Path(__file__).parents[2] / "search_spaces"
@@ -26,7 +26,7 @@ def errors_in():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_ready_sweep_file_names_the_schema_and_keeps_it(path, errors_in):
     text = path.read_text()
-    assert text.splitlines()[0] == FIRST_LINE
+    assert text.splitlines()[0] == SCHEMA_COMMENT
     assert errors_in(text) == []
 
 

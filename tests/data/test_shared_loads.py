@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tune_tf.data import LoadCache, SharedLoads
+from tune_tf.data import LoadCache, NodeDataLoader
 from tune_tf.data.leased_actor import NAMESPACE
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
@@ -53,7 +53,7 @@ class Process:
 
     def __init__(self, workload, data_id, **given):
         self.workload = workload
-        self.loads = SharedLoads(workload, data_id, **given)
+        self.loads = NodeDataLoader(workload, data_id, **given)
         self.cache = LoadCache(self.loads.load)
 
     def load(self, config):
@@ -258,7 +258,7 @@ def test_data_are_loaded_without_gpus(tmp_path, processes):
 
 def test_who_is_no_actor_loads_by_itself(tmp_path):
     workload = Counted(tmp_path)
-    data = SharedLoads(workload, "driver").load({"size": 2})
+    data = NodeDataLoader(workload, "driver").load({"size": 2})
 
     assert data.train[0].flags.writeable
     assert workload.log.read_text() == f"{os.getpid()}\n"

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tune_tf.data import LoadCache, SharedLoads
+from tune_tf.data import LoadCache, NodeDataLoader
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload, with_mixin
@@ -46,7 +46,7 @@ class Process:
     def __init__(self, workload, keep=2):
         self.workload = workload
         self.num_loads = 0
-        loads = SharedLoads(workload, None)
+        loads = NodeDataLoader(workload, None)
 
         def load(config):
             self.num_loads += 1

@@ -29,7 +29,7 @@ from tune_tf.errors import UnknownSweepError
 from tune_tf.events import ControlChannel, EventHistory
 from tune_tf.results import SweepResult
 from tune_tf.sweep.run import resume_sweep, run_sweep
-from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder, sweep_paths
 
 MAX_CALM_SESSIONS = 3
@@ -207,7 +207,7 @@ class SimulatedSweep:
 
     def _settled(self) -> SweepResult | None:
         try:
-            return settled_result(self.folder)
+            return finished_result(self.folder)
         except UnknownSweepError:
             return None
 

@@ -15,7 +15,7 @@ from virtual_store import Store, StoredRun
 
 from tune_tf.config import SweepConfig
 from tune_tf.events import EVENT_LOG, EventHistory
-from tune_tf.inspection.reported_results import RESULTS, reports
+from tune_tf.inspection.reported_results import RESULTS, read_results
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
 from tune_tf.results import SweepResult
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
@@ -206,7 +206,7 @@ def _check_curve(
     number = next(each.number for each in result.trials if each.trial_id == trial_id)
     there = {
         report["training_iteration"]
-        for report in reports(sweep.folder.path / f"trial_{number:05d}" / RESULTS)
+        for report in read_results(sweep.folder.path / f"trial_{number:05d}" / RESULTS)
         if "training_iteration" in report
     }
     right = there == set(steps) or (begun_again and set(range(1, iterations + 1)) <= there)

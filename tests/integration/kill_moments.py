@@ -119,8 +119,8 @@ def _is_forced(*_: Any, **options: Any) -> bool:
     return bool(options.get("force"))
 
 
-def _is_of_closing(writer: Any, run: str) -> bool:
-    return writer._closing is not None and run == ""
+def _is_all_written(writer: Any) -> bool:
+    return writer._closing is not None and not writer._backlog and writer._queue.is_empty
 
 
 def _is_last_write(runs: Any, entry: Any) -> bool:
@@ -176,7 +176,7 @@ MOMENTS = {
         f"{_EVENT_LOG}.record_start"
     ),
     "after the second start": Moment(f"{_EVENT_LOG}.record_start", 2, after=True),
-    "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:Snapshots._write"),
+    "before the first snapshot is written": Moment(f"{_SNAPSHOTS}:SnapshotWriter._write"),
     "a snapshot is half written": Moment(
         f"{_SNAPSHOTS}:write_atomically", 2, instead=_half_of_a_snapshot
     ),
@@ -204,11 +204,11 @@ MOMENTS = {
     "before Tune's last state": Moment(f"{_CONTROLLER}.checkpoint", only=_is_forced),
     "after Tune's last state": Moment(f"{_CONTROLLER}.checkpoint", after=True, only=_is_forced),
     "the parent's end is put and not written": Moment(
-        "tune_tf.tracking.writing.writer:Writer.close"
+        "tune_tf.tracking.writing.writer:BackgroundWriter.close"
     ),
     "the queue is half drained": Moment(f"{_RUNS}.write", only=_is_last_write),
     "the parent's run has ended and the queue still has that": Moment(
-        "tune_tf.tracking.writing.writer:Writer._finish_entries", only=_is_of_closing
+        "tune_tf.tracking.writing.writer:BackgroundWriter._acknowledge", only=_is_all_written
     ),
     "before the study is settled": Moment(f"{_SEARCHER}.finish"),
     "after the study is settled": Moment(f"{_SEARCHER}.finish", after=True),

@@ -22,7 +22,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.events import EventHistory
 from tune_tf.forecast import read_actuals, settings_digest, write_forecast
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.timeout(2400)]
@@ -106,7 +106,7 @@ def assert_settled(folder, result):
     actuals = read_actuals(folder).actuals
     steps = [len(trial.steps) for trial in trials.values()]
     assert (actuals.closed, actuals.trials, actuals.epochs) == (True, NUM_TRIALS, sum(steps))
-    settled = settled_result(SweepFolder.open(folder))
+    settled = finished_result(SweepFolder.open(folder))
     assert settled is not None
     assert {trial.number: trial.iterations for trial in settled.trials} == {
         trial.number: trials[trial.trial_id].steps[-1] for trial in settled.trials

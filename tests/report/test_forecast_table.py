@@ -4,14 +4,14 @@ from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.forecast import (
     Actuals,
+    ConfigMeasurement,
     Forecast,
     ForecastWithActuals,
-    ModelForecast,
     Range,
     write_actuals,
 )
-from tune_tf.report.page import ForecastTable, report_page
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.page import ForecastTable, render_report
+from tune_tf.report.sweep_record import ReportData
 
 SOME = Range(1, 2, 3)
 FORECAST = Forecast(
@@ -24,7 +24,7 @@ FORECAST = Forecast(
     num_at_once=2,
     num_fitting_memory=9,
     max_t=9,
-    models=(ModelForecast("largest", {}, 10, 10, 10, None, SOME, 1.0, 0.1),),
+    models=(ConfigMeasurement("largest", {}, 10, 10, 10, None, SOME, 1.0, 0.1),),
     num_parameters=SOME,
     memory_bytes=Range(1e9, 2e9, 3e9),
     gpu_memory_bytes=None,
@@ -44,17 +44,17 @@ FORECAST = Forecast(
 OUTTURN = Actuals(120.0, 1, 4, 1.5e9, 4_000_000, closed=False)
 
 
-def record_of(folder: Path, settled: ForecastWithActuals | None) -> SweepRecord:
+def record_of(folder: Path, settled: ForecastWithActuals | None) -> ReportData:
     result = sweep_on_disk(folder, [Told([0.5, 0.6])])
     if settled is not None:
         write_actuals(result.path, settled)
-    return SweepRecord.of(result)
+    return ReportData.of(result)
 
 
 def test_a_sweep_without_forecast_has_no_table(tmp_path):
     record = record_of(tmp_path, None)
     assert ForecastTable.of(record) is None
-    assert "forecast was off" not in report_page(record, [])
+    assert "forecast was off" not in render_report(record, [])
 
 
 def test_each_number_stands_beside_its_forecast(tmp_path):
@@ -67,6 +67,6 @@ def test_each_number_stands_beside_its_forecast(tmp_path):
     assert (trials.ratio, trials.note) == ("1.00", "")
     assert epochs.actual == "4"
     assert memory.forecast == "2 GB (1 GB to 3 GB)"
-    page = report_page(record, [])
+    page = render_report(record, [])
     assert "How far the forecast was off" in page
     assert "outside its range" in page

@@ -6,7 +6,7 @@ from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.importances import importance_shares
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 SPACE = {
     "x": {"uniform": [0.0, 1.0]},
@@ -32,7 +32,7 @@ def shares(tmp_path):
             if config["kind"] == "a":
                 config["only_a"] = float(rng.random())
             told.append(Told([value(config)], outcome, config))
-        return importance_shares(SweepRecord.of(sweep_on_disk(tmp_path, told, space=SPACE)))
+        return importance_shares(ReportData.of(sweep_on_disk(tmp_path, told, space=SPACE)))
 
     return of
 

@@ -10,7 +10,7 @@ from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
 from tune_tf.report.plots.scatter_grids import ParetoFront
 from tune_tf.report.report import PICTURES
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 TWO = {
     "objective": [{"metric": "loss", "mode": "min"}, {"metric": "accuracy", "mode": "max"}],
@@ -21,14 +21,14 @@ TWO = {
     "kind", [kind for kind in PICTURES if kind is not ParetoFront], ids=lambda kind: kind.name
 )
 def test_plotly_knows_every_word_of_a_figure(usual_sweep, kind):
-    figure = kind(SweepRecord.of(usual_sweep)).interactive()
+    figure = kind(ReportData.of(usual_sweep)).interactive()
     assert len(go.Figure(figure).data) == len(figure["data"])
 
 
 def test_the_front_of_three_objectives_is_drawn_pair_by_pair(tmp_path):
     objective = [*TWO["objective"], {"metric": "size", "mode": "min"}]
     told = [Told([0.1 * at], metrics={"accuracy": at, "size": -at}) for at in range(4)]
-    picture = ParetoFront(SweepRecord.of(sweep_on_disk(tmp_path, told, objective=objective)))
+    picture = ParetoFront(ReportData.of(sweep_on_disk(tmp_path, told, objective=objective)))
     figure = go.Figure(picture.interactive())
     assert {trace.xaxis for trace in figure.data} == {"x", "x2", "x3"}
 
@@ -46,7 +46,7 @@ def test_the_line_of_the_best_never_worsens_and_skips_what_was_stopped(tmp_path)
         Told([0.2], started_after_s=20),
         Told([0.5], started_after_s=30),
     ]
-    times, values = SweepRecord.of(sweep_on_disk(tmp_path, told)).best_so_far
+    times, values = ReportData.of(sweep_on_disk(tmp_path, told)).best_so_far
     assert list(values) == [0.3, 0.5]
     assert list(times) == [2.0, 32.0]
 
@@ -54,7 +54,7 @@ def test_the_line_of_the_best_never_worsens_and_skips_what_was_stopped(tmp_path)
 def test_a_small_loss_is_up_where_the_metric_is_minimised(tmp_path):
     told = [Told([1.0]), Told([2.0])]
     result = sweep_on_disk(tmp_path, told, objective={"metric": "loss", "mode": "min"})
-    last = go.Figure(ParallelCoordinates(SweepRecord.of(result)).interactive()).data[0].dimensions
+    last = go.Figure(ParallelCoordinates(ReportData.of(result)).interactive()).data[0].dimensions
     # The worst line comes first, so that the best is drawn over it.
     assert last[-1].values == {"dtype": "f4", "bdata": "AAAAAAAAgD8="}
     assert last[-1].ticktext[0] == "1"
@@ -63,7 +63,7 @@ def test_a_small_loss_is_up_where_the_metric_is_minimised(tmp_path):
 
 def test_a_trial_under_the_pointer_tells_its_config(tmp_path):
     told = [Told([0.5], config={"optimizer": "<b>adamw</b>"})]
-    picture = History(SweepRecord.of(sweep_on_disk(tmp_path, told)))
+    picture = History(ReportData.of(sweep_on_disk(tmp_path, told)))
     (text,) = picture.interactive()["data"][0]["text"]
     assert text == (
         "trial 0, completed<br>val_accuracy = 0.5<br>optimizer = &lt;b&gt;adamw&lt;/b&gt;"

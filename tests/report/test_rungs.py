@@ -3,10 +3,10 @@
 import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
-from tune_tf.config import scheduler_settings
+from tune_tf.config import parse_scheduler_settings
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.rungs import RungsPlot, rungs_of
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from tune_tf.report.sweep_record import SweepRecord
     ids=lambda value: value["name"] if isinstance(value, dict) else "",
 )
 def test_the_rungs_are_those_of_the_scheduler(settings, rungs):
-    assert rungs_of(scheduler_settings(settings)) == rungs
+    assert rungs_of(parse_scheduler_settings(settings)) == rungs
 
 
 @pytest.mark.slow
 def test_the_rungs_of_hyperband_are_the_milestones_of_its_brackets():
-    assert rungs_of(scheduler_settings({"name": "hyperband", "max_t": 9})) == (1, 3, 9)
+    assert rungs_of(parse_scheduler_settings({"name": "hyperband", "max_t": 9})) == (1, 3, 9)
 
 
 def test_a_bar_is_split_into_who_went_on_and_who_ended(tmp_path):
@@ -37,7 +37,7 @@ def test_a_bar_is_split_into_who_went_on_and_who_ended(tmp_path):
         Told([0.1], Outcome.PRUNED),
         Told([], Outcome.ERROR),
     ]
-    figure = RungsPlot(SweepRecord.of(sweep_on_disk(tmp_path, told))).interactive()
+    figure = RungsPlot(ReportData.of(sweep_on_disk(tmp_path, told))).interactive()
     assert {bar["name"]: bar["y"] for bar in figure["data"]} == {
         "continued": [3, 1, 0],
         "completed": [0, 0, 1],

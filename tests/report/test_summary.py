@@ -5,7 +5,7 @@ from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
 from tune_tf.report.summary import Summary
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 STOPPED = Outcome.PRUNED
 
@@ -15,7 +15,7 @@ def summary(tmp_path):
     """Return the summary on told trials."""
 
     def of(*told, **settings):
-        return Summary.of(SweepRecord.of(sweep_on_disk(tmp_path, told, **settings)))
+        return Summary.of(ReportData.of(sweep_on_disk(tmp_path, told, **settings)))
 
     return of
 

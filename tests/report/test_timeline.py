@@ -5,7 +5,7 @@ from itertools import pairwise
 from sweeps_on_disk import many_trials, sweep_on_disk
 
 from tune_tf.report.plots.timeline import slot_bars
-from tune_tf.report.sweep_record import CurveSegment, SweepRecord
+from tune_tf.report.sweep_record import CurveSegment, ReportData
 
 
 def segment(start, end, pid=1, host="a"):
@@ -51,7 +51,7 @@ def test_times_rounded_to_seconds_leave_no_overlap_in_a_slot(tmp_path):
     for trial in told:
         trial.iteration_s = 0.13
     result = sweep_on_disk(tmp_path, told, scheduler={"name": "asha", "max_t": 27})
-    bars, slots = slot_bars([curve.segments for curve in SweepRecord.of(result).curves])
+    bars, slots = slot_bars([curve.segments for curve in ReportData.of(result).curves])
     assert len(slots) == 8
     by_slot = [
         sorted((bar.segment.start_s, bar.segment.end_s) for bar in bars if bar.slot == slot)

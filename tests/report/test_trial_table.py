@@ -6,7 +6,7 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 from tune_tf.report.trial_table import TrialTable, write_csv
 
 
@@ -20,7 +20,7 @@ def record(tmp_path):
         Told([0.7], config={"optimizer": "sgd", "layers": [64, 32], "norm": True}),
         Told([0.99], feasible=False),
     ]
-    return SweepRecord.of(sweep_on_disk(tmp_path, told))
+    return ReportData.of(sweep_on_disk(tmp_path, told))
 
 
 def test_rows_are_ranked_as_the_best_trial_is_chosen(record):
@@ -51,5 +51,5 @@ def test_the_file_holds_all_trials_in_order_of_number(record, tmp_path):
 
 
 def test_a_sweep_without_trials_has_a_file_all_the_same(tmp_path):
-    write_csv(SweepRecord.of(sweep_on_disk(tmp_path, [])), tmp_path / "trials.csv")
+    write_csv(ReportData.of(sweep_on_disk(tmp_path, [])), tmp_path / "trials.csv")
     assert (tmp_path / "trials.csv").is_file()

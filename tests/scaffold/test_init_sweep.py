@@ -5,7 +5,7 @@ import own_data_files
 import pandas as pd
 import pytest
 
-from tune_tf.config import FIRST_LINE, SCHEMA_FILE, schema_text
+from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, schema_text
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.scaffold import init_sweep
 
@@ -70,6 +70,14 @@ def test_a_name_that_yaml_would_take_for_something_else_stands_in_quotes(init, t
     assert settings_of(written)["path"] == "my #1 'tab\".csv"
     assert settings_of(written)["target"] == "no"
     assert written.plan.config.name == "my-1-tab"
+
+
+@pytest.mark.parametrize("name", [".5", ".1_0", "~", "._"])
+def test_a_column_that_yaml_would_take_for_a_number_is_a_name(init, tmp_path, name):
+    rows = np.arange(40)
+    pd.DataFrame({"x": rows % 5.0, name: rows % 2}).to_csv(tmp_path / "a.csv", index=False)
+
+    assert settings_of(init("a.csv", target=name))["target"] == name
 
 
 def test_a_folder_of_class_folders(init, tmp_path):
@@ -154,7 +162,7 @@ def test_a_workload_on_a_table_has_the_model_of_the_ready_one(init, tmp_path):
 def test_the_schema_is_written_beside_the_sweep_file(init, tmp_path):
     written = init()
 
-    assert text_of(written).splitlines()[0] == FIRST_LINE
+    assert text_of(written).splitlines()[0] == SCHEMA_COMMENT
     assert (tmp_path / SCHEMA_FILE).read_text() == schema_text()
     assert {path.name for path in written.files} == {"sweep.yaml", "my_workload.py", SCHEMA_FILE}
 

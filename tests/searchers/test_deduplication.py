@@ -9,7 +9,7 @@ from tune_tf.searchers.sampler_view import (
     NO_POINTS,
     PointIndex,
     SamplerView,
-    deduplicate,
+    draw_new_config,
     is_asked,
 )
 from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler
@@ -86,7 +86,7 @@ def test_where_everything_gave_nan_a_sweep_goes_on():
 
 
 def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
     registry = make_registry(numbers)
     first = registry.ask("first")
     registry.tell("first", DIVERGED)
@@ -94,7 +94,7 @@ def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
 
 
 def test_what_failed_for_another_reason_may_be_proposed_again(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
     registry = make_registry(options)
     registry.ask("first")
     registry.tell("first", TrialOutcome(Outcome.ERROR, cause="node died"))
@@ -107,7 +107,7 @@ def test_a_nan_after_the_config_was_changed_is_not_held_against_the_first_config
     registry.report("first", 1, 0.5)
     registry.note_change("first", 1)
     registry.tell("first", DIVERGED, {"config_changed_at": 1})
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
     assert registry.ask("second")
 
 
@@ -181,7 +181,7 @@ def test_what_an_earlier_sweep_tried_may_be_tried_again():
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
     registry = make_registry(options, rungs=(1,))
     registry.sampler_view.study.sampler = ExhaustiveSampler(
         optuna.samplers.BruteForceSampler(seed=1)
@@ -190,7 +190,7 @@ def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
 
 
 def test_a_space_with_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.deduplicate", None)
+    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
     registry = make_registry(lambda trial: {**options(trial), **numbers(trial)}, rungs=(1,))
     assert len(proposed(registry, 5)) == 5
 
@@ -209,7 +209,7 @@ def test_a_sampler_that_draws_only_what_is_known_is_replaced_by_chance():
     study = optuna.create_study(sampler=Stuck())
     study.tell(study.ask(wide), 1.0)
     known = PointIndex(is_asked).among(study.trials)
-    drawn = deduplicate(study, study._storage, suggest, NO_POINTS, known)
+    drawn = draw_new_config(study, study._storage, suggest, NO_POINTS, known)
     assert set(drawn.params) == set(names)
     assert set(drawn.params.values()) != {5}
 

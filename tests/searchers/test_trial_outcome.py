@@ -5,7 +5,8 @@ import pytest
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.trial_outcome import TrialOutcome, outcome_from_result
+from tune_tf.searchers.trial_outcome import TrialOutcome, failed_outcome, outcome_from_result
+from tune_tf.tune_internals import controller
 
 LOSS = SearchCriteria((Objective("loss", "min"),))
 
@@ -69,3 +70,14 @@ def test_a_trial_that_is_called_complete_with_nan_has_diverged():
 def test_a_missing_metric_is_told_as_the_cause():
     verdict = judged({"training_iteration": 3, "done": True})
     assert verdict.cause == "loss is not reported at iteration 3"
+
+
+def test_a_trial_that_failed_again_has_the_last_error(monkeypatch):
+    """Tune appends each failure to the error file of a trial."""
+    text = "".join(
+        f"Failure # {number} (occurred at 2026-11-25_14-00-0{number})\n{error}\n"
+        for number, error in enumerate(["MemoryError: no room", "ValueError: no rows"], 1)
+    )
+    monkeypatch.setattr(controller, "error_text", lambda trial_id: text)
+
+    assert failed_outcome("a") == TrialOutcome(Outcome.ERROR, cause="ValueError: no rows")

@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.objective import Objective
-from tune_tf.simulation import Event, StopReason, Trace
+from tune_tf.simulation import SweepEndReason, Trace, VirtualResult
 
 LOSS = Objective("val_loss", "min")
 
@@ -11,10 +11,10 @@ LOSS = Objective("val_loss", "min")
 def trace(*results, objective=LOSS):
     """Return a trace of ``(trial, iteration, value)``, with three iterations to a full run."""
     events = tuple(
-        Event(10.0 * number, trial, iteration, value, number)
+        VirtualResult(10.0 * number, trial, iteration, value, number)
         for number, (trial, iteration, value) in enumerate(results, 1)
     )
-    return Trace(objective, 3, events, (), StopReason.FINISHED)
+    return Trace(objective, 3, events, (), SweepEndReason.FINISHED)
 
 
 RESULTS = [(0, 1, 0.1), (1, 3, 0.9), (0, 3, 0.5), (2, 3, 0.7), (3, 3, 0.2)]

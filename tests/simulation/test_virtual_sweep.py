@@ -8,7 +8,7 @@ import pytest
 from optuna.samplers import RandomSampler
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.simulation import StopReason
+from tune_tf.simulation import SweepEndReason
 
 
 @pytest.fixture
@@ -36,19 +36,19 @@ def test_trials_run_to_the_problems_limit(problem, searcher, fifo):
     assert [(event.trial, event.iteration) for event in trace.events] == [
         (trial, iteration) for trial in range(3) for iteration in range(1, 10)
     ]
-    assert trace.end is StopReason.FINISHED
+    assert trace.end is SweepEndReason.FINISHED
     assert {trial.status for trial in trace.trials} == {"TERMINATED"}
 
 
 def test_the_budget_ends_a_sweep_at_that_epoch(problem, searcher, fifo):
     trace = simulate(problem, searcher, fifo, num_workers=4, budget_epochs=30)
     assert trace.epochs == 30
-    assert trace.end is StopReason.OUT_OF_BUDGET
+    assert trace.end is SweepEndReason.OUT_OF_BUDGET
 
 
 def test_a_sweep_stops_at_a_full_run_that_is_good_enough(problem, searcher, fifo):
     trace = simulate(problem, searcher, fifo, budget_epochs=900, until=0.2)
-    assert trace.end is StopReason.FOUND
+    assert trace.end is SweepEndReason.FOUND
     assert trace.epochs == 18
     assert trace.trials[-1].config == {"x": 1}
 
@@ -96,7 +96,7 @@ def test_rays_schedulers_bring_all_trials_to_an_end(problem, searcher, scheduler
         **(more | {"perturbation_interval": 2} if scheduler == "pbt" else {}),
     )
     trace = simulate(problem, searcher, made, num_workers=3, num_samples=9)
-    assert trace.end is StopReason.FINISHED
+    assert trace.end is SweepEndReason.FINISHED
     assert len(trace.trials) == 9
 
 
@@ -140,7 +140,7 @@ def test_a_sweep_in_which_nothing_can_go_on_is_stalled(problem, searcher):
             return None
 
     trace = simulate(problem, searcher, Pausing(), num_workers=2, budget_epochs=100)
-    assert trace.end is StopReason.STALLED
+    assert trace.end is SweepEndReason.STALLED
     assert trace.epochs == 2
     assert {trial.status for trial in trace.trials} == {"PAUSED"}
 

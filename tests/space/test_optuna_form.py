@@ -10,7 +10,7 @@ from parameters_strategy import conditional_spaces, spaces
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flat, nested
-from tune_tf.space.optuna_form import OptunaSpace, decoded, labels
+from tune_tf.space.optuna_form import OptunaSpace, labels, option_of
 
 
 def asked(space, params):
@@ -66,7 +66,7 @@ def test_constants_have_no_distribution():
 )
 def test_options_have_labels_that_lead_back(options, expected):
     assert labels(options) == expected
-    assert [decoded(label, options) for label in labels(options)] == options
+    assert [option_of(label, options) for label in labels(options)] == options
 
 
 @pytest.mark.parametrize("option", [object(), lambda: 1], ids=["object", "lambda"])

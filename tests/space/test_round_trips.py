@@ -11,7 +11,7 @@ from parameters_strategy import deep_spaces
 from ruamel.yaml import YAML
 
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flat, nested
-from tune_tf.space.optuna_form import distribution, labels
+from tune_tf.space.optuna_form import labels, to_distribution
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -121,7 +121,7 @@ def test_optunas_distributions_have_our_ends(space):
         if isinstance(parameter, Constant):
             assert path not in space.distributions()
             continue
-        there = distribution(parameter)
+        there = to_distribution(parameter)
         first, last = (
             (there.choices[0], there.choices[-1])
             if isinstance(parameter, Choice)

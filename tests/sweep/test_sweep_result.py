@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.events import EventLog
-from tune_tf.sweep.sweep_result import settled_result
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
@@ -18,7 +18,7 @@ def settled(ended):
 
 
 def found(sweep):
-    return settled_result(SweepFolder.open(sweep.path))
+    return finished_result(SweepFolder.open(sweep.path))
 
 
 def test_a_sweep_that_came_to_its_end_is_told_and_not_touched(settled):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tune_tf.tracking.registry import BEST_MODEL_TAG, BEST_VERSION_TAG, BestModel, BestModelRuns
+from tune_tf.tracking.registry import BEST_MODEL_TAG, BEST_VERSION_TAG, BestModel, ModelRegistry
 
 pytestmark = pytest.mark.mlflow
 
@@ -24,7 +24,7 @@ def parent(client, experiment):
 
 @pytest.fixture
 def runs(client, parent):
-    return BestModelRuns(client, parent)
+    return ModelRegistry(client, parent)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
     client, parent, experiment, best_of, folder, name, after
 ):
     def settle(client):
-        runs = BestModelRuns(client, parent)
+        runs = ModelRegistry(client, parent)
         known = runs.latest_model()
         uri = runs.log(best, folder) if known is None else f"models:/{known.model_id}"
         runs.keep(best, uri)
@@ -235,7 +235,7 @@ def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
     (version,) = client.search_model_versions("name='digits'")
     assert version.source == uri == f"models:/{model.model_id}"
     assert client.get_model_version_by_alias("digits", "champion").version == version.version
-    assert BestModelRuns(client, parent).version_of(model, "digits") == version_uri
+    assert ModelRegistry(client, parent).version_of(model, "digits") == version_uri
     for run_id in (parent, best.run_id):
         tags = client.get_run(run_id).data.tags
         assert (tags[BEST_MODEL_TAG], tags[BEST_VERSION_TAG]) == (uri, version_uri)

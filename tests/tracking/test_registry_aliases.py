@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.tracking.registry import BestModel, BestModelRuns, FinalModel
+from tune_tf.tracking.registry import BestModel, FinalModel, ModelRegistry
 from tune_tf.tracking.runs import find_run_ids
 from tune_tf.tracking.writing.run_update import PARENT, SWEEP_ID_TAG, TRIAL_ID_TAG
 
@@ -22,7 +22,7 @@ def registered(client, tmp_path):
         folder = tmp_path / sweep_id
         folder.mkdir()
         Model().save(str(folder / "MLmodel"))
-        runs = BestModelRuns(client, parent)
+        runs = ModelRegistry(client, parent)
         uri = runs.log(best, folder)
         return runs, best, uri, runs.register(best, uri, name, None)
 

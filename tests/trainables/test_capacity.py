@@ -8,7 +8,7 @@ import ray
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.capacity import capacity_by_node, check_cluster, most_workers, num_trials
+from tune_tf.trainables.capacity import capacity_by_node, check_cluster, max_workers, num_trials
 
 pytestmark = pytest.mark.tf
 
@@ -41,7 +41,7 @@ def test_trials_that_fit(parallelism, room, trials):
     ],
 )
 def test_workers_that_fit(parallelism, room, workers):
-    assert most_workers(room, parallelism) == workers
+    assert max_workers(room, parallelism) == workers
 
 
 @pytest.mark.cluster

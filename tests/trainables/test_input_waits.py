@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.trainables.resource_warnings import WatchInput
+from tune_tf.trainables.resource_warnings import InputWaitMonitor
 
 pytestmark = pytest.mark.cluster
 
@@ -14,7 +14,7 @@ def told(caplog, *iterations):
         caplog: Of the test.
         iterations: ``(number in its process, seconds, share of them that waited)``.
     """
-    watch = WatchInput()
+    watch = InputWaitMonitor()
     for number, took_s, share in iterations:
         result = {"iterations_since_restore": number, "time_this_iter_s": took_s}
         if share is not None:

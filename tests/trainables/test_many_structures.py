@@ -9,7 +9,7 @@ import pytest
 from ray import tune
 
 from tune_tf.trainables import trainable
-from tune_tf.trainables.memory.recycling import RecycleActors, Recycling
+from tune_tf.trainables.memory.recycling import ActorRecycler, Recycling
 from tune_tf.workload import Data, Workload
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
@@ -52,7 +52,7 @@ def swept(ray_cluster, tmp_path_factory):
         trainable(Tiny, seed=1, recycling=Recycling(max_programs=MAX_PROGRAMS)),
         config={"width": tune.grid_search(list(range(1, NUM_TRIALS + 1)))},
         stop={"training_iteration": 1},
-        callbacks=[RecycleActors(), memory],
+        callbacks=[ActorRecycler(), memory],
         reuse_actors=True,
         max_concurrent_trials=1,
         raise_on_failed_trial=False,

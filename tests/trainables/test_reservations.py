@@ -8,7 +8,7 @@ import pytest
 from tune_tf import SweepConfig, run_sweep
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import resource_warnings
-from tune_tf.trainables.resource_warnings import WatchReservations
+from tune_tf.trainables.resource_warnings import ReservationMonitor
 from tune_tf.training.system_metrics import Gpu, SystemMetrics
 
 pytestmark = pytest.mark.tf
@@ -45,7 +45,7 @@ def load(cpu=100.0, machine=30.0, **gpus):
 
 
 def test_an_idle_gpu_is_told_with_its_trial_its_use_and_what_to_do(caplog):
-    trial, watch = Trial(gpus=1), WatchReservations(TrialResources(gpus=1))
+    trial, watch = Trial(gpus=1), ReservationMonitor(TrialResources(gpus=1))
     (message,) = told(caplog, watch, trial, [load(gpu_3=use) for use in (90, 1, 2, 0, 3, 0)])
 
     assert "trial digits_t1 reserves 1 GPU(s)" in message
@@ -56,7 +56,7 @@ def test_an_idle_gpu_is_told_with_its_trial_its_use_and_what_to_do(caplog):
 
 
 def test_one_idle_gpu_of_two_is_told(caplog):
-    trial, watch = Trial(cpus=2, gpus=2), WatchReservations(TrialResources(2, 2))
+    trial, watch = Trial(cpus=2, gpus=2), ReservationMonitor(TrialResources(2, 2))
     samples = [load(cpu=200, gpu_0=80, gpu_1=0)] * 6
 
     (message,) = told(caplog, watch, trial, samples)
@@ -66,7 +66,7 @@ def test_one_idle_gpu_of_two_is_told(caplog):
 
 
 def test_idle_cpus_are_told_in_cores(caplog):
-    trial, watch = Trial(cpus=4), WatchReservations(TrialResources(4))
+    trial, watch = Trial(cpus=4), ReservationMonitor(TrialResources(4))
     (message,) = told(caplog, watch, trial, [load(cpu=150)] * 6)
 
     assert "reserves 4 CPUs, of which its process uses 1.5" in message
@@ -87,20 +87,20 @@ def test_idle_cpus_are_told_in_cores(caplog):
     ],
 )
 def test_nothing_is_told_of_what_is_used_or_not_known(resources, samples, every_s, caplog):
-    trial, watch = Trial("t1", *resources), WatchReservations(TrialResources(*resources))
+    trial, watch = Trial("t1", *resources), ReservationMonitor(TrialResources(*resources))
 
     assert told(caplog, watch, trial, samples, every_s=every_s) == []
 
 
 def test_the_first_iteration_of_each_process_does_not_count(caplog):
-    trial, watch = Trial(gpus=1), WatchReservations(TrialResources(gpus=1))
+    trial, watch = Trial(gpus=1), ReservationMonitor(TrialResources(gpus=1))
     samples = [load(gpu_0=0)] * 5
 
     assert told(caplog, watch, trial, samples, processes=3) == []
 
 
 def test_each_kind_is_told_once_a_sweep(caplog):
-    watch = WatchReservations(TrialResources(2, 1))
+    watch = ReservationMonitor(TrialResources(2, 1))
     for number in range(3):
         told(caplog, watch, Trial(f"t{number}", 2, 1), [load(cpu=20, gpu_0=0)] * 12)
 
@@ -109,7 +109,7 @@ def test_each_kind_is_told_once_a_sweep(caplog):
 
 
 def test_an_idle_trial_is_found_after_one_in_use(caplog):
-    watch = WatchReservations(TrialResources(gpus=1))
+    watch = ReservationMonitor(TrialResources(gpus=1))
     told(caplog, watch, Trial("t1", gpus=1), [load(gpu_0=60)] * 6)
     (message,) = told(caplog, watch, Trial("t2", gpus=1), [load(gpu_0=0)] * 6)
 
@@ -117,7 +117,7 @@ def test_an_idle_trial_is_found_after_one_in_use(caplog):
 
 
 def test_a_trial_is_judged_by_its_own_samples(caplog):
-    watch = WatchReservations(TrialResources(gpus=1))
+    watch = ReservationMonitor(TrialResources(gpus=1))
     for name in ("t1", "t2"):
         told(caplog, watch, Trial(name, gpus=1), [load(gpu_0=0)] * 4)
 
@@ -125,14 +125,14 @@ def test_a_trial_is_judged_by_its_own_samples(caplog):
 
 
 def test_what_a_scheduler_has_added_is_not_judged(caplog):
-    watch = WatchReservations(TrialResources(2))
+    watch = ReservationMonitor(TrialResources(2))
 
     assert told(caplog, watch, Trial(cpus=4), [load(cpu=90)] * 6) == []
 
 
 def test_of_several_workers_one_is_judged_by_its_own_share(caplog):
     trial = Trial(cpus=2, workers=[{}, {"CPU": 2.0}])
-    (message,) = told(caplog, WatchReservations(TrialResources(2)), trial, [load(cpu=20)] * 6)
+    (message,) = told(caplog, ReservationMonitor(TrialResources(2)), trial, [load(cpu=20)] * 6)
 
     assert "reserves 2 CPUs" in message
 

@@ -28,8 +28,8 @@ from reuse_values import (
 )
 
 from tune_tf.data import rows_of
-from tune_tf.testing.reuse_contract import Reuse, compare_runs
-from tune_tf.training.core.seeds import seed_everything
+from tune_tf.testing.reuse_contract import ReuseComparison, compare_runs
+from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.workload import Config, Data, Workload
 
 _layers, _schedules = keras.layers, keras.optimizers.schedules
@@ -302,7 +302,7 @@ def subjects() -> list[KerasSubject]:
 
 def compare_arguments(
     subject: KerasSubject, chosen: Callable[[str], bool] = lambda argument: True, **how: Any
-) -> Reuse:
+) -> ReuseComparison:
     """Compare reused with fresh processes for each chosen argument of a class.
 
     Passes ``how`` on to :func:`~tune_tf.testing.reuse_contract.compare_runs`.
@@ -321,7 +321,7 @@ def compare_arguments(
     return found
 
 
-def write_table(found: Iterable[Reuse]) -> str:
+def write_table(found: Iterable[ReuseComparison]) -> str:
     """Format comparisons as a table: configs, programs, configs that share one, and errors."""
     rows = sorted(found, key=lambda reuse: reuse.name)
     pairs = sum(max(0, len(reuse.labels) - 1) for reuse in rows)
@@ -342,7 +342,7 @@ def write_table(found: Iterable[Reuse]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sharing(reuse: Reuse) -> list[list[str]]:
+def _sharing(reuse: ReuseComparison) -> list[list[str]]:
     """Return the groups of labels whose configs share a program."""
     groups: dict[int, list[str]] = {}
     for label, program in zip(reuse.labels, reuse.programs, strict=True):
@@ -359,7 +359,7 @@ def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
     import tensorflow as tf
 
     def train() -> Exception | None:
-        seed_everything(1)
+        seed_python_and_numpy(1)
         try:
             rows = rows_of(workload.load_data(config)).train
             batch = tf.nest.map_structure(lambda a: tf.constant(a[:8]), rows)

@@ -129,17 +129,17 @@ def test_the_calling_controller_is_asked_once(trial):
     assert controller._stopper is first
     result = {"loss": 1.0, "done": True}
     first("t0", dict(result))
-    assert controller.call(calls.is_own_end, trial, result)
+    assert controller.call(calls.is_complete, trial, result)
     first("t0", {"loss": 1.0})
-    assert not controller.call(calls.is_own_end, trial, result)
-    assert controller.call(calls.is_own_end, trial, {"steps": 7})
+    assert not controller.call(calls.is_complete, trial, result)
+    assert controller.call(calls.is_complete, trial, {"steps": 7})
 
 
 def test_outside_of_tune_only_stop_criteria_tell(trial):
     calls.observe_stops()
     assert calls.calling_controller() is None
-    assert not calls.is_own_end(trial, {"done": True})
-    assert calls.is_own_end(trial, {"steps": 7})
+    assert not calls.is_complete(trial, {"done": True})
+    assert calls.is_complete(trial, {"steps": 7})
     assert calls.compared_metrics() == frozenset()
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.own_data import DataSettings, rows_of_parts
+from tune_tf.workloads.own_data import DataSettings, row_splits
 
 
 def split_of(*arguments):
     """Return the rows of each part by attribute."""
     parts = dict.fromkeys(("train", "validation", "test"), np.array([], int))
-    return SimpleNamespace(**parts | rows_of_parts(*arguments))
+    return SimpleNamespace(**parts | row_splits(*arguments))
 
 
 @pytest.mark.parametrize("num_rows", [10, 97, 1000])

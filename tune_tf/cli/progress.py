@@ -36,7 +36,7 @@ _LIVE_EVERY_S = 0.25
 _LOG_EVERY_S = 10.0
 
 
-class Progress(Callback):
+class TerminalProgress(Callback):
     """Ray Tune callback that displays the state of a sweep, or logs a line every 10 s."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Progress(Callback):
         self._done_before: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
-    def __reduce__(self) -> tuple[Callable[[SweepConfig], "Progress"], tuple[SweepConfig]]:
+    def __reduce__(self) -> tuple[Callable[[SweepConfig], "TerminalProgress"], tuple[SweepConfig]]:
         """Draw on stderr of the process that unpickles it, the driver."""
         return _on_stderr, (self._config,)
 
@@ -172,8 +172,8 @@ class Progress(Callback):
         self._console.print(text, highlight=False, soft_wrap=True)
 
 
-def _on_stderr(config: SweepConfig) -> Progress:
-    return Progress(config, Console(stderr=True))
+def _on_stderr(config: SweepConfig) -> TerminalProgress:
+    return TerminalProgress(config, Console(stderr=True))
 
 
 def trial_state(trial: Trial) -> str:
@@ -210,14 +210,14 @@ def session(config: SweepConfig, *, quiet: bool) -> Iterator[list[Callback]]:
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = Console(stderr=True, quiet=quiet)
     warnings = Console(stderr=True) if quiet else console  # with --json too
-    with Progress(config, console) as progress, warnings_above_progress(warnings):
+    with TerminalProgress(config, console) as progress, warnings_above_progress(warnings):
         try:
             yield [progress, _EndOnSigterm()]
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
-def drive_in_terminal(
+def run_in_terminal(
     drive: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool
 ) -> None:
     """Run a sweep with progress, print its result, and exit with its code.

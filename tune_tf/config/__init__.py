@@ -1,6 +1,10 @@
 """Settings of a sweep and the schema of sweep files."""
 
-from tune_tf.config.scheduler_settings import SCHEDULERS, SchedulerSettings, scheduler_settings
+from tune_tf.config.scheduler_settings import (
+    SCHEDULERS,
+    SchedulerSettings,
+    parse_scheduler_settings,
+)
 from tune_tf.config.section_models import (
     BudgetSettings,
     ClusterSettings,
@@ -8,7 +12,7 @@ from tune_tf.config.section_models import (
     SearcherSettings,
 )
 from tune_tf.config.sweep_config import (
-    FIRST_LINE,
+    SCHEMA_COMMENT,
     SCHEMA_FILE,
     SweepConfig,
     schema_text,
@@ -18,8 +22,8 @@ from tune_tf.config.workload_reference import import_workload
 from tune_tf.space.document import yaml_text
 
 __all__ = [
-    "FIRST_LINE",
     "SCHEDULERS",
+    "SCHEMA_COMMENT",
     "SCHEMA_FILE",
     "BudgetSettings",
     "ClusterSettings",
@@ -28,7 +32,7 @@ __all__ = [
     "SearcherSettings",
     "SweepConfig",
     "import_workload",
-    "scheduler_settings",
+    "parse_scheduler_settings",
     "schema_text",
     "write_schema",
     "yaml_text",

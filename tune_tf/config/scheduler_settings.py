@@ -70,7 +70,7 @@ def _schedulers_with(key: str) -> list[str]:
     return [name for name, kind in SCHEDULERS.items() if key in kind.model_fields]
 
 
-def scheduler_settings(value: Any) -> Any:
+def parse_scheduler_settings(value: Any) -> Any:
     """Convert a section of a sweep file to settings; keep existing settings.
 
     Raises:
@@ -333,7 +333,7 @@ class ResourceChangingSettings(SchedulerSettings):
 SchedulerSection = Annotated[
     _BaseSettings | ResourceChangingSettings,
     Field(discriminator="name"),
-    BeforeValidator(scheduler_settings),
+    BeforeValidator(parse_scheduler_settings),
 ]
 """The ``scheduler`` section of a sweep file."""
 

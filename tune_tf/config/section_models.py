@@ -13,7 +13,7 @@ from pydantic import (
     field_validator,
 )
 
-from tune_tf.config.settings import Settings, short_repr, unknown_key
+from tune_tf.config.settings import Settings, short_repr, unknown_key_error
 from tune_tf.secrets import mask_secrets
 from tune_tf.space.frozen import FrozenMapping
 
@@ -72,7 +72,9 @@ def _address(address: str) -> str:
 def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     for key in environment:
         if key not in _RUNTIME_ENV:
-            raise ValueError(f"holds {short_repr(key)}: {unknown_key(key, _RUNTIME_ENV).what}")
+            raise ValueError(
+                f"holds {short_repr(key)}: {unknown_key_error(key, _RUNTIME_ENV).what}"
+            )
     variables = environment.get("env_vars", {})
     if not isinstance(variables, dict):
         raise ValueError(

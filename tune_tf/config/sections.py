@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from tune_tf.config.settings import short_repr, unknown_key
+from tune_tf.config.settings import short_repr, unknown_key_error
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
@@ -35,7 +35,7 @@ def section_settings(value: object, known: Iterable[str]) -> dict[str, Any]:
         raise InvalidSettingsError(
             [f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"]
         )
-    if errors := [unknown_key(key, known) for key in value if key not in known]:
+    if errors := [unknown_key_error(key, known) for key in value if key not in known]:
         raise InvalidSettingsError(errors)
     return dict(value)
 
@@ -117,7 +117,7 @@ def _constraints(value: object) -> tuple[Constraint, ...]:
     return value if isinstance(value, tuple) else Constraint.from_dict(value)  # type: ignore[arg-type]
 
 
-def _bounds(constraints: tuple[Constraint, ...]) -> dict[str, Any]:
+def _plain_constraints(constraints: tuple[Constraint, ...]) -> dict[str, Any]:
     found: dict[str, list[str]] = {}
     for each in constraints:
         found.setdefault(each.metric, []).append(f"{each.relation} {each.bound!r}")
@@ -249,7 +249,7 @@ ObjectiveSection = Annotated[
 ConstraintsSection = Annotated[
     tuple[Constraint, ...],
     PlainValidator(_constraints),
-    PlainSerializer(_bounds),
+    PlainSerializer(_plain_constraints),
     WithJsonSchema(
         {
             "type": "object",

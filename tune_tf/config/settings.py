@@ -39,7 +39,7 @@ class Settings(BaseModel):
                 [f"must be a mapping of settings, not {short_repr(settings)}"]
             )
         errors = [
-            unknown_key(key, cls.model_fields) for key in settings if not isinstance(key, str)
+            unknown_key_error(key, cls.model_fields) for key in settings if not isinstance(key, str)
         ]
         made = None
         try:
@@ -74,7 +74,7 @@ def short_repr(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unknown_key(key: object, known: Iterable[str]) -> ErrorDetail:
+def unknown_key_error(key: object, known: Iterable[str]) -> ErrorDetail:
     """Return the error of an unknown key, with the known ones."""
     known = list(known)
     return ErrorDetail(
@@ -100,7 +100,7 @@ _UNQUOTED = ("int_type", "float_type", "bool_type")
 _MISSING = {
     "name": "is missing: name the sweep, like digits-cnn",
     "workload": "is missing: say what to train, module:attribute or path/to/file.py:Class",
-    "objective": "is missing: say what to optimise, {metric: val_accuracy, mode: max}",
+    "objective": "is missing: say what to optimize, {metric: val_accuracy, mode: max}",
     "space": "is missing: say what to search, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}",
     "budget": "is missing: say how much to spend, {num_samples: 32}",
     "num_samples": "is missing: say how many trials to start",
@@ -123,7 +123,7 @@ def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorD
                 for detail in cause.details
             )
         elif each["type"] == "extra_forbidden":
-            found.append(unknown_key(where, known))
+            found.append(unknown_key_error(where, known))
         elif each["type"] == "missing":
             found.append(ErrorDetail(where, _MISSING.get(where, "is missing")))
         elif each["type"] in ("model_type", "model_attributes_type", "dict_type"):

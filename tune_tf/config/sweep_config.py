@@ -43,7 +43,7 @@ from tune_tf.validation import Validation
 SCHEMA_FILE: Final = "sweep.schema.json"
 """Name of the file with the JSON schema of sweep files."""
 
-FIRST_LINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
+SCHEMA_COMMENT: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
 """First line of a sweep file in the same folder, which editors look for."""
 
 _FILE: Final = "file://"

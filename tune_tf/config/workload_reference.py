@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tune_tf.config.settings import unknown_key
+from tune_tf.config.settings import unknown_key_error
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.workload import Workload
 
@@ -102,7 +102,7 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
     ]
     if all(each.kind is not each.VAR_KEYWORD for each in parameters):
         errors += [
-            ErrorDetail(f"data.{key}", unknown_key(key, known).what)
+            ErrorDetail(f"data.{key}", unknown_key_error(key, known).what)
             for key in data
             if key not in known
         ]

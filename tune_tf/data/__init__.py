@@ -2,7 +2,7 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.node_cache.load_cache import LoadCache
-from tune_tf.data.node_cache.node_cache import SharedLoads
+from tune_tf.data.node_cache.node_cache import NodeDataLoader
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.prepare.prepare_actor import PreparationCounts, preparation_counts
 from tune_tf.data.prepare.prepared import BadRecord, Prepared, prepared
@@ -13,11 +13,11 @@ __all__ = [
     "BadRecord",
     "FoldedRows",
     "LoadCache",
+    "NodeDataLoader",
     "Pipeline",
     "PreparationCounts",
     "Prepared",
     "Rows",
-    "SharedLoads",
     "first_rows",
     "preparation_counts",
     "prepared",

@@ -51,7 +51,7 @@ def num_bytes(nested: Nested) -> int:
 
 
 @dataclass(frozen=True)
-class ArrayForm:
+class ArraySpec:
     """Shape and dtype of an array."""
 
     shape: tuple[int, ...]
@@ -78,17 +78,17 @@ def row_of(value: Any) -> Nested:
     return row
 
 
-def form_of(row: Nested) -> Nested:
+def spec_of(row: Nested) -> Nested:
     """Return the form of nested arrays, equal (``==``) for rows that can be stacked."""
-    return map_nested(lambda leaf: ArrayForm(leaf.shape, leaf.dtype), row)
+    return map_nested(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), row)
 
 
-def format_form(form: Nested) -> str:
+def format_spec(form: Nested) -> str:
     """Format a form as text, such as ``float32[8, 8], int64[]``."""
     if isinstance(form, Mapping):
-        return ", ".join(f"{key}: {format_form(value)}" for key, value in form.items())
+        return ", ".join(f"{key}: {format_spec(value)}" for key, value in form.items())
     if is_sequence(form):
-        return f"({', '.join(format_form(value) for value in form)})"
+        return f"({', '.join(format_spec(value) for value in form)})"
     return str(form)
 
 

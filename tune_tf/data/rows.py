@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import ArrayForm, Nested, is_sequence, leaves_of, map_nested
+from tune_tf.data.nested import ArraySpec, Nested, is_sequence, leaves_of, map_nested
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
@@ -207,7 +207,7 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
     if len(parts) == 1:
         return parts[0]
     forms = [
-        {label: ArrayForm(leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
+        {label: ArraySpec(leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
         for part in parts
     ]
     if forms[0] != forms[1]:

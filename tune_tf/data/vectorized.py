@@ -59,7 +59,7 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
         if new := sorted(name for name in looped - warned if not name.startswith(_DRAWS)):
             warned.update(new)
             _log.warning(
-                "%s is not fully vectorised: TensorFlow runs %s in a loop over the rows of a "
+                "%s is not fully vectorized: TensorFlow runs %s in a loop over the rows of a "
                 "batch; if that is too slow, use other operations",
                 _name(fn),
                 ", ".join(new),

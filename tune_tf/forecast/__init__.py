@@ -10,15 +10,15 @@ from tune_tf.forecast.files import (
     write_actuals,
     write_forecast,
 )
-from tune_tf.forecast.forecast import Forecast, ModelForecast, Range
+from tune_tf.forecast.forecast import ConfigMeasurement, Forecast, Range
 
 __all__ = [
     "FORECAST_FILE",
     "Actuals",
+    "ConfigMeasurement",
     "Deviation",
     "Forecast",
     "ForecastWithActuals",
-    "ModelForecast",
     "Range",
     "compare_forecast",
     "read_actuals",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tune_tf.forecast.forecast import Forecast, Range
 from tune_tf.formatting import bytes_text, duration
-from tune_tf.inspection.reported_results import RESULTS, last_report, metric_value
+from tune_tf.inspection.reported_results import RESULTS, metric_value, read_last_result
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
 
@@ -36,7 +36,7 @@ class Actuals:
         """Measure the costs of a sweep from its result and its folder."""
         peaks = (
             metric_value(
-                last_report(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
+                read_last_result(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
             )
             for trial in result.trials
         )

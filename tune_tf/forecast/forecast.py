@@ -73,7 +73,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class ModelForecast:
+class ConfigMeasurement:
     """Measurements of one config.
 
     Args:
@@ -131,7 +131,7 @@ class Forecast:
     num_at_once: int
     num_fitting_memory: int
     max_t: int
-    models: tuple[ModelForecast, ...]
+    models: tuple[ConfigMeasurement, ...]
     num_parameters: Range
     memory_bytes: Range
     gpu_memory_bytes: Range | None

@@ -15,7 +15,7 @@ REMOTE_CHECKPOINT: Final = "checkpoint.uri"
 _TAIL_BYTES = 16_384
 
 
-def reports(path: Path) -> Iterator[Mapping[str, Any]]:
+def read_results(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the results in a ``result.json``; skip a partial line of a killed driver."""
     try:
         text = path.read_bytes()
@@ -27,7 +27,7 @@ def reports(path: Path) -> Iterator[Mapping[str, Any]]:
             yield report
 
 
-def last_report(path: Path) -> Mapping[str, Any]:
+def read_last_result(path: Path) -> Mapping[str, Any]:
     """Return the last complete result of a ``result.json``, reading only its end.
 
     Empty if there is none.
@@ -46,7 +46,7 @@ def last_report(path: Path) -> Mapping[str, Any]:
     if not start:
         return {}
     last: Mapping[str, Any] = {}
-    for last in reports(path):  # noqa: B007 - the last one is wanted
+    for last in read_results(path):  # noqa: B007 - the last one is wanted
         pass
     return last
 

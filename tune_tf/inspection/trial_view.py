@@ -12,9 +12,9 @@ from tune_tf.events import TRIAL_LOG, TrialEvents
 from tune_tf.inspection.reported_results import (
     REMOTE_CHECKPOINT,
     RESULTS,
-    last_report,
     metric_value,
-    reports,
+    read_last_result,
+    read_results,
 )
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
 from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure, strip_colors
@@ -68,7 +68,7 @@ class TrialView:
         run_ids: Mapping[str, str],
     ) -> "TrialView":
         """Read a trial's folder; ``driven`` says whether the sweep has a driver."""
-        report = _newest(last_report(folder / RESULTS), events)
+        report = _newest(read_last_result(folder / RESULTS), events)
         last = flat({name: value for name, value in report.items() if name != "config"})
         trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
         outcome = _outcome(events, last, folder)
@@ -161,7 +161,7 @@ class TrialView:
     def curve(self, metric: str) -> dict[int, float]:
         """Return a metric's finite values by iteration, the last one of a repeated iteration."""
         values: dict[int, float] = {}
-        for report in reports(self.folder / RESULTS):
+        for report in read_results(self.folder / RESULTS):
             iteration, value = report.get("training_iteration"), metric_value(report, metric)
             if isinstance(iteration, int) and is_finite(value):
                 values[iteration] = float(value)

@@ -14,7 +14,7 @@ class Mirrored(Parallelism):
     Args:
         num_replicas: Number of model replicas, one per device. The global batch size does not
             depend on it.
-        synchronized_batch_norm: Whether BatchNormalization layers normalise over the rows of all
+        synchronized_batch_norm: Whether BatchNormalization layers normalize over the rows of all
             replicas, as on one device, even if the model specifies otherwise.
         micro_batches: Pieces into which a replica splits its part of a batch to save memory. The
             gradient is that of the whole batch.

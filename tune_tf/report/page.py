@@ -21,7 +21,7 @@ from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.plots.picture import Plot
 from tune_tf.report.summary import Summary
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 from tune_tf.report.trial_table import TrialTable
 from tune_tf.version import __version__
 
@@ -74,7 +74,7 @@ class ForecastTable:
     rows: tuple[ForecastRow, ...]
 
     @classmethod
-    def of(cls, record: SweepRecord) -> "ForecastTable | None":
+    def of(cls, record: ReportData) -> "ForecastTable | None":
         """Return the table; None without a forecast or actual values."""
         settled = read_actuals(record.result.path)
         if settled is None or settled.actuals is None:
@@ -92,7 +92,7 @@ class ForecastTable:
         return cls(f"{made_at}, on {settled.forecast.machine}", tuple(rows))
 
 
-def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
+def render_report(record: ReportData, sections: Sequence[Section]) -> str:
     """Return the report page of a sweep."""
     figures = {it.plot.name: it.figure for it in sections if it.figure is not None}
     return render(
@@ -109,7 +109,7 @@ def report_page(record: SweepRecord, sections: Sequence[Section]) -> str:
     )
 
 
-def static_page(record: SweepRecord, plot: Plot, svg: str) -> str:
+def render_static_plot(record: ReportData, plot: Plot, svg: str) -> str:
     """Return a page with a single plot."""
     return render("static.html.j2", record=record, plot=plot, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
 

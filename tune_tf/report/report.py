@@ -8,7 +8,7 @@ from tune_tf import secrets
 from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
-from tune_tf.report.page import Section, report_page, static_page
+from tune_tf.report.page import Section, render_report, render_static_plot
 from tune_tf.report.plots.history import History
 from tune_tf.report.plots.importances import Importances
 from tune_tf.report.plots.learning_curves import LearningCurves
@@ -17,7 +17,7 @@ from tune_tf.report.plots.picture import Plot, draw_static, svg_text, webp_bytes
 from tune_tf.report.plots.rungs import RungsPlot
 from tune_tf.report.plots.scatter_grids import ParetoFront, Slices
 from tune_tf.report.plots.timeline import Timeline
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
 
@@ -51,7 +51,7 @@ def write_report(
     Raises:
         OSError: A file cannot be written.
     """
-    record = SweepRecord.of(result, masked)
+    record = ReportData.of(result, masked)
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     written = {"report.html": folder / "report.html", "trials.csv": folder / "trials.csv"}
@@ -70,7 +70,7 @@ def write_report(
                 written[f"plots/{file.name}"] = file
         sections.append(section)
     write_csv(record, written["trials.csv"])
-    write_atomically(written["report.html"], report_page(record, sections))
+    write_atomically(written["report.html"], render_report(record, sections))
     return written
 
 
@@ -101,7 +101,7 @@ def report_sweep(
         ) from error
 
 
-def _write_picture(picture: Plot, record: SweepRecord, plots: Path) -> Section:
+def _write_picture(picture: Plot, record: ReportData, plots: Path) -> Section:
     """Write the files of a plot; return its section of the page."""
     if picture.missing is not None:
         return Section(picture, picture.missing)
@@ -110,6 +110,6 @@ def _write_picture(picture: Plot, record: SweepRecord, plots: Path) -> Section:
     # Parallel coordinates need WebGL, which some browsers lack.
     static = webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b""
     section = Section(picture, picture.reading, picture.interactive(), static)
-    page = static_page(record, picture, svg_text(figure))
+    page = render_static_plot(record, picture, svg_text(figure))
     write_atomically(plots / f"{picture.name}.html", page)
     return section

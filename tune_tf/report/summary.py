@@ -9,14 +9,14 @@ from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.axis import Axis
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 
 _NEAR_AN_END = 0.02
 
 
 @dataclass(frozen=True)
-class BestSetting:
+class BestParameter:
     """Parameter of the best trial with its formatted value.
 
     Args:
@@ -47,11 +47,11 @@ class Summary:
     comparison: str
     outcomes: str
     cost: str
-    settings: tuple[BestSetting, ...]
+    settings: tuple[BestParameter, ...]
     failures: tuple[FailureGroup, ...]
 
     @classmethod
-    def of(cls, record: SweepRecord) -> "Summary":
+    def of(cls, record: ReportData) -> "Summary":
         """Summarize a sweep."""
         return cls(
             headline=_headline(record),
@@ -63,7 +63,7 @@ class Summary:
         )
 
 
-def _headline(record: SweepRecord) -> str:
+def _headline(record: ReportData) -> str:
     metric = record.objective.metric
     best = record.best
     if best is None:
@@ -77,7 +77,7 @@ def _headline(record: SweepRecord) -> str:
     return f"{text}."
 
 
-def _comparison(record: SweepRecord) -> str:
+def _comparison(record: ReportData) -> str:
     if record.best is None:
         return ""
     finite = ~np.isnan(record.values)
@@ -97,7 +97,7 @@ def _comparison(record: SweepRecord) -> str:
     return f"The median of {counted(int(pool.sum()), whose)} is {value_text(median)}: {apart}."
 
 
-def _outcomes(record: SweepRecord) -> str:
+def _outcomes(record: ReportData) -> str:
     counts = [
         f"{len(indices):,} {STYLES[outcome].phrase}" for outcome, indices in reversed(record.groups)
     ]
@@ -118,7 +118,7 @@ def _outcomes(record: SweepRecord) -> str:
     return text
 
 
-def _cost(record: SweepRecord) -> str:
+def _cost(record: ReportData) -> str:
     trained = sum(trial.iterations for trial in record.trials)
     spent_s = sum(curve.trained_s for curve in record.curves)
     text = f"{counted(trained, 'iteration')} trained"
@@ -136,12 +136,12 @@ def _cost(record: SweepRecord) -> str:
     return f"{text}."
 
 
-def _settings(record: SweepRecord) -> tuple[BestSetting, ...]:
+def _settings(record: ReportData) -> tuple[BestParameter, ...]:
     if record.best_index is None:
         return ()
     space, config = record.result.config.space.parameters, record.configs[record.best_index]
     return tuple(
-        BestSetting(
+        BestParameter(
             path,
             value_text(value, limit=200),
             _searched(space.get(path), record),
@@ -151,7 +151,7 @@ def _settings(record: SweepRecord) -> tuple[BestSetting, ...]:
     )
 
 
-def _searched(parameter: Parameter | None, record: SweepRecord) -> str:
+def _searched(parameter: Parameter | None, record: ReportData) -> str:
     match parameter:
         case Float(low, high, log=log, step=step) | Int(low, high, log=log, step=step):
             steps = f" in steps of {step:g}" if step not in (None, 1) else ""
@@ -178,7 +178,7 @@ def _edge(parameter: Parameter | None, value: object) -> str:
     return ""
 
 
-def _failures(record: SweepRecord) -> tuple[FailureGroup, ...]:
+def _failures(record: ReportData) -> tuple[FailureGroup, ...]:
     alike: dict[tuple[str, str], list[int]] = {}
     for trial in record.trials:
         if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tune_tf import secrets
 from tune_tf.errors import UnknownMetricError
-from tune_tf.inspection.reported_results import RESULTS, metric_value, reports
+from tune_tf.inspection.reported_results import RESULTS, metric_value, read_results
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
@@ -59,7 +59,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class SweepRecord:
+class ReportData:
     """Result and learning curves of a sweep.
 
     Args:
@@ -75,7 +75,7 @@ class SweepRecord:
     @classmethod
     def of(
         cls, result: SweepResult, masked: Callable[[str], str] = secrets.mask_secrets
-    ) -> "SweepRecord":
+    ) -> "ReportData":
         """Read the learning curves and settings from the folder of a sweep."""
         try:
             settings = (result.path / "sweep.yaml").read_text(encoding="utf-8")
@@ -249,7 +249,7 @@ def read_curve(path: Path, metric: str) -> Curve:
     values: dict[int, float] = {}
     segments: list[CurveSegment] = []
     since = trained_s = 0.0
-    for report in reports(path):
+    for report in read_results(path):
         iteration = _number(report.get("training_iteration"))
         if not np.isfinite(iteration):
             continue

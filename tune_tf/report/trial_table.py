@@ -9,7 +9,7 @@ import numpy as np
 
 from tune_tf.formatting import value_text
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ class TrialTable:
     num_trials: int
 
     @classmethod
-    def of(cls, record: SweepRecord, most: int = 200) -> "TrialTable":
+    def of(cls, record: ReportData, most: int = 200) -> "TrialTable":
         """Return the table of the best trials of a sweep, at most ``most``."""
         objectives = record.result.config.objectives
         paths = list(record.result.config.space.parameters)
@@ -77,7 +77,7 @@ class TrialTable:
         return cls(headers, tuple(rows), len(record.trials))
 
 
-def write_csv(record: SweepRecord, path: Path) -> None:
+def write_csv(record: ReportData, path: Path) -> None:
     """Write all trials as CSV: :meth:`SweepResult.dataframe` plus cause, times and node."""
     frame = _without_secrets(record.result.dataframe(), record)
     first = [curve.segments[0] if curve.segments else None for curve in record.curves]
@@ -89,7 +89,7 @@ def write_csv(record: SweepRecord, path: Path) -> None:
     frame.to_csv(path, index=False)
 
 
-def _without_secrets(frame: "pd.DataFrame", record: SweepRecord) -> "pd.DataFrame":
+def _without_secrets(frame: "pd.DataFrame", record: ReportData) -> "pd.DataFrame":
     """Return the table with secrets masked and config values as numbers or text."""
     for column in frame.columns:
         if str(column).startswith("config/"):

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.config import FIRST_LINE
+from tune_tf.config import SCHEMA_COMMENT
 
-_PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
-_NOT_TEXT = re.compile(r"true|false|yes|no|on|off|null|y|n|~|\.inf|\.nan", re.IGNORECASE)
+_PLAIN = re.compile(r"(\.{0,2}/)?[A-Za-z_][\w./-]*")
+_NOT_TEXT = re.compile(r"true|false|yes|no|on|off|null|y|n|\.inf|\.nan", re.IGNORECASE)
 _COMMENTS_AT = 36  # column
 
 
@@ -117,7 +117,7 @@ def sweep_text(draft: Draft, file_name: str) -> str:
     batch_size = next(size for rows, size in _BATCH_SIZES if draft.num_rows >= rows)
     name = scalar(file_name)
     lines = [
-        FIRST_LINE,
+        SCHEMA_COMMENT,
         f"# {draft.about}",
         "#",
         f"#   tune-tf run {name} --dry-run     checks it and shows what would run",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tune_tf.config import SchedulerSettings, scheduler_settings
+from tune_tf.config import SchedulerSettings, parse_scheduler_settings
 from tune_tf.config.scheduler_settings import (
     AshaSettings,
     BohbSettings,
@@ -52,7 +52,7 @@ def scheduler(
     Raises:
         InvalidSettingsError: The name is unknown or settings are invalid; lists all errors.
     """
-    made = scheduler_settings({"name": name, **settings})
+    made = parse_scheduler_settings({"name": name, **settings})
     if not isinstance(made, ResourceChangingSettings):
         return _make_scheduler(made, objective, space)
     try:

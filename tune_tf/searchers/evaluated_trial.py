@@ -26,7 +26,7 @@ from tune_tf.searchers.space_adapter import (
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import distribution, label_of
+from tune_tf.space.optuna_form import label_of, to_distribution
 from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
@@ -172,7 +172,7 @@ def to_optuna_trial(
         values = None
     if dense_seed is not None and isinstance(space, SearchSpace):
         for path, value in _draw_missing(params, space, np.random.default_rng(dense_seed)):
-            params[path], distributions[path] = value, distribution(space.parameters[path])
+            params[path], distributions[path] = value, to_distribution(space.parameters[path])
     trial = create_trial(
         state=earlier.state,
         params=params,

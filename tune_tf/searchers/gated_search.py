@@ -59,7 +59,7 @@ class GatedSearcher(Searcher):
         """Return the wrapped searcher's suggestion; None while the gate is closed."""
         if self.is_closed and not (
             controller.all_trials_finished()
-            and (self._gate.interrupted or controller.is_out_of_time())
+            and (self._gate.interrupted or controller.is_stopping_experiment())
         ):
             return None
         return self.searcher.suggest(trial_id)

@@ -38,9 +38,9 @@ from tune_tf.searchers.trial_outcome import (
 )
 from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.searchers.tune_trials import (
-    find_orphans,
     is_full,
     last_result_of_lost,
+    reconcile_with_tune,
     unfinished_ends,
 )
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
@@ -435,7 +435,7 @@ class OptunaSearcher(Searcher):
         registry = self._opened or self._open()
         if registry.checked_orphans:
             return registry
-        num_trials = find_orphans(registry)
+        num_trials = reconcile_with_tune(registry)
         if num_trials is not None:
             self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
             registry.sampler_view.study.sampler = self._sampler

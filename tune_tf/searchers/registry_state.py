@@ -100,7 +100,7 @@ class RegistryState:
         unknown = bool(orphans or linked) if self.checked_orphans else any(map(_was_drawn, trials))
         self.records.update(linked)
         self.orphans = sorted(self.orphans + orphans)
-        self.num_known, self.checked_orphans = count_asked(trials), True
+        self.num_known, self.checked_orphans = next_number(trials), True
         return unknown
 
 
@@ -120,7 +120,7 @@ def _was_drawn(trial: FrozenTrial) -> bool:
     return WARM_START not in trial.user_attrs and trial.state is not TrialState.WAITING
 
 
-def count_asked(trials: Collection[FrozenTrial]) -> int:
+def next_number(trials: Collection[FrozenTrial]) -> int:
     """Return the highest number of a trial that is not waiting, plus one."""
     asked = (trial.number for trial in trials if trial.state is not TrialState.WAITING)
     return max(asked, default=-1) + 1

@@ -126,14 +126,14 @@ class SamplerView:
         if not refused and not known:
             return self.study.ask()
         name, storage = self.study.study_name, self._storage
-        drawn = deduplicate(self.study, storage, suggest, refused, known)
+        drawn = draw_new_config(self.study, storage, suggest, refused, known)
         trial_id = storage.create_new_trial(storage.get_study_id_from_name(name), drawn)
         # A new trial calls its study's sampler, which has sampled this one already.
         blind = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
         return optuna.Trial(blind, trial_id)
 
 
-def deduplicate(
+def draw_new_config(
     study: optuna.Study,
     storage: BaseStorage,
     suggest: Suggest,

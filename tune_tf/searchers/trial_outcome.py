@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
-from tune_tf.outcome_rules import divergence_cause, infer_outcome
+from tune_tf.outcome_rules import divergence_cause, error_cause, infer_outcome, last_failure
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import TrialRecord
 from tune_tf.searchers.trial_attrs import config_changed_at
 from tune_tf.tune_internals import controller
-
-_CAUSE_LENGTH = 500
 
 
 @dataclass(frozen=True)
@@ -110,9 +108,8 @@ def outcome_before_change(
 
 def failed_outcome(trial_id: str) -> TrialOutcome:
     """Return the outcome of a trial that failed in Tune."""
-    text = controller.error_text(trial_id)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    cause = lines[-1][:_CAUSE_LENGTH] if lines else "the trial failed; see Tune's error file"
+    text = last_failure(controller.error_text(trial_id))
+    cause = error_cause(text).rpartition("\n")[2] or "the trial failed; see Tune's error file"
     return TrialOutcome(Outcome.of_error(text), cause=cause)
 
 
@@ -137,7 +134,7 @@ def ended_outcome(
         stop_criteria: The stop criteria that Tune passed to the searcher.
     """
     stamped = Outcome.of_result(last) is not None
-    if not stamped and not result and controller.at_limit(trial_id, last, stop_criteria):
+    if not stamped and not result and controller.is_complete_by_id(trial_id, last, stop_criteria):
         # paused at its limit
         end = outcome_from_result(last, criteria, last_seen=None, own_end=lambda _: True)
     else:
@@ -147,6 +144,6 @@ def ended_outcome(
             criteria,
             # A result that was the trial's last anyway may have been seen before a kill.
             last_seen=last_seen if was_stopped or record is None else record.seen,
-            own_end=lambda at: controller.reaches_own_end(trial_id, at, stop_criteria),
+            own_end=lambda at: controller.would_complete(trial_id, at, stop_criteria),
         )
     return outcome_before_change(end, record.values if record else (), config_changed_at(last))

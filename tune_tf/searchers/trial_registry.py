@@ -20,8 +20,8 @@ from tune_tf.searchers.registry_state import (
     RegistryState,
     StorageRecovery,
     TrialRecord,
-    count_asked,
     last_step,
+    next_number,
 )
 from tune_tf.searchers.sampler_view import SamplerView
 from tune_tf.searchers.space_adapter import Suggest
@@ -64,7 +64,7 @@ class TrialRegistry:
         self._live: dict[str, optuna.Trial] = {}
         self._ids: dict[int, int] = {}
         self.checked_orphans = False
-        self.state = state or RegistryState(num_known=count_asked(study.get_trials(deepcopy=False)))
+        self.state = state or RegistryState(num_known=next_number(study.get_trials(deepcopy=False)))
         self._recovery = StorageRecovery(study, storage, suggest, self.state)
 
     @property

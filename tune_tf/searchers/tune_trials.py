@@ -22,7 +22,7 @@ def is_full(registry: TrialRegistry, max_concurrent: int | None) -> bool:
     return (registry.num_unfinished if num_active is None else num_active) >= limit
 
 
-def find_orphans(registry: TrialRegistry) -> int | None:
+def reconcile_with_tune(registry: TrialRegistry) -> int | None:
     """Find the trials of a study that no trial of Tune will finish.
 
     Returns:

@@ -1,16 +1,16 @@
 from .multi_seed_runs import MultiSeedRuns, Pairing, make_pairing, make_ray_pairing, run_seeds
 from .problem import Problem, read_curve_table
 from .problems import PROBLEMS, make_problem
-from .virtual_sweep import Event, StopReason, Trace, VirtualTrial, simulate
+from .virtual_sweep import SweepEndReason, Trace, VirtualResult, VirtualTrial, simulate
 
 __all__ = [
     "PROBLEMS",
-    "Event",
     "MultiSeedRuns",
     "Pairing",
     "Problem",
-    "StopReason",
+    "SweepEndReason",
     "Trace",
+    "VirtualResult",
     "VirtualTrial",
     "make_pairing",
     "make_problem",

@@ -15,7 +15,7 @@ from ray.tune.search.optuna import OptunaSearch
 from tune_tf.schedulers import scheduler as make_scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation.problem import Problem
-from tune_tf.simulation.virtual_sweep import StopReason, Trace, simulate
+from tune_tf.simulation.virtual_sweep import SweepEndReason, Trace, simulate
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class MultiSeedRuns:
     @property
     def num_stalled(self) -> int:
         """Number of seeds for which Ray Tune would have hung."""
-        return sum(trace.end is StopReason.STALLED for trace in self.traces)
+        return sum(trace.end is SweepEndReason.STALLED for trace in self.traces)
 
     @property
     def speed(self) -> float:

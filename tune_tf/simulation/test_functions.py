@@ -35,7 +35,7 @@ _HARTMANN6_ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 def branin(x1: Any, x2: Any) -> Any:
     """Branin function on [-5, 10] x [0, 15]; three minima of :data:`BRANIN_MINIMUM`.
 
-    Source: Dixon and Szego, Towards Global Optimisation 2, 1978;
+    Source: Dixon and Szego, Towards Global Optimization 2, 1978;
     https://www.sfu.ca/~ssurjano/branin.html
     """
     bowl = x2 - 5.1 / (4 * math.pi**2) * x1**2 + 5 / math.pi * x1 - 6

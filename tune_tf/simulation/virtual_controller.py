@@ -20,7 +20,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.simulation.problem import Problem
 from tune_tf.space import flat
-from tune_tf.tune_internals.controller import controlled_by
+from tune_tf.tune_internals.controller import use_controller
 
 _JITTER: Final = 0.1
 
@@ -148,7 +148,7 @@ class VirtualController:
         Returns:
             Whether all trials have ended.
         """
-        with controlled_by(self):
+        with use_controller(self):
             while True:
                 while self._fill():
                     pass

@@ -19,7 +19,7 @@ from tune_tf.simulation.problem import Problem
 from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch
 
 
-class StopReason(enum.Enum):
+class SweepEndReason(enum.Enum):
     """Reason why a simulated sweep ended."""
 
     FOUND = "found"
@@ -36,7 +36,7 @@ class StopReason(enum.Enum):
     of concurrent trials. Ray Tune would wait forever."""
 
 
-class Event(NamedTuple):
+class VirtualResult(NamedTuple):
     """Result of a trial.
 
     Args:
@@ -74,9 +74,9 @@ class Trace:
 
     objective: Objective
     max_t: int
-    events: tuple[Event, ...]
+    events: tuple[VirtualResult, ...]
     trials: tuple[VirtualTrial, ...]
-    end: StopReason
+    end: SweepEndReason
 
     @property
     def epochs(self) -> int:
@@ -88,7 +88,7 @@ class Trace:
         """Virtual seconds from the start to the last result."""
         return self.events[-1].time_s if self.events else 0.0
 
-    def full_runs(self) -> tuple[Event, ...]:
+    def full_runs(self) -> tuple[VirtualResult, ...]:
         """Return the last results of the full runs."""
         return tuple(event for event in self.events if event.iteration >= self.max_t)
 
@@ -170,12 +170,12 @@ def simulate(
         errors.append(ErrorDetail("scheduler", text))
     if errors:
         raise InvalidSettingsError(errors)
-    events: list[Event] = []
+    events: list[VirtualResult] = []
     found = False
 
     def on_event(time_s: float, trial: Trial, iteration: int, value: float) -> bool:
         nonlocal found
-        events.append(Event(time_s, int(trial.trial_id), iteration, value, len(events) + 1))
+        events.append(VirtualResult(time_s, int(trial.trial_id), iteration, value, len(events) + 1))
         met = until is not None and not problem.objective.better(until, value)
         found = found or (met and iteration >= problem.max_t)
         return not found and len(events) != budget_epochs
@@ -193,11 +193,11 @@ def simulate(
         )
         ended = controller.run()
     if found:
-        end = StopReason.FOUND
+        end = SweepEndReason.FOUND
     elif len(events) == budget_epochs:
-        end = StopReason.OUT_OF_BUDGET
+        end = SweepEndReason.OUT_OF_BUDGET
     else:
-        end = StopReason.FINISHED if ended and search.is_finished() else StopReason.STALLED
+        end = SweepEndReason.FINISHED if ended and search.is_finished() else SweepEndReason.STALLED
     trials = tuple(
         VirtualTrial(number, trial.config, trial.status)
         for number, trial in enumerate(controller.get_trials())

@@ -58,9 +58,9 @@ class OptunaSpace:
             if isinstance(parameter, Constant):
                 value = parameter.value
             else:
-                value = suggest(trial, path, distribution(parameter))
+                value = suggest(trial, path, to_distribution(parameter))
             if isinstance(parameter, Choice):
-                value = decoded(value, parameter.options)
+                value = option_of(value, parameter.options)
             if active:
                 values[path] = value
         return values
@@ -86,7 +86,7 @@ def suggest(
     raise TypeError(f"{path}: {kind!r} cannot be suggested")
 
 
-def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
+def to_distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
     """Return the Optuna distribution of a parameter other than a constant."""
     from optuna import distributions  # late: the vocabulary loads no framework
 
@@ -131,7 +131,7 @@ def label_of(value: Any, options: Sequence[Any]) -> Label:
     return labels(options)[keys.index(hashable(value))]
 
 
-def decoded(label: Label, options: Sequence[Any]) -> Any:
+def option_of(label: Label, options: Sequence[Any]) -> Any:
     """Return the option that belongs to a label of :func:`labels`."""
     return options[labels(options).index(label)]
 

@@ -22,7 +22,7 @@ _MAX_LISTED = 100_000
 
 
 @dataclass(frozen=True)
-class Conditional:
+class ConditionalSampler:
     """Ray sampler of a parameter that is active if all ``conditions`` hold."""
 
     parameter: Parameter
@@ -47,7 +47,7 @@ class Conditional:
         values = {}
         for condition in self.conditions:
             for path in condition:
-                value = _looked_up(config, path)
+                value = _look_up(config, path)
                 if isinstance(value, Domain):
                     # Ray then retries after the other parameters.
                     raise RecursiveDependencyError(f"{path!r} is not sampled yet")
@@ -60,7 +60,7 @@ class Conditional:
         return inner.sample(config, random_state=random_state)
 
 
-def _looked_up(spec: Mapping[str, Any], path: str) -> Any:
+def _look_up(spec: Mapping[str, Any], path: str) -> Any:
     """Return the value at a path of a config or of the experiment spec that contains it."""
     names = path.split(SEPARATOR)
     value = spec if names[0] in spec else spec["config"]
@@ -81,13 +81,13 @@ def to_domain(parameter: Parameter) -> Any:
         case Float(low, high, step=float(step)):
             if Float(0, step, step=step).error_for(abs(low) % step) is None:
                 return tune.quniform(low, high, step)
-            return _listed(parameter)
+            return _grid_as_choice(parameter)
         case Int(low, high, log=True):
             return tune.lograndint(low, high + 1)
         case Int(low, high, step=1):
             return tune.randint(low, high + 1)
         case Int(low, high, step=step):
-            return tune.qrandint(low, high, step) if low % step == 0 else _listed(parameter)
+            return tune.qrandint(low, high, step) if low % step == 0 else _grid_as_choice(parameter)
         case Choice(options):
             return tune.choice(list(options))
         case Constant(value):
@@ -95,7 +95,7 @@ def to_domain(parameter: Parameter) -> Any:
     raise TypeError(f"{type(parameter).__name__} has no Ray domain")
 
 
-def _listed(parameter: Float | Int) -> Any:
+def _grid_as_choice(parameter: Float | Int) -> Any:
     """Return a Ray choice of all values of a grid that does not start at a multiple of its step."""
     from ray import tune
 
@@ -126,7 +126,7 @@ def to_ray(space: "SearchSpace") -> dict[str, Any]:
         except InvalidSettingsError as error:
             errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
         if parameter.when is not None:
-            conditional = Conditional(parameter, conditions[path])
+            conditional = ConditionalSampler(parameter, conditions[path])
             domains[path] = tune.sample_from(conditional)
             domains[path].set_sampler(conditional)
     if errors:
@@ -157,7 +157,7 @@ def _from_domain(domain: Any) -> Parameter:
 
     if not isinstance(domain, sample.Domain):
         return Constant(domain)
-    if isinstance(domain, sample.Function) and isinstance(domain.func, Conditional):
+    if isinstance(domain, sample.Function) and isinstance(domain.func, ConditionalSampler):
         return domain.func.parameter
     if isinstance(domain, sample.Categorical):
         return Choice(domain.categories)

@@ -129,10 +129,10 @@ class SearchSpace:
 
     def distributions(self) -> "dict[str, optuna.distributions.BaseDistribution]":
         """Return the Optuna distribution of each parameter except constants, by path."""
-        from tune_tf.space.optuna_form import distribution
+        from tune_tf.space.optuna_form import to_distribution
 
         return {
-            path: distribution(parameter)
+            path: to_distribution(parameter)
             for path, parameter in self.parameters.items()
             if not isinstance(parameter, Constant)
         }

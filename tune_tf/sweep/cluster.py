@@ -78,7 +78,7 @@ def cluster(
     settings = settings or ClusterSettings()
     address = os.environ.get("RAY_ADDRESS") or settings.address
     _check_address(address)
-    with environment(TUNE_ENVIRONMENT):  # the workers inherit it
+    with environment_defaults(TUNE_ENVIRONMENT):  # the workers inherit it
         try:
             ray.init(
                 address or "local",  # never an unrelated cluster on this machine
@@ -182,7 +182,7 @@ def runs_as_user() -> bool:
 
 
 @contextlib.contextmanager
-def environment(variables: dict[str, str]) -> Iterator[None]:
+def environment_defaults(variables: dict[str, str]) -> Iterator[None]:
     """Set environment variables within the context, unless the user has set them."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)

@@ -27,7 +27,7 @@ from tune_tf.sweep.runner import run_trials
 from tune_tf.sweep.state.config_diff import changes_between, check_changes, extended_budget
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import copy_forecast, settled_result
+from tune_tf.sweep.sweep_result import copy_forecast, finished_result
 from tune_tf.sweep_folder import SweepFolder
 
 _EVERY_S = 1.0
@@ -97,7 +97,7 @@ def resume_sweep(
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
-    settled = settled_result(folder)
+    settled = finished_result(folder)
     if settled is not None:
         return settled
     if is_remote_client(folder.config.cluster):

@@ -12,9 +12,9 @@ from tune_tf.results import SweepResult
 from tune_tf.searchers.gated_search import GatedSearcher
 from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
-from tune_tf.sweep.callbacks.guards import DiskGuard, clear_errors
+from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
 from tune_tf.sweep.callbacks.state_saver import StateSaver
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment, session_folder
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults, session_folder
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.plan import (
     SweepPlan,
@@ -24,8 +24,8 @@ from tune_tf.sweep.plan import (
     make_trial_tracking,
 )
 from tune_tf.sweep.state.recovery import Recovery
-from tune_tf.sweep.state.snapshots import Snapshots
-from tune_tf.sweep.stopper import ControlRequests, SweepStopper, interrupt_sweep
+from tune_tf.sweep.state.snapshots import SnapshotWriter
+from tune_tf.sweep.stopper import RequestReader, SweepStopper, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result, trial_name
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
@@ -82,8 +82,8 @@ def run_trials(
     )
     with (
         ModelExportProcess() as export_process,
-        environment(TUNE_ENVIRONMENT),
-        clear_errors(folder),
+        environment_defaults(TUNE_ENVIRONMENT),
+        unwrap_tune_errors(folder),
         parts.state_saver.require_restore(),
     ):
         analysis = _run_tune(parts, search, [*sweep_callbacks(parts, export_process), *callbacks])
@@ -112,7 +112,7 @@ def _make_parts(
         tracker.outcome_tracker if tracker else OutcomeTracker(config.leading_objective)
     )
     outcome_tracker.restore_outcomes(recovery.ended, recovery.begun)
-    snapshots = Snapshots(folder.path, recovery.snapshot)
+    snapshots = SnapshotWriter(folder.path, recovery.snapshot)
     retention = CheckpointRetention(
         config,
         recovery.storage,
@@ -122,7 +122,7 @@ def _make_parts(
         event_log.record_checkpoint_removal,
     )
     stopper = SweepStopper(folder.sweep_id, config)
-    ControlRequests(ControlChannel(folder.path), stopper, interrupt_sweep)
+    RequestReader(ControlChannel(folder.path), stopper, interrupt_sweep)
     disk_guard = DiskGuard(
         config.min_free_disk,
         [folder.path, *filter(None, [session_folder()])],

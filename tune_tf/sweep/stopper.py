@@ -102,7 +102,7 @@ def _latest(sweep_id: str) -> SweepStopper:
     return _LATEST.get(sweep_id) or SweepStopper(sweep_id)
 
 
-class ControlRequests:
+class RequestReader:
     """Reader of control requests that stops the sweep or single trials."""
 
     def __init__(

@@ -114,7 +114,7 @@ def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None
         _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)
 
 
-def settled_result(folder: SweepFolder) -> SweepResult | None:
+def finished_result(folder: SweepFolder) -> SweepResult | None:
     """Return the result of a finished sweep; None if a resume has work to do.
 
     Work is left if trials have not ended, settings were edited, or the report or the best model

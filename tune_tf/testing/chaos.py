@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from tune_tf.inspection import SweepView
-from tune_tf.inspection.reported_results import RESULTS, last_report
+from tune_tf.inspection.reported_results import RESULTS, read_last_result
 from tune_tf.sweep.state.experiment_state import TuneState
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep_folder import SweepFolder
@@ -135,7 +135,7 @@ class ChaosDrill:
             return 0.0
         total = folder.config.budget.num_samples * folder.config.scheduler.max_t
         done = (
-            last_report(path).get("training_iteration", 0)
+            read_last_result(path).get("training_iteration", 0)
             for path in folder.path.glob(f"trial_*/{RESULTS}")
         )
         return float(sum(done) / total)

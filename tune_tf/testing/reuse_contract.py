@@ -27,7 +27,7 @@ from tune_tf.training.core.checkpoint import variable_names
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import epoch_order, seed_everything
+from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.reuse.reuse_check import SWITCH
@@ -89,7 +89,7 @@ class ContractRun:
 
 
 @dataclass
-class Reuse:
+class ReuseComparison:
     """Comparison of configs trained one after the other in one process with fresh processes.
 
     Args:
@@ -119,7 +119,7 @@ def assert_reuse_is_exact(
     epochs: int = 2,
     replicas: Replicas | None = None,
     by_fit: bool = True,
-) -> Reuse:
+) -> ReuseComparison:
     """Assert that trials in a reused process have the results of a fresh process.
 
     Args:
@@ -155,7 +155,7 @@ def compare_runs(
     by_fit: bool = True,
     not_by_fit: Collection[str] = (),
     shared_only: bool = False,
-) -> Reuse:
+) -> ReuseComparison:
     """Compare trials in a reused process with those of a fresh process and with ``fit``.
 
     See :func:`assert_reuse_is_exact` for the shared arguments. ``labels`` describe the configs,
@@ -164,7 +164,7 @@ def compare_runs(
     values change the graph. All others are traced anew, as in a fresh process.
     """
     on = replicas or Replicas(Devices(("CPU:0",)))
-    found = Reuse(name or type(workload).__name__, list(labels or map(repr, configs)))
+    found = ReuseComparison(name or type(workload).__name__, list(labels or map(repr, configs)))
     served = _apart(lambda: _programs(workload, configs, seed, on))
     found.programs = [p if isinstance(p, int) else -1 - i for i, p in enumerate(served)]
     chosen = list(range(len(configs)))
@@ -200,7 +200,7 @@ def compare_runs(
 
 
 def _judge(
-    found: Reuse, label: str, run: Any, truth: ContractRun, tolerance: float | None = None
+    found: ReuseComparison, label: str, run: Any, truth: ContractRun, tolerance: float | None = None
 ) -> None:
     """Record an error if a run differs from the truth by more than a tolerance, or in any bit."""
     if not isinstance(run, ContractRun):
@@ -260,7 +260,7 @@ def _fit(workload: Workload, config: Config, seed: int, epochs: int) -> Any:
 
     rows = rows_of(workload.load_data(config))
     size = workload.global_batch_size(config)
-    seed_everything(seed)
+    seed_python_and_numpy(seed)
     model = workload.build_model(config)
     if type(workload).train_step is not Workload.train_step:
         model.train_step = lambda batch: workload.train_step(model, batch)

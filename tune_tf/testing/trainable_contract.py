@@ -21,7 +21,7 @@ _NOTICED_WITHIN_S = 20.0
 
 
 @dataclass(frozen=True)
-class Played:
+class TrainableResults:
     """Results of a Trainable in several trials.
 
     Args:
@@ -66,7 +66,7 @@ class TrainableContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def played(cls) -> Played:
+    def played(cls) -> TrainableResults:
         """Results of the Trainable."""
         with _sent_along(sys.modules[cls.__module__]):
             # The environment makes Ray start a new process: in an idle one, TensorFlow may have
@@ -74,10 +74,10 @@ class TrainableContract:
             alone = ray.remote(
                 num_cpus=0, max_calls=1, runtime_env={"env_vars": {"TUNE_TF_CONTRACT": "1"}}
             )
-            found: Played = ray.get(alone(_play).remote(cls))
+            found: TrainableResults = ray.get(alone(_play).remote(cls))
         return found
 
-    def test_each_iteration_reports_its_metrics(self, played: Played) -> None:
+    def test_each_iteration_reports_its_metrics(self, played: TrainableResults) -> None:
         """Metrics are finite, and iterations count from 1."""
         for number, result in enumerate(played.first, 1):
             assert result["training_iteration"] == number
@@ -85,24 +85,28 @@ class TrainableContract:
             assert not result["done"]
             assert STOP_REASON not in result
 
-    def test_another_config_gives_other_numbers(self, played: Played) -> None:
+    def test_another_config_gives_other_numbers(self, played: TrainableResults) -> None:
         """A reused process trains the new config."""
         assert self._furthest(played.second, played.first) > self.tolerance
 
-    def test_a_reused_process_gives_the_numbers_of_a_fresh_one(self, played: Played) -> None:
+    def test_a_reused_process_gives_the_numbers_of_a_fresh_one(
+        self, played: TrainableResults
+    ) -> None:
         """The previous trial leaves no state behind."""
         assert self._furthest(played.again, played.first) <= self.tolerance
 
-    def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(self, played: Played) -> None:
+    def test_a_restored_trial_goes_on_as_if_it_had_not_stopped(
+        self, played: TrainableResults
+    ) -> None:
         """Another trial has run in between."""
         assert [r["training_iteration"] for r in played.resumed] == [2, 3]
         assert self._furthest(played.resumed, played.first[1:]) <= self.tolerance
 
-    def test_a_trial_goes_on_in_another_process(self, played: Played) -> None:
+    def test_a_trial_goes_on_in_another_process(self, played: TrainableResults) -> None:
         """The checkpoint is complete."""
         assert self._furthest(played.elsewhere, played.first[1:]) <= self.tolerance
 
-    def test_an_end_gives_everything_back(self, played: Played) -> None:
+    def test_an_end_gives_everything_back(self, played: TrainableResults) -> None:
         """A stopped trial releases its actors and reservations."""
         assert played.still_taken == {}
 
@@ -130,7 +134,7 @@ def _sent_along(module: ModuleType) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def _play(contract: type[TrainableContract]) -> Played:
+def _play(contract: type[TrainableContract]) -> TrainableResults:
     made = contract.make_trainable()
     free = ray.available_resources()
     trial = made(config=dict(contract.config))
@@ -149,7 +153,7 @@ def _play(contract: type[TrainableContract]) -> Played:
         fresh.restore(saved)
         elsewhere = [fresh.train() for _ in range(_EPOCHS - 1)]
         fresh.stop()
-    return Played(first, second, again, resumed, elsewhere, _still_taken(free))
+    return TrainableResults(first, second, again, resumed, elsewhere, _still_taken(free))
 
 
 def _begun(

@@ -1,4 +1,4 @@
-"""What MLflow's run pages say of a sweep and its trials: tags, and Markdown descriptions."""
+"""Tags and Markdown descriptions of a sweep's MLflow runs."""
 
 import json
 import re

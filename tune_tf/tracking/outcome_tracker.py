@@ -15,7 +15,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import infer_outcome
 from tune_tf.secrets import mask_secrets
-from tune_tf.tune_internals.controller import compared_metrics, is_own_end, observe_stops
+from tune_tf.tune_internals.controller import compared_metrics, is_complete, observe_stops
 
 Ending = Literal["completed", "stopped", "unfinished"]
 """How Tune ended a trial: with a hook, without a hook, or not before the end of the sweep."""
@@ -98,7 +98,7 @@ class OutcomeTracker(Callback):
             flat_result = flatten_dict(result)
             outcome = infer_result_outcome(
                 flat_result,
-                own_end=is_own_end(trial, flat_result),
+                own_end=is_complete(trial, flat_result),
                 metrics=self._diverging_metrics(),
             )
             result[STOP_REASON] = outcome.value
@@ -176,7 +176,7 @@ class OutcomeTracker(Callback):
             ending,
             last,
             status=trial.status,
-            own_end=bool(last) and is_own_end(trial, last),
+            own_end=bool(last) and is_complete(trial, last),
             error=error,
             metrics=self._diverging_metrics(),
         )

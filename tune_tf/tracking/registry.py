@@ -110,7 +110,7 @@ class FinalModel:
         )
 
 
-class BestModelRuns:
+class ModelRegistry:
     """Logger of a sweep's best model to its MLflow runs and the model registry."""
 
     def __init__(self, client: "MlflowClient", parent_run_id: str) -> None:

@@ -14,7 +14,7 @@ from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import RunUpdate, now_ms
 from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.writer import Writer
+from tune_tf.tracking.writing.writer import BackgroundWriter
 
 _logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class RunWriter:
     def __init__(self, sweep: TrackedSweep, spool_path: Path | None = None) -> None:
         self.sweep = sweep
         self._spool_path = spool_path
-        self._writer: Writer | None = None
+        self._writer: BackgroundWriter | None = None
         self._run_ids: dict[str, str] = {}
         self._waits_for_ids = spool_path is None
 
@@ -77,7 +77,7 @@ class RunWriter:
         self.sweep = replace(self.sweep, **changes)
         self._run_ids = dict(run_ids)
         self._waits_for_ids = self._spool_path is None
-        self._writer = Writer(partial(_open_runs, self.sweep), self._spool())
+        self._writer = BackgroundWriter(partial(_open_runs, self.sweep), self._spool())
 
     def put(self, run: str, **what: Any) -> None:
         """Queue an update of a run, given as fields of :class:`RunUpdate`."""
@@ -179,7 +179,9 @@ def deliver(
         return Delivery(0, 0, 0)
     if spool.about:
         sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
-    writer = Writer(partial(_open_runs, sweep), spool, linger_s=0.0, patience_s=patience_s)
+    writer = BackgroundWriter(
+        partial(_open_runs, sweep), spool, linger_s=0.0, patience_s=patience_s
+    )
     writer.close()
     num_left = writer.num_left
     error = writer.last_error if num_left else ""

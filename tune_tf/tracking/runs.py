@@ -13,7 +13,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_all
 from tune_tf.tracking.names import EXPLOITS, NUM_ENDED_METRIC, TIME_TOTAL, safe_file_name
 from tune_tf.tracking.store import sqlite_path
-from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Refusals
+from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Rejections
 from tune_tf.tracking.writing.run_update import (
     DESCRIPTION_TAG,
     PARENT,
@@ -84,7 +84,7 @@ class SweepRuns:
         self._client = client
         self._sweep = sweep
         over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
-        self._refusals = Refusals(over_http=over_http)
+        self._refusals = Rejections(over_http=over_http)
         self._experiment = self._experiment_id()
         self._open: dict[str, OpenRun] = {}
         self._unsure: set[str] = set()

@@ -15,8 +15,8 @@ from tune_tf.trainables.multi_process.parameter_server import (
     ParameterServer,
 )
 from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
-from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess, is_actor_death
-from tune_tf.trainables.multi_process.worker import WorkerAssignment
+from tune_tf.trainables.multi_process.processes import Bundles, ProcessHandle, is_actor_death
+from tune_tf.trainables.multi_process.worker import WorkerSetup
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
 from tune_tf.training.system_metrics import sum_peak_memory
@@ -39,7 +39,7 @@ class GroupWorker:
 
     number: int
     bundle: int
-    process: RemoteProcess
+    process: ProcessHandle
     answers: list[Any]
     info: WorkerInfo | None = None
     load: dict[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class AsynchronousGroup(ProcessGroup):
     or if a worker raises an error that another worker would raise too.
     """
 
-    def __init__(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
+    def __init__(self, assignment: WorkerSetup, bundles: Bundles) -> None:
         super().__init__(assignment, bundles)
         self._parallelism = assignment.settings.parallelism
         self._numbers = itertools.count()

@@ -59,7 +59,7 @@ def num_trials(
     return fitting
 
 
-def most_workers(capacity: list[int], parallelism: Parallelism) -> int:
+def max_workers(capacity: list[int], parallelism: Parallelism) -> int:
     """Return the largest number of workers, up to the requested one, with which a trial fits."""
     if parallelism.placement == "strict_spread":
         capacity = [min(each, 1) for each in capacity]

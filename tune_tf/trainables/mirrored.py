@@ -90,8 +90,7 @@ class MirroredTrainable(TrialTrainable):
         """Return the resources that Tune reserved for this actor; None without Tune."""
         if self.trial_resources is None:
             return None
-        reserved = self.trial_resources.required_resources
-        return TrialResources(cpus=max(1, int(reserved.get("CPU", 1))), gpus=reserved.get("GPU", 0))
+        return TrialResources.of_bundle(self.trial_resources.required_resources)
 
 
 class ModelParallelTrainable(MirroredTrainable):

@@ -10,10 +10,10 @@ from ray.tune.experiment import Trial
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.capacity import capacity_by_node, most_workers
+from tune_tf.trainables.capacity import capacity_by_node, max_workers
 from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
 from tune_tf.trainables.multi_process.processes import Bundles
-from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, Worker, WorkerAssignment
+from tune_tf.trainables.multi_process.worker import Worker, WorkerProcess, WorkerSetup
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.rendezvous import PortTakenError, compatible_addresses
 from tune_tf.training.system_metrics import sum_peak_memory
@@ -31,9 +31,9 @@ class WorkerGroup(ProcessGroup):
 
     def __init__(
         self,
-        assignment: WorkerAssignment,
+        assignment: WorkerSetup,
         bundles: Bundles,
-        worker_class: type[RemoteTrialProcess] = Worker,
+        worker_class: type[WorkerProcess] = Worker,
     ) -> None:
         super().__init__(assignment, bundles)
         self._worker_class = worker_class
@@ -100,10 +100,10 @@ class FewerWorkers(tune.Callback):
         """Fit a recovering trial to the live nodes."""
         reserved = trial.placement_group_factory
         bundles = [bundle for bundle in reserved.bundles if bundle]
-        share = TrialResources(int(bundles[0].get("CPU", 1)), bundles[0].get("GPU", 0))
+        share = TrialResources.of_bundle(bundles[0])
         least = self._parallelism.min_workers or self._parallelism.num_workers
         capacity = capacity_by_node(share, answering=True)
-        num_workers = max(most_workers(capacity, self._parallelism), least)
+        num_workers = max(max_workers(capacity, self._parallelism), least)
         if num_workers == len(bundles):
             return
         _log.warning(

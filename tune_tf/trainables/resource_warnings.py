@@ -25,7 +25,7 @@ _ALL_CPUS = f"{SYSTEM_METRICS}cpu_utilization_percentage"
 _GPU = re.compile(rf"{SYSTEM_METRICS}gpu_(\d+)_utilization_percentage")
 
 
-class WatchReservations(tune.Callback):
+class ReservationMonitor(tune.Callback):
     """Callback that warns of idle reserved GPUs, and of idle reserved CPUs, once per sweep each.
 
     It reads the system metrics in results and does nothing without them. It judges a trial by its
@@ -122,7 +122,7 @@ def _idle_gpus(samples: list[dict[str, Any]]) -> dict[int, float]:
     return {number: mean for number, mean in means.items() if mean < _IDLE_GPU}
 
 
-class WatchInput(tune.Callback):
+class InputWaitMonitor(tune.Callback):
     """Callback that warns at the end of a sweep if trials waited for rows over 20 % of their time.
 
     It skips the first iteration in a process, which mostly traces and fills caches.

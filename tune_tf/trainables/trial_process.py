@@ -20,7 +20,7 @@ from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
-    from tune_tf.data import LoadCache, SharedLoads
+    from tune_tf.data import LoadCache, NodeDataLoader
     from tune_tf.training.core.async_validation import AsyncValidationLoop
     from tune_tf.training.core.fit_loop import FitLoop
     from tune_tf.training.core.loop import GraphLoop
@@ -85,7 +85,7 @@ class TrialProcess:
         self._trial: TrialStart
         self._loop: Any
         self._data: LoadCache[Any]
-        self._loads: SharedLoads
+        self._loads: NodeDataLoader
         self._system_metrics: SystemMetrics | None = None
 
     def claim(
@@ -103,12 +103,12 @@ class TrialProcess:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
 
-        from tune_tf.data import SharedLoads
+        from tune_tf.data import NodeDataLoader
         from tune_tf.training.devices import claim_devices
 
         self._workload, self._settings = workload, settings
         self._floatx = keras.config.floatx()
-        self._loads = SharedLoads(workload, settings.data_id, self._floatx)
+        self._loads = NodeDataLoader(workload, settings.data_id, self._floatx)
         if settings.tracking is not None and settings.tracking.system_metrics:
             from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
 

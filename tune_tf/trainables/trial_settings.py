@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.training.core.seeds import trial_seed
+from tune_tf.training.core.seeds import derive_seed
 from tune_tf.validation import Validation
 
 LoopKind = Literal["graph", "fit"]
@@ -60,4 +60,4 @@ def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int
     if sweep_seed is None:
         return int.from_bytes(hashlib.sha256(trial_id.encode()).digest()[:4], "big")
     match = _NUMBER.search(trial_name) or _NUMBER.search(trial_id)
-    return trial_seed(sweep_seed, int(match[1]) if match else 0)
+    return derive_seed(sweep_seed, int(match[1]) if match else 0)

@@ -43,7 +43,7 @@ class CallbackState:
     arrays: Arrays = field(default_factory=dict, repr=False)
 
 
-class TrialCallbackState:
+class CallbackStateTracker:
     """Tracker of changes in callback state since training began.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
-from tune_tf.training.callback_state import CallbackState, TrialCallbackState, claim_callbacks
+from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
 from tune_tf.training.keras_internals import profiles_batches
 
 _BATCH_HOOKS = tuple(
@@ -64,7 +64,7 @@ class EpochCallbacks:
         self._model = model
         self._num_batches = num_batches
         self._list: keras.callbacks.CallbackList | None = None
-        self._state = TrialCallbackState([])
+        self._state = CallbackStateTracker([])
         self._reader = _LogsReader()
         self._logs: Metrics | None = None
         #: Whether ``on_train_end`` has been called.
@@ -99,7 +99,7 @@ class EpochCallbacks:
         )
         self._list.on_train_begin()
         own = [each for each in self._list.callbacks if each is not self._reader]
-        self._state = TrialCallbackState(own)
+        self._state = CallbackStateTracker(own)
 
     def epoch_begin(self, epoch: int) -> None:
         """Call ``on_epoch_begin`` with an epoch counted from 0."""

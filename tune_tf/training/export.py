@@ -18,7 +18,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.remote_storage import CheckpointLocation, local_copy
 from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.input.per_example import seen_by_model
+from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Data, Workload
 
@@ -163,7 +163,7 @@ def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -
     rows = rows_of(Data(part), floatx=keras.config.floatx()).train
     if not isinstance(rows, tuple):
         return {}
-    x, y, *weights = seen_by_model(workload, config, rows, training=False)
+    x, y, *weights = apply_per_example(workload, config, rows, training=False)
     metrics = model.evaluate(
         x,
         y,
@@ -186,7 +186,7 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
     part = data.train if data.validation is None else data.validation
     batch = first_rows_of(part, "validation", _MAX_ROWS)
     if isinstance(part, tuple | Pipeline):
-        batch = seen_by_model(workload, config, batch, training=False)
+        batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch
     if x is None:
         return None

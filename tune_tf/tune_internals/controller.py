@@ -35,7 +35,7 @@ _current: ContextVar[Any] = ContextVar("controller", default=None)
 
 
 @contextmanager
-def controlled_by(controller: Any) -> Iterator[None]:
+def use_controller(controller: Any) -> Iterator[None]:
     """Answer from this controller within the context, without a search among the callers."""
     token = _current.set(controller)
     try:
@@ -47,10 +47,10 @@ def controlled_by(controller: Any) -> Iterator[None]:
 def calling_controller() -> Any | None:
     """Return the calling Tune controller; None outside of Tune."""
     kind = getattr(sys.modules.get(_CONTROLLER_MODULE), "TuneController", None)
-    return _current.get() or _calling(kind)
+    return _current.get() or _find_caller(kind)
 
 
-def _calling(kind: type | None) -> Any | None:
+def _find_caller(kind: type | None) -> Any | None:
     """Return the nearest instance of a class in the call stack."""
     frame = inspect.currentframe()
     while kind is not None and frame is not None:
@@ -122,7 +122,7 @@ def observe_stops() -> None:
         controller._stopper = ObservedStopper(stopper)  # noqa: SLF001 - see the module
 
 
-def is_own_end(trial: Trial, result: Mapping[str, Any]) -> bool:
+def is_complete(trial: Trial, result: Mapping[str, Any]) -> bool:
     """Return whether a trial that ends with a result, flat, ran as far as intended.
 
     It does if its code reports ``done``, at the criteria and by the stopper of
@@ -137,7 +137,7 @@ def is_own_end(trial: Trial, result: Mapping[str, Any]) -> bool:
     return has_reached_limit(getattr(controller, "scheduler_alg", None), trial, result)
 
 
-def reaches_own_end(
+def would_complete(
     trial_id: str, result: Mapping[str, Any], stop_criteria: Mapping[str, Any]
 ) -> bool:
     """Return whether a trial was to end at this result anyway, rather than by a scheduler.
@@ -147,10 +147,12 @@ def reaches_own_end(
     controller = calling_controller()
     if controller is not None and not stops_trials(controller.scheduler_alg):
         return True
-    return at_limit(trial_id, result, stop_criteria)
+    return is_complete_by_id(trial_id, result, stop_criteria)
 
 
-def at_limit(trial_id: str, result: Mapping[str, Any], stop_criteria: Mapping[str, Any]) -> bool:
+def is_complete_by_id(
+    trial_id: str, result: Mapping[str, Any], stop_criteria: Mapping[str, Any]
+) -> bool:
     """Return whether a result has reached a limit of the trial.
 
     The stop criteria are those that Tune passed to the searcher.
@@ -160,7 +162,7 @@ def at_limit(trial_id: str, result: Mapping[str, Any], stop_criteria: Mapping[st
             name in result and result[name] >= limit for name, limit in stop_criteria.items()
         )
     trial = _find_trial(trial_id)
-    return trial is not None and is_own_end(trial, result)
+    return trial is not None and is_complete(trial, result)
 
 
 def compared_metrics() -> frozenset[str]:
@@ -234,7 +236,7 @@ def max_concurrent(default: int | None) -> int | None:
 
 def is_batched() -> bool:
     """Return whether the calling limiter waits for all trials of a batch."""
-    limiter = _calling(ConcurrencyLimiter)
+    limiter = _find_caller(ConcurrencyLimiter)
     return limiter is not None and limiter.batch
 
 
@@ -265,7 +267,7 @@ def all_trials_finished() -> bool:
     return calling_controller() is not None and all(each.is_finished() for each in _trials())
 
 
-def is_out_of_time() -> bool:
+def is_stopping_experiment() -> bool:
     """Return whether Tune's stopper ends the whole experiment."""
     stopper = getattr(calling_controller(), "_stopper", None)
     return stopper is not None and bool(stopper.stop_all())

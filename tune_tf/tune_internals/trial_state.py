@@ -27,14 +27,14 @@ def mark_for_snapshot(controller: Any, trial: Trial) -> None:
         mark(trial)
 
 
-def registered_checkpoint(path: str, filesystem: Any, metrics: Mapping[str, Any]) -> Any:
+def to_training_result(path: str, filesystem: Any, metrics: Mapping[str, Any]) -> Any:
     """Return a checkpoint as Tune's own state registers it, with the metrics of its iteration."""
     from ray.train._internal.session import _TrainingResult
 
     return _TrainingResult(Checkpoint(path, filesystem), dict(metrics))
 
 
-class TrimTrials(Callback):
+class RunningAverageTrimmer(Callback):
     """Tune callback that drops the running averages of finished trials.
 
     For each metric of each trial Tune keeps the last values, means and extremes during the whole

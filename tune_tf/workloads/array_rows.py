@@ -16,11 +16,11 @@ from tune_tf.workloads.head import (
 )
 from tune_tf.workloads.own_data import (
     DataSettings,
-    OwnData,
     SettingsT,
+    SettingsWorkload,
     SourceT,
     TaskKind,
-    rows_of_parts,
+    row_splits,
 )
 
 _BLOCK_ROWS = 4096
@@ -42,7 +42,7 @@ class ArrayProperties:
     head: Head
 
 
-class ArrayData(OwnData[SettingsT, ArrayProperties, SourceT]):
+class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, SourceT]):
     """Base class of workloads on arrays: convolutional network on images, else perceptron."""
 
     def build_model(self, config: Config) -> Any:
@@ -111,7 +111,7 @@ def _split(ys: dict[str, NamedArray], settings: DataSettings, task: TaskKind) ->
     """Return the rows of ``train`` that each part gets; empty if nothing is to be split."""
     y = ys["train"].values
     stratified = y.dtype.kind in "biu" and y.size == len(y) and is_classification(y, task)
-    return rows_of_parts(len(y), settings, y.reshape(-1) if stratified else None, ys)
+    return row_splits(len(y), settings, y.reshape(-1) if stratified else None, ys)
 
 
 def _classes(y: NamedArray, num_classes: int) -> Any:

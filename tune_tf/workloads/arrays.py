@@ -12,8 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import (
-    ArrayData,
     ArrayProperties,
+    ArrayWorkload,
     NamedArray,
     data_of,
     input_dtype,
@@ -67,7 +67,7 @@ _Arrays = dict[str, dict[str, "_Array"]]
 """Arrays by ``x`` or ``y`` and part, loaded on demand."""
 
 
-class ArraysModel(ArrayData[ArraysSettings, _Arrays]):
+class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
     """Convolutional network on images, perceptron on all other arrays.
 
     Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.head import compiled_classifier
+from tune_tf.workloads.head import compile_classifier
 
 NUM_CLASSES = 10
 _TEST_SHARE = 0.2
@@ -53,7 +53,7 @@ class DigitsMLP(_Digits):
             layers.append(keras.layers.Dense(int(config.get("width", 128)), activation="relu"))
             layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
         layers.append(keras.layers.Dense(NUM_CLASSES))
-        return compiled_classifier(keras.Sequential(layers), config)
+        return compile_classifier(keras.Sequential(layers), config)
 
 
 class DigitsCNN(_Digits):
@@ -79,4 +79,4 @@ class DigitsCNN(_Digits):
         layers.append(keras.layers.Dense(int(config.get("width", 64)), activation="relu"))
         layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
         layers.append(keras.layers.Dense(NUM_CLASSES))
-        return compiled_classifier(keras.Sequential(layers), config)
+        return compile_classifier(keras.Sequential(layers), config)

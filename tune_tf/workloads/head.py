@@ -56,7 +56,7 @@ class Head:
 
         if self.num_classes is not None:
             logits = keras.layers.Dense(self.num_classes)(features)
-            return compiled_classifier(keras.Model(inputs, logits), config)
+            return compile_classifier(keras.Model(inputs, logits), config)
         values = keras.layers.Dense(self.num_values)(features)
         # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
@@ -72,7 +72,7 @@ class Head:
         return model
 
 
-def compiled_classifier(model: Any, config: Config) -> Any:
+def compile_classifier(model: Any, config: Config) -> Any:
     """Compile a model that returns logits of shape ``[rows, classes]``, and return it."""
     import keras
 

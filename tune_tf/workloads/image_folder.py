@@ -13,7 +13,7 @@ from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
-from tune_tf.workloads.own_data import DataSettings, FileStamp, OwnData, Text, rows_of_parts
+from tune_tf.workloads.own_data import DataSettings, FileStamp, SettingsWorkload, Text, row_splits
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 _PART_FOLDERS = {
@@ -183,7 +183,7 @@ class ImageProperties:
     classes: tuple[str, ...]
 
 
-class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
+class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, ImageFiles]):
     """Convolutional network on image files, which are decoded once.
 
     The input is uint8 of shape ``[rows, height, width, channels]``. Config values read:
@@ -261,7 +261,7 @@ class ImageFolderCNN(OwnData[ImageFolderSettings, ImageProperties, ImageFiles]):
         """Return the files of each part, splitting ``train`` unless validation files exist."""
         files = source.parts["train"]
         labels = np.array([label for _, label in files])
-        split = rows_of_parts(len(files), self.settings, labels, source.parts)
+        split = row_splits(len(files), self.settings, labels, source.parts)
         parts = {name: [files[row] for row in rows] for name, rows in split.items()}
         return parts | {n: list(part) for n, part in source.parts.items() if n not in parts}
 

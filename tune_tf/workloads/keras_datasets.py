@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import ArrayData, ArrayProperties, NamedArray, data_of
+from tune_tf.workloads.array_rows import ArrayProperties, ArrayWorkload, NamedArray, data_of
 from tune_tf.workloads.head import Head, dense_layers
 from tune_tf.workloads.own_data import DataSettings
 
@@ -58,7 +58,7 @@ class KerasDatasetSettings(DataSettings):
 _Parts = dict[str, tuple[Any, Any]]
 
 
-class KerasDatasetModel(ArrayData[KerasDatasetSettings, _Parts]):
+class KerasDatasetModel(ArrayWorkload[KerasDatasetSettings, _Parts]):
     """Convolutional network on images, averaged embedding and perceptron on texts.
 
     Missing files are downloaded into Keras' cache. Config values read: those of

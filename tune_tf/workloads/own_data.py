@@ -72,7 +72,7 @@ class DataSettings(Settings):
         return self.model_copy(update=absolute)
 
 
-def rows_of_parts(
+def row_splits(
     num_rows: int, settings: DataSettings, classes: Any = None, parts: Collection[str] = ()
 ) -> "dict[str, np.ndarray[Any, Any]]":
     """Return the numbers of the rows of each part, ascending, by the shares and seed of settings.
@@ -181,7 +181,7 @@ def existing_file(path: str, setting: str) -> Path:
     return found
 
 
-class OwnData(Workload, Generic[SettingsT, PropertiesT, SourceT]):
+class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
     """Workload whose data are described by settings.
 
     The properties of the data that the model needs (classes, columns, shapes) are inspected once

@@ -13,11 +13,11 @@ from tune_tf.workloads.own_data import (
     DataSettings,
     FileStamp,
     Names,
-    OwnData,
+    SettingsWorkload,
     TaskKind,
     Text,
     existing_file,
-    rows_of_parts,
+    row_splits,
 )
 from tune_tf.workloads.table import (
     CategoricalColumns,
@@ -91,11 +91,11 @@ class TableProperties:
     head: Head
 
 
-class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
-    """Perceptron on the columns of a table: numbers are standardised, categories embedded.
+class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFrame"]):
+    """Perceptron on the columns of a table: numbers are standardized, categories embedded.
 
     The model takes numbers as in the file, NaN if missing. Its layers impute medians, add
-    missing-value indicators and standardise, with statistics of the training rows only.
+    missing-value indicators and standardize, with statistics of the training rows only.
     :meth:`inputs_of` converts other rows to inputs; an exported model, or one logged to MLflow,
     takes the columns directly.
 
@@ -116,7 +116,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
         if properties.numeric.names:
             numbers = keras.Input((len(properties.numeric.names),), name="numeric")
             inputs["numeric"] = numbers
-            parts += _standardised(numbers, properties.numeric)
+            parts += _standardized(numbers, properties.numeric)
         if properties.categorical.categories:
             shape = (len(properties.categorical.categories),)
             codes = keras.Input(shape, name="categorical", dtype="int32")
@@ -170,7 +170,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
         numeric, categorical = self._kinds(table)
         classes = self._classes(table[settings.target])
         y = self._targets(table, classes)
-        train = rows_of_parts(len(table), settings, y if classes else None)["train"]
+        train = row_splits(len(table), settings, y if classes else None)["train"]
         return TableProperties(
             numeric=NumericColumns.of(
                 numeric, numbers_of(table, numeric, settings.path)[train], settings.path
@@ -185,7 +185,7 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
         x, y = self.inputs_of(source), self._targets(source, classes)
         parts: dict[str, Any] = {
             name: ({column: array[rows] for column, array in x.items()}, y[rows])
-            for name, rows in rows_of_parts(len(y), self.settings, y if classes else None).items()
+            for name, rows in row_splits(len(y), self.settings, y if classes else None).items()
         }
         return Data(**parts)
 
@@ -286,8 +286,8 @@ class TabularMLP(OwnData[TabularSettings, TableProperties, "pd.DataFrame"]):
         return pd.Index(classes, dtype=object).get_indexer(texts).astype(np.int32)
 
 
-def _standardised(numbers: Any, columns: NumericColumns) -> list[Any]:
-    """Return imputed and standardised numbers, and missing-value indicators if needed."""
+def _standardized(numbers: Any, columns: NumericColumns) -> list[Any]:
+    """Return imputed and standardized numbers, and missing-value indicators if needed."""
     import keras
 
     missing = keras.ops.isnan(numbers)

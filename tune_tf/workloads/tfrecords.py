@@ -12,8 +12,8 @@ from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_rows import (
-    ArrayData,
     ArrayProperties,
+    ArrayWorkload,
     NamedArray,
     data_of,
     input_dtype,
@@ -93,7 +93,7 @@ class TFRecordsSettings(DataSettings):
         return name
 
 
-class TFRecordsModel(ArrayData[TFRecordsSettings, tuple[Path, ...]]):
+class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
     """Convolutional network on images, perceptron on all other features.
 
     All records are parsed into arrays in memory. Rows of shape ``[height, width, channels]`` or

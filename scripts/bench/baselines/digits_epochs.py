@@ -12,7 +12,7 @@ from tune_tf import Data, Workload
 from tune_tf.data import rows_of
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import epoch_order, seed_everything
+from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.workload import Config
 
@@ -73,7 +73,7 @@ class OurEpochs:
 
 def built(workload: Workload, config: Config, strategy: tf.distribute.Strategy) -> keras.Model:
     """Return the model with the weights that a trial starts from."""
-    seed_everything(SEED)
+    seed_python_and_numpy(SEED)
     with strategy.scope():
         return workload.build_model(config)
 

@@ -19,7 +19,7 @@ def train(settings: Mapping[str, Any]) -> None:
     import ray.train
     import tensorflow as tf
 
-    from tune_tf.training.core.seeds import epoch_order, seed_everything
+    from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -31,7 +31,7 @@ def train(settings: Mapping[str, Any]) -> None:
     share = batch_size // context.get_world_size()
     mine = slice(context.get_world_rank() * share, (context.get_world_rank() + 1) * share)
 
-    seed_everything(seed)
+    seed_python_and_numpy(seed)
     with strategy.scope():
         model = workload.build_model(config)
         model.optimizer.build(model.trainable_variables)

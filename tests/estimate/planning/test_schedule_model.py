@@ -13,7 +13,7 @@ from tune_tf.estimate.planning.schedule_model import (
 )
 from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
-from tune_tf.simulation import Event, StopReason, Trace, VirtualTrial
+from tune_tf.simulation import SweepEndReason, Trace, VirtualResult, VirtualTrial
 
 
 def cost(config):
@@ -93,9 +93,9 @@ def trace(events, num_trials):
     return Trace(
         Objective("loss", "min"),
         9,
-        tuple(Event(*event, 0.0, 0) for event in events),
+        tuple(VirtualResult(*event, 0.0, 0) for event in events),
         tuple(VirtualTrial(number, {}, "TERMINATED") for number in range(num_trials)),
-        StopReason.FINISHED,
+        SweepEndReason.FINISHED,
     )
 
 

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 from measured_candidates import batch, cores, failed, measured, part, replicas, workers
 
-from tune_tf.estimate.scaling.picture import ScalingPicture
+from tune_tf.estimate.scaling.picture import ScalingPlot
 from tune_tf.report.plots.picture import draw_static, svg_text
 
 
 def texts(measurements):
-    picture = ScalingPicture("any", measurements, on_gpus=False)
+    picture = ScalingPlot("any", measurements, on_gpus=False)
     figure = draw_static(picture)
     assert svg_text(figure).startswith("<svg")
     return {
@@ -30,7 +30,7 @@ def test_it_is_drawn_where_next_to_nothing_could_be_measured():
 
 
 def test_efficiencies_of_close_points_do_not_cover_each_other():
-    picture = ScalingPicture(
+    picture = ScalingPlot(
         "any", [measured(), replicas(2, 1.50), workers(2, 1.51), cores(2, 1.52)], on_gpus=False
     )
     figure = draw_static(picture)

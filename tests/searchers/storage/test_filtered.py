@@ -19,7 +19,7 @@ from tune_tf.searchers.storage.visibility import (
     RungValues,
     Unfiltered,
     finite_values,
-    values_at,
+    values_at_rungs,
 )
 
 COMPLETE, PRUNED, RUNNING, FAIL = (
@@ -126,7 +126,7 @@ def test_nan_is_never_shown_of_a_stopped_trial(visibility, rungs):
     ],
 )
 def test_the_value_at_a_rung_is_the_first_from_there_on(curve, rungs, expected):
-    assert values_at(curve, rungs) == expected
+    assert values_at_rungs(curve, rungs) == expected
 
 
 CHANGED = {

@@ -11,13 +11,13 @@ from tune_tf.sweep import stop_sweep, stop_trials
 @pytest.fixture
 def heeding():
     """Return a driver that heeds what is asked of a sweep, and what came of it."""
-    from tune_tf.sweep.stopper import ControlRequests, SweepStopper
+    from tune_tf.sweep.stopper import RequestReader, SweepStopper
 
     def heeding(folder):
         now = iter(range(0, 1000, 10))
         told = []
         end = SweepStopper("small")
-        ControlRequests(
+        RequestReader(
             ControlChannel(folder), end, lambda: told.append("interrupted"), lambda: next(now)
         )
         return lambda: (end.stop_all(), end, told)[1:]

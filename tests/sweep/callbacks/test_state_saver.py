@@ -5,7 +5,7 @@ import pytest
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.sweep.callbacks.state_saver import StateSaver
-from tune_tf.sweep.state.snapshots import Snapshots, read_snapshot, snapshot_paths
+from tune_tf.sweep.state.snapshots import SnapshotWriter, read_snapshot, snapshot_paths
 
 NAMES = ("experiment_state-{}.json", "search_gen_state-{}.json")
 PICKLES = ("searcher-state-{}.pkl", "callback-states-{}.pkl")
@@ -28,7 +28,7 @@ def trials_in(staging, *ids):
 
 
 def test_each_state_that_tune_writes_is_kept(tmp_path, staging):
-    keep = StateSaver(Snapshots(tmp_path))
+    keep = StateSaver(SnapshotWriter(tmp_path))
     write(staging, "1", b"first")
     keep.on_step_end(iteration=0, trials=trials_in(staging, "a"))
     keep.on_experiment_end(trials_in(staging, "a"))
@@ -40,19 +40,19 @@ def test_of_two_sessions_the_state_that_was_written_last_counts(tmp_path, stagin
     """As after a clock that was put back: the name of the later session sorts first."""
     write(staging, "2", b"before")
     write(staging, "1", b"after")
-    keep = StateSaver(Snapshots(tmp_path))
+    keep = StateSaver(SnapshotWriter(tmp_path))
     keep.on_experiment_end(trials_in(staging, "a"))
     assert set(read_snapshot(snapshot_paths(tmp_path)[0]).values()) == {b"after"}
 
 
 def test_a_sweep_that_tune_began_anew_ends_before_a_trial_starts(tmp_path, staging):
-    keep = StateSaver(Snapshots(tmp_path), {"a", "b"})
+    keep = StateSaver(SnapshotWriter(tmp_path), {"a", "b"})
     with pytest.raises(SweepConflictError, match="not restore 1 trials"):
         keep.on_step_begin(iteration=0, trials=trials_in(staging, "a", "c"))
 
 
 def test_the_reason_why_tune_begins_anew_is_raised_not_logged(tmp_path, caplog):
-    keep = StateSaver(Snapshots(tmp_path), {"a"})
+    keep = StateSaver(SnapshotWriter(tmp_path), {"a"})
     log = logging.getLogger("ray.tune.execution.tune_controller")
 
     def run():
@@ -68,7 +68,7 @@ def test_the_reason_why_tune_begins_anew_is_raised_not_logged(tmp_path, caplog):
 
 
 def test_what_a_part_of_the_sweep_refused_is_raised_as_it_is(tmp_path):
-    keep = StateSaver(Snapshots(tmp_path), {"a"})
+    keep = StateSaver(SnapshotWriter(tmp_path), {"a"})
     log = logging.getLogger("ray.tune.execution.tune_controller")
 
     def run():
@@ -84,7 +84,7 @@ def test_what_a_part_of_the_sweep_refused_is_raised_as_it_is(tmp_path):
 
 
 def test_other_errors_of_a_sweep_pass(tmp_path):
-    keep = StateSaver(Snapshots(tmp_path), {"a"})
+    keep = StateSaver(SnapshotWriter(tmp_path), {"a"})
 
     def run():
         with keep.require_restore():

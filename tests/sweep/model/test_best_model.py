@@ -170,7 +170,7 @@ def test_a_model_that_is_logged_but_not_registered_is_told_as_that(
     def refuse(*arguments):
         raise PermissionError("not yours")
 
-    monkeypatch.setattr(best_model.BestModelRuns, "register", refuse)
+    monkeypatch.setattr(best_model.ModelRegistry, "register", refuse)
 
     assert log(result_of(0.5), register_best="digits") is None
     (uri,) = models_in(store)

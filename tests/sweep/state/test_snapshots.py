@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from tune_tf.sweep.state.snapshots import Snapshots, read_snapshot, snapshot_paths
+from tune_tf.sweep.state.snapshots import SnapshotWriter, read_snapshot, snapshot_paths
 
 FILES = {
     "experiment_state-1.json": b"{}" * 400,
@@ -18,7 +18,7 @@ def put(snapshots, **more):
 
 
 def test_the_last_two_states_are_kept(tmp_path):
-    snapshots = Snapshots(tmp_path)
+    snapshots = SnapshotWriter(tmp_path)
     for content in (b"1", b"2", b"3"):
         snapshots.put(FILES | {"searcher-state-1.pkl": content})
         snapshots.close()
@@ -28,7 +28,7 @@ def test_the_last_two_states_are_kept(tmp_path):
 
 
 def test_what_was_said_about_a_state_is_told_once_it_is_on_the_disk(tmp_path):
-    snapshots = Snapshots(tmp_path)
+    snapshots = SnapshotWriter(tmp_path)
     assert snapshots.written is None
     snapshots.put(FILES, "about it")
     snapshots.close()
@@ -42,12 +42,12 @@ def test_what_was_said_about_a_state_is_told_once_it_is_on_the_disk(tmp_path):
 
 def test_the_state_that_a_session_went_on_from_is_kept_and_damaged_ones_go(tmp_path):
     for content in (b"1", b"2"):
-        snapshots = Snapshots(tmp_path, next(iter(snapshot_paths(tmp_path)), None))
+        snapshots = SnapshotWriter(tmp_path, next(iter(snapshot_paths(tmp_path)), None))
         snapshots.put(FILES | {"searcher-state-1.pkl": content})
         snapshots.close()
     damaged, good = snapshot_paths(tmp_path)
     damaged.write_bytes(damaged.read_bytes()[:100])
-    put(Snapshots(tmp_path, good))
+    put(SnapshotWriter(tmp_path, good))
     assert len(snapshot_paths(tmp_path)) == 2
     assert good in snapshot_paths(tmp_path)
     assert damaged not in snapshot_paths(tmp_path)
@@ -55,7 +55,7 @@ def test_the_state_that_a_session_went_on_from_is_kept_and_damaged_ones_go(tmp_p
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.6, 0.9, 0.999])
 def test_a_state_that_is_cut_anywhere_is_damaged(tmp_path, part):
-    put(Snapshots(tmp_path))
+    put(SnapshotWriter(tmp_path))
     (path,) = snapshot_paths(tmp_path)
     content = path.read_bytes()
     path.write_bytes(content[: int(part * len(content))])
@@ -64,7 +64,7 @@ def test_a_state_that_is_cut_anywhere_is_damaged(tmp_path, part):
 
 
 def test_a_wrong_byte_is_damage(tmp_path):
-    put(Snapshots(tmp_path))
+    put(SnapshotWriter(tmp_path))
     (path,) = snapshot_paths(tmp_path)
     content = bytearray(path.read_bytes())
     content[60] ^= 0xFF
@@ -74,7 +74,7 @@ def test_a_wrong_byte_is_damage(tmp_path):
 
 
 def test_a_disk_that_is_full_is_a_warning_and_the_states_before_stay(tmp_path, caplog):
-    snapshots = Snapshots(tmp_path)
+    snapshots = SnapshotWriter(tmp_path)
     put(snapshots)
     (tmp_path / "snapshots" / f".00000002.zip.{os.getpid()}").mkdir()  # what cannot be written to
     put(snapshots)

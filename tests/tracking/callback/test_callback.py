@@ -114,7 +114,7 @@ def test_a_store_that_cannot_be_opened_does_not_end_the_sweep(
     from tune_tf.tracking import run_writer as module
 
     monkeypatch.setattr(module, "connect", _unreachable)
-    monkeypatch.setattr(module, "Writer", _hasty(module.Writer))
+    monkeypatch.setattr(module, "BackgroundWriter", _hasty(module.BackgroundWriter))
     callback = callback_of()
     callback.setup()
     trial = trial_of("t1")
@@ -139,7 +139,7 @@ def test_what_cannot_be_attached_is_a_warning(callback_of, caplog, monkeypatch, 
     callback.setup()
     callback.on_experiment_end([])
     monkeypatch.setattr(run_writer, "connect", _unreachable)
-    monkeypatch.setattr(run_writer, "Writer", _hasty(run_writer.Writer))
+    monkeypatch.setattr(run_writer, "BackgroundWriter", _hasty(run_writer.BackgroundWriter))
     callback.attach({"page.html": tmp_path / "page.html"})
     assert "no route to host" in caplog.text
 

@@ -94,7 +94,7 @@ def test_a_store_that_hangs_is_waited_for_once(tmp_path, monkeypatch, callback_o
     opened = run_writer.connect
     monkeypatch.setattr(run_writer, "connect", lambda uri: hangs.wait(20) and opened(uri))
     monkeypatch.setattr(run_writer, "_RUN_TIMEOUT_S", 0.2)
-    write_until = run_writer.Writer.write_until
+    write_until = run_writer.BackgroundWriter.write_until
 
     def counted(writer, until, timeout_s):
         waits.append(timeout_s)
@@ -104,9 +104,9 @@ def test_a_store_that_hangs_is_waited_for_once(tmp_path, monkeypatch, callback_o
         hangs.set()
         return flush(*args)
 
-    monkeypatch.setattr(run_writer.Writer, "write_until", counted)
-    flush = run_writer.Writer.close
-    monkeypatch.setattr(run_writer.Writer, "close", over)
+    monkeypatch.setattr(run_writer.BackgroundWriter, "write_until", counted)
+    flush = run_writer.BackgroundWriter.close
+    monkeypatch.setattr(run_writer.BackgroundWriter, "close", over)
     callback = callback_of(objective=LOSS)
     _, named = sweep(tmp_path, callback)
     assert waits == [0.2]

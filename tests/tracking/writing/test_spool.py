@@ -12,7 +12,7 @@ import pytest
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.writer import Writer
+from tune_tf.tracking.writing.writer import BackgroundWriter
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,7 +60,7 @@ def path(tmp_path):
 def writer_of(path):
     def writer_of(store, **settings):
         settings = {"linger_s": 0.0, "delays_s": (0.0,), "patience_s": 0.0, **settings}
-        return Writer(lambda: store, Spool(path, segment_bytes=300), **settings)
+        return BackgroundWriter(lambda: store, Spool(path, segment_bytes=300), **settings)
 
     return writer_of
 
@@ -466,7 +466,7 @@ def test_a_disk_that_is_really_full_loses_nothing(tmp_path):
         pytest.skip("this machine mounts no small disk")
     try:
         store = Store(down=True)
-        writer = Writer(
+        writer = BackgroundWriter(
             lambda: store, Spool(small / "spool"), linger_s=0.0, delays_s=(0.01,), patience_s=60.0
         )
         for step in range(1500):

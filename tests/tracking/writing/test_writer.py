@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
-from tune_tf.tracking.writing.writer import Writer
+from tune_tf.tracking.writing.writer import BackgroundWriter
 
 
 class OutageError(RuntimeError):
@@ -44,7 +44,7 @@ class GatedSink(ScriptedSink):
 
 def writer_of(sink, **settings):
     settings = {"linger_s": 0.0, "delays_s": (0.0,), "patience_s": 0.0, **settings}
-    return Writer(lambda: sink, **settings)
+    return BackgroundWriter(lambda: sink, **settings)
 
 
 def result(run, step):
@@ -100,7 +100,7 @@ def test_a_store_that_cannot_be_opened_at_first_is_opened_later():
             raise answer
         return answer
 
-    writer = Writer(open_sink, linger_s=0.0, delays_s=(0.0, 0.0))
+    writer = BackgroundWriter(open_sink, linger_s=0.0, delays_s=(0.0, 0.0))
     writer.put(result("t", 1))
     writer.close()
     assert sink.written == [("t", [1])]
@@ -138,7 +138,9 @@ def clock(monkeypatch):
     return clock
 
 
-@pytest.mark.parametrize("end", [Writer.flush, Writer.close], ids=["flush", "close"])
+@pytest.mark.parametrize(
+    "end", [BackgroundWriter.flush, BackgroundWriter.close], ids=["flush", "close"]
+)
 def test_patience_counts_from_what_was_taken_last(clock, end):
     class Slow(ScriptedSink):
         def write(self, entry):
@@ -155,7 +157,9 @@ def test_patience_counts_from_what_was_taken_last(clock, end):
     writer.close()
 
 
-@pytest.mark.parametrize("end", [Writer.flush, Writer.close], ids=["flush", "close"])
+@pytest.mark.parametrize(
+    "end", [BackgroundWriter.flush, BackgroundWriter.close], ids=["flush", "close"]
+)
 def test_patience_counts_from_when_the_end_was_asked_for(clock, end):
     class Slow(ScriptedSink):
         def write(self, entry):

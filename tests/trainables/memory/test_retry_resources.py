@@ -6,9 +6,9 @@ from ray.tune import PlacementGroupFactory
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.trainables.memory.retry_resources import (
     RetryResources,
+    increase_memory,
     micro_batches_of,
     num_retries_of,
-    with_more_memory,
 )
 
 pytestmark = pytest.mark.cluster
@@ -18,7 +18,7 @@ ONE = Mirrored()
 
 def saved(reserved, parallelism=ONE, times=1, *, in_pieces=True):
     for _ in range(times):
-        reserved = with_more_memory(reserved, parallelism, in_pieces=in_pieces)
+        reserved = increase_memory(reserved, parallelism, in_pieces=in_pieces)
     return reserved
 
 

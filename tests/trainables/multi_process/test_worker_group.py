@@ -17,8 +17,8 @@ from tune_tf.errors import (
 )
 from tune_tf.parallelism import MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.processes import Bundles, Watch
-from tune_tf.trainables.multi_process.worker import PickledWorkload, Worker, WorkerAssignment
+from tune_tf.trainables.multi_process.processes import Bundles, ProcessTimeouts
+from tune_tf.trainables.multi_process.worker import PickledWorkload, Worker, WorkerSetup
 from tune_tf.trainables.multi_worker import WorkerGroup
 from tune_tf.trainables.trial_settings import TrialSettings
 
@@ -26,8 +26,10 @@ pytestmark = pytest.mark.cluster
 
 ray.cloudpickle.register_pickle_by_value(stand_in_workers)  # Ray's workers cannot import it
 
-PATIENT = Watch(ping_interval_s=0.2, silent_s=240, node_death_s=60, retry_s=0.1, finish_s=60)
-QUICK = Watch(
+PATIENT = ProcessTimeouts(
+    ping_interval_s=0.2, silent_s=240, node_death_s=60, retry_s=0.1, finish_s=60
+)
+QUICK = ProcessTimeouts(
     ping_interval_s=0.2, silent_s=10, node_death_s=2, retry_s=0.1
 )  # where a process is frozen
 
@@ -48,7 +50,7 @@ def start(reservation, tmp_path):
 
     def start(fault=None, rank=1, workload=None, worker_class=StandIn):
         group = WorkerGroup(
-            WorkerAssignment(
+            WorkerSetup(
                 PickledWorkload.of(workload or Script(fault, rank, str(tmp_path))),
                 TrialResources(),
                 TrialSettings(MultiWorker(2), TrialResources(2)),

@@ -11,8 +11,8 @@ from stand_in_subtasks import Script, StandIn
 from tune_tf.errors import WorkerError, WorkerLostError, WorkloadError
 from tune_tf.parallelism import Ensemble
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.processes import Bundles, Watch
-from tune_tf.trainables.multi_process.worker import PickledWorkload, WorkerAssignment
+from tune_tf.trainables.multi_process.processes import Bundles, ProcessTimeouts
+from tune_tf.trainables.multi_process.worker import PickledWorkload, WorkerSetup
 from tune_tf.trainables.subtasks.pool import SubtaskPool
 from tune_tf.trainables.trial_process import TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.cluster
 
 ray.cloudpickle.register_pickle_by_value(stand_in_subtasks)  # Ray's workers cannot import it
 
-PATIENT = Watch(ping_interval_s=0.2, silent_s=240, finish_s=60)
-QUICK = Watch(ping_interval_s=0.2, silent_s=10, finish_s=5)  # where a process is frozen
+PATIENT = ProcessTimeouts(ping_interval_s=0.2, silent_s=240, finish_s=60)
+QUICK = ProcessTimeouts(ping_interval_s=0.2, silent_s=10, finish_s=5)  # where a process is frozen
 TRIAL = TrialStart("default", {}, 1)
 NUM_ITERATIONS = 6
 
@@ -37,7 +37,7 @@ def starting(folder):
     def start(fault=None, **given):
         script = Script(str(folder), fault, **given)
         crew = SubtaskPool(
-            WorkerAssignment(
+            WorkerSetup(
                 PickledWorkload.of(script),
                 TrialResources(),
                 TrialSettings(

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tune_tf.trainables.subtasks.queue import LAG, SubtaskQueue, Unit
+from tune_tf.trainables.subtasks.queue import LAG, SubtaskEpoch, SubtaskQueue
 
 
 class Simulation:
@@ -93,8 +93,8 @@ def test_a_device_is_told_when_a_subtask_is_new_to_it():
     queue.done(0)
     queue.reported = 1
 
-    assert first == Unit(0, 1, begins=True)
-    assert queue.take(0) == Unit(0, 2)
+    assert first == SubtaskEpoch(0, 1, begins=True)
+    assert queue.take(0) == SubtaskEpoch(0, 2)
 
 
 def test_devices_begin_with_what_they_had_in_an_earlier_trial():
@@ -133,7 +133,7 @@ def test_a_device_with_nothing_left_takes_what_there_is():
     queue.take(0)
     queue.done(1, ended=True)
 
-    assert queue.take(1) == Unit(0, 2, begins=True, source=0)
+    assert queue.take(1) == SubtaskEpoch(0, 2, begins=True, source=0)
 
 
 @pytest.mark.parametrize(("num_devices", "ahead"), [(1, 1), (2, LAG + 1)])
@@ -145,15 +145,15 @@ def test_no_subtask_runs_far_ahead_of_what_was_reported(num_devices, ahead):
 
     assert queue.take(0) is None
     queue.reported = 1
-    assert queue.take(0) == Unit(0, ahead + 1)
+    assert queue.take(0) == SubtaskEpoch(0, ahead + 1)
 
 
 def test_an_epoch_that_waits_for_a_device_leaves_one_for_the_other():
     queue = SubtaskQueue(2, 2)
-    assert queue.take(0) == Unit(0, 1, begins=True)
+    assert queue.take(0) == SubtaskEpoch(0, 1, begins=True)
 
     assert queue.take(0) is None
-    assert queue.take(1) == Unit(1, 1, begins=True)
+    assert queue.take(1) == SubtaskEpoch(1, 1, begins=True)
 
 
 def test_a_device_is_given_two_epochs_at_most():
@@ -170,7 +170,7 @@ def test_what_a_lost_device_had_goes_on_elsewhere_from_where_it_is_known():
     assert queue.lost(0) == {0: 1}
     queue.begin_at(0, 1)
 
-    assert queue.take(1) == Unit(0, 2, begins=True)
+    assert queue.take(1) == SubtaskEpoch(0, 2, begins=True)
 
 
 def test_a_subtask_that_ended_is_not_trained_again():

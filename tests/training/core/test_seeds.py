@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
-from tune_tf.training.core.seeds import epoch_order, trial_seed
+from tune_tf.training.core.seeds import derive_seed, epoch_order
 
 pytestmark = pytest.mark.tf
 
 
 def test_trials_and_sweeps_have_seeds_of_their_own():
-    seeds = {trial_seed(sweep, trial) for sweep in range(20) for trial in range(20)}
+    seeds = {derive_seed(sweep, trial) for sweep in range(20) for trial in range(20)}
 
     assert len(seeds) == 400
     assert all(0 <= seed < 2**32 for seed in seeds)
 
 
 def test_the_seed_of_a_trial_never_changes():
-    assert trial_seed(7, 3) == trial_seed(7, 3)
+    assert derive_seed(7, 3) == derive_seed(7, 3)
 
 
 def test_an_order_holds_each_row_once():

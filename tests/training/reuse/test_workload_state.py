@@ -11,7 +11,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.fit_loop import FitLoop
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.reuse.workload_state import WorkloadReset
+from tune_tf.training.reuse.workload_state import WorkloadState
 
 pytestmark = pytest.mark.tf
 layers = keras.layers
@@ -160,8 +160,8 @@ def test_a_workload_without_variables_keeps_none(replicas_of):
     workload = Given(lambda config: on_top_of(base_model(), config), DATA)
     workload.table = np.zeros(3)
 
-    assert WorkloadReset.of(workload)._values == []
-    assert WorkloadReset.of(workload) is WorkloadReset.of(workload)
+    assert WorkloadState.of(workload)._values == []
+    assert WorkloadState.of(workload) is WorkloadState.of(workload)
 
 
 class CountsWith(Given):

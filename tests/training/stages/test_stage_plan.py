@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.stages.stage_plan import balanced, calls_of, stage_plan
+from tune_tf.training.stages.stage_plan import calls_of, split_evenly, stage_plan
 
 dense = keras.layers.Dense
 
@@ -21,7 +21,7 @@ dense = keras.layers.Dense
     ],
 )
 def test_the_largest_part_is_as_small_as_can_be(sizes, num_parts, parts):
-    assert balanced(sizes, num_parts) == parts
+    assert split_evenly(sizes, num_parts) == parts
 
 
 def sequential(*widths):

@@ -20,7 +20,7 @@ from tune_tf.cli.console import (
     print_json,
 )
 from tune_tf.config import SweepConfig
-from tune_tf.forecast import Forecast, ModelForecast, Range, write_forecast
+from tune_tf.forecast import ConfigMeasurement, Forecast, Range, write_forecast
 from tune_tf.forecast.actuals import range_text, seconds_text
 from tune_tf.formatting import bytes_text
 
@@ -99,7 +99,7 @@ def _models(forecast: Forecast) -> Table:
     return table
 
 
-def _row(model: ModelForecast, *, has_gpus: bool) -> list[str]:
+def _row(model: ConfigMeasurement, *, has_gpus: bool) -> list[str]:
 
     def known(num_bytes: int | None) -> str:
         return "-" if num_bytes is None else bytes_text(num_bytes)

@@ -52,12 +52,12 @@ def extend(
     budget = {name: value for name, value in given.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.progress import drive_in_terminal
+    from tune_tf.cli.progress import run_in_terminal
     from tune_tf.sweep import extend_sweep
 
     larger = extended_budget(folder.config.budget, budget)
     config = folder.config.model_copy(update={"budget": larger})
-    drive_in_terminal(partial(extend_sweep, folder.path, budget), config, as_json=as_json)
+    run_in_terminal(partial(extend_sweep, folder.path, budget), config, as_json=as_json)
 
 
 def resume(
@@ -81,14 +81,14 @@ def resume(
     """
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.progress import drive_in_terminal
+    from tune_tf.cli.progress import run_in_terminal
     from tune_tf.cli.result_tables import print_result
     from tune_tf.sweep import resume_sweep
-    from tune_tf.sweep.sweep_result import settled_result
+    from tune_tf.sweep.sweep_result import finished_result
 
-    if (settled := settled_result(folder)) is not None:
+    if (settled := finished_result(folder)) is not None:
         sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to resume\n")
         raise typer.Exit(print_result(settled, as_json=as_json))
     config = (folder.edited() if allow_changes else None) or folder.config
     resumed = partial(resume_sweep, folder.path, allow_changes=allow_changes)
-    drive_in_terminal(resumed, config, as_json=as_json)
+    run_in_terminal(resumed, config, as_json=as_json)

@@ -32,7 +32,7 @@ def run(
     """
     config = options.read_config(file, overrides, settings)
     options.allow_remote_ray(os.environ, config.cluster.address)
-    from tune_tf.cli.progress import drive_in_terminal
+    from tune_tf.cli.progress import run_in_terminal
     from tune_tf.cli.result_tables import print_plan
     from tune_tf.sweep import plan_sweep, run_sweep
 
@@ -42,7 +42,7 @@ def run(
         return
     if plan_first:
         print_and_save_forecast(config, base_dir, quiet=as_json)
-    drive_in_terminal(partial(run_sweep, config, base_dir=base_dir), config, as_json=as_json)
+    run_in_terminal(partial(run_sweep, config, base_dir=base_dir), config, as_json=as_json)
 
 
 def stop(

@@ -213,7 +213,7 @@ class RecordingConfig(dict[str, Any]):
     __reduce__ = __reduce_ex__
 
     def fill(self) -> None:
-        """Synchronise the keys with the config, keeping values that were read or written."""
+        """Synchronize the keys with the config, keeping values that were read or written."""
         known = {key: value for key, value in dict.items(self) if value is not _UNREAD}
         dict.clear(self)
         for key in self._reads.value(self._path):

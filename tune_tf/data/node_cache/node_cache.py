@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.data.leased_actor import LeasedActor, leased_actor
 from tune_tf.data.nested import num_bytes
 from tune_tf.data.node_cache.load_cache import LoadCache, Reads, RecordingConfig, plain_config
-from tune_tf.data.node_cache.workload_copies import LOAD_DATA, Changes, WorkloadCopies
+from tune_tf.data.node_cache.workload_copies import LOAD_DATA, AttributeChanges, WorkloadCopies
 from tune_tf.data.rows import as_arrays
 from tune_tf.workload import Data, Workload
 
@@ -26,7 +26,7 @@ _TRIES = 3
 _SHARE_OF_STORE = 0.5
 
 
-class SharedLoads:
+class NodeDataLoader:
     """Loader of a workload's data that shares one copy per node.
 
     The arrays lie in the node's object store; each trial maps them read-only. A process that is not
@@ -64,7 +64,7 @@ class SharedLoads:
         self._copies.put(LOAD_DATA, changes, config)
         return data
 
-    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
         from ray.exceptions import ObjectLostError, RayActorError
 
         for _ in range(_TRIES):
@@ -74,7 +74,7 @@ class SharedLoads:
                 _log.warning("The process that holds this node's data was lost: %s", error)
         return None
 
-    def _from_cache(self, config: Mapping[str, Any]) -> tuple[Data, Changes] | None:
+    def _from_cache(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
         import ray
         from ray.exceptions import RayTaskError
 
@@ -91,7 +91,7 @@ class SharedLoads:
             return None
         if isinstance(config, RecordingConfig):
             config.note(reads)
-        found: tuple[Data, Changes] = ray.get(cached.data)
+        found: tuple[Data, AttributeChanges] = ray.get(cached.data)
         return found
 
     def _register(self, cache: "ActorHandle") -> bool:
@@ -123,7 +123,7 @@ class CachedData:
             pickled; every process then loads its own.
     """
 
-    data: "ray.ObjectRef[tuple[Data, Changes]] | None"
+    data: "ray.ObjectRef[tuple[Data, AttributeChanges]] | None"
     num_bytes: int
 
 

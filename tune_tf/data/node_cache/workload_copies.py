@@ -29,7 +29,7 @@ _NOT_COPIED = (type, types.FunctionType, types.ModuleType)
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
+class AttributeChanges:
     """Attributes of a workload that a method set, changed in place or removed.
 
     The ``owner`` is the workload that the method ran on; None if it is in another process.
@@ -99,7 +99,7 @@ class WorkloadCopies:
 
     def run(
         self, name: str, call: Callable[[Workload], MethodResult]
-    ) -> tuple[MethodResult, Changes]:
+    ) -> tuple[MethodResult, AttributeChanges]:
         """Run a method on a new copy; return its result and its changes to the copy.
 
         The copy has the changes of the trial's other methods, except for ``load_data``, which runs
@@ -122,9 +122,9 @@ class WorkloadCopies:
             if name not in self._first.uncopied
             and (before.get(name) is None or digest(value, shared) != before[name])
         }
-        return result, Changes(values, frozenset(before.keys() - after.keys()), made)
+        return result, AttributeChanges(values, frozenset(before.keys() - after.keys()), made)
 
-    def put(self, name: str, changes: Changes, config: Mapping[str, Any]) -> None:
+    def put(self, name: str, changes: AttributeChanges, config: Mapping[str, Any]) -> None:
         """Apply changes to the workload, replacing those of earlier trials.
 
         They are applied again each time a result that the method made from ``config`` is reused.
@@ -185,7 +185,7 @@ class WorkloadCopies:
 
 
 class _Put(NamedTuple):
-    changes: Changes
+    changes: AttributeChanges
     snapshot: "AttributeSnapshot"
 
 

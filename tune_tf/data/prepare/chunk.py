@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import Nested, form_of, format_form, map_nested, num_bytes, row_of, stacked
+from tune_tf.data.nested import Nested, format_spec, map_nested, num_bytes, row_of, spec_of, stacked
 
 _MAX_BYTES = 16 * 2**20
 """Size of the rows of a chunk: a few images or many numbers, little beside a worker's memory."""
@@ -94,7 +94,7 @@ class _ChunkDraft:
         self._form: Nested = None
 
     def add(self, number: int, row: Nested) -> None:
-        form = form_of(row)
+        form = spec_of(row)
         if form != self._form:
             self._end_run()
             self._form = form
@@ -177,7 +177,7 @@ class _Assembly:
 
     def _unlike(self, run: RowRun) -> list[RecordFailure]:
         error = (
-            f"ValueError: its row is {format_form(run.form)}, but the row of record "
-            f"{self._kept[0]} is {format_form(self._form)}; all rows must have one shape and type"
+            f"ValueError: its row is {format_spec(run.form)}, but the row of record "
+            f"{self._kept[0]} is {format_spec(self._form)}; all rows must have one shape and type"
         )
         return [RecordFailure(int(number), error) for number in run.numbers]

@@ -5,7 +5,7 @@ import statistics
 from pathlib import Path
 
 from tune_tf.estimate.planning.measured_sweep import MeasuredSweep
-from tune_tf.forecast import Forecast, ModelForecast, Range
+from tune_tf.forecast import ConfigMeasurement, Forecast, Range
 
 # In process start times; the logging process starts before the last trial ends.
 _MODEL_LOGGING = 0.15
@@ -72,7 +72,7 @@ def _closing_s(sweep: MeasuredSweep) -> Range:
     return sweep.once(seconds)
 
 
-def _models(sweep: MeasuredSweep) -> tuple[ModelForecast, ...]:
+def _models(sweep: MeasuredSweep) -> tuple[ConfigMeasurement, ...]:
     measured, profiles = sweep.measured, sweep.profiles
     found = []
     for index, (profile, timings) in enumerate(zip(sweep.trained, measured.timings, strict=True)):
@@ -82,7 +82,7 @@ def _models(sweep: MeasuredSweep) -> tuple[ModelForecast, ...]:
         first_s = statistics.median(timing.first_s for timing in timings)
         later = measured.later_timings(index) or timings
         found.append(
-            ModelForecast(
+            ConfigMeasurement(
                 label="largest" if profile == profiles.largest else label,
                 config=profile.config,
                 num_parameters=profile.num_parameters,

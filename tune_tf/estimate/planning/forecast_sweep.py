@@ -41,7 +41,7 @@ from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
 
 _MOST_SLOTS = 16
 _NUM_SEEDS = 5
-_METRICS = 8  # typical number of metrics per result besides the objective
+_NUM_METRICS = 8  # typical number of metrics per result besides the objective
 
 
 def forecast_sweep(
@@ -90,7 +90,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
     if machine.num_nodes == 1:
         num_slots = num_affordable_slots(num_slots, machine.available_bytes)
     # The store is created while the processes start, as in a sweep.
-    creation = ray.remote(num_cpus=0, max_retries=0)(_open_store)
+    creation = ray.remote(num_cpus=0, max_retries=0)(_time_store_creation)
     store = None if config.mlflow is None else creation.remote()
     measured = measure_trials(
         plan,
@@ -112,7 +112,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
         mutations=plan.mutations,
     )
     on_progress("timing the report", 0.85)
-    report = ray.remote(num_cpus=0, max_retries=0)(_write_report)
+    report = ray.remote(num_cpus=0, max_retries=0)(_time_report)
     epoch_s = costs.epoch_s(profiles.largest.config)
     return MeasuredSweep(
         plan=plan,
@@ -177,7 +177,7 @@ def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine:
         )
 
 
-def _open_store() -> MeasuredOverhead:
+def _time_store_creation() -> MeasuredOverhead:
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
         from tune_tf.tracking.store import connect
@@ -187,7 +187,7 @@ def _open_store() -> MeasuredOverhead:
         return MeasuredOverhead(time.perf_counter() - begun, path.stat().st_size)
 
 
-def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
+def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
     """Time the report of a simulated sweep with iterations of equal length."""
     from tune_tf.report import write_report as write
     from tune_tf.results import SweepResult, TrialResult
@@ -202,7 +202,7 @@ def _write_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Meas
             # As in Tune's result.json.
             line = {
                 metric: event.value,
-                **{f"metric_{number}": event.value for number in range(_METRICS)},
+                **{f"metric_{number}": event.value for number in range(_NUM_METRICS)},
                 "training_iteration": event.iteration,
                 "timestamp": int(begun_s + since_s),
                 "time_total_s": since_s,

@@ -11,9 +11,9 @@ import ray
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
 from tune_tf.estimate.planning.schedule_model import (
+    CostModel,
     Limits,
     SweepUsage,
-    TrialCosts,
     extend_segments,
     segments_of,
     simulate_slots,
@@ -112,7 +112,7 @@ class MeasuredSweep:
     profiles: ModelProfiles
     trained: tuple[ModelProfile, ...]
     measured: TrialMeasurements
-    costs: TrialCosts
+    costs: CostModel
     runs: SimulatedSweeps
     reuses: bool
     num_to_keep: int | None

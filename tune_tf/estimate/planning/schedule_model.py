@@ -193,7 +193,7 @@ def simulate_slots(
 
 
 @dataclass(frozen=True)
-class TrialCosts:
+class CostModel:
     """Durations of trials by config.
 
     Args:
@@ -253,7 +253,7 @@ def fit_costs(
     profiles: ModelProfiles,
     *,
     process_s: float,
-) -> TrialCosts:
+) -> CostModel:
     """Fit costs to measurements of trained models, given in the same order.
 
     ``process_s`` are the seconds to start a process for each trial; 0 if processes are reused.
@@ -266,7 +266,7 @@ def fit_costs(
     later = [
         timing for index in range(len(trained)) for timing in measured.later_timings(index)
     ] or every
-    return TrialCosts(
+    return CostModel(
         profiles,
         _weights([_features(each) for each in trained], seconds),
         start_s=float(np.median([timing.start_s + timing.save_s for timing in later])),

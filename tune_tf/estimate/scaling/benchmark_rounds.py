@@ -99,7 +99,9 @@ class ScalingBenchmark:
             raise WorkloadError(f"one replica on one device failed: {_text(error)}") from error
         try:
             together, alone = group_by_capacity(
-                list(map(_needs, others)), _room(), _needs(reference)
+                list(map(_needed_resources, others)),
+                _free_resources(),
+                _needed_resources(reference),
             )
             for wave in together or [[]]:
                 found |= self._wave(first, [others[index] for index in wave])
@@ -142,7 +144,7 @@ class ScalingBenchmark:
                 if each.candidate in found:
                     continue
                 try:
-                    found[each.candidate] = _measured(each, reference_rates)
+                    found[each.candidate] = _to_measurement(each, reference_rates)
                 except (TuneTfError, ray.exceptions.RayError) as error:
                     if each is first:
                         raise
@@ -217,7 +219,7 @@ class ScalingBenchmark:
             return {}
         seconds: dict[tuple[int, int], float] = {}
         for each in found:
-            part = _part(each)
+            part = _replica_rows(each)
             if each.error or part in seconds:
                 continue
             made = self._made(
@@ -263,10 +265,10 @@ def group_by_capacity(
     left: dict[str, float] = {}
     empty = {kind: count - reference.get(kind, 0) for kind, count in room.items()}
     for index, need in enumerate(needs):
-        if not _holds(empty, need):
+        if not _fits(empty, need):
             alone.append(index)
             continue
-        if not together or not _holds(left, need):
+        if not together or not _fits(left, need):
             together.append([])
             left = dict(empty)
         together[-1].append(index)
@@ -274,16 +276,16 @@ def group_by_capacity(
     return together, alone
 
 
-def _holds(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
+def _fits(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
     return all(room.get(kind, 0) >= count for kind, count in need.items())
 
 
-def _needs(candidate: ScalingCandidate) -> dict[str, float]:
+def _needed_resources(candidate: ScalingCandidate) -> dict[str, float]:
     num_processes = candidate.parallelism.num_workers
     return candidate.resources.bundle | {"bytes": _EXPECTED_BYTES * num_processes}
 
 
-def _room() -> dict[str, float]:
+def _free_resources() -> dict[str, float]:
     free = ray.available_resources()
     known = {kind: free.get(kind, 0.0) for kind in ("CPU", "GPU")}
     return known | {"bytes": float(psutil.virtual_memory().available)}
@@ -296,7 +298,7 @@ def _rates(running: _Running) -> tuple[float, ...]:
     )
 
 
-def _measured(running: _Running, reference_rates: tuple[float, ...]) -> Measurement:
+def _to_measurement(running: _Running, reference_rates: tuple[float, ...]) -> Measurement:
     memory = running.process.call("usage").memory
     seconds = sum(sum(each.epochs_s) for each in running.rounds)
     return Measurement(
@@ -313,17 +315,17 @@ def _measured(running: _Running, reference_rates: tuple[float, ...]) -> Measurem
     )
 
 
-def _part(measurement: Measurement) -> tuple[int, int]:
+def _replica_rows(measurement: Measurement) -> tuple[int, int]:
     """Return a replica's rows of a batch and of an epoch."""
     num = measurement.candidate.parallelism.num_replicas
     return max(1, measurement.batch_size // num), max(1, measurement.num_rows // num)
 
 
 def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], float]) -> Measurement:
-    if measurement.error or _part(measurement) not in input_s:
+    if measurement.error or _replica_rows(measurement) not in input_s:
         return measurement
     epoch_s = measurement.num_rows / measurement.rows_per_s
-    return replace(measurement, input_share=min(1.0, input_s[_part(measurement)] / epoch_s))
+    return replace(measurement, input_share=min(1.0, input_s[_replica_rows(measurement)] / epoch_s))
 
 
 def _text(error: Exception) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from tune_tf.estimate.scaling.candidates import Dimension, Measurement, scaling_curves
-from tune_tf.report.plots.chart import label_axes, styled
+from tune_tf.report.plots.chart import label_axes, style_axes
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 
 # Colours of https://jfly.uni-koeln.de/color/; markers, so that colour is not the only cue.
@@ -23,7 +23,7 @@ _STYLES = (
 _TEXT_HEIGHT = 0.035  # relative to the height of the axes
 
 
-class ScalingPicture:
+class ScalingPlot:
     """Plot of rows per second over devices, batch sizes and amounts of data, side by side.
 
     Args:
@@ -40,7 +40,7 @@ class ScalingPicture:
 
     def draw(self, figure: Figure) -> None:
         """Draw the plot on an empty figure."""
-        devices, batches, data = map(styled, figure.subplots(1, 3))
+        devices, batches, data = map(style_axes, figure.subplots(1, 3))
         self._draw_devices(devices)
         self._draw_line(batches, "batch", "rows of a batch")
         self._draw_line(data, "data", "rows of training data")

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
-from tune_tf.estimate.scaling.picture import ScalingPicture
+from tune_tf.estimate.scaling.picture import ScalingPlot
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
@@ -105,9 +105,7 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         OSError: A file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    figure = draw_static(
-        ScalingPicture(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus)
-    )
+    figure = draw_static(ScalingPlot(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus))
     write_png(figure, folder / "scale.png")
     page = render(
         "scale.html.j2",

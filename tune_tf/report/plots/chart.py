@@ -45,7 +45,7 @@ class Series(abc.ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marks(Series):
+class Markers(Series):
     """Marks of trials; ``texts`` are further texts for the template."""
 
     style: OutcomeStyle
@@ -81,8 +81,8 @@ class Marks(Series):
         return {
             "type": "scatter",
             "mode": "markers",
-            "x": typed(self.x),
-            "y": typed(self.y),
+            "x": typed_array(self.x),
+            "y": typed_array(self.y),
             **({"text": list(self.texts)} if self.texts else {}),
             **_plotly_colour("marker", marker, self.style.colour),
         }
@@ -122,8 +122,8 @@ class Lines(Series):
         return {
             "type": "scatter",
             "mode": "lines",
-            "x": typed(points[:, 0]),
-            "y": typed(points[:, 1]),
+            "x": typed_array(points[:, 0]),
+            "y": typed_array(points[:, 1]),
             "opacity": self.opacity,
             **_plotly_colour("line", {"width": self.width}, self.colour),
         }
@@ -163,7 +163,7 @@ class Bars(Series):
             "orientation": "h" if self.horizontal else "v",
             along: list(self.lengths),
             across: list(self.places),
-            "base": typed(self.starts),
+            "base": typed_array(self.starts),
             "width": 0.8,
             "marker": {"color": self.colour},
         }
@@ -207,7 +207,7 @@ def draw_chart(chart: Chart, figure: Figure) -> None:
         axes.set_visible(False)
     for panel, axes in zip(chart.panels, grid.flat, strict=False):
         bars = [each for each in panel.series if isinstance(each, Bars)]
-        styled(axes, grid="both" if not bars else "x" if bars[0].horizontal else "y")
+        style_axes(axes, grid="both" if not bars else "x" if bars[0].horizontal else "y")
         for each in panel.series:
             each.draw(axes, crowded=chart.crowded)
         axes.autoscale_view()
@@ -252,7 +252,7 @@ def plotly_chart(chart: Chart) -> dict[str, Any]:
                     "legendgroup": each.name,
                     "xaxis": f"x{suffix}",
                     "yaxis": f"y{suffix}",
-                    **({"customdata": typed(each.numbers, "i4")} if each.numbers else {}),
+                    **({"customdata": typed_array(each.numbers, "i4")} if each.numbers else {}),
                     **({} if each.hover else {"hoverinfo": "skip"}),
                     "hovertemplate": each.hover and f"{each.hover}<extra></extra>",
                     **({"showlegend": False} if each.name in named or not each.in_legend else {}),
@@ -275,7 +275,7 @@ def _plotly_colour(part: str, settings: dict[str, Any], colour: str) -> dict[str
     return {part: settings | {"color": colour}}
 
 
-def styled(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> Axes:
+def style_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> Axes:
     """Apply the report's style to axes: a light grid behind, no frame."""
     axes.set_axisbelow(True)
     axes.set_facecolor("none")
@@ -294,7 +294,7 @@ def label_axes(axes: Axes, x: str = "", y: str = "") -> None:
     axes.set_ylabel(y, color=INK, fontsize=11, parse_math=False)
 
 
-def typed(values: Any, kind: str = "f4") -> dict[str, str]:
+def typed_array(values: Any, kind: str = "f4") -> dict[str, str]:
     """Encode one-dimensional numbers as a typed array of a kind such as ``f4`` or ``i4``.
 
     plotly.js reads this format fastest.

@@ -4,10 +4,10 @@ import numpy as np
 
 from tune_tf.formatting import counted, value_text
 from tune_tf.report.plots.axis import Axis, Floats, TimeUnit
-from tune_tf.report.plots.chart import Chart, Lines, Marks, Panel, escape_plotly_text
+from tune_tf.report.plots.chart import Chart, Lines, Markers, Panel, escape_plotly_text
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 _CONFIG_LINES = 14
 
@@ -18,7 +18,7 @@ class History(Plot):
     name = "history"
     title = "History"
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         self._unit = TimeUnit.of(record.wall_s)
         self._times: Floats = record.end_times / self._unit.seconds
@@ -55,7 +55,7 @@ class History(Plot):
                 chosen = self._chosen(indices, feasible=feasible)
                 if chosen:
                     marks.append(
-                        Marks(
+                        Markers(
                             name=style.word if feasible else f"{style.word}, not feasible",
                             style=style,
                             x=self._times[chosen],

@@ -14,7 +14,7 @@ from tune_tf.report.plots.axis import Axis, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import labels
@@ -105,7 +105,7 @@ class Importances(Plot):
         return Chart([panel], self.crowded)
 
 
-def importance_shares(record: SweepRecord) -> ImportanceShares:
+def importance_shares(record: ReportData) -> ImportanceShares:
     """Return the share of the leading objective's variance that each parameter explains.
 
     Only completed trials count: the value of a stopped trial belongs to another iteration.
@@ -144,7 +144,7 @@ def importance_shares(record: SweepRecord) -> ImportanceShares:
     )
 
 
-def _study(record: SweepRecord, chosen: list[int], paths: list[str]) -> optuna.Study:
+def _study(record: ReportData, chosen: list[int], paths: list[str]) -> optuna.Study:
     """Return an in-memory study of the chosen trials."""
     space = record.result.config.space
     distributions = {path: space.distributions()[path] for path in paths}

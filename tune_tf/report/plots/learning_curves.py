@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from tune_tf.report.plots.axis import Axis, metric_axis
-from tune_tf.report.plots.chart import Chart, Lines, Marks, Panel
+from tune_tf.report.plots.chart import Chart, Lines, Markers, Panel
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 
 class LearningCurves(Plot):
@@ -17,7 +17,7 @@ class LearningCurves(Plot):
     name = "learning_curves"
     title = "Learning curves"
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         every = [curve.values for curve in record.curves] or [np.empty(0)]
         self._axis: Axis = metric_axis(record.objective_label, np.concatenate(every))
@@ -41,7 +41,7 @@ class LearningCurves(Plot):
 
     def chart(self) -> Chart:
         """Return the chart."""
-        series: list[Lines | Marks] = []
+        series: list[Lines | Markers] = []
         opacity = max(0.3, min(0.8, 10 / max(1, len(self.record.trials)) ** 0.5))
         for outcome, indices in self.record.groups:
             style = STYLES[outcome]
@@ -59,7 +59,7 @@ class LearningCurves(Plot):
                 )
             )
             series.append(
-                Marks(
+                Markers(
                     name=style.word,
                     style=style,
                     x=ends[:, 0],

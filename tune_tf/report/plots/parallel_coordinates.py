@@ -8,10 +8,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from tune_tf.report.plots.axis import Axis, Floats
-from tune_tf.report.plots.chart import escape_plotly_text, typed
+from tune_tf.report.plots.chart import escape_plotly_text, typed_array
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 _MISSING_AT = -0.09
 VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")
@@ -27,7 +27,7 @@ class ParallelCoordinates(Plot):
     name = "parallel_coordinates"
     title = "Parallel coordinates"
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         self._axes: tuple[Axis, ...] = (*record.axes.visible, record.value_axis)
         drawn = np.flatnonzero(~np.isnan(record.values))
@@ -97,7 +97,7 @@ class ParallelCoordinates(Plot):
             dimensions.append(
                 {
                     "label": escape_plotly_text(self._name(axis)),
-                    "values": typed(self._heights(axis)[self._worst_to_best]),
+                    "values": typed_array(self._heights(axis)[self._worst_to_best]),
                     "tickvals": [height for height, _ in ticks],
                     "ticktext": [escape_plotly_text(text) for _, text in ticks],
                     "range": [min(0.0, ticks[0][0]), 1.0],
@@ -109,7 +109,7 @@ class ParallelCoordinates(Plot):
             "dimensions": dimensions,
             "labelangle": -12 if len(dimensions) > 6 else 0,
             "line": {
-                "color": typed(self._ranks()),
+                "color": typed_array(self._ranks()),
                 "colorscale": [[at / steps, colour] for at, colour in enumerate(VIRIDIS)],
                 "cmin": 0,
                 "cmax": 1,

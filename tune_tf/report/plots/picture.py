@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from tune_tf.report.plots.chart import Chart, draw_chart, plotly_chart
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 _FEW = 300  # trials
 _WIDTH = 1200
@@ -36,7 +36,7 @@ class Plot(abc.ABC):
     title: ClassVar[str]
     height: int = 620
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         self.record = record
         #: Whether there are so many trials that marks are small.
         self.crowded = len(record.trials) > _FEW

@@ -15,7 +15,7 @@ from tune_tf.report.plots.axis import Axis, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import PROMOTED_COLOUR, STYLES
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord
+from tune_tf.report.sweep_record import ReportData
 
 
 class RungsPlot(Plot):
@@ -25,7 +25,7 @@ class RungsPlot(Plot):
     title = "Rungs"
     height = 480
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         self._rungs = rungs_of(record.result.config.scheduler)
 

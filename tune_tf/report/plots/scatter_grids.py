@@ -8,10 +8,10 @@ import numpy as np
 
 from tune_tf.formatting import counted
 from tune_tf.report.plots.axis import Floats, metric_axis
-from tune_tf.report.plots.chart import Chart, Marks, Panel
+from tune_tf.report.plots.chart import Chart, Markers, Panel
 from tune_tf.report.plots.outcome_style import INK, STYLES, OutcomeStyle
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import SweepRecord, label_objective
+from tune_tf.report.sweep_record import ReportData, label_objective
 
 _COLUMNS = 3
 _MOST_OBJECTIVES = 4
@@ -24,7 +24,7 @@ class Slices(Plot):
     name = "slices"
     title = "Slices"
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         self._axes = record.axes.visible
         self.height = max(420, 330 * -(-len(self._axes) // _COLUMNS) + 60)
@@ -72,7 +72,7 @@ class ParetoFront(Plot):
     name = "pareto_front"
     title = "Pareto front"
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         self._pairs = list(combinations(record.result.config.objectives[:_MOST_OBJECTIVES], 2))
         front = {trial.number for trial in record.result.pareto_front}
@@ -111,12 +111,12 @@ class ParetoFront(Plot):
         return Chart(panels, self.crowded, min(_COLUMNS, len(panels)))
 
 
-def _by_outcome(record: SweepRecord, x: Floats, y: Floats, hover: str) -> Iterator[Marks]:
+def _by_outcome(record: ReportData, x: Floats, y: Floats, hover: str) -> Iterator[Markers]:
     """Yield the marks of all trials; ``hover`` follows the number of the trial."""
     for outcome, indices in record.groups:
         style = STYLES[outcome]
         numbers = [record.trials[index].number for index in indices]
-        yield Marks(
+        yield Markers(
             name=style.word,
             hover=f"trial %{{customdata}}{hover}",
             numbers=numbers,
@@ -126,5 +126,5 @@ def _by_outcome(record: SweepRecord, x: Floats, y: Floats, hover: str) -> Iterat
         )
 
 
-def _rings(name: str, x: Floats, y: Floats, indices: Sequence[int]) -> Marks:
-    return Marks(name=name, style=_RING, x=x[indices], y=y[indices], size=14, hollow=True)
+def _rings(name: str, x: Floats, y: Floats, indices: Sequence[int]) -> Markers:
+    return Markers(name=name, style=_RING, x=x[indices], y=y[indices], size=14, hollow=True)

@@ -11,7 +11,7 @@ from tune_tf.report.plots.axis import Axis, TimeUnit, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES, OutcomeStyle
 from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import CurveSegment, SweepRecord
+from tune_tf.report.sweep_record import CurveSegment, ReportData
 
 _ROUNDING_S = 1.0
 
@@ -31,7 +31,7 @@ class Timeline(Plot):
     name = "timeline"
     title = "Timeline of slots"
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: ReportData) -> None:
         super().__init__(record)
         self._unit = TimeUnit.of(record.wall_s)
         self._bars, self._slots = slot_bars([curve.segments for curve in record.curves])

@@ -78,7 +78,7 @@ async function drawAll() {
     await loadPlotly();
   } catch (error) {
     for (const place of places) {
-      place.textContent = `This browser cannot draw the picture (${error}); plots/ has it as a file.`;
+      place.textContent = `This browser cannot draw the plot (${error}); plots/ has it as a file.`;
     }
     return;
   }

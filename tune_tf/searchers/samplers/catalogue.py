@@ -52,7 +52,7 @@ class SamplerRequest:
     Args:
         outline: Outline of the space.
         seed: Seed of the sampler; None for a random one.
-        num_objectives: Number of optimised metrics.
+        num_objectives: Number of optimized metrics.
         has_constraints: Whether trials will have constraints.
     """
 
@@ -175,7 +175,7 @@ def make_sampler(
             that a grid or an exhaustive search is wrapped in an :class:`ExhaustiveSampler`.
         seed: Seed of a sampler given by name.
         space: The space as given to the searcher.
-        num_objectives: Number of optimised metrics.
+        num_objectives: Number of optimized metrics.
         has_constraints: Whether trials will have constraints.
 
     Raises:
@@ -256,7 +256,7 @@ def visibility_for(
 
     Args:
         sampler: Its name, or the sampler.
-        num_objectives: Number of optimised metrics.
+        num_objectives: Number of optimized metrics.
         has_constraints: Whether trials have constraints.
     """
     kind = _kind(sampler)

@@ -14,8 +14,8 @@ from tune_tf.searchers.storage.visibility import (
     IntermediateValues,
     RungValues,
     Visibility,
-    values_at,
-    values_before_change,
+    trial_before_change,
+    values_at_rungs,
 )
 
 RungSource = Callable[[], Sequence[int]]
@@ -135,7 +135,7 @@ class _View:
         if level != self._level:
             self._level, changed = level, list(range(len(trials)))
         for index in changed:
-            trial = values_before_change(trials[index])
+            trial = trial_before_change(trials[index])
             self.visible[index] = self._visibility.apply(trial, self._at[index], level)
 
     def _count(self, index: int, trial: FrozenTrial) -> None:
@@ -149,8 +149,8 @@ class _View:
         for rung in self._at[index] or ():
             self._num_at[rung] -= 1
         without_values = trial.state in (TrialState.FAIL, TrialState.WAITING)
-        curve = {} if without_values else values_before_change(trial).intermediate_values
-        self._at[index] = at = values_at(curve, self.rungs)
+        curve = {} if without_values else trial_before_change(trial).intermediate_values
+        self._at[index] = at = values_at_rungs(curve, self.rungs)
         for rung in at:
             self._num_at[rung] += 1
 

@@ -1,4 +1,4 @@
-"""Optuna journal file without disk synchronisation, repaired when it is opened.
+"""Optuna journal file without disk synchronization, repaired when it is opened.
 
 Optuna numbers trials by the entries that create them, and every later entry refers to a trial by
 its number. If an entry that created a trial is lost, all later entries would apply to the wrong
@@ -43,7 +43,7 @@ _CODE = re.compile(rb'"op_code":\s*(\d+)')
 class JournalFile(JournalFileBackend):
     """Journal that other Optuna processes can read and write concurrently.
 
-    Optuna synchronises the disk for each of the dozen lines of a trial, in the loop that feeds all
+    Optuna synchronizes the disk for each of the dozen lines of a trial, in the loop that feeds all
     trials. Here a line is written in one call and survives a kill of this process; only a power
     failure can lose the last seconds, as with Ray Tune's own state.
 
@@ -132,7 +132,7 @@ def _recovered_lines(
         if is_partial and _BEGINNING.startswith(lines[0][: len(_BEGINNING)]):
             return [], 0  # nothing but a part of the very first line
         raise ValueError("no line is an entry of an Optuna journal")
-    filled_in = _lost_trials(lines, entries)
+    filled_in = _replacement_entries(lines, entries)
     kept: list[bytes] = []
     for index, (line, entry) in enumerate(zip(lines, entries, strict=True)):
         kept += [line] if entry is not None else filled_in.get(index, [])
@@ -151,7 +151,7 @@ def _parse_entry(line: bytes) -> dict[str, Any] | None:
     return entry if fields is not None and fields <= entry.keys() else None
 
 
-def _lost_trials(
+def _replacement_entries(
     lines: list[bytes], entries: list[dict[str, Any] | None]
 ) -> dict[int, list[bytes]]:
     """Return the entries that replace damaged lines, by the line's index."""

@@ -143,7 +143,7 @@ def storage_label(storage: Storage) -> str:
     return repr(text)
 
 
-def make_private(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Create a file that only the user may read and write, unless it exists.
 
     Raises:
@@ -155,7 +155,7 @@ def make_private(path: Path) -> None:
 
 def _open_journal(path: Path) -> BaseStorage:
     try:
-        make_private(path)
+        create_private_file(path)
         journal = JournalFile(path)
         journal.repair()
         return JournalStorage(journal)
@@ -175,7 +175,7 @@ def _open_database(url: str) -> BaseStorage:
         if parsed.get_backend_name() == "sqlite":
             if parsed.database and parsed.database != ":memory:" and "uri" not in parsed.query:
                 with suppress(OSError):  # the database's own error is clearer
-                    make_private(Path(parsed.database))
+                    create_private_file(Path(parsed.database))
         else:
             settings["pool_pre_ping"] = True  # reconnects to a restarted server
         if parsed.drivername.partition("+")[2] in _TIMEOUT_DRIVERS:

@@ -146,7 +146,7 @@ class FinalValues(Visibility):
         return _pruned(trial, {}) if trial.state is TrialState.PRUNED else trial
 
 
-def values_before_change(trial: FrozenTrial) -> FrozenTrial:
+def trial_before_change(trial: FrozenTrial) -> FrozenTrial:
     """Return a trial up to the iteration at which its config was changed, if it was.
 
     It becomes PRUNED, or FAIL if it has no finite value before the change.
@@ -167,7 +167,7 @@ def finite_values(curve: IntermediateValues) -> IntermediateValues:
     return {step: value for step, value in curve.items() if math.isfinite(value)}
 
 
-def values_at(curve: IntermediateValues, rungs: Sequence[int]) -> dict[int, float]:
+def values_at_rungs(curve: IntermediateValues, rungs: Sequence[int]) -> dict[int, float]:
     """Return a curve's value at each rung that it reached.
 
     Args:

@@ -19,10 +19,10 @@ from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
 from tune_tf.trainables.memory.oom_retries import OomRetries
-from tune_tf.trainables.memory.recycling import RecycleActors
+from tune_tf.trainables.memory.recycling import ActorRecycler
 from tune_tf.trainables.multi_worker import fewer_workers
-from tune_tf.trainables.resource_warnings import WatchInput, WatchReservations
-from tune_tf.tune_internals.trial_state import TrimTrials
+from tune_tf.trainables.resource_warnings import InputWaitMonitor, ReservationMonitor
+from tune_tf.tune_internals.trial_state import RunningAverageTrimmer
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
         parts.tracker or parts.outcome_tracker,
         # These need no other callback.
         SchedulerStateSaver(parts.scheduler),
-        RecycleActors(),
+        ActorRecycler(),
         ResultFiles(parts.folder.path, parts.recovery.storage),
         # After the tracker and the result files: it raises.
         BrokenWorkloadCheck(),
@@ -66,14 +66,14 @@ def sweep_callbacks(parts: SweepParts, export_process: ModelExportProcess) -> li
         OomRetries(
             plan.workload, config.parallelism, loop=config.loop, oom_retries=config.oom_retries
         ),
-        WatchReservations(config.parallelism.shares(plan.resources)[0]),
-        WatchInput(),
+        ReservationMonitor(config.parallelism.shares(plan.resources)[0]),
+        InputWaitMonitor(),
         # After the tracker: it logs outcomes and the id of the sweep's run.
         EventRecorder(parts.event_log, parts.outcome_tracker, parts.tracker, parts.folder.secrets),
         # After the tracker, which has all run ids only at the end of the experiment.
         StudyFinalizer(parts.searcher, parts.outcome_tracker, parts.tracker),
         # After those that read an ended trial: it drops the metric history of the trial.
-        TrimTrials(),
+        RunningAverageTrimmer(),
         # Before the retention, which removes only what no saved state needs.
         parts.state_saver,
         parts.retention,

@@ -15,7 +15,7 @@ from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.schedulers.state import ResumeMixin
-from tune_tf.sweep.state.snapshots import Snapshots
+from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
 
@@ -60,7 +60,7 @@ class CheckpointRetention(Callback):
         self,
         config: SweepConfig,
         storage: SweepStorage,
-        snapshots: Snapshots,
+        snapshots: SnapshotWriter,
         scheduler: ResumeMixin,
         outcome_tracker: OutcomeTracker,
         on_removal: Callable[[str], None],

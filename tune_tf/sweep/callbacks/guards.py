@@ -144,7 +144,7 @@ class BrokenWorkloadCheck(tune.Callback):
 
 
 @contextlib.contextmanager
-def clear_errors(folder: SweepFolder) -> Iterator[None]:
+def unwrap_tune_errors(folder: SweepFolder) -> Iterator[None]:
     """Raise the original error instead of the TuneError that quotes its traceback."""
     try:
         yield

@@ -12,7 +12,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import SweepConflictError, TuneTfError
-from tune_tf.sweep.state.snapshots import STATE_FILES, Snapshots
+from tune_tf.sweep.state.snapshots import STATE_FILES, SnapshotWriter
 
 
 class SchedulerStateSaver(Callback):
@@ -44,12 +44,12 @@ class StateSaver(Callback):
     Args:
         expected: Ids of the trials that Tune must restore. Tune itself only logs a failed restore
             and runs every trial again.
-        moment: Returns the value of :attr:`Snapshots.written` for a state.
+        moment: Returns the value of :attr:`SnapshotWriter.written` for a state.
     """
 
     def __init__(
         self,
-        snapshots: Snapshots,
+        snapshots: SnapshotWriter,
         expected: Collection[str] = (),
         moment: Callable[[], object] = lambda: None,
     ) -> None:

@@ -21,7 +21,7 @@ from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import RETRAINED
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
-from tune_tf.tracking.registry import BestModel, BestModelRuns, FinalModel
+from tune_tf.tracking.registry import BestModel, FinalModel, ModelRegistry
 from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import TRIAL_ID_TAG
 
@@ -91,7 +91,7 @@ def _logged_best(
     writer: ModelExportProcess,
     tracking_uri: str,
     run_ids: Mapping[str, str],
-) -> tuple[BestModel, LoggedBestModel, BestModelRuns]:
+) -> tuple[BestModel, LoggedBestModel, ModelRegistry]:
     """Log a sweep's best model unless it is logged already.
 
     Returns:
@@ -117,7 +117,7 @@ def _logged_best(
     )
     client = connect(tracking_uri)
     _await_answer(client, result.mlflow_run_id)
-    runs = BestModelRuns(client, result.mlflow_run_id)
+    runs = ModelRegistry(client, result.mlflow_run_id)
     known = runs.latest_model()
     if known is not None and best.matches(known.tags):
         uri = f"models:/{known.model_id}"
@@ -236,7 +236,7 @@ def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -
     """Give an alias to the latest retrained model."""
     with store.clear_errors("MLflow refuses"):
         run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
-        runs = BestModelRuns(store.client, run_id) if run_id else None
+        runs = ModelRegistry(store.client, run_id) if run_id else None
         logged = runs.latest_model() if runs else None
         if run_id is None or runs is None or logged is None:
             raise InvalidSettingsError(

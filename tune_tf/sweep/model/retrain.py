@@ -28,7 +28,7 @@ from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.results import TrialResult
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment, runs_as_user
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment_defaults, runs_as_user
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, record_final_model
@@ -128,7 +128,7 @@ def retrain_trial(
     name = f"{folder.sweep_id}-retrain-{started:%Y%m%d-%H%M%S}"
     path = folder.path.parent / name
     curve = _Curve(tell)
-    with cluster(), environment(TUNE_ENVIRONMENT), ModelExportProcess() as writer:
+    with cluster(), environment_defaults(TUNE_ENVIRONMENT), ModelExportProcess() as writer:
         path.mkdir(mode=0o700 if runs_as_user() else 0o777)
         batch_size = workload.global_batch_size(chosen.config)
         spread = final_parallelism(config, num_replicas, batch_size)

@@ -19,7 +19,7 @@ from ray import cloudpickle
 from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tune_internals.trial_state import registered_checkpoint
+from tune_tf.tune_internals.trial_state import to_training_result
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
 _ENDED = ("TERMINATED", "ERROR")
@@ -103,7 +103,7 @@ class TuneTrial:
         """
         self._set_storage(self.folder_name, int(path.rpartition("_")[2]))
         metrics = {**result, "training_iteration": iteration}
-        registered = registered_checkpoint(path, storage.filesystem, metrics)
+        registered = to_training_result(path, storage.filesystem, metrics)
         return _saved(registered)
 
     def copy_for(self, events: TrialEvents) -> "TuneTrial":

@@ -17,7 +17,7 @@ from typing import Any
 from tune_tf.config import SweepConfig
 from tune_tf.errors import SweepConflictError
 from tune_tf.events import EventHistory, TrialEvents
-from tune_tf.inspection.reported_results import RESULTS, last_report, reports
+from tune_tf.inspection.reported_results import RESULTS, read_last_result, read_results
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.sweep.state.experiment_state import (
     SavedCheckpoint,
@@ -121,7 +121,7 @@ def _add_unlogged_trials(
 ) -> Iterator[str]:
     """Add to the history what only the trials' folders hold; yield the log's losses."""
     for path in sorted(folder.glob("trial_*")):
-        last = dict(last_report(path / RESULTS))
+        last = dict(read_last_result(path / RESULTS))
         if not last:
             continue
         trial_id, config = str(last["trial_id"]), last.pop("config", {})
@@ -228,7 +228,7 @@ def _saved_states(
 
 def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
     """Return the last result of an ended trial from its file or the event log."""
-    last = last_report(folder / RESULTS)
+    last = read_last_result(folder / RESULTS)
     known = events.last.get("training_iteration", 0)
     if last.get("training_iteration", 0) < known:
         return {**events.last, "config": dict(events.config)}
@@ -284,7 +284,7 @@ def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
     """Return the reported results of a trial by iteration."""
     return {
         iteration: report
-        for report in reports(folder / trial.folder_name / RESULTS)
+        for report in read_results(folder / trial.folder_name / RESULTS)
         if isinstance(iteration := report.get("training_iteration"), int)
     }
 

@@ -55,7 +55,7 @@ def snapshot_paths(folder: Path) -> list[Path]:
     return sorted((folder / SNAPSHOTS).glob(f"*{_SUFFIX}"), reverse=True)
 
 
-class Snapshots:
+class SnapshotWriter:
     """Background writer of the archives of one session.
 
     The driver waits for the thread only at the end. A state that is superseded before it is

@@ -29,7 +29,7 @@ MAX_METRICS_A_BATCH = 1000 - MAX_PARAMS_A_BATCH - MAX_TAGS_A_BATCH
 _PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
 
 
-class Refusals:
+class Rejections:
     """Counter of values that MLflow rejects permanently; warns of the first."""
 
     def __init__(self, *, over_http: bool) -> None:
@@ -73,7 +73,7 @@ class OpenRun:
     def __init__(
         self,
         client: "MlflowClient",
-        refusals: Refusals,
+        refusals: Rejections,
         run_id: str,
         *,
         status: str = "RUNNING",

@@ -30,7 +30,7 @@ _SHARE = 0.02
 """Largest share of a core for the thread."""
 
 
-class Writer:
+class BackgroundWriter:
     """Background thread that writes updates to MLflow in batches and retries failures.
 
     Updates put within ``linger_s`` are merged per run. Errors never reach the caller, and retries

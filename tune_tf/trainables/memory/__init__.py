@@ -1,1 +1,1 @@
-"""Memory of trials: out-of-memory retries, process recycling and elastic resources."""
+"""Memory of trials: out-of-memory retries and process recycling."""

@@ -20,8 +20,8 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.tracking.outcome_tracker import trial_error
 from tune_tf.trainables.memory.retry_resources import (
     RetryResources,
+    increase_memory,
     num_retries_of,
-    with_more_memory,
 )
 from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 from tune_tf.workload import Workload
@@ -180,7 +180,7 @@ class OomRetries(tune.Callback):
         had = trial.placement_group_factory
         if not self._ran_out_of_memory(trial) or num_retries_of(had) >= self._oom_retries:
             return False
-        more = with_more_memory(had, self._parallelism, in_pieces=self._in_pieces)
+        more = increase_memory(had, self._parallelism, in_pieces=self._in_pieces)
         if more is not None:
             self._granted[trial.trial_id] = more
         return more is not None

@@ -42,7 +42,7 @@ class Recycling:
         return num_programs >= self.max_programs or growth > self.max_growth_bytes
 
 
-class RecycleActors(Callback):
+class ActorRecycler(Callback):
     """Callback that ends the actor of a finished trial if its process requested recycling.
 
     Tune reuses an actor for a pending trial of equal resources. This callback changes the resources

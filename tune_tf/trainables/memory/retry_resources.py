@@ -41,7 +41,7 @@ def num_retries_of(reserved: PlacementGroupFactory) -> int:
     return reserved.num_retries if isinstance(reserved, RetryResources) else 0
 
 
-def with_more_memory(
+def increase_memory(
     reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_pieces: bool
 ) -> RetryResources | None:
     """Return the next resource request of a trial that ran out of memory; None if nothing helps.

@@ -1,1 +1,1 @@
-"""Processes of trials that train in several processes."""
+"""Trials in processes of their own: start, heartbeats, workers and parameter server."""

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NoReturn
 import ray
 
 from tune_tf.errors import WorkerLostError
-from tune_tf.trainables.multi_process.processes import Bundles, RemoteProcess
+from tune_tf.trainables.multi_process.processes import Bundles, ProcessHandle
 from tune_tf.trainables.multi_process.worker import (
-    WorkerAssignment,
+    WorkerSetup,
     read_checkpoint_files,
     write_checkpoint_files,
 )
@@ -25,10 +25,10 @@ class ProcessGroup(abc.ABC):
         devices: Description of the devices, for reports.
     """
 
-    def __init__(self, assignment: WorkerAssignment, bundles: Bundles) -> None:
+    def __init__(self, assignment: WorkerSetup, bundles: Bundles) -> None:
         self._assignment = assignment
         self._bundles = bundles
-        self._processes: list[RemoteProcess] = []  # those that hold the trial's state
+        self._processes: list[ProcessHandle] = []  # those that hold the trial's state
         self.devices = ""
 
     def ask(
@@ -106,7 +106,7 @@ class ProcessTrainable(TrialTrainable):
             self.trial_resources, settings.parallelism, settings.resources
         )
         try:
-            assignment = WorkerAssignment(self._workload, self._bundles.shares[0], settings)
+            assignment = WorkerSetup(self._workload, self._bundles.shares[0], settings)
             self._processes = self.group_class(assignment, self._bundles)
             self._begin(config)
         except BaseException:

@@ -26,14 +26,14 @@ from tune_tf.errors import (
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerActor
+from tune_tf.trainables.multi_process.worker import WorkerActor, WorkerProcess
 
 _RESERVATION_S = 60
 _REMOTE_ACTOR = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(WorkerActor)
 
 
 @dataclass(frozen=True)
-class Watch:
+class ProcessTimeouts:
     """Timeouts for lost processes, all in seconds.
 
     Args:
@@ -54,7 +54,7 @@ class Watch:
     finish_s: float = 10.0
 
 
-class RemoteProcess:
+class ProcessHandle:
     """Ray actor of a trial's process, with its heartbeat: at most one ping in flight.
 
     Attributes:
@@ -149,7 +149,7 @@ class Bundles:
     placement_group: PlacementGroup
     shares: Sequence[TrialResources]
     is_own: bool = False
-    watch: Watch = Watch()
+    watch: ProcessTimeouts = ProcessTimeouts()
     clock: Callable[[], float] = time.monotonic
 
     @classmethod
@@ -168,9 +168,7 @@ class Bundles:
         shares = list(parallelism.shares(resources))
         if trial_resources is not None:
             shares = [
-                TrialResources(cpus=max(1, int(bundle.get("CPU", 1))), gpus=bundle.get("GPU", 0))
-                for bundle in trial_resources.bundles
-                if bundle
+                TrialResources.of_bundle(bundle) for bundle in trial_resources.bundles if bundle
             ]
         group = ray.util.get_current_placement_group()
         if group is not None:
@@ -194,13 +192,13 @@ class Bundles:
 
     def start(
         self,
-        worker_class: type[RemoteTrialProcess],
+        worker_class: type[WorkerProcess],
         bundle: int,
         *,
         name: str = "",
         rank: int | None = None,
         shares_bundle: bool = False,
-    ) -> RemoteProcess:
+    ) -> ProcessHandle:
         """Start a process in a bundle, without waiting for it.
 
         Args:
@@ -221,12 +219,12 @@ class Bundles:
             num_gpus=0 if shares_bundle else share.gpus,
             max_restarts=0,
         ).remote(worker_class, bundle if rank is None else rank, name)
-        return RemoteProcess(name, actor, self.watch.silent_s, self.clock)
+        return ProcessHandle(name, actor, self.watch.silent_s, self.clock)
 
     def replies(
         self,
         answers: Sequence[Any],
-        processes: Sequence[RemoteProcess],
+        processes: Sequence[ProcessHandle],
         timeout_s: float | None = None,
     ) -> list[Any]:
         """Wait for all replies; raise the first error, or an error on silence or timeout."""
@@ -248,7 +246,7 @@ class Bundles:
         return list(ray.get(answers))
 
     def end(
-        self, processes: Sequence[RemoteProcess], finishing: Sequence[RemoteProcess] = ()
+        self, processes: Sequence[ProcessHandle], finishing: Sequence[ProcessHandle] = ()
     ) -> None:
         """Kill processes; those that finish first call the trial's callbacks."""
         answers = [process.call("finish") for process in finishing]
@@ -257,14 +255,14 @@ class Bundles:
         for process in processes:
             process.kill()
 
-    def failure(self, error: BaseException, processes: Sequence[RemoteProcess]) -> BaseException:
+    def failure(self, error: BaseException, processes: Sequence[ProcessHandle]) -> BaseException:
         """Return the trial's error for a failed call; after a death, wait until Ray reports it."""
         cause = cause_of(error)
         if is_actor_death(error):
             return self._find_dead(processes) or WorkerLostError(str(cause))
         return cause
 
-    def _find_dead(self, processes: Sequence[RemoteProcess]) -> BaseException | None:
+    def _find_dead(self, processes: Sequence[ProcessHandle]) -> BaseException | None:
         """Kill the processes that respond to a ping, and return an error that names the dead one.
 
         Peers and broken connections reveal a death before Ray knows whether the node died too. A

@@ -121,7 +121,7 @@ class PickledWorkload:
 
 
 @dataclass(frozen=True)
-class WorkerAssignment:
+class WorkerSetup:
     """Setup of a worker for all trials that it serves; ``resources`` are those of the worker."""
 
     workload: PickledWorkload
@@ -129,7 +129,7 @@ class WorkerAssignment:
     settings: TrialSettings
 
 
-class RemoteTrialProcess(TrialProcess):
+class WorkerProcess(TrialProcess):
     """Process that trains for a trial outside its actor.
 
     Args:
@@ -148,7 +148,7 @@ class RemoteTrialProcess(TrialProcess):
         """Return the name of the process for messages."""
         return f"{self._name} on {self._host}"
 
-    def claim_assigned(self, assignment: WorkerAssignment) -> None:
+    def claim_assigned(self, assignment: WorkerSetup) -> None:
         """Load the workload and claim this process' devices.
 
         Raises:
@@ -161,12 +161,12 @@ class RemoteTrialProcess(TrialProcess):
         self.claim(workload, assignment.settings, assignment.resources, num_devices)
 
 
-class Worker(RemoteTrialProcess):
+class Worker(WorkerProcess):
     """Worker that connects to its peers and trains one trial after another with them."""
 
     _port: socket.socket | None = None
 
-    def meet(self, assignment: WorkerAssignment) -> WorkerInfo:
+    def meet(self, assignment: WorkerSetup) -> WorkerInfo:
         """Load the workload, claim this process' devices and describe the worker."""
         self.claim_assigned(assignment)
         import tensorflow as tf
@@ -222,7 +222,7 @@ class Worker(RemoteTrialProcess):
 class WorkerActor:
     """Ray actor of a worker, with errors that can be read without TensorFlow."""
 
-    def __init__(self, worker_class: type[RemoteTrialProcess], rank: int, name: str) -> None:
+    def __init__(self, worker_class: type[WorkerProcess], rank: int, name: str) -> None:
         host = ray.util.get_node_ip_address()
         self._place = f"{name} on {host}"
         self._worker = worker_class(rank, host, name)

@@ -12,7 +12,7 @@ from ray.exceptions import RayError
 
 from tune_tf.errors import TuneTfError, WorkerError
 from tune_tf.trainables.multi_process.processes import Bundles, cause_of, is_death, may_be_retried
-from tune_tf.trainables.multi_process.worker import RemoteTrialProcess, WorkerAssignment
+from tune_tf.trainables.multi_process.worker import WorkerProcess, WorkerSetup
 from tune_tf.trainables.subtasks.progress import (
     SubtaskDevice,
     SubtaskMetrics,
@@ -21,7 +21,7 @@ from tune_tf.trainables.subtasks.progress import (
     finished_snapshot,
     has_diverged,
 )
-from tune_tf.trainables.subtasks.queue import SubtaskQueue, Unit
+from tune_tf.trainables.subtasks.queue import SubtaskEpoch, SubtaskQueue
 from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 
@@ -40,9 +40,9 @@ class SubtaskPool:
 
     def __init__(
         self,
-        assignment: WorkerAssignment,
+        assignment: WorkerSetup,
         bundles: Bundles,
-        worker_class: type[RemoteTrialProcess] = SubtaskWorker,
+        worker_class: type[WorkerProcess] = SubtaskWorker,
     ) -> None:
         self._assignment = assignment
         self._subtasks = assignment.settings.parallelism
@@ -248,7 +248,7 @@ class SubtaskPool:
                     self._send(device, unit)
                     given = True
 
-    def _send(self, device: SubtaskDevice, unit: Unit) -> None:
+    def _send(self, device: SubtaskDevice, unit: SubtaskEpoch) -> None:
         device.sent.append(unit)
         if unit.source is None:
             self._train(device, unit)
@@ -259,7 +259,7 @@ class SubtaskPool:
         self._follow(device, state, self._take_over, unit)
 
     def _take_over(
-        self, device: SubtaskDevice, unit: Unit, answer: "Future[SubtaskSnapshot | None]"
+        self, device: SubtaskDevice, unit: SubtaskEpoch, answer: "Future[SubtaskSnapshot | None]"
     ) -> None:
         device.is_receiving = False
         if answer.exception() is None:
@@ -269,7 +269,7 @@ class SubtaskPool:
         self._states.forget(unit.subtask)
         self._rewind(unit.subtask)
 
-    def _train(self, device: SubtaskDevice, unit: Unit) -> None:
+    def _train(self, device: SubtaskDevice, unit: SubtaskEpoch) -> None:
         state = self._states.last(unit.subtask) if unit.begins else None
         report = device.process.call("train_epoch", self._number, unit.subtask, unit.begins, state)
         self._follow(device, report, self._on_trained, unit)
@@ -281,7 +281,7 @@ class SubtaskPool:
         return state
 
     def _on_trained(
-        self, device: SubtaskDevice, unit: Unit, answer: "Future[EpochReport | None]"
+        self, device: SubtaskDevice, unit: SubtaskEpoch, answer: "Future[EpochReport | None]"
     ) -> None:
         if unit not in device.sent:
             return
@@ -303,7 +303,7 @@ class SubtaskPool:
         if ended:
             self._hand_over(device, unit.subtask, unit.epoch)
 
-    def _failed(self, device: SubtaskDevice, unit: Unit, error: BaseException) -> None:
+    def _failed(self, device: SubtaskDevice, unit: SubtaskEpoch, error: BaseException) -> None:
         subtask = unit.subtask
         if unit.begins and self._states.is_lost(subtask):
             device.sent.remove(unit)  # the source failed, not this device

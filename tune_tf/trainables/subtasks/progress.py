@@ -10,8 +10,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from tune_tf.trainables.multi_process.processes import RemoteProcess
-from tune_tf.trainables.subtasks.queue import Unit
+from tune_tf.trainables.multi_process.processes import ProcessHandle
+from tune_tf.trainables.subtasks.queue import SubtaskEpoch
 from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
 from tune_tf.trainables.trial_process import EpochReport
 
@@ -144,8 +144,8 @@ class SubtaskDevice:
         last: Latest report.
     """
 
-    process: RemoteProcess
-    sent: list[Unit] = field(default_factory=list)
+    process: ProcessHandle
+    sent: list[SubtaskEpoch] = field(default_factory=list)
     is_receiving: bool = False
     last: EpochReport | None = None
 

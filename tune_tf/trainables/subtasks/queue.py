@@ -14,7 +14,7 @@ _QUEUED = 2  # epochs sent to a device: one in training, one waiting
 
 
 @dataclass(frozen=True)
-class Unit:
+class SubtaskEpoch:
     """One epoch of one subtask.
 
     Args:
@@ -74,7 +74,7 @@ class SubtaskQueue:
         """
         self._subtasks[subtask] = _Subtask(taken=epoch, done=epoch, has_ended=ended)
 
-    def take(self, device: int) -> Unit | None:
+    def take(self, device: int) -> SubtaskEpoch | None:
         """Return the next unit for a device; None if there is none now.
 
         A device may ask before its current epoch is done, to have the next one queued. It gets one
@@ -90,7 +90,7 @@ class SubtaskQueue:
             return None
         subtask = self._subtasks[chosen]
         begins = subtask.device != device
-        unit = Unit(chosen, subtask.taken + 1, begins, subtask.device if begins else None)
+        unit = SubtaskEpoch(chosen, subtask.taken + 1, begins, subtask.device if begins else None)
         subtask.device = device
         subtask.taken += 1
         return unit

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.tracking.trial_run import leave_trial
 from tune_tf.trainables.multi_process.worker import (
     Files,
-    RemoteTrialProcess,
-    WorkerAssignment,
+    WorkerProcess,
+    WorkerSetup,
     checkpoint_of,
     files_of,
 )
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.core.seeds import trial_seed
+from tune_tf.training.core.seeds import derive_seed
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class _Running:
     has_ended: bool = False
 
 
-class SubtaskWorker(RemoteTrialProcess):
+class SubtaskWorker(WorkerProcess):
     """Worker that trains subtasks, one epoch of one subtask per call.
 
     A loop keeps its traced programs. Idle loops are reused, first those that have seen rows of the
@@ -60,7 +60,7 @@ class SubtaskWorker(RemoteTrialProcess):
         self._running: dict[int, _Running] = {}
         self._idle: list[_Running] = []
 
-    def prepare(self, assignment: WorkerAssignment) -> str:
+    def prepare(self, assignment: WorkerSetup) -> str:
         """Load the workload, claim the device, and return the device's name."""
         self.claim_assigned(assignment)
         from tune_tf.data import LoadCache
@@ -167,7 +167,7 @@ class SubtaskWorker(RemoteTrialProcess):
         seed = self._trial.seed
         if self._parallelism.splits_rows or subtask == 0:
             return seed
-        return trial_seed(seed, subtask)
+        return derive_seed(seed, subtask)
 
     def _load(self, config: Config) -> "Callable[[int], DeviceRows]":
         """Return a function that copies the rows of a subtask to the device on first use."""

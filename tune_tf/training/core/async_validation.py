@@ -12,7 +12,7 @@ from tune_tf.parallelism import Mirrored
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
+from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import example_seeds
 from tune_tf.training.core.step import ReplicaBuilder
@@ -37,7 +37,7 @@ class Validator:
         builder = ReplicaBuilder(workload, Replicas(Devices((_DEVICE,))), Mirrored())
         self._programs = ProgramCache(builder)
         self._trial: tuple[Config, int] | None = None
-        self._cached: CachedProgram
+        self._cached: TrialProgram
         self._source: DeviceRows | None = None
         self._placed: DeviceRows
 
@@ -77,7 +77,7 @@ class Validator:
         return _validate(self._cached, snapshot)
 
 
-def _validate(cached: CachedProgram, snapshot: Checkpoint) -> Metrics:
+def _validate(cached: TrialProgram, snapshot: Checkpoint) -> Metrics:
     program, rows = cached.program, cached.rows
     for variable, value in zip(program.model.variables, snapshot.model, strict=True):
         variable.assign(value)

@@ -15,9 +15,9 @@ import numpy as np
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import seed_everything
+from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.per_example import seen_by_model
+from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
@@ -38,7 +38,7 @@ def build_model(
     """
 
     def build() -> keras.Model:
-        seed_everything(seed)
+        seed_python_and_numpy(seed)
         with replicas.scope():
             model = _check_model(workload, workload.build_model(config))
         if x is not None:
@@ -64,7 +64,7 @@ def build_for_checkpoint(
     model = build_model(workload, config, single, seed)
     if not model.built:
         rows = first_rows_of(workload.load_data(config).train, "train", 2)
-        build_weights(model, seen_by_model(workload, config, rows, training=True)[0], single)
+        build_weights(model, apply_per_example(workload, config, rows, training=True)[0], single)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     return model
@@ -176,13 +176,13 @@ def warn_of_inexact_norms(model: keras.Model, num_replicas: int, micro_batches: 
     local = [layer.name for layer in layers if not layer.synchronized]
     if local and num_replicas > 1:
         _warn_once(
-            f"{', '.join(local)}: BatchNormalization normalises by the rows of one replica, so "
+            f"{', '.join(local)}: BatchNormalization normalizes by the rows of one replica, so "
             f"results depend on the number of replicas ({num_replicas}); use "
             "Mirrored(synchronized_batch_norm=True) for the results of one device"
         )
     if layers and micro_batches > 1:
         _warn_once(
-            f"{', '.join(layer.name for layer in layers)}: BatchNormalization normalises by one of "
+            f"{', '.join(layer.name for layer in layers)}: BatchNormalization normalizes by one of "
             f"{micro_batches} pieces of each batch (micro_batches), so results differ from whole "
             "batches; LayerNormalization and GroupNormalization do not depend on the batch"
         )

@@ -20,7 +20,7 @@ from tune_tf.errors import CheckpointError
 from tune_tf.training.callback_state import Arrays, CallbackState, decode, encode
 from tune_tf.training.core.scalars import (
     LearningRate,
-    layers_of,
+    model_layers,
     optimizers_of,
     set_learning_rate,
 )
@@ -63,7 +63,7 @@ def variable_names(model: keras.Model) -> list[VariableName]:
     """Return the names of a model's variables, followed by those of its built optimizer."""
     owners = {
         id(variable): f"{layer.path or layer.name}/{number}/{_RANDOM_STATE}"
-        for layer in layers_of(model)
+        for layer in model_layers(model)
         for number, variable in enumerate(v for v in layer.variables if v.name == _RANDOM_STATE)
     }
     found = []

@@ -19,7 +19,7 @@ NumberedStep = Callable[[int, Any, tf.Tensor, int], Any]
 """``step(replica, batch, row_numbers, num_rows)``; ``num_rows`` is that of the global batch."""
 
 
-class Inputs(NamedTuple):
+class EpochInputs(NamedTuple):
     """Inputs of one epoch.
 
     Args:
@@ -40,7 +40,7 @@ class Inputs(NamedTuple):
 
 def epoch_inputs(
     workload: Workload, config: Config, rows: DeviceRows, seed: int, epoch: int
-) -> Inputs:
+) -> EpochInputs:
     """Return the inputs of an epoch, counted from 0."""
     train, validation = rows.train, rows.validation
     order = None
@@ -53,7 +53,7 @@ def epoch_inputs(
     if isinstance(validation, Stream):
         validation = validation.batches(size, seed=seed, epoch=0, shuffled=False)
     seeds = example_seeds(seed, epoch) if rows.per_example else None
-    return Inputs(train, validation, order, seeds, unseeded_state(seed, epoch))
+    return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch))
 
 
 def row_order(

@@ -14,15 +14,15 @@ from tune_tf.data import Pipeline
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
-from tune_tf.training.callback_state import CallbackState, TrialCallbackState, claim_callbacks
+from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
 from tune_tf.training.callbacks import plain_value, refuse_unsupported, trial_params
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
-from tune_tf.training.core.seeds import seed_everything
+from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.training.input.stream import first_rows_of
-from tune_tf.training.reuse.workload_state import WorkloadReset
+from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Config, Data, Workload
 
 _FOR_EVER = 10**9
@@ -50,7 +50,7 @@ class _FitRun(keras.callbacks.Callback):
         self._seed = seed
         self.others = callbacks
         self._restored = restored
-        self._state = TrialCallbackState([])
+        self._state = CallbackStateTracker([])
         self._go: queue.Queue[bool] = queue.Queue()
         self._done: queue.Queue[Metrics | BaseException] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -80,7 +80,7 @@ class _FitRun(keras.callbacks.Callback):
             self._thread.join()
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._state = TrialCallbackState(self.others)
+        self._state = CallbackStateTracker(self.others)
         if self._restored is not None:
             self._state.restore(self._restored)
         self._restored = None
@@ -89,7 +89,7 @@ class _FitRun(keras.callbacks.Callback):
         self.have_ended = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        seed_everything(self._seed + epoch)
+        seed_python_and_numpy(self._seed + epoch)
 
     def on_epoch_end(self, epoch: int, logs: Metrics | None = None) -> None:
         self._done.put({name: plain_value(value) for name, value in (logs or {}).items()})
@@ -129,7 +129,7 @@ class FitLoop:
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._workload = workload
         self._replicas = replicas
-        self._workload_state = WorkloadReset.of(workload)
+        self._workload_state = WorkloadState.of(workload)
         self._trial: _Trial | None = None
         self._run: _FitRun
         self.num_programs = 0

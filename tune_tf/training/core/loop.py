@@ -14,7 +14,7 @@ from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import epoch_inputs
 from tune_tf.training.core.program import Program, are_finite
-from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
+from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.step import ReplicaBuilder
@@ -30,7 +30,7 @@ class LoopTrial:
 
     config: Config
     seed: int
-    cached: CachedProgram
+    cached: TrialProgram
     callbacks: EpochCallbacks
     initial_rate: LearningRate
     structure: str | None = None  # of the model, if callbacks may change it

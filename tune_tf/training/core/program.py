@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
-from tune_tf.training.core.epoch import BatchLoop, Inputs, NumberedStep
+from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
 from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
 from tune_tf.training.core.step import Step
 from tune_tf.training.core.traced_scalar import TracedScalars
@@ -21,7 +21,7 @@ from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
 from tune_tf.training.keras_internals import global_seed_generator, unregister_new_gradients
 from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
-from tune_tf.training.reuse.workload_state import WorkloadReset
+from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Workload
 
 
@@ -55,7 +55,7 @@ class Program:
         scalars: Sequence[Scalar],
     ) -> None:
         self._workload = workload
-        self._workload_state = WorkloadReset.of(workload)
+        self._workload_state = WorkloadState.of(workload)
         self.step = step
         self.model = model = step.model
         self.batch_size = batch_size
@@ -110,14 +110,14 @@ class Program:
         """Number of scalars that the program reads at every call."""
         return len(self._traced_scalars)
 
-    def epoch(self, inputs: Inputs) -> Metrics:
+    def epoch(self, inputs: EpochInputs) -> Metrics:
         """Train on every row once in the given order, then validate.
 
         The returned metrics have Keras' names, ``val_...`` for validation.
         """
         return self._run(self._epoch, inputs, self._all_batches)
 
-    def first_batch(self, inputs: Inputs, *, eagerly: bool = False) -> Metrics:
+    def first_batch(self, inputs: EpochInputs, *, eagerly: bool = False) -> Metrics:
         """Run :meth:`epoch` on arrays with only the first batch of each loop."""
         if not eagerly:
             return self._run(self._epoch, inputs, self._one_batch)
@@ -194,7 +194,7 @@ class Program:
         self._epoch = self.graph_function(self._run_epoch, jit_compile=self.jit_compile)
         self._validation = self.graph_function(self._run_validation, jit_compile=self.jit_compile)
 
-    def _run(self, epoch: Callable[..., Any], inputs: Inputs, most: tf.Tensor) -> Metrics:
+    def _run(self, epoch: Callable[..., Any], inputs: EpochInputs, most: tf.Tensor) -> Metrics:
         train, validation, order, seeds, unseeded = inputs
         self._waited_s.assign(0.0)
         if self._draws_unseeded:

@@ -17,11 +17,11 @@ from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
 from tune_tf.training.core.step import Step, trains_by_workload
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.per_example import PerExamples
+from tune_tf.training.input.per_example import PerExampleCache
 from tune_tf.training.reuse import reuse_check
 from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint, method_dependencies
 from tune_tf.training.reuse.reuse_check import ReuseRecord
-from tune_tf.training.reuse.workload_state import WorkloadReset
+from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Config, Workload
 
 _EAGER_CHECKS = 2  # number of programs that are compared with eager execution
@@ -45,7 +45,7 @@ class Builder(Protocol):
 
 
 @dataclass
-class CachedProgram:
+class TrialProgram:
     """Program of a trial.
 
     Args:
@@ -88,13 +88,13 @@ class ProgramCache:
         self,
         builder: Builder,
         *,
-        dry_run: Callable[[CachedProgram], bool] | None = None,
+        dry_run: Callable[[TrialProgram], bool] | None = None,
         checks_reuse: bool = False,
     ) -> None:
         self._builder = builder
         self._workload = workload = builder.workload
-        self._per_examples = PerExamples(workload)
-        self._workload_state = WorkloadReset.of(workload)
+        self._per_examples = PerExampleCache(workload)
+        self._workload_state = WorkloadState.of(workload)
         self._programs: dict[str, list[Program]] = {}
         self._plain_structures: set[str] = set()  # structures that fail with traced scalars
         self._unshared: set[str] = set()  # structures whose reuse check failed
@@ -106,14 +106,14 @@ class ProgramCache:
         self.is_training = False
 
     def retain(
-        self, parts: Mapping[Program, Part], current: CachedProgram | None = None
+        self, parts: Mapping[Program, Part], current: TrialProgram | None = None
     ) -> dict[Program, Part]:
         """Return the parts of the current program, if any, and of those later trials may get."""
         programs = [*itertools.chain(*self._programs.values())]
         programs += [current.program] if current else []
         return {program: parts[program] for program in programs if program in parts}
 
-    def find(self, config: Config, rows: DeviceRows, seed: int) -> CachedProgram:
+    def find(self, config: Config, rows: DeviceRows, seed: int) -> TrialProgram:
         """Return a program with the fresh model of a trial: a matching traced one if it exists."""
         found = self._find(config, rows, seed)
         dry_run = self._dry_run
@@ -132,7 +132,7 @@ class ProgramCache:
             self.restore_traced(found, plain, config)
         return plain
 
-    def _find(self, config: Config, rows: DeviceRows, seed: int) -> CachedProgram:
+    def _find(self, config: Config, rows: DeviceRows, seed: int) -> TrialProgram:
         fresh = self._build(config, self._per_examples.of(config, rows), seed)
         self._workload_state.refuse_trained_variables(fresh.found.variables)
         if fresh.found.key in self._plain_structures:
@@ -146,7 +146,7 @@ class ProgramCache:
             fresh = replace(fresh, scalars=[])
         return self._add(fresh)
 
-    def replace_by_plain(self, traced: CachedProgram, config: Config, seed: int) -> CachedProgram:
+    def replace_by_plain(self, traced: TrialProgram, config: Config, seed: int) -> TrialProgram:
         """Return a program with plain floats for a trial, and for all later ones like it.
 
         To be called if a program with traced scalars fails: code that reads a traced scalar's value
@@ -156,19 +156,19 @@ class ProgramCache:
         self._plain_structures.add(traced.key or "")
         return self._add(self._build(config, traced.rows, seed, traces_scalars=False))
 
-    def restore_traced(self, traced: CachedProgram, plain: CachedProgram, config: Config) -> None:
+    def restore_traced(self, traced: TrialProgram, plain: TrialProgram, config: Config) -> None:
         """Share a replaced program again, since traced scalars are not the cause of its failure."""
         self.unshare(plain)
         self._plain_structures.discard(traced.key or "")
         self._share(traced.program, traced.key, config)
 
-    def unshare(self, cached: CachedProgram) -> None:
+    def unshare(self, cached: TrialProgram) -> None:
         """Give a program to no later trial."""
         if cached.key is not None and cached.program in self._programs.get(cached.key, ()):
             self._programs[cached.key].remove(cached.program)
 
     def differs_from_eager(
-        self, cached: CachedProgram, config: Config, seed: int, epoch: int
+        self, cached: TrialProgram, config: Config, seed: int, epoch: int
     ) -> bool:
         """Return whether a new program may differ from eager execution on one batch.
 
@@ -210,11 +210,11 @@ class ProgramCache:
         found = program_fingerprint(self._workload, model, scalars, config, batch)
         return _FreshModel(config, rows, seed, model, scalars, found)
 
-    def _add(self, fresh: _FreshModel) -> CachedProgram:
+    def _add(self, fresh: _FreshModel) -> TrialProgram:
         """Return a new program, shared if it has a key."""
         program = self._trace(fresh)
         self._share(program, fresh.found.key, fresh.config)
-        return CachedProgram(program, fresh.rows, fresh.found.key)
+        return TrialProgram(program, fresh.rows, fresh.found.key)
 
     def _trace(self, fresh: _FreshModel) -> Program:
         self.num_programs += 1
@@ -242,12 +242,12 @@ class ProgramCache:
             program.reuse = ReuseRecord(flat(config))
             self._programs.setdefault(key, []).append(program)
 
-    def _check_reuse(self, program: Program, fresh: _FreshModel) -> CachedProgram:
+    def _check_reuse(self, program: Program, fresh: _FreshModel) -> TrialProgram:
         """Return a reused program, or a new one if a fresh model gives different numbers.
 
         The check runs at the first reuse and whenever a parameter changes for the first time.
         """
-        reused = CachedProgram(program, fresh.rows, fresh.found.key, is_new=False)
+        reused = TrialProgram(program, fresh.rows, fresh.found.key, is_new=False)
         if program.reuse is None or fresh.rows.is_streamed or not self._checks_reuse:
             return reused
         parameters = program.reuse.unchecked(flat(fresh.config))
@@ -267,7 +267,7 @@ class ProgramCache:
         _log.warning(
             reuse_check.difference_report(type(self._workload).__name__, parameters, differences)
         )
-        return CachedProgram(traced, fresh.rows, None)
+        return TrialProgram(traced, fresh.rows, None)
 
     def _try_reuse(self, program: Program, fresh: _FreshModel) -> tuple[Program, list[str]]:
         """Return a fresh program and its differences from a reused one."""

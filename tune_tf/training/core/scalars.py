@@ -124,16 +124,16 @@ def _owners(model: keras.Model) -> Iterator[Any]:
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         yield schedule
     seen: set[int] = set()
-    for layer in layers_of(model):
+    for layer in model_layers(model):
         for owner in (layer, *vars(layer).values()):
             if type(owner) in _TRACEABLE and id(owner) not in seen:
                 seen.add(id(owner))
                 yield owner
 
 
-def layers_of(model: keras.Model) -> Iterator[keras.Layer]:
+def model_layers(model: keras.Model) -> Iterator[keras.Layer]:
     """Yield the layers of a model and of its nested models."""
     for layer in model.layers:
         yield layer
         if isinstance(layer, keras.Model):
-            yield from layers_of(layer)
+            yield from model_layers(layer)

@@ -9,12 +9,12 @@ import numpy as np
 _ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # distinguish the streams of one seed
 
 
-def trial_seed(sweep_seed: int, trial_number: int) -> int:
+def derive_seed(sweep_seed: int, trial_number: int) -> int:
     """Return the seed of a trial, below 2**32 and unrelated to those of other trial numbers."""
     return int(np.random.SeedSequence([sweep_seed, trial_number]).generate_state(1)[0])
 
 
-def seed_everything(seed: int) -> None:
+def seed_python_and_numpy(seed: int) -> None:
     """Seed Python and NumPy, from which Keras draws the seeds of its layers.
 
     TensorFlow's global seed stays unset, because setting it clears the kernel caches, which costs

@@ -69,7 +69,7 @@ class PerExample:
         return fn(rows, tf.stack([first, seed[1] + numbers], axis=1))
 
 
-class PerExamples:
+class PerExampleCache:
     """Cache of a workload's per-example transformations.
 
     Trials share one, and its traced programs, if their data have equal shapes, the functions read
@@ -101,7 +101,7 @@ class PerExamples:
         return made
 
 
-def seen_by_model(
+def apply_per_example(
     workload: Workload, config: Config, rows: tuple[Any, ...], *, training: bool
 ) -> tuple[Any, ...]:
     """Return a few rows after the per-example transformations, if the workload defines any."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.training.core.program import Program, are_finite, plain_metrics
-from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
+from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.core.update import refuse_other_optimizers
@@ -42,7 +42,7 @@ class GradientLoop:
         builder = ReplicaBuilder(workload, replicas, parallelism)
         self._programs = ProgramCache(builder, dry_run=self._dry_run)
         self._gradient_programs: dict[Program, GradientProgram] = {}
-        self._trial: CachedProgram | None = None
+        self._trial: TrialProgram | None = None
         self._values: dict[int, Array] = {}
         #: Version of the worker's weights; None if it has none.
         self.version: int | None = None
@@ -82,7 +82,7 @@ class GradientLoop:
         self._gradient_programs = self._programs.retain(self._gradient_programs)
         self._programs.is_training = False
 
-    def _dry_run(self, cached: CachedProgram) -> bool:
+    def _dry_run(self, cached: TrialProgram) -> bool:
         made = GradientProgram(cached.program, f"the train_step of {self._name} or its model")
         self._gradient_programs[cached.program] = made
         return made.dry_run(cached.rows.train)

@@ -13,7 +13,7 @@ from tune_tf.training.core.batch_parts import scale_gradient
 from tune_tf.training.core.epoch import row_order
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program import Program, are_finite, plain_metrics
-from tune_tf.training.core.program_cache import CachedProgram, ProgramCache
+from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.device_rows import DeviceRows
@@ -100,7 +100,7 @@ class UpdateLoop(GraphLoop):
             )
         return callbacks
 
-    def _dry_run(self, cached: CachedProgram) -> bool:
+    def _dry_run(self, cached: TrialProgram) -> bool:
         made = self._update_programs[cached.program] = UpdateProgram(cached.program)
         return made.dry_run()
 

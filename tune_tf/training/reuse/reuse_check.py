@@ -13,7 +13,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.epoch import Inputs
+    from tune_tf.training.core.epoch import EpochInputs
     from tune_tf.training.core.program import Program
 
 SWITCH = "TUNE_TF_REUSE_CHECK"
@@ -23,7 +23,7 @@ _TRACED_TOLERANCE = 1e-5
 """Relative to the change by a batch; graphs and eager code sum in different orders."""
 
 
-class _Outcome(NamedTuple):
+class _BatchRun(NamedTuple):
     metrics: "Metrics"
     before: "list[np.ndarray[Any, Any]]"
     after: "list[np.ndarray[Any, Any]]"
@@ -62,7 +62,7 @@ def is_enabled() -> bool:
 
 
 def differs_from_eager(
-    program: "Program", eager: "Program", inputs: "Inputs", *, aggregate: bool = False
+    program: "Program", eager: "Program", inputs: "EpochInputs", *, aggregate: bool = False
 ) -> bool:
     """Return whether a program may give other numbers than eager execution of a fresh model.
 
@@ -87,7 +87,7 @@ def differs_from_eager(
     return bool(_different(ours, plain, _EAGER_TOLERANCE))
 
 
-def compare_programs(program: "Program", traced: "Program", inputs: "Inputs") -> list[str]:
+def compare_programs(program: "Program", traced: "Program", inputs: "EpochInputs") -> list[str]:
     """Return the differences of a reused program from a new one at the beginning of a trial.
 
     The list is empty if the reused program gives different numbers when it is repeated.
@@ -126,7 +126,9 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
         log.setLevel(level)
 
 
-def _run_first_batch(program: "Program", inputs: "Inputs", *, eagerly: bool = False) -> "_Outcome":
+def _run_first_batch(
+    program: "Program", inputs: "EpochInputs", *, eagerly: bool = False
+) -> "_BatchRun":
     """Run the first batch and undo it."""
     before, weights = program.state(), _weights(program)
     try:
@@ -135,14 +137,14 @@ def _run_first_batch(program: "Program", inputs: "Inputs", *, eagerly: bool = Fa
         changes = [now - then for now, then in zip(_weights(program), weights, strict=True)]
     finally:
         program.set_state(before)
-    return _Outcome(metrics, before, after, float(np.linalg.norm([_norm(c) for c in changes])))
+    return _BatchRun(metrics, before, after, float(np.linalg.norm([_norm(c) for c in changes])))
 
 
 def _weights(program: "Program") -> "list[np.ndarray[Any, Any]]":
     return [variable.numpy() for variable in program.model.trainable_variables]
 
 
-def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
+def _different_metrics(one: "_BatchRun", other: "_BatchRun", tolerance: float) -> list[str]:
     return [
         f"{name} is {value} instead of {other.metrics.get(name)}"
         for name, value in one.metrics.items()
@@ -150,7 +152,7 @@ def _different_metrics(one: "_Outcome", other: "_Outcome", tolerance: float) -> 
     ]
 
 
-def _different(one: "_Outcome", other: "_Outcome", tolerance: float) -> list[str]:
+def _different(one: "_BatchRun", other: "_BatchRun", tolerance: float) -> list[str]:
     """Describe the differences beyond rounding between two runs of a batch."""
     found = _different_metrics(one, other, tolerance)
     for number, (before, after, wanted) in enumerate(

@@ -28,7 +28,7 @@ _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
 """Setter of each process-wide Keras setting, by getter."""
 
 
-class TrainingLoop(Protocol):
+class WorkloadUser(Protocol):
     """Training loop that uses a workload."""
 
     @property
@@ -36,7 +36,7 @@ class TrainingLoop(Protocol):
         """Whether a trial has begun and not ended."""
 
 
-class WorkloadReset:
+class WorkloadState:
     """State of a workload, reset before each trial.
 
     Before ``build_model`` runs again, the workload's variables get their initial values. Changes by
@@ -46,10 +46,10 @@ class WorkloadReset:
         workload: A workload that has not built a model yet.
     """
 
-    _of_workload: ClassVar[dict[int, "WorkloadReset"]] = {}
+    _of_workload: ClassVar[dict[int, "WorkloadState"]] = {}
 
     @classmethod
-    def of(cls, workload: Workload) -> "WorkloadReset":
+    def of(cls, workload: Workload) -> "WorkloadState":
         """Return the state of a workload; all loops of a process share it."""
         number = id(workload)
         if number not in cls._of_workload:
@@ -66,10 +66,10 @@ class WorkloadReset:
         self._changes: dict[tuple[int, Any], _Change] = {}  # by container and key
         self._settings: dict[Callable[[], Any], tuple[Any, Any]] = {}  # before and after
         self._trained: dict[int, weakref.ref[Any]] = {}
-        self._user: Callable[[], TrainingLoop | None] = lambda: None
+        self._user: Callable[[], WorkloadUser | None] = lambda: None
 
     @contextlib.contextmanager
-    def building(self, workload: Workload, user: "TrainingLoop") -> Iterator[None]:
+    def building(self, workload: Workload, user: "WorkloadUser") -> Iterator[None]:
         """Undo the changes of earlier trials; a context for ``build_model``.
 
         Raises:

@@ -92,13 +92,13 @@ def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tup
             f"the model has {num_layers} layer(s), which cannot fill {num_stages} stages: use "
             f"num_stages={max(1, num_layers)} or fewer"
         )
-    wanted = {id(call.operation): _wanted(call, num_stages, stage_of) for call in calls}
+    wanted = {id(call.operation): _requested_stage(call, num_stages, stage_of) for call in calls}
     if any(stage is not None for stage in wanted.values()):
-        return _as_wanted(calls, num_stages, wanted)
-    return _balanced(calls, num_stages)
+        return _plan_as_requested(calls, num_stages, wanted)
+    return _plan_evenly(calls, num_stages)
 
 
-def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
+def split_evenly(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
     """Return the part of each item when ordered items are split into balanced, non-empty parts.
 
     The split minimizes the largest part, then the sum of squares.
@@ -126,7 +126,7 @@ def balanced(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def _balanced(calls: Sequence[Call], num_stages: int) -> tuple[int, ...]:
+def _plan_evenly(calls: Sequence[Call], num_stages: int) -> tuple[int, ...]:
     blocks = _blocks(calls)
     if len(blocks) < num_stages:
         first, last = max(blocks, key=lambda block: block[1] - block[0])
@@ -144,7 +144,7 @@ def _balanced(calls: Sequence[Call], num_stages: int) -> tuple[int, ...]:
         seen |= set(fresh)
         sizes.append(sum(call.num_bytes for call in fresh.values()))
     plan = [0] * len(calls)
-    for (first, last), stage in zip(blocks, balanced(sizes, num_stages), strict=True):
+    for (first, last), stage in zip(blocks, split_evenly(sizes, num_stages), strict=True):
         for index in range(first, last + 1):
             plan[index] = 0 if calls[index].is_input else stage
     return tuple(plan)
@@ -169,7 +169,7 @@ def _blocks(calls: Sequence[Call]) -> list[tuple[int, int]]:
     return blocks
 
 
-def _wanted(call: Call, num_stages: int, stage_of: StageOf) -> int | None:
+def _requested_stage(call: Call, num_stages: int, stage_of: StageOf) -> int | None:
     if call.is_input or not isinstance(call.operation, keras.Layer):
         return None
     stage = stage_of(call.operation)
@@ -183,7 +183,7 @@ def _wanted(call: Call, num_stages: int, stage_of: StageOf) -> int | None:
     return stage
 
 
-def _as_wanted(
+def _plan_as_requested(
     calls: Sequence[Call], num_stages: int, wanted: dict[int, int | None]
 ) -> tuple[int, ...]:
     made_on: dict[int, int] = {}  # stage by symbolic tensor

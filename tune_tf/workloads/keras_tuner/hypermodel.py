@@ -253,7 +253,7 @@ def _spare_gpus() -> None:
         try:
             tf.config.experimental.set_memory_growth(gpu, True)
         except RuntimeError:
-            return  # TensorFlow is already initialised and has reserved its memory
+            return  # TensorFlow is already initialized and has reserved its memory
 
 
 def trial_hyperparameters(config: Config, found: HypermodelSpace) -> Any:

@@ -32,7 +32,7 @@ class Hyperparameter:
         name: Name with name scopes, as in ``HyperParameters.values``.
         conditions: The conditional scopes around it.
         parameter: Its values, without a condition.
-        record: Its serialised form for ``HyperParameters.from_config``.
+        record: Its serialized form for ``HyperParameters.from_config``.
     """
 
     name: str
