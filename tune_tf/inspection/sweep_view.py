@@ -13,6 +13,7 @@ from typing import Any
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnknownTrialError, did_you_mean
 from tune_tf.events import EVENT_LOG, EventHistory, has_driver
+from tune_tf.inspection.reported_results import RESULTS
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
@@ -265,8 +266,13 @@ def _trials(
     folder: SweepFolder, history: EventHistory, known: Mapping[int, TrialView], *, driven: bool
 ) -> tuple[TrialView, ...]:
     of_number = {events.number: events for events in history.trials.values()}
-    there = (_TRIAL.fullmatch(path.name) for path in folder.path.iterdir())
-    numbers = {int(match[1]) for match in there if match} | set(of_number)
+    sessions = history.sessions
+    is_over = bool(sessions) and sessions[-1].over and not sessions[-1].interrupted
+    numbers = set(of_number)
+    for path in folder.path.iterdir():
+        # A kill may leave the folder of a trial that an ended sweep did not propose again.
+        if (match := _TRIAL.fullmatch(path.name)) and (not is_over or (path / RESULTS).is_file()):
+            numbers.add(int(match[1]))
 
     def look(number: int) -> TrialView:
         events, before = of_number.get(number), known.get(number)
