@@ -143,6 +143,18 @@ def test_a_trial_without_a_word_in_the_diary_is_read_from_its_folder(sweep):
     assert view.trials[1].result.cause == "MemoryError: too large"
 
 
+def test_an_ended_sweep_does_not_count_the_folder_of_a_trial_that_a_kill_left(ended):
+    """Killed while the trial started, resumed, and ended by its target without proposing it."""
+    before = [trial.number for trial in seen(ended).trials]
+    (ended.folder.path / "trial_00009").mkdir()
+    (ended.folder.path / "trial_00009" / "params.json").write_text("{}")
+
+    view = seen(ended)
+
+    assert [trial.number for trial in view.trials] == before
+    assert not view.result.interrupted
+
+
 def test_a_trial_that_never_started_is_counted(sweep):
     sweep.end(0, Outcome.OUT_OF_BUDGET)
     trial = seen(sweep).trials[0]

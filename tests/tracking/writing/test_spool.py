@@ -283,10 +283,10 @@ import os, signal
 from pathlib import Path
 from tune_tf.tracking.writing.run_update import RunUpdate, Report
 from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.writer import Writer
+from tune_tf.tracking.writing.writer import BackgroundWriter
 def never():
     raise ConnectionError("down")
-writer = Writer(never, Spool(Path({str(path)!r}), {{"sweep_id": "s"}}))
+writer = BackgroundWriter(never, Spool(Path({str(path)!r}), {{"sweep_id": "s"}}))
 for step in range(500):
     writer.put(RunUpdate("t", 0, reports=[Report(step, 0, {{"loss": 1.0}})]))
 os.kill(os.getpid(), signal.SIGKILL)
