@@ -70,10 +70,6 @@ class Problem:
         """Return the virtual seconds per iteration of a nested config."""
         return float(self.cost_s(flat(config, self.space.parameters)))
 
-    def is_met(self, value: float) -> bool:
-        """Return whether a value at full fidelity reaches the target."""
-        return not self.objective.better(self.target, value)
-
 
 @dataclass(frozen=True)
 class _Axis:
