@@ -12,7 +12,7 @@ from tune_tf.searchers.sampler_view import (
     draw_new_config,
     is_asked,
 )
-from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler
+from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.trial_outcome import TrialOutcome

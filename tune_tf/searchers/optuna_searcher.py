@@ -21,7 +21,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.evaluated_trial import EvaluatedPoint
+from tune_tf.searchers.earlier_trial import EvaluatedPoint
 from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.saved_state import pickle_state, split_state

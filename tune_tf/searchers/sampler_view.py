@@ -20,7 +20,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
-from tune_tf.searchers.samplers.own_samplers import ExhaustiveSampler, is_continuous
+from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler, is_continuous
 from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.storage.filtered import RungSource, no_rungs
 from tune_tf.searchers.storage.overlay import OverlayStorage

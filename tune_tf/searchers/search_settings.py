@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.evaluated_trial import EvaluatedPoint
+from tune_tf.searchers.earlier_trial import EvaluatedPoint
 from tune_tf.searchers.sampler_view import SamplerView
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.evaluated_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
+from tune_tf.searchers.earlier_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
 from tune_tf.searchers.space_adapter import GivenSpace
 from tune_tf.searchers.space_record import constants_of
 from tune_tf.searchers.storage.study_storage import (

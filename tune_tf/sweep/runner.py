@@ -9,7 +9,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
-from tune_tf.searchers.gated_search import GatedSearcher
+from tune_tf.searchers.gated_searcher import GatedSearcher
 from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors

@@ -14,7 +14,7 @@ from tune_tf.searchers.samplers.catalogue import (
     reseed_sampler,
     visibility_for,
 )
-from tune_tf.searchers.samplers.own_samplers import grid_points
+from tune_tf.searchers.samplers.custom_samplers import grid_points
 from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.searchers.storage.filtered import FilteredStorage
 from tune_tf.space import Choice, Float, Int, SearchSpace

@@ -30,7 +30,7 @@ from tune_tf.searchers.samplers.catalogue import (
     uses_constraints,
     visibility_for,
 )
-from tune_tf.searchers.samplers.own_samplers import (
+from tune_tf.searchers.samplers.custom_samplers import (
     ExhaustiveSampler,
     NumberedRandomSampler,
     grid_points,

@@ -106,7 +106,7 @@ def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
 
     from tune_tf.schedulers.promotion import _counts_waiting
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.gated_search import GatedSearcher
+    from tune_tf.searchers.gated_searcher import GatedSearcher
 
     disk = Disk()
     searcher = OptunaSearcher(SearchSpace({"rate": Float(0, 1)}), Objective("loss", "min"))
@@ -123,7 +123,7 @@ def run(inline, tmp_path):
     from ray import tune
 
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.gated_search import GatedSearcher
+    from tune_tf.searchers.gated_searcher import GatedSearcher
 
     def once(config):
         return {"loss": config["rate"], "done": True}

@@ -24,7 +24,7 @@ from optuna.samplers import (
 )
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.searchers.samplers.own_samplers import (
+from tune_tf.searchers.samplers.custom_samplers import (
     MOST_POINTS,
     ExhaustiveSampler,
     NumberedRandomSampler,
