@@ -22,7 +22,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import is_machine_metric, reported_metrics
-from tune_tf.space import flat
+from tune_tf.space import flatten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,7 +208,7 @@ class SweepResult:
                 "outcome": trial.outcome.value if trial.outcome else None,
                 "iterations": trial.iterations,
                 "feasible": trial.feasible,
-                **{f"config/{path}": value for path, value in flat(trial.config).items()},
+                **{f"config/{path}": value for path, value in flatten(trial.config).items()},
                 **trial.metrics,
             }
             for trial in self.trials

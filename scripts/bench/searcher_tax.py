@@ -23,7 +23,7 @@ from measuring.summary import Target, print_summary, print_table
 
 from tune_tf.objective import Objective
 from tune_tf.searchers import OptunaSearcher
-from tune_tf.space import Choice, Float, Int, SearchSpace, flat
+from tune_tf.space import Choice, Float, Int, SearchSpace, flatten
 
 _LOSS = Objective("loss", "min")
 _NUM_SLOTS = 2
@@ -100,7 +100,7 @@ class _Ours:
         """Suggest and complete once; return the config."""
         trial_id = f"trial{number}"
         started = time.perf_counter()
-        config = flat(self._searcher.suggest(trial_id))
+        config = flatten(self._searcher.suggest(trial_id))
         self.seconds.append(time.perf_counter() - started)
         result = {"loss": _loss_of(config), "training_iteration": 1, "stop_reason": "completed"}
         self._searcher.on_trial_complete(trial_id, result)

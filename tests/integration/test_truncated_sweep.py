@@ -13,7 +13,7 @@ from tune_tf.inspection import SweepView, list_sweeps
 from tune_tf.inspection.trial_rows import TrialRows
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.searchers.trial_attrs import tune_trial_id
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.sweep.state.experiment_state import TuneState
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep.state.snapshots import snapshot_paths
@@ -171,7 +171,7 @@ def open_study(path, recovery):
         )
         searcher.restore(state)
         trials = TuneState(recovery.files).trials
-        configs = {trial.trial_id: flat(trial._state["config"]) for trial in trials}
+        configs = {trial.trial_id: flatten(trial._state["config"]) for trial in trials}
         with mock.patch.multiple(controller, trial_ids=configs.keys, configs=configs.copy):
             assert searcher.suggest("another")
         named = [tune_trial_id(each, {}) for each in searcher.study.trials]

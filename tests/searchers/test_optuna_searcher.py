@@ -10,7 +10,7 @@ import pytest
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.space import Choice, Float, Int, SearchSpace, flat
+from tune_tf.space import Choice, Float, Int, SearchSpace, flatten
 
 LOSS = Objective("loss", "min")
 CONTINUOUS = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "layer": {"units": Int(4, 64)}})
@@ -71,7 +71,7 @@ def test_one_trial_at_a_time_is_proposed_what_plain_optuna_proposes(
         plain.append(suggest(trial))
         study.tell(trial, loss_of(plain[-1]))
     ours = run(make(space, storage=storage), names(30))
-    assert [flat(config) for config in ours] == plain
+    assert [flatten(config) for config in ours] == plain
 
 
 def test_groups_of_a_space_are_nested_in_the_config():

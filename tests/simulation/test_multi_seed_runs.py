@@ -5,7 +5,7 @@ from optuna.samplers import TPESampler
 
 from tune_tf.objective import Objective
 from tune_tf.simulation import Problem
-from tune_tf.space import Choice, Int, SearchSpace, flat
+from tune_tf.space import Choice, Int, SearchSpace, flatten
 
 OPTIONS = SearchSpace({"act": Choice(["relu", "tanh", None]), "units": Int(1, 8)})
 PROBLEM = Problem(
@@ -25,7 +25,7 @@ def num_distinct(sampler, scheduler="asha", **settings):
 
     pairing = make_pairing(PROBLEM, sampler, scheduler, **settings)
     trace = simulate(PROBLEM, pairing.searcher, pairing.scheduler, num_workers=4, num_samples=24)
-    return len({tuple(flat(trial.config).items()) for trial in trace.trials})
+    return len({tuple(flatten(trial.config).items()) for trial in trace.trials})
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "tpe_rungs", "random", "nsga2"])

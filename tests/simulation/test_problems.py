@@ -6,7 +6,7 @@ from sampling import random_values
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.simulation import PROBLEMS, make_problem
-from tune_tf.space import flat
+from tune_tf.space import flatten
 
 every = pytest.mark.parametrize("name", PROBLEMS)
 
@@ -60,7 +60,7 @@ def test_a_worsening_problem_rises_with_each_iteration():
 def test_a_deep_model_takes_longer():
     problem = make_problem("mixed_faithful")
     config = problem.space.sample(np.random.default_rng(3))
-    shallow, deep = (problem.seconds({**flat(config), "num_layers": n}) for n in (1, 6))
+    shallow, deep = (problem.seconds({**flatten(config), "num_layers": n}) for n in (1, 6))
     assert deep > 2 * shallow
 
 

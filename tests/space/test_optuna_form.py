@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from parameters_strategy import conditional_spaces, spaces
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flat, nested
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flatten, nest
 from tune_tf.space.optuna_form import OptunaSpace, labels, option_of
 
 
@@ -22,13 +22,13 @@ def asked(space, params):
 @settings(max_examples=60)
 def test_every_config_comes_back_from_optuna(space):
     config = space.sample(np.random.default_rng(0))
-    values = flat(config, space.parameters)
+    values = flatten(config, space.parameters)
     choices = {
         path: labels(space.parameters[path].options)[space.parameters[path].options.index(value)]
         for path, value in values.items()
         if isinstance(space.parameters[path], Choice)
     }
-    assert nested(asked(space, {**values, **choices})) == config
+    assert nest(asked(space, {**values, **choices})) == config
 
 
 ENDS = {
@@ -103,7 +103,7 @@ def test_the_dense_form_suggests_everything_and_gives_the_same_configs(space):
     trial = study.ask()
     config = OptunaSpace(space, dense=True)(trial)
     assert trial.params.keys() == space.distributions().keys()
-    assert space.validate(nested(config)) == []
+    assert space.validate(nest(config)) == []
     assert config == space.to_optuna()(optuna.trial.FixedTrial(trial.params))
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from parameters_strategy import groups, plain
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space import flat, nested
+from tune_tf.space import flatten, nest
 
 
 @pytest.mark.parametrize(
@@ -19,18 +19,18 @@ from tune_tf.space import flat, nested
     ],
 )
 def test_nested_is_the_inverse_of_flat(config, values):
-    assert flat(config) == values
-    assert nested(values) == config
+    assert flatten(config) == values
+    assert nest(values) == config
 
 
 @given(groups(plain))
 @settings(max_examples=50)
 def test_every_config_comes_back(config):
-    assert nested(flat(config)) == config
+    assert nest(flatten(config)) == config
 
 
 def test_a_leaf_may_be_a_mapping():
-    assert flat({"a": {"b": {"c": 1}}}, leaves=["a/b"]) == {"a/b": {"c": 1}}
+    assert flatten({"a": {"b": {"c": 1}}}, leaves=["a/b"]) == {"a/b": {"c": 1}}
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_leaf_may_be_a_mapping():
 )
 def test_a_value_is_no_group(values, match):
     with pytest.raises(InvalidSettingsError, match=match):
-        nested(values)
+        nest(values)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from parameters_strategy import deep_spaces
 from ruamel.yaml import YAML
 
-from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flat, nested
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flatten, nest
 from tune_tf.space.optuna_form import labels, to_distribution
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -111,7 +111,7 @@ def test_optuna_settles_on_exactly_the_active_parameters_at_both_ends(given):
     assert set(trial.distributions) == {
         path for path in config if not isinstance(space.parameters[path], Constant)
     }
-    assert space.validate(nested(config)) == []
+    assert space.validate(nest(config)) == []
 
 
 @given(deep_spaces())
@@ -185,7 +185,7 @@ def test_ray_draws_exactly_our_ends(side, space):
 
     spec = {"config": space.to_ray(), "run": "x"}
     ((_, resolved),) = generate_variants(spec, random_state=AtAnEnd(side))
-    drawn = flat(space.active(resolved["config"]), space.parameters)
+    drawn = flatten(space.active(resolved["config"]), space.parameters)
 
     assert set(drawn) == {path for path in space.parameters if is_active(space, path, drawn)}
     for path, value in drawn.items():

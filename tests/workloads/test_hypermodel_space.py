@@ -9,7 +9,7 @@ from hypermodels import branches, space, taken_over
 
 from tune_tf import Choice, Float, Int
 from tune_tf.errors import InvalidSettingsError, WorkloadError
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.workloads.keras_tuner.probing import probe_build
 
 
@@ -186,7 +186,7 @@ def assert_configs_hold_what_is_asked_for(workload, num_samples):
     name_of = {path: name for name, paths in workload._found.paths.items() for path in paths}
     rng = np.random.default_rng(0)
     for _ in range(num_samples):
-        given = {name_of[path]: v for path, v in flat(workload.space.sample(rng)).items()}
+        given = {name_of[path]: v for path, v in flatten(workload.space.sample(rng)).items()}
         assert probe_build(workload._declare, given).values == given
 
 

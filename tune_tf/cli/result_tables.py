@@ -17,7 +17,7 @@ from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.sweep import SweepPlan
 
 _FAILURES = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
@@ -51,7 +51,7 @@ def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
         f"{plan.resources.cpus} CPU(s) and {plan.resources.gpus:g} GPU(s)",
     )
     for number, example in enumerate(plan.examples):
-        parts = ", ".join(f"{path}={value_text(value)}" for path, value in flat(example).items())
+        parts = ", ".join(f"{path}={value_text(value)}" for path, value in flatten(example).items())
         table.add_row("for example" if number == 0 else "", parts)
     console.print(table)
 
@@ -131,7 +131,7 @@ def _print_tables(result: SweepResult, best: TrialResult | None, console: Consol
             if name != objective.metric:
                 table.add_row(name, value_text(value))
         table.add_section()
-        for path, value in flat(best.config).items():
+        for path, value in flatten(best.config).items():
             table.add_row(path, value_text(value))
         console.print(table)
         _say(console, f"Checkpoint: {best.checkpoint}")

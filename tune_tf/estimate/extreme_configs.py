@@ -6,7 +6,7 @@ from typing import Any
 
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.space.parameter import Parameter
-from tune_tf.space.paths import nested
+from tune_tf.space.paths import nest
 
 
 def middle_config(space: SearchSpace) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def middle_config(space: SearchSpace) -> dict[str, Any]:
     The middle is geometric for logarithmic ranges, the (upper) median for numeric options, and
     the first option otherwise.
     """
-    return nested(fill_with_middle(space, {}))
+    return nest(fill_with_middle(space, {}))
 
 
 def middle_value(parameter: Parameter) -> Any:
@@ -80,7 +80,7 @@ def extreme_config(
             continue
         values = extreme_values(parameter)
         sizes = [
-            sign * size_of(nested(fill_with_middle(space, {**chosen, path: value})))
+            sign * size_of(nest(fill_with_middle(space, {**chosen, path: value})))
             if len(values) > 1
             else 0.0
             for value in values
@@ -89,4 +89,4 @@ def extreme_config(
         # A parameter without effect keeps its middle value, where training most likely works.
         if min(sizes) < best or len(values) == 1:
             chosen[path] = values[sizes.index(best)]
-    return nested(fill_with_middle(space, chosen))
+    return nest(fill_with_middle(space, chosen))

@@ -17,7 +17,7 @@ from tune_tf.inspection.reported_results import RESULTS
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.sweep_folder import SweepFolder
 
 _TRIAL = re.compile(r"trial_(\d+)")
@@ -171,7 +171,7 @@ class SweepView:
     def active_config(self, trial: TrialView) -> dict[str, Any]:
         """Return a trial's config by path, without inactive parameters."""
         space = self.config.space
-        return flat(space.active(trial.result.config), space.parameters)
+        return flatten(space.active(trial.result.config), space.parameters)
 
     @property
     def active(self) -> tuple[TrialView, ...]:

@@ -21,7 +21,7 @@ from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure, stri
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
-from tune_tf.space import flat
+from tune_tf.space import flatten
 
 _ERROR = "error.txt"
 _CHECKPOINTS = "checkpoint_[0-9]*"
@@ -69,7 +69,7 @@ class TrialView:
     ) -> "TrialView":
         """Read a trial's folder; ``driven`` says whether the sweep has a driver."""
         report = _newest(read_last_result(folder / RESULTS), events)
-        last = flat({name: value for name, value in report.items() if name != "config"})
+        last = flatten({name: value for name, value in report.items() if name != "config"})
         trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
         outcome = _outcome(events, last, folder)
         values = report.get("config") or (events.config if events else {})

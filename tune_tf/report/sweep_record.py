@@ -18,7 +18,7 @@ from tune_tf.outcome import Outcome, is_finite
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
-from tune_tf.space import flat
+from tune_tf.space import flatten
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ReportData:
     def configs(self) -> tuple[Mapping[str, Any], ...]:
         """Flat config of each trial, without inactive parameters."""
         space = self.result.config.space
-        return tuple(flat(space.active(trial.config), space.parameters) for trial in self.trials)
+        return tuple(flatten(space.active(trial.config), space.parameters) for trial in self.trials)
 
     @cached_property
     def masked_configs(self) -> tuple[Mapping[str, Any], ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
-from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, nested
+from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, nest
 from tune_tf.space.paths import SEPARATOR, slashed
 from tune_tf.space.ray_form import to_domain
 
@@ -24,7 +24,7 @@ class Mutations:
         A choice becomes a list: Ray moves to a neighbouring option of a list, and would multiply
         the value of a ``tune.choice``.
         """
-        return nested(
+        return nest(
             {
                 path: list(each.options) if isinstance(each, Choice) else to_domain(each)
                 for path, each in self.parameters.items()
@@ -37,7 +37,7 @@ class Mutations:
         PB2 rounds values to single precision, so the bounds are the outermost single-precision
         numbers within the range.
         """
-        return nested(
+        return nest(
             {
                 path: [_inward(each.low, each.high), _inward(each.high, each.low)]
                 for path, each in self.parameters.items()

@@ -44,7 +44,7 @@ from tune_tf.searchers.tune_trials import (
     unfinished_ends,
 )
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
-from tune_tf.space import flat, nested
+from tune_tf.space import flatten, nest
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.controller import asks_for_more, observe_stops, run_id_of
 
@@ -122,7 +122,7 @@ class OptunaSearcher(Searcher):
         if warm_start_from is not None and not isinstance(warm_start_from, WarmStart):
             warm_start_from = WarmStart(warm_start_from)
         if isinstance(space, Mapping):
-            space = flat(space)
+            space = flatten(space)
         suggest_of(space)
         self.criteria = SearchCriteria.of(objective, constraints)
         self._settings = SearchSettings(
@@ -211,7 +211,7 @@ class OptunaSearcher(Searcher):
                 return None
             if registry.exhausted:
                 return Searcher.FINISHED
-            return nested(registry.ask(trial_id))
+            return nest(registry.ask(trial_id))
 
     def on_pause(self, trial_id: str) -> None:
         """Do nothing: paused trials are looked up in Tune, for every scheduler."""

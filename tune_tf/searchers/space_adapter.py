@@ -13,7 +13,7 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial, TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.space import Choice, Constant, SearchSpace, flat
+from tune_tf.space import Choice, Constant, SearchSpace, flatten
 from tune_tf.space.optuna_form import OptunaSpace, label_of, suggest
 
 Suggest = Callable[[Any], dict[str, Any]]
@@ -162,7 +162,7 @@ def point_params(
     """Return Optuna's parameters of a nested config, and why the space does not contain it."""
     if isinstance(space, SearchSpace):
         return _params_in_space(space, config)
-    given = flat(config)
+    given = flatten(config)
     distributions = distributions_of(space)
     return given, [] if distributions is None else _distribution_errors(distributions, given)
 
@@ -170,7 +170,7 @@ def point_params(
 def _params_in_space(
     space: SearchSpace, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
-    given = flat(config, space.parameters)
+    given = flatten(config, space.parameters)
     whole: dict[str, Any] = {}
     params: dict[str, Any] = {}
     for path, parameter in space.parameters.items():

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.space import Choice, Float, Int, SearchSpace, flat
+from tune_tf.space import Choice, Float, Int, SearchSpace, flatten
 
 _BEST_SHARE: Final = 0.001
 _MAX_CODE: Final = 65535
@@ -63,12 +63,12 @@ class Problem:
 
     def value(self, config: Mapping[str, Any], iteration: int) -> float:
         """Return the metric of a nested config after an iteration; constant from ``max_t`` on."""
-        values = flat(config, self.space.parameters)
+        values = flatten(config, self.space.parameters)
         return float(self.curve(values, min(iteration, self.max_t)))
 
     def seconds(self, config: Mapping[str, Any]) -> float:
         """Return the virtual seconds per iteration of a nested config."""
-        return float(self.cost_s(flat(config, self.space.parameters)))
+        return float(self.cost_s(flatten(config, self.space.parameters)))
 
 
 @dataclass(frozen=True)

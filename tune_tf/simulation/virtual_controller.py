@@ -19,7 +19,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.simulation.problem import Problem
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.tune_internals.controller import use_controller
 
 _JITTER: Final = 0.1
@@ -90,7 +90,7 @@ class VirtualSearch:
             config=config,
             trial_id=trial_id,
             storage=self._storage,
-            evaluated_params=flat(config),
+            evaluated_params=flatten(config),
             experiment_tag=str(self._num_made),
             stopping_criterion={TRAINING_ITERATION: self._max_t},
             stub=True,

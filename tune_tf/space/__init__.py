@@ -2,7 +2,7 @@
 
 from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import flat, nested
+from tune_tf.space.paths import flatten, nest
 from tune_tf.space.search_space import SearchSpace
 
 __all__ = [
@@ -13,6 +13,6 @@ __all__ = [
     "Int",
     "Parameter",
     "SearchSpace",
-    "flat",
-    "nested",
+    "flatten",
+    "nest",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import dotted, join, name_error, nested
+from tune_tf.space.paths import dotted, join, name_error, nest
 
 _RANGE_FORMS = {
     "uniform": "[low, high]",
@@ -138,7 +138,7 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
 
 def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return the ``space`` section of a sweep file for parameters by path."""
-    return nested({path: declaration_of(parameter) for path, parameter in parameters.items()})
+    return nest({path: declaration_of(parameter) for path, parameter in parameters.items()})
 
 
 def declaration_of(parameter: Parameter) -> Any:

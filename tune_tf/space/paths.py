@@ -12,7 +12,7 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError
 SEPARATOR = "/"
 
 
-def flat(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, Any]:
+def flatten(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, Any]:
     """Flatten a nested config to ``path -> value``.
 
     Args:
@@ -33,8 +33,8 @@ def flat(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, A
     return values
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nest ``path -> value``, the inverse of :func:`flat`.
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nest ``path -> value``, the inverse of :func:`flatten`.
 
     Raises:
         InvalidSettingsError: A path is both a value and a group.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flat, nested
+from tune_tf.space.paths import SEPARATOR, dotted, flatten, nest
 
 if TYPE_CHECKING:
     from tune_tf.space.search_space import SearchSpace
@@ -131,7 +131,7 @@ def to_ray(space: "SearchSpace") -> dict[str, Any]:
             domains[path].set_sampler(conditional)
     if errors:
         raise InvalidSettingsError(errors)
-    return nested(domains)
+    return nest(domains)
 
 
 def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -142,7 +142,7 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
     """
     parameters = {}
     errors: list[ErrorDetail] = []
-    for path, value in flat(config).items():
+    for path, value in flatten(config).items():
         try:
             parameters[path] = _from_domain(value)
         except InvalidSettingsError as error:

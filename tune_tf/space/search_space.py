@@ -11,7 +11,7 @@ from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, dec
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import Constant, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flat, join, name_error, nested
+from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,24 +143,24 @@ class SearchSpace:
         for path, parameter in self.parameters.items():
             if parameter.condition.holds(values):
                 values[path] = parameter.draw(rng)
-        return nested(values)
+        return nest(values)
 
     def active(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a nested config without the values of inactive parameters."""
-        given = flat(config, self.parameters)
+        given = flatten(config, self.parameters)
         values: dict[str, Any] = {}
         for path, parameter in self.parameters.items():
             if path in given and parameter.condition.holds(values):
                 values[path] = given[path]
         unknown = {path: value for path, value in given.items() if path not in self.parameters}
-        return nested({**values, **unknown})
+        return nest({**values, **unknown})
 
     def validate(self, config: Mapping[str, Any]) -> list[ErrorDetail]:
         """Return the errors of a nested config; empty if the space contains it.
 
         None is valid for an inactive parameter, because Ray cannot omit a value.
         """
-        given = flat(config, self.parameters)
+        given = flatten(config, self.parameters)
         groups = {path.rsplit(SEPARATOR, 1)[0] for path in self.parameters if SEPARATOR in path}
         errors = [
             ErrorDetail(dotted(path), _unknown(path, self.parameters))

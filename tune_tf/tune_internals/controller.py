@@ -21,7 +21,7 @@ from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
 from tune_tf.secrets import mask_secrets
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.tune_internals.scheduler_limits import (
     has_reached_limit,
     scheduler_rungs,
@@ -200,7 +200,7 @@ def trial_ids() -> set[str] | None:
 
 def configs() -> dict[str, dict[str, Any]]:
     """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    return {trial.trial_id: flat(trial.config) for trial in _trials()}
+    return {trial.trial_id: flatten(trial.config) for trial in _trials()}
 
 
 def finished_trials() -> dict[str, bool]:
@@ -211,7 +211,7 @@ def finished_trials() -> dict[str, bool]:
 def last_result(trial_id: str) -> dict[str, Any]:
     """Return a trial's last result, groups joined by ``/``; empty if it is not available."""
     trial = _find_trial(trial_id)
-    return flat(trial.last_result or {}) if trial is not None else {}
+    return flatten(trial.last_result or {}) if trial is not None else {}
 
 
 def num_active() -> int | None:

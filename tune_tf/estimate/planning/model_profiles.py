@@ -18,8 +18,8 @@ from tune_tf.estimate.extreme_configs import (
     fill_with_middle,
     middle_value,
 )
-from tune_tf.space import Float, SearchSpace, flat
-from tune_tf.space.paths import nested
+from tune_tf.space import Float, SearchSpace, flatten
+from tune_tf.space.paths import nest
 from tune_tf.workload import Config, Workload
 
 _NUM_DRAWN = 12
@@ -100,7 +100,7 @@ def profile_models(
     known: dict[str, ModelProfile] = {}
 
     def profile_of(config: Config) -> ModelProfile:
-        name = repr(sorted(flat(config).items()))
+        name = repr(sorted(flatten(config).items()))
         if name not in known:
             try:
                 known[name] = build_profile(config)
@@ -153,7 +153,7 @@ def _difference(
 
     def keys(values: list[Any]) -> set[str | None]:
         configs = (fill_with_middle(space, {path: value}) for value in values)
-        return {profile_of(nested(each)).key for each in configs if path in each}
+        return {profile_of(nest(each)).key for each in configs if path in each}
 
     if not isinstance(parameter, Float):
         return "value" if len(keys(extreme_values(parameter))) > 1 else None
@@ -166,7 +166,7 @@ def _difference(
 
 def config_text(config: Config) -> str:
     """Format a config as readable text."""
-    return ", ".join(f"{path}={value!r}" for path, value in flat(config).items())
+    return ", ".join(f"{path}={value!r}" for path, value in flatten(config).items())
 
 
 def _first_line(error: BaseException) -> str:

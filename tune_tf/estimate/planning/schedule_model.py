@@ -14,7 +14,7 @@ from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
 from tune_tf.resources import TrialResources
 from tune_tf.simulation import Trace
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.space.frozen import hashable
 
 _TURN_S = 0.06
@@ -211,7 +211,7 @@ class CostModel:
 
     def epoch_s(self, config: Mapping[str, Any]) -> float:
         """Return the seconds per iteration of a flat or nested config."""
-        values = _features(self._nearest(flat(config)))
+        values = _features(self._nearest(flatten(config)))
         return max(1e-4, sum(w * x for w, x in zip(self.weights, values, strict=True))) + _RESULT_S
 
     def of(self, config: Mapping[str, Any]) -> TrialCost:
@@ -227,12 +227,12 @@ class CostModel:
         """Return a key shared by configs with the same traced program; None if none is shared."""
         if not self.profiles.shares:
             return None
-        values = flat(config)
+        values = flatten(config)
         lowest = self.profiles.smallest.config
         return tuple(
             hashable(values.get(path))
             if difference == "value"
-            else values.get(path) == flat(lowest).get(path)
+            else values.get(path) == flatten(lowest).get(path)
             for path, difference in self.profiles.structural.items()
         )
 
@@ -241,7 +241,7 @@ class CostModel:
         paths = self.profiles.structural
 
         def distance(profile: ModelProfile) -> float:
-            other = flat(profile.config)
+            other = flatten(profile.config)
             return sum(_apart(values.get(path), other.get(path)) for path in paths)
 
         return min(self.profiles.known, key=distance)

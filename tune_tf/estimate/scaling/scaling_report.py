@@ -18,7 +18,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
 from tune_tf.report.plots.picture import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.sweep.plan import checked_tracking_uri
 from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
@@ -117,7 +117,7 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         groups=list(table_of(scaling.measurements)),
         how=scaling.how,
         config=mask_secrets(
-            ", ".join(f"{path}={value}" for path, value in flat(scaling.config).items())
+            ", ".join(f"{path}={value}" for path, value in flatten(scaling.config).items())
         ),
     )
     write_atomically(folder / "scale.html", page)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import keras
 import tensorflow as tf
 
-from tune_tf.space import flat
+from tune_tf.space import flatten
 from tune_tf.training.core.epoch import epoch_inputs
 from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
@@ -239,7 +239,7 @@ class ProgramCache:
 
     def _share(self, program: Program, key: str | None, config: Config) -> None:
         if key is not None and key not in self._unshared:
-            program.reuse = ReuseRecord(flat(config))
+            program.reuse = ReuseRecord(flatten(config))
             self._programs.setdefault(key, []).append(program)
 
     def _check_reuse(self, program: Program, fresh: _FreshModel) -> TrialProgram:
@@ -250,7 +250,7 @@ class ProgramCache:
         reused = TrialProgram(program, fresh.rows, fresh.found.key, is_new=False)
         if program.reuse is None or fresh.rows.is_streamed or not self._checks_reuse:
             return reused
-        parameters = program.reuse.unchecked(flat(fresh.config))
+        parameters = program.reuse.unchecked(flatten(fresh.config))
         if parameters is None:
             return reused
         try:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.errors import CheckpointError
-from tune_tf.space import Choice, Float, SearchSpace, flat, nested
+from tune_tf.space import Choice, Float, SearchSpace, flatten, nest
 from tune_tf.space.parameter import Parameter
 from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import VariableName, match_variables, variable_names
@@ -23,7 +23,7 @@ def structural_parameters(
     The model is built for several values of each parameter, with the others fixed, to compare the
     variables of model and optimizer. The ``paths`` must be of unconditional parameters.
     """
-    base = flat(space.sample(np.random.default_rng(seed)))
+    base = flatten(space.sample(np.random.default_rng(seed)))
     found = {}
     for path in paths:
         if dependent := [
@@ -32,10 +32,10 @@ def structural_parameters(
             found[path] = f"other parameters depend on its value: {', '.join(dependent)}"
             continue
         values = _values(space.parameters[path], np.random.default_rng(seed))
-        first = _names(workload, nested({**base, path: values[0]}))
+        first = _names(workload, nest({**base, path: values[0]}))
         for value in values[1:]:
             try:
-                match_variables(first, _names(workload, nested({**base, path: value})))
+                match_variables(first, _names(workload, nest({**base, path: value})))
             except CheckpointError:
                 found[path] = (
                     f"models with {values[0]!r} and {value!r} have variables of different shapes"

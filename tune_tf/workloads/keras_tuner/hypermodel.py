@@ -10,7 +10,7 @@ import numpy as np
 
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space import SearchSpace, nested
+from tune_tf.space import SearchSpace, nest
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
 from tune_tf.workloads.keras_tuner.hypermodel_space import (
@@ -129,7 +129,7 @@ class HypermodelWorkload(Workload):
         for path, parameter in self._found.space.parameters.items():
             if parameter.condition.holds(values):
                 values[path] = self._found.defaults[path]
-        return nested(values)
+        return nest(values)
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
