@@ -140,22 +140,3 @@ def test_decisions_on_finite_metrics_are_rays(mode, slots):
     ]
     assert ends[0] == ends[1]
     assert len(set(ends[0])) > 1
-
-
-def test_a_searcher_that_can_be_told_of_pauses_is_told_as_rays_bohb_is():
-    from types import SimpleNamespace
-
-    from scripted_trials import Controller
-
-    from tune_tf.schedulers import scheduler
-
-    told = []
-    searcher = SimpleNamespace(
-        on_pause=lambda trial_id: told.append(("pause", trial_id)),
-        on_unpause=lambda trial_id: told.append(("unpause", trial_id)),
-    )
-    controller = Controller(scheduler("bohb", LOSS, max_t=3), [flat(1), flat(2), flat(3)], slots=3)
-    controller.search_alg = SimpleNamespace(searcher=searcher)
-    controller.run()
-    assert ("pause", "t1") in told
-    assert ("unpause", "t0") in told

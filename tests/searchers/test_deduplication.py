@@ -44,7 +44,7 @@ def make_registry(suggest, sampler="random", rungs=()):
     registry = TrialRegistry(
         study, storage, suggest, sampler_view=SamplerView(study, storage, lambda: rungs)
     )
-    registry.find_orphans()
+    registry.reconcile()
     return registry
 
 
@@ -74,7 +74,7 @@ def test_a_config_that_gave_nan_before_a_resume_is_not_proposed_again():
     failed = registry.ask("first")
     registry.tell("first", DIVERGED)
     again = TrialRegistry(registry.study, registry._storage, options, registry.state.copy())
-    again.find_orphans()
+    again.reconcile()
     assert all(again.ask(str(number)) != failed for number in range(12))
 
 

@@ -47,7 +47,7 @@ def run(searcher, trial_ids):
 
 
 def trials_of(searcher):
-    return searcher._registry.study.trials
+    return searcher._reconcile().study.trials
 
 
 def names(count, start=0):
@@ -403,7 +403,7 @@ def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_st
     resumed = make(storage=tmp_path / "study.journal")
     resumed.restore(str(tmp_path / "saved"))
     resumed.finish({"a": Outcome.ERROR})
-    assert RELINKED not in resumed._registry.study.user_attrs
+    assert RELINKED not in resumed._reconcile().study.user_attrs
 
     result = {"loss": 0.5, "training_iteration": 1, "done": True}
     resumed.on_trial_result("a", result)
@@ -411,4 +411,4 @@ def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_st
     resumed.finish({"a": Outcome.COMPLETED})
     (trial,) = trials_of(resumed)
     assert (trial.state.name, trial.user_attrs["stop_reason"]) == ("FAIL", "error")
-    assert resumed._registry.study.user_attrs[RELINKED] == {"0": "a"}
+    assert resumed._reconcile().study.user_attrs[RELINKED] == {"0": "a"}

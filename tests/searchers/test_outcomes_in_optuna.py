@@ -116,7 +116,7 @@ def sweep(tmp_path, trainable, endings=ENDINGS, **settings):
 
     searcher = OptunaSearcher(with_folder, LOSS, "random", seed=1)
     for ending in endings:
-        searcher._registry.study.enqueue_trial({"ending": ending})
+        searcher._reconcile().study.enqueue_trial({"ending": ending})
     analysis = tune.run(
         trainable,
         **{
@@ -131,7 +131,7 @@ def sweep(tmp_path, trainable, endings=ENDINGS, **settings):
             **settings,
         },
     )
-    begun = (trial for trial in searcher._registry.study.trials if trial.params)
+    begun = (trial for trial in searcher._reconcile().study.trials if trial.params)
     trials = {trial.params["ending"]: trial for trial in begun}
     return searcher, trials, analysis
 
@@ -250,7 +250,7 @@ def test_a_driver_that_dies_and_resumes_leaves_each_trial_once(tmp_path):
             verbose=0,
             **settings,
         )
-        return searcher._registry.study.trials
+        return searcher._reconcile().study.trials
 
     with pytest.raises(SystemExit, match="killed"):
         run(callbacks=[Die()])

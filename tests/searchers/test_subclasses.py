@@ -39,22 +39,7 @@ def with_attributes():
     return Noting
 
 
-def with_slots():
-    class Slotted(with_attributes()):
-        __slots__ = ("__private", "empty", "slot")
-
-        def __init__(self, note, *, storage=None):
-            super().__init__(note, storage=storage)
-            self.slot, self.__private = {"in": "slot"}, 3
-
-        @property
-        def private(self):
-            return self.__private
-
-    return Slotted
-
-
-def with_lock(method):
+def with_lock():
     """Return a class with what cannot be pickled, left out as the standard library's are."""
 
     class Locked(with_attributes()):
@@ -63,7 +48,7 @@ def with_lock(method):
             self.lock = threading.Lock()
 
         def __getstate__(self):
-            state = super().__getstate__() if method == "super" else self.__dict__.copy()
+            state = super().__getstate__()
             del state["lock"]
             return state
 
@@ -93,19 +78,15 @@ def deep(searcher, folder):
 
 
 def test_the_names_of_attributes_are_all_known():
-    from tune_tf.searchers.optuna_searcher import _SETTINGS_ATTRIBUTES
+    from tune_tf.searchers.study_searcher import _SETTINGS_ATTRIBUTES
 
-    rest = {"criteria", "_sampler", "_storage", "_study_name", "_opened"}
+    rest = {"criteria", "_sampler", "_storage", "_study_name", "_registry"}
     assert set(vars(plain()(SPACE, LOSS))) == _SETTINGS_ATTRIBUTES | rest
 
 
 @pytest.mark.parametrize("again", [pickled, deep, saved])
 @pytest.mark.parametrize("where", ["memory", "journal"])
-@pytest.mark.parametrize(
-    "kind",
-    [with_attributes, with_slots, lambda: with_lock("super"), lambda: with_lock("__dict__")],
-    ids=["attributes", "slots", "lock", "lock by __dict__"],
-)
+@pytest.mark.parametrize("kind", [with_attributes, with_lock])
 def test_a_subclass_keeps_what_it_has(kind, where, again, tmp_path):
     storage = None if where == "memory" else tmp_path / "s.journal"
     searcher = kind()("mine", storage=storage)
@@ -116,8 +97,6 @@ def test_a_subclass_keeps_what_it_has(kind, where, again, tmp_path):
     assert twin.function(1) == 2
     twin.seen.append("b")
     assert searcher.seen == ["a"]
-    if kind is with_slots:
-        assert (twin.slot, twin.private, hasattr(twin, "empty")) == ({"in": "slot"}, 3, False)
     result = {"loss": 1.0, "training_iteration": 1}
     twin.on_trial_result("a", result)
     twin.on_trial_complete("a", result | {"done": True})

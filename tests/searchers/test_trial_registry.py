@@ -32,8 +32,8 @@ def open_registry(storage, state=None):
 
 
 def asked(registry, *tune_ids):
-    if not registry.checked_orphans:
-        registry.find_orphans()
+    if not registry.reconciled:
+        registry.reconcile()
     return [registry.ask(tune_id) for tune_id in tune_ids]
 
 
@@ -93,7 +93,7 @@ def test_trials_without_an_end_are_counted_and_named(storage):
     registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     registry.tell("b", TrialOutcome(Outcome.ERROR))
     assert registry.num_unfinished == 1
-    assert registry.find_unfinished({"a", "c"}) == ["c"]
+    assert registry.reopen_unfinished({"a", "c"}) == ["c"]
     assert registry.study.trials[1].user_attrs["stop_cause"] == "error"
 
 
@@ -195,7 +195,7 @@ def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(stor
     first.report("c", 1, 0.5)
     first.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 1))  # finished, and lost all the same
     registry = open_registry(storage, saved)
-    assert registry.find_orphans() == 4
+    assert registry.reconcile() == 4
     again = [registry.ask(tune_id) for tune_id in ("B", "C", "D")]
     assert again == lost
     assert [trial.user_attrs["tune_trial_id"] for trial in registry.study.trials] == list("abCD")
@@ -215,7 +215,7 @@ def test_a_trial_that_ended_unsaved_and_runs_again_is_linked_to_the_new_one(stor
     asked(registry, "b")
     registry.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 3))
     again = open_registry(storage, state)
-    again.find_orphans({"a"})
+    again.reconcile({"a"})
     again.ask("c")
     again.link_runs({"a": "run a", "c": "run c"})
     attrs = again.study.user_attrs
@@ -233,17 +233,17 @@ def test_a_second_kill_amid_the_handing_out_loses_nothing(storage):
     asked(second, "A")
     saved = second.state.copy()
     third = open_registry(storage, saved)
-    assert third.find_orphans() is None  # all of them are on the page
+    assert third.reconcile() is None  # all of them are on the page
     assert [third.ask(tune_id) for tune_id in ("BB", "CC")] == lost[1:]
     assert len(third.study.trials) == 3
 
 
 def test_a_trial_that_was_killed_before_it_had_all_its_parameters_gets_the_rest(storage):
     first = open_registry(storage)
-    first.find_orphans()
+    first.reconcile()
     first.study.ask()  # killed here: no parameter, no link
     registry = open_registry(storage)
-    assert registry.find_orphans() == 1
+    assert registry.reconcile() == 1
     assert set(registry.ask("a")) == {"x", "fixed"}
     assert len(registry.study.trials) == 1
     assert registry.study.trials[0].user_attrs["tune_trial_id"] == "a"
@@ -254,7 +254,7 @@ def test_a_new_book_takes_up_running_trials_and_leaves_finished_ones(storage):
     _, running = asked(first, "a", "b")
     first.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     registry = open_registry(storage)
-    assert registry.find_orphans() == 2
+    assert registry.reconcile() == 2
     assert registry.ask("c") == running
     registry.ask("d")
     assert states(registry) == ["COMPLETE", "RUNNING", "RUNNING"]
@@ -266,14 +266,14 @@ def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
     earlier.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     saved = open_registry(storage).state.copy()
     registry = open_registry(storage, saved)
-    assert registry.find_orphans() == 1
+    assert registry.reconcile() == 1
     assert registry.state.orphans == []
 
 
 def test_nothing_lost_means_nothing_to_draw_anew(storage):
     first = open_registry(storage)
     asked(first, "a", "b")
-    assert open_registry(storage, first.state.copy()).find_orphans() is None
+    assert open_registry(storage, first.state.copy()).reconcile() is None
 
 
 def test_a_trial_that_tune_saved_and_the_book_did_not_is_linked_again(storage):
@@ -281,7 +281,7 @@ def test_a_trial_that_tune_saved_and_the_book_did_not_is_linked_again(storage):
     saved = first.state.copy()
     asked(first, "a", "b")
     registry = open_registry(storage, saved)
-    assert registry.find_orphans({"a"}) == 2
+    assert registry.reconcile({"a"}) == 2
     assert registry.state.orphans == [1]
     registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     assert states(registry) == ["COMPLETE", "RUNNING"]
@@ -292,7 +292,7 @@ def test_a_trial_that_the_book_saved_and_tune_did_not_is_handed_out_again(storag
     values = asked(first, "done", "a", "b")
     first.tell("done", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     registry = open_registry(storage, first.state.copy())
-    registry.find_orphans({"a"})
+    registry.reconcile({"a"})
     assert registry.ask("B") == values[2]
     assert len(registry.study.trials) == 3
 
@@ -326,7 +326,7 @@ def test_a_trial_whose_end_the_storage_lost_is_no_zombie(storage):
     saved = first.state.copy()
     saved.records["a"].finished = True
     registry = open_registry(storage, saved)
-    registry.find_orphans({"a", "b"})
+    registry.reconcile({"a", "b"})
     registry.close_lost_trials()
     assert states(registry) == ["FAIL", "RUNNING"]
     assert registry.study.trials[0].user_attrs["stop_cause"] == "the storage lost its end"
@@ -335,13 +335,13 @@ def test_a_trial_whose_end_the_storage_lost_is_no_zombie(storage):
 def test_trials_that_wait_to_be_asked_for_are_not_known_yet(storage):
     registry = open_registry(storage)
     registry.study.enqueue_trial({"x": 0.75})
-    registry.find_orphans()
+    registry.reconcile()
     saved = registry.state.copy()
     assert saved.num_known == 0
     asked(registry, "a")
     registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     again = open_registry(storage, saved)
-    again.find_orphans()
+    again.reconcile()
     assert again.ask("A") == {"x": 0.75, "fixed": 3}
 
 
@@ -350,7 +350,7 @@ def test_evaluated_trials_of_elsewhere_are_neither_orphans_nor_draws(storage):
     registry.study.add_trial(
         optuna.trial.create_trial(value=0.5, user_attrs={"warm_start": "x", "tune_trial_id": "a"})
     )
-    assert registry.find_orphans({"a"}) is None
+    assert registry.reconcile({"a"}) is None
     assert registry.state.orphans == []
 
 
@@ -361,7 +361,7 @@ def test_trials_that_the_study_lost_are_made_anew_with_their_configs(storage, ca
     first.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     saved = first.state.copy()
     registry = open_registry(InMemoryStorage(), saved)
-    registry.find_orphans({"a", "b"}, {"a": {"x": 0.25, "fixed": 3}, "b": {"x": 0.75, "fixed": 3}})
+    registry.reconcile({"a", "b"}, {"a": {"x": 0.25, "fixed": 3}, "b": {"x": 0.75, "fixed": 3}})
     assert [trial.params["x"] for trial in registry.study.trials] == [0.25, 0.75]
     assert [trial.user_attrs["tune_trial_id"] for trial in registry.study.trials] == ["a", "b"]
     assert "had lost its last 2 trials" in caplog.text
@@ -372,8 +372,8 @@ def test_a_trial_whose_end_the_study_lost_can_be_told_it_again(storage):
     asked(first, "a", "b")
     first.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     registry = open_registry(InMemoryStorage(), first.state.copy())
-    registry.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
-    assert registry.find_unfinished({"a"}) == ["a"]
+    registry.reconcile({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
+    assert registry.reopen_unfinished({"a"}) == ["a"]
     registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
     registry.close_lost_trials()
     assert states(registry) == ["COMPLETE", "RUNNING"]
@@ -384,7 +384,7 @@ def test_a_lost_trial_whose_config_left_the_space_is_made_without_it(storage, co
     first = open_registry(storage)
     asked(first, "a")
     registry = open_registry(InMemoryStorage(), first.state.copy())
-    registry.find_orphans({"a"}, {"a": config})
+    registry.reconcile({"a"}, {"a": config})
     assert registry.study.trials[0].params == {}
 
 
@@ -393,7 +393,7 @@ def test_a_trial_that_neither_the_page_nor_the_study_knows_is_made_anew(storage)
     first = open_registry(storage)
     asked(first, "a")
     registry = open_registry(storage, first.state.copy())
-    registry.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
+    registry.reconcile({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
     assert registry.study.trials[1].params == {"x": 0.75}
     assert registry.record("b").number == 1
 
@@ -407,7 +407,7 @@ def test_a_trial_that_the_study_kept_half_of_is_whole_again(storage):
     study.add_trial(first.study.trials[0])
     study.ask()
     registry = open_registry(other, first.state.copy())
-    registry.find_orphans({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
+    registry.reconcile({"a", "b"}, {"a": {"x": 0.25}, "b": {"x": 0.75}})
     last = registry.study.trials[1]
     assert (last.params, last.user_attrs) == ({"x": 0.75}, {"tune_trial_id": "b"})
 
@@ -425,5 +425,5 @@ def test_a_running_trial_whose_config_was_changed_keeps_the_one_that_optuna_drew
     asked(registry, "a")
     registry.report("a", 1, 0.5)
     again = TrialRegistry(study, storage, conditional, registry.state.copy())
-    again.find_orphans({"a"}, {"a": {"kind": "wide", "width": 5}})
+    again.reconcile({"a"}, {"a": {"kind": "wide", "width": 5}})
     assert study.trials[0].params == {"kind": "plain"}

@@ -102,11 +102,6 @@ class BohbScheduler(HyperbandScheduler, HyperBandForBOHB):
 
 
 def _pause_proxy(controller: Any) -> Any:
-    """Return a controller whose searcher accepts notices of pauses, which Ray assumes."""
-    searcher: Any = getattr(controller, "search_alg", None)
-    while hasattr(searcher, "searcher"):  # Tune may have wrapped it to limit concurrency
-        searcher = searcher.searcher
-    if hasattr(searcher, "on_pause"):
-        return controller
-    nobody = SimpleNamespace(on_pause=lambda _: None, on_unpause=lambda _: None)
-    return ControllerProxy(controller, search_alg=SimpleNamespace(searcher=nobody))
+    """Return a controller whose searcher ignores notices of pauses, which few searchers accept."""
+    searcher = SimpleNamespace(on_pause=lambda _: None, on_unpause=lambda _: None)
+    return ControllerProxy(controller, search_alg=SimpleNamespace(searcher=searcher))

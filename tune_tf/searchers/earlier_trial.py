@@ -18,7 +18,7 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.space_adapter import (
-    GivenSpace,
+    SpaceLike,
     distributions_of,
     point_params,
     suggest_of,
@@ -26,7 +26,7 @@ from tune_tf.searchers.space_adapter import (
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import label_of, to_distribution
+from tune_tf.space.optuna_form import label_of, stored_value, to_distribution
 from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
@@ -78,7 +78,7 @@ class EvaluatedPoint:
 
     def trial(
         self,
-        space: GivenSpace,
+        space: SpaceLike,
         criteria: SearchCriteria,
         attributes: Mapping[str, Any],
         *,
@@ -119,9 +119,8 @@ class EvaluatedPoint:
         if self.error:
             return Outcome.ERROR, None
         several = isinstance(self.value, Sequence) and not isinstance(self.value, str)
-        given = tuple(self.value) if several else (self.value,)
         try:
-            values = tuple(float(value) for value in given)
+            values = tuple(float(value) for value in (self.value if several else [self.value]))
         except (TypeError, ValueError):
             values = ()
         if len(values) != len(criteria.objectives):
@@ -139,7 +138,7 @@ class OutsideSpaceError(ValueError):
 
 def to_optuna_trial(
     earlier: EarlierTrial,
-    space: GivenSpace,
+    space: SpaceLike,
     criteria: SearchCriteria,
     attributes: Mapping[str, Any],
     *,
@@ -171,8 +170,11 @@ def to_optuna_trial(
     if earlier.state is TrialState.FAIL:
         values = None
     if dense_seed is not None and isinstance(space, SearchSpace):
-        for path, value in _draw_missing(params, space, np.random.default_rng(dense_seed)):
-            params[path], distributions[path] = value, to_distribution(space.parameters[path])
+        rng = np.random.default_rng(dense_seed)
+        for path, parameter in space.parameters.items():
+            if path not in params and not isinstance(parameter, Constant):
+                params[path] = stored_value(parameter.draw(rng), parameter)
+                distributions[path] = to_distribution(parameter)
     trial = create_trial(
         state=earlier.state,
         params=params,
@@ -186,29 +188,15 @@ def to_optuna_trial(
     return trial
 
 
-def _draw_missing(
-    params: Mapping[str, Any], space: SearchSpace, rng: np.random.Generator
-) -> list[tuple[str, Any]]:
-    """Return sampled values, as Optuna stores them, of the parameters that are not given."""
-    drawn = []
-    for path, parameter in space.parameters.items():
-        if path not in params and not isinstance(parameter, Constant):
-            value = parameter.draw(rng)
-            choice = isinstance(parameter, Choice)
-            drawn.append((path, label_of(value, parameter.options) if choice else value))
-    return drawn
-
-
-def _convert_params(earlier: EarlierTrial, space: GivenSpace) -> dict[str, Any]:
+def _convert_params(earlier: EarlierTrial, space: SpaceLike) -> dict[str, Any]:
     """Return an earlier trial's values by path, as Optuna stores them in this space."""
     params = {**earlier.constants, **earlier.params}
     if isinstance(space, SearchSpace):
         for path, parameter in space.parameters.items():
             if path not in params:
                 continue
-            if isinstance(parameter, Choice) and path in earlier.constants:
-                if parameter.error_for(params[path]) is None:
-                    params[path] = label_of(params[path], parameter.options)
+            if path in earlier.constants:
+                params[path] = stored_value(params[path], parameter)
             elif isinstance(parameter, Choice) and earlier.text:
                 params[path] = _parse_option(params[path], parameter)
     if not earlier.text:
@@ -245,7 +233,7 @@ def _parse_text(text: Any, distribution: BaseDistribution | None) -> Any:
 
 
 def _fit_params(
-    params: Mapping[str, Any], space: GivenSpace
+    params: Mapping[str, Any], space: SpaceLike
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
     """Return the active parameters of a space with their distributions.
 
@@ -272,18 +260,16 @@ def _fit_params(
     return dict(fixed.params), dict(fixed.distributions)
 
 
-def _describe_mismatch(params: Mapping[str, Any], fixed: FixedTrial, space: GivenSpace) -> str:
+def _describe_mismatch(params: Mapping[str, Any], fixed: FixedTrial, space: SpaceLike) -> str:
     """Return the first parameter that the space did not accept, as a reason."""
     if isinstance(space, SearchSpace):
         for path, parameter in space.parameters.items():
             if path in fixed.params or isinstance(parameter, Constant):
                 continue
-            if path not in params:
-                active = parameter.condition.holds(fixed.params)
-                if active:
-                    return f"they lack {dotted(path)}"
-                continue
-            return f"their {dotted(path)} is out of range here"
+            if path in params:
+                return f"their {dotted(path)} is out of range here"
+            if parameter.condition.holds(fixed.params):
+                return f"they lack {dotted(path)}"
     return "their parameters are out of range here"
 
 

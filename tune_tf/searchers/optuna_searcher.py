@@ -2,33 +2,25 @@
 
 import logging
 import os
-import pickle
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import optuna
 from optuna.samplers import BaseSampler
-from optuna.storages import InMemoryStorage
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
 from tune_tf.constraint import Constraint
-from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EvaluatedPoint
-from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.samplers.catalogue import uses_constraints
-from tune_tf.searchers.saved_state import pickle_state, split_state
 from tune_tf.searchers.search_settings import SearchSettings
-from tune_tf.searchers.space_adapter import GivenSpace, suggest_of
+from tune_tf.searchers.space_adapter import SpaceLike, suggest_of
 from tune_tf.searchers.storage.filtered import RungSource
-from tune_tf.searchers.storage.study_storage import Storage, clear_storage_errors, open_storage
+from tune_tf.searchers.storage.study_storage import Storage
+from tune_tf.searchers.study_searcher import StudySearcher
 from tune_tf.searchers.trial_attrs import attrs_from_result, config_changed_at
 from tune_tf.searchers.trial_outcome import (
     TrialOutcome,
@@ -50,13 +42,8 @@ from tune_tf.tune_internals.controller import asks_for_more, observe_stops, run_
 
 _log = logging.getLogger(__name__)
 
-_SETTINGS_ATTRIBUTES: Final = frozenset(
-    {"_metric", "_mode", "_settings", "_stop", "_max_concurrent", "_checked", "_taken"}
-)
-"""Attributes that follow from the settings and are not restored from a saved state."""
 
-
-class OptunaSearcher(Searcher):
+class OptunaSearcher(StudySearcher):
     """Searcher that samples configs with Optuna and reports each trial's actual outcome to it.
 
     For ``tune.run(search_alg=OptunaSearcher(...), max_concurrent_trials=...)`` with any trainable
@@ -104,7 +91,7 @@ class OptunaSearcher(Searcher):
 
     def __init__(
         self,
-        space: GivenSpace,
+        space: SpaceLike,
         objective: Objective | Sequence[Objective],
         sampler: str | BaseSampler = "tpe",
         seed: int | None = None,
@@ -124,29 +111,24 @@ class OptunaSearcher(Searcher):
         if isinstance(space, Mapping):
             space = flatten(space)
         suggest_of(space)
-        self.criteria = SearchCriteria.of(objective, constraints)
-        self._settings = SearchSettings(
-            space,
-            self.criteria,
-            sampler,
-            seed,
-            storage,
-            study_name,
-            rungs,
-            tuple(points_to_evaluate or ()),
-            tuple(evaluated_rewards or ()),
-            warm_start_from,
-            allow_changed_space,
+        super().__init__(
+            SearchSettings(
+                space,
+                SearchCriteria.of(objective, constraints),
+                sampler,
+                seed,
+                storage,
+                study_name,
+                rungs,
+                tuple(points_to_evaluate or ()),
+                tuple(evaluated_rewards or ()),
+                warm_start_from,
+                allow_changed_space,
+            )
         )
-        super().__init__(metric=self.criteria.leading.metric, mode=self.criteria.leading.mode)
-        self._sampler = self._settings.make_sampler()
-        self._storage = open_storage(storage)
-        self._study_name = study_name
-        self._stop: dict[str, Any] = {}
+        self._stop_criteria: dict[str, Any] = {}
         self._max_concurrent: int | None = None
-        self._checked = False
-        self._taken: ImportSummary | None = None
-        self._opened: TrialRegistry | None = None
+        self._metrics_checked = False
         if self.criteria.constraints and not uses_constraints(sampler):
             _log.warning(
                 "the sampler %s ignores constraints: %s only excludes trials from being the best",
@@ -157,19 +139,14 @@ class OptunaSearcher(Searcher):
             self._open()
 
     @property
-    def study(self) -> optuna.Study:
-        """The Optuna study, for its visualisations; its trials are in their actual states."""
-        return (self._opened or self._open()).study
-
-    @property
     def warm_start(self) -> ImportSummary | None:
         """Summary of the imported earlier results; None without a warm start."""
-        self._opened or self._open()
-        return self._taken
+        self._open()
+        return self._import_summary
 
     def number_of(self, trial_id: str) -> int | None:
         """Return Optuna's number of a trial, by Tune's id; None if Optuna does not know it."""
-        record = self._opened.record(trial_id) if self._opened is not None else None
+        record = self._registry.record(trial_id) if self._registry is not None else None
         return record.number if record is not None else None
 
     def set_search_properties(
@@ -185,19 +162,14 @@ class OptunaSearcher(Searcher):
         """
         self.criteria.leading.check_given(metric, mode, "searcher")
         stop = spec.get("stop")
-        self._stop = dict(stop) if isinstance(stop, Mapping) else {}
+        self._stop_criteria = dict(stop) if isinstance(stop, Mapping) else {}
         _, searched, grids = parse_spec_vars(config or {})
         return not searched and not grids
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too.
-
-        Returns:
-            False if the limiter works in batches and keeps its limit itself.
-        """
-        batches = controller.is_batched()
-        self._max_concurrent = None if batches else max_concurrent
-        return not batches
+        """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too."""
+        self._max_concurrent = max_concurrent
+        return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next trial's config; None while the concurrency limit is reached.
@@ -206,7 +178,7 @@ class OptunaSearcher(Searcher):
         """
         observe_stops()
         with self._clear_errors():
-            registry = self._registry
+            registry = self._reconcile()
             if is_full(registry, self._max_concurrent):
                 return None
             if registry.exhausted:
@@ -230,7 +202,7 @@ class OptunaSearcher(Searcher):
         self._check(result)
         iteration, changed_at = int(result[TRAINING_ITERATION]), config_changed_at(result)
         with self._clear_errors():
-            registry = self._registry
+            registry = self._reconcile()
             registry.note_result(trial_id, iteration)
             if changed_at is not None:
                 registry.note_change(trial_id, changed_at)
@@ -263,13 +235,15 @@ class OptunaSearcher(Searcher):
             if error:
                 end = failed_outcome(trial_id)
             else:
-                registry = self._registry
-                record, last_seen = (
+                registry = self._reconcile()
+                end = ended_outcome(
+                    trial_id,
+                    result,
+                    last,
+                    self.criteria,
                     registry.record(trial_id),
                     registry.last_seen_iteration(trial_id),
-                )
-                end = ended_outcome(
-                    trial_id, result, last, self.criteria, record, last_seen, self._stop
+                    self._stop_criteria,
                 )
             self._tell(trial_id, end, last)
 
@@ -339,77 +313,22 @@ class OptunaSearcher(Searcher):
             InvalidSettingsError: An attribute of a subclass cannot be pickled.
         """
         self._finish_dropped()
-        attributes, slots = split_state(self.__getstate__())
-        attributes |= self._reopen_state()  # also if a subclass returns its __dict__
-        kept = {key: value for key, value in attributes.items() if key not in _SETTINGS_ATTRIBUTES}
-        Path(checkpoint_path).write_bytes(pickle_state((kept, slots), type(self).__name__))
-
-    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Restore the state that :meth:`save` wrote, with a subclass's own attributes.
-
-        Raises:
-            SweepConflictError: It was saved for other objectives, or with another study.
-        """
-        state = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
-        saved: SearchCriteria = state[0].pop("criteria")
-        if saved.objectives != self.criteria.objectives:
-            theirs = SearchCriteria(saved.objectives)
-            raise SweepConflictError(
-                f"the searcher's state was saved for {theirs}; it cannot be "
-                f"restored for {self.criteria}: resume with the original objective"
-            )
-        self._restore_state(*state)
-        observe_stops()
-
-    def __getstate__(self) -> Any:
-        """Return all attributes in ``object``'s form, without the open study."""
-        attributes, slots = split_state(super().__getstate__())
-        attributes |= self._reopen_state()
-        return (attributes, slots) if slots else attributes
-
-    def __setstate__(self, state: Any) -> None:
-        """Restore the attributes and open the study."""
-        attributes, slots = split_state(state)
-        self._settings = attributes["_settings"]
-        self._storage = open_storage(self._settings.storage)
-        self._restore_state(attributes, slots)
-
-    def _reopen_state(self) -> dict[str, Any]:
-        """Return the attributes that reopen the study; an in-memory one is included."""
-        in_memory = isinstance(self._storage, InMemoryStorage)
-        return {
-            "_settings": replace(self._settings, storage=None) if in_memory else self._settings,
-            "_storage": self._storage if in_memory else None,
-            "_opened": self._opened.state.copy() if self._opened else None,
-        }
-
-    def _restore_state(self, attributes: dict[str, Any], slots: Mapping[str, Any]) -> None:
-        """Restore the attributes of :meth:`__getstate__`; missing ones keep their values."""
-        storage, state = attributes.pop("_storage"), attributes.pop("_opened")
-        if isinstance(state, TrialRegistry):  # a subclass pickled its __dict__
-            state = state.state
-        self.__dict__.update(attributes)
-        for name, value in slots.items():
-            setattr(self, name, value)
-        self._storage = storage or self._storage
-        self._opened = None
-        if state is not None:
-            self._open(state)
+        super().save(checkpoint_path)
 
     def _finish_dropped(self) -> None:
         """Finish the trials that Tune ended without notice, once Tune is done with all."""
-        if self._opened is None or not controller.is_experiment_finished():
+        if self._registry is None or not controller.is_experiment_finished():
             return
         with self._clear_errors():
             repeated = controller.is_repeated()
-            for trial_id, failed in unfinished_ends(self._opened).items():
+            for trial_id, failed in unfinished_ends(self._registry).items():
                 if repeated:
                     cause = "the run ended before all of its repeats"
                     self._tell(trial_id, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause), {})
                 else:
                     last = controller.last_result(trial_id)
                     self.on_trial_complete(trial_id, last, error=failed)
-            self._opened.abandon_orphans()
+            self._registry.abandon_orphans()
 
     def _tell(self, trial_id: str, end: TrialOutcome, last: Mapping[str, Any]) -> None:
         """Report an outcome to Optuna, with the attributes of the last result."""
@@ -418,12 +337,7 @@ class OptunaSearcher(Searcher):
         violations = self.criteria.violations(last) if last else {}
         run_id = run_id_of(trial_id)
         attrs = attrs_from_result(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
-        self._registry.tell(trial_id, end, attrs, violations)
-
-    @property
-    def _registry(self) -> TrialRegistry:
-        """The registry, reconciled with the study."""
-        return self._reconcile()
+        self._reconcile().tell(trial_id, end, attrs, violations)
 
     def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:
         """Return the registry; on first use, reconcile it with what the study and Tune know.
@@ -432,41 +346,24 @@ class OptunaSearcher(Searcher):
             ended: The finished trials; None for those that Tune has stopped. When Tune is
                 interrupted, these include trials that a resume continues.
         """
-        registry = self._opened or self._open()
-        if registry.checked_orphans:
+        registry = self._open()
+        if registry.reconciled:
             return registry
         num_trials = reconcile_with_tune(registry)
         if num_trials is not None:
             self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
             registry.sampler_view.study.sampler = self._sampler
-        if not controller.delays_completions():
+        if not controller.is_repeated():
             for trial_id, failed in unfinished_ends(registry, ended).items():
                 last = last_result_of_lost(trial_id, self._rungs())
                 self.on_trial_complete(trial_id, last, error=failed)
         registry.close_lost_trials()
         return registry
 
-    def _open(self, state: RegistryState | None = None) -> TrialRegistry:
-        with self._clear_errors():
-            settings, storage = self._settings, self._storage
-            study, self._taken = settings.open_study(storage, self._study_name)
-            self._study_name = study.study_name
-            sampler_view = settings.sampler_view(
-                storage, study.study_name, self._sampler, self._rungs
-            )
-            self._opened = TrialRegistry(study, storage, settings.suggest, state, sampler_view)
-        return self._opened
-
-    def _rungs(self) -> Sequence[int]:
-        return (self._settings.rungs or controller.rungs)()
-
-    def _clear_errors(self) -> AbstractContextManager[None]:
-        return clear_storage_errors(self._settings.storage)
-
     def _check(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:
             if self.criteria.leading.metric in result:
                 SearchCriteria(self.criteria.objectives).check(result)
-        elif not self._checked:
+        elif not self._metrics_checked:
             self.criteria.check(result)
-            self._checked = True
+            self._metrics_checked = True

@@ -4,10 +4,11 @@ A storage is written sequentially, so what it can lose, as after a power failure
 trials, and the last writes of the trial before them.
 """
 
+import copy
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import optuna
@@ -54,18 +55,17 @@ class RegistryState:
         records: Trials by Tune's id.
         orphans: Numbers of trials that wait to be assigned again, in order.
         num_known: Number of trials asked for when the state was saved.
-        checked_orphans: Whether orphans have been looked for; before that, nothing is sampled.
+        reconciled: Whether the study was compared with Tune before; else nothing is known.
     """
 
     records: dict[str, TrialRecord] = field(default_factory=dict)
     orphans: list[int] = field(default_factory=list)
     num_known: int = 0
-    checked_orphans: bool = False
+    reconciled: bool = False
 
     def copy(self) -> "RegistryState":
         """Return an independent copy."""
-        records = {tune_id: replace(record) for tune_id, record in self.records.items()}
-        return replace(self, records=records, orphans=list(self.orphans))
+        return copy.deepcopy(self)
 
     def adopt_orphans(
         self, trials: Collection[FrozenTrial], tune_ids: Collection[str] | None
@@ -97,10 +97,10 @@ class RegistryState:
                 linked[tune_id] = TrialRecord(trial.number)
             elif _is_orphan(trial, self.num_known):
                 orphans.append(trial.number)
-        unknown = bool(orphans or linked) if self.checked_orphans else any(map(_was_drawn, trials))
+        unknown = bool(orphans or linked) if self.reconciled else any(map(_was_drawn, trials))
         self.records.update(linked)
         self.orphans = sorted(self.orphans + orphans)
-        self.num_known, self.checked_orphans = next_number(trials), True
+        self.num_known, self.reconciled = next_number(trials), True
         return unknown
 
 
@@ -155,6 +155,7 @@ class StorageRecovery:
         self._suggest = suggest
         self._state = state
         by_number = {record.number: tune_id for tune_id, record in state.records.items()}
+        self._tune_id_by_number = by_number
         num_trials = len(study.get_trials(deepcopy=False))
         lost = range(num_trials, state.num_known)
         if any(number not in by_number and number not in state.orphans for number in lost):
@@ -168,7 +169,7 @@ class StorageRecovery:
         """Create the lost trials again, and complete the one before them."""
         self._complete_last(configs)
         for tune_id in self._tune_ids:
-            self._make(tune_id, configs.get(tune_id, {}))
+            self._create_trial(tune_id, configs.get(tune_id, {}))
         if self._tune_ids:
             _log.warning(
                 "study %s had lost its last %d trials; they are restored without their curves",
@@ -187,7 +188,7 @@ class StorageRecovery:
             return False
         unknown = [tune_id for tune_id in configs if tune_id not in records]
         for tune_id in unknown:
-            number = self._make(tune_id, configs[tune_id])
+            number = self._create_trial(tune_id, configs[tune_id])
             records[tune_id] = TrialRecord(number)
             self._state.num_known = number + 1
         return bool(unknown)
@@ -198,10 +199,7 @@ class StorageRecovery:
         if not trials or trials[-1].state.is_finished() or trials[-1].intermediate_values:
             return  # later writes are there
         last = trials[-1]
-        of_last = (
-            key for key, record in self._state.records.items() if record.number == last.number
-        )
-        tune_id = next(of_last, None)
+        tune_id = self._tune_id_by_number.get(last.number)
         if tune_id is None:
             return
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(
@@ -209,25 +207,26 @@ class StorageRecovery:
         )
         if TUNE_TRIAL_ID not in last.user_attrs:
             self._storage.set_trial_user_attr(trial_id, TUNE_TRIAL_ID, tune_id)
-        again = FixedTrial(dict(configs.get(tune_id, {})), last.number)
+        fixed = FixedTrial(dict(configs.get(tune_id, {})), last.number)
         with suppress(ValueError):  # config unknown or changed by a scheduler
-            self._suggest(again)
-            for name in again.params.keys() - last.params.keys():
-                kind = again.distributions[name]
-                value = kind.to_internal_repr(again.params[name])
-                self._storage.set_trial_param(trial_id, name, value, kind)
+            self._suggest(fixed)
+            for name in fixed.params.keys() - last.params.keys():
+                distribution = fixed.distributions[name]
+                value = distribution.to_internal_repr(fixed.params[name])
+                self._storage.set_trial_param(trial_id, name, value, distribution)
 
-    def _make(self, tune_id: str, config: Mapping[str, Any]) -> int:
+    def _create_trial(self, tune_id: str, config: Mapping[str, Any]) -> int:
         """Create a trial again; return its number, which is the next one."""
         attributes = {TUNE_TRIAL_ID: tune_id} if tune_id else {}
-        again = FixedTrial(dict(config), len(self._study.get_trials(deepcopy=False)))
-        made = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
+        fixed = FixedTrial(dict(config), len(self._study.get_trials(deepcopy=False)))
+        template = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
         with suppress(ValueError):  # config unknown, or out of range because a scheduler changed it
-            self._suggest(again)
-            made = create_trial(
+            self._suggest(fixed)
+            template = create_trial(
                 state=TrialState.RUNNING,
-                params=again.params,
-                distributions=again.distributions,
+                params=fixed.params,
+                distributions=fixed.distributions,
                 user_attrs=attributes,
             )
-        return self._storage.get_trial(self._storage.create_new_trial(self._study_id, made)).number
+        trial_id = self._storage.create_new_trial(self._study_id, template)
+        return self._storage.get_trial(trial_id).number

@@ -20,7 +20,7 @@ from tune_tf.searchers.samplers.catalogue import (
     reseed_sampler,
     visibility_for,
 )
-from tune_tf.searchers.space_adapter import GivenSpace, Suggest, point_params, suggest_of
+from tune_tf.searchers.space_adapter import SpaceLike, Suggest, point_params, suggest_of
 from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storage.filtered import FilteredStorage, RungSource, no_rungs
 from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
@@ -52,7 +52,7 @@ class SearchSettings:
             from that of points.
     """
 
-    space: GivenSpace
+    space: SpaceLike
     criteria: SearchCriteria
     sampler: str | BaseSampler
     seed: int | None
@@ -69,14 +69,11 @@ class SearchSettings:
         """Validate the points."""
         object.__setattr__(self, "params", tuple(points_to_params(self.space, self.points)))
         if self.rewards and len(self.rewards) != len(self.points):
-            raise InvalidSettingsError(
-                [
-                    (
-                        f"evaluated_rewards has {len(self.rewards)} values for "
-                        f"{len(self.points)} points_to_evaluate: give one for each"
-                    )
-                ]
+            text = (
+                f"evaluated_rewards has {len(self.rewards)} values for "
+                f"{len(self.points)} points_to_evaluate: give one for each"
             )
+            raise InvalidSettingsError([text])
         for index in range(len(self.rewards)):
             self._rewarded_trial(index)
 
@@ -91,21 +88,20 @@ class SearchSettings:
         Raises:
             InvalidSettingsError: It is unknown, or does not support the space or the criteria.
         """
-        return make_sampler(self.sampler, self.seed, **self._sampler_arguments)
+        return make_sampler(
+            self.sampler, self.seed, space=self.space, num_objectives=len(self.criteria.objectives)
+        )
 
     def reseed_sampler(self, current: BaseSampler, num_trials: int) -> BaseSampler:
         """Return a sampler that does not repeat the draws of ``current``."""
         return reseed_sampler(
-            current, self.sampler, self.seed, num_trials, **self._sampler_arguments
+            current,
+            self.sampler,
+            self.seed,
+            num_trials,
+            space=self.space,
+            num_objectives=len(self.criteria.objectives),
         )
-
-    @property
-    def _sampler_arguments(self) -> dict[str, Any]:
-        return {
-            "space": self.space,
-            "num_objectives": len(self.criteria.objectives),
-            "has_constraints": bool(self.criteria.constraints),
-        }
 
     def sampler_view(
         self, storage: BaseStorage, study_name: str, sampler: BaseSampler, rungs: RungSource
@@ -141,16 +137,16 @@ class SearchSettings:
                 f"{self.criteria}: use another study_name or its original objective"
             )
         check_space(study, self.space, allow_changed=self.allow_changed_space)
-        taken = None
+        summary = None
         if self.warm_start is not None:
             dense = needs_dense(self.sampler)
-            taken = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
+            summary = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
         if self.rewards:
             for index in missing_points(study, len(self.rewards)):
                 study.add_trial(self._rewarded_trial(index))
         else:
             enqueue(study, self.params)
-        return study, taken
+        return study, summary
 
     def evaluated_trial(self, point: EvaluatedPoint, **attributes: Any) -> FrozenTrial:
         """Convert a point evaluated elsewhere to a trial of the study.
@@ -166,9 +162,7 @@ class SearchSettings:
         return self.evaluated_trial(point, **{POINT: index})
 
 
-def points_to_params(
-    space: GivenSpace, points: Sequence[Mapping[str, Any]] | None
-) -> list[dict[str, Any]]:
+def points_to_params(space: SpaceLike, points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Convert configs to Optuna's parameters.
 
     Args:
@@ -181,15 +175,15 @@ def points_to_params(
     """
     errors: list[ErrorDetail] = []
     params: list[dict[str, Any]] = []
-    for index, point in enumerate(points or ()):
+    for index, point in enumerate(points):
         where = f"points_to_evaluate.{index}"
         if not isinstance(point, Mapping):
             errors.append(ErrorDetail(where, f"must be a config, not {point!r}"))
             continue
-        found, wrong = point_params(space, point)
-        params.append(found)
+        point_values, point_errors = point_params(space, point)
+        params.append(point_values)
         errors += [
-            ErrorDetail(".".join(filter(None, [where, each.where])), each.what) for each in wrong
+            ErrorDetail(f"{where}.{each.where}".rstrip("."), each.what) for each in point_errors
         ]
     if errors:
         raise InvalidSettingsError(errors)

@@ -13,8 +13,8 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial, TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.space import Choice, Constant, SearchSpace, flatten
-from tune_tf.space.optuna_form import OptunaSpace, label_of, suggest
+from tune_tf.space import Constant, SearchSpace, flatten
+from tune_tf.space.optuna_form import OptunaSpace, stored_value, suggest
 
 Suggest = Callable[[Any], dict[str, Any]]
 """Asks an Optuna trial for the active parameters, and returns ``path -> value``."""
@@ -23,7 +23,7 @@ DefineByRun = Callable[[Any], Mapping[str, Any] | None]
 """A user's function that asks an Optuna trial for parameters, and may return more values."""
 
 
-GivenSpace = SearchSpace | DefineByRun | Mapping[str, BaseDistribution]
+SpaceLike = SearchSpace | DefineByRun | Mapping[str, BaseDistribution]
 """The forms in which a searcher takes a space."""
 
 
@@ -70,17 +70,14 @@ class FunctionSpace:
 
     def _invalid(self, returned: str) -> InvalidSettingsError:
         name = getattr(self.function, "__name__", repr(self.function))
-        return InvalidSettingsError(
-            [
-                (
-                    f"space: the function {name} returned {returned}: return None or a dict "
-                    "of constants by name; suggested parameters are in the config anyway"
-                )
-            ]
+        text = (
+            f"space: the function {name} returned {returned}: return None or a dict "
+            "of constants by name; suggested parameters are in the config anyway"
         )
+        return InvalidSettingsError([text])
 
 
-def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
+def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
 
     Args:
@@ -98,14 +95,11 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     if callable(space):
         return FunctionSpace(space)
     if not isinstance(space, Mapping):
-        raise InvalidSettingsError(
-            [
-                (
-                    "space must be a SearchSpace, a callable that takes an Optuna trial, or a dict "
-                    f"of Optuna distributions, not {type(space).__name__}"
-                )
-            ]
+        text = (
+            "space must be a SearchSpace, a callable that takes an Optuna trial, or a dict "
+            f"of Optuna distributions, not {type(space).__name__}"
         )
+        raise InvalidSettingsError([text])
     errors = [
         ErrorDetail(path, f"must be an Optuna distribution, not {value!r}")
         for path, value in space.items()
@@ -116,7 +110,7 @@ def suggest_of(space: GivenSpace, *, dense: bool = False) -> Suggest:
     return Distributions(dict(space))
 
 
-def distributions_of(space: GivenSpace) -> dict[str, BaseDistribution] | None:
+def distributions_of(space: SpaceLike) -> dict[str, BaseDistribution] | None:
     """Return the distributions of all searched parameters; None for a callable."""
     if isinstance(space, SearchSpace):
         return space.distributions()
@@ -137,7 +131,7 @@ class Outline:
     conditional: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, space: GivenSpace) -> "Outline":
+    def of(cls, space: SpaceLike) -> "Outline":
         """Derive the outline of a space."""
         found = distributions_of(space)
         if found is None:
@@ -157,7 +151,7 @@ class Outline:
 
 
 def point_params(
-    space: GivenSpace, config: Mapping[str, Any]
+    space: SpaceLike, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
     """Return Optuna's parameters of a nested config, and why the space does not contain it."""
     if isinstance(space, SearchSpace):
@@ -171,18 +165,16 @@ def _params_in_space(
     space: SearchSpace, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
     given = flatten(config, space.parameters)
-    whole: dict[str, Any] = {}
+    active_values: dict[str, Any] = {}
     params: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
-        active = parameter.condition.holds(whole)
+        active = parameter.condition.holds(active_values)
         if active and isinstance(parameter, Constant) and path not in given:
             given[path] = parameter.value
         if active and path in given:
-            value = whole[path] = given[path]
-            if isinstance(parameter, Choice) and parameter.error_for(value) is None:
-                value = label_of(value, parameter.options)
+            active_values[path] = given[path]
             if not isinstance(parameter, Constant):
-                params[path] = value
+                params[path] = stored_value(given[path], parameter)
     return params, space.validate(given)
 
 

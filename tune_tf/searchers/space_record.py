@@ -17,7 +17,7 @@ from optuna.distributions import (
 )
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.searchers.space_adapter import GivenSpace, distributions_of
+from tune_tf.searchers.space_adapter import SpaceLike, distributions_of
 from tune_tf.space import Choice, Constant, Parameter, SearchSpace
 from tune_tf.space.declaration import declaration_of
 from tune_tf.space.optuna_form import labels
@@ -42,7 +42,7 @@ def changed_lines(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     ]
 
 
-def text_by_path(space: GivenSpace) -> dict[str, str] | None:
+def text_by_path(space: SpaceLike) -> dict[str, str] | None:
     """Return a space as text by path; None for a callable, which cannot be inspected."""
     if isinstance(space, SearchSpace):
         return {path: _text_of(each) for path, each in space.parameters.items()}
@@ -65,7 +65,7 @@ def constants_of(study: optuna.Study) -> dict[str, Any]:
     return constants
 
 
-def check_space(study: optuna.Study, space: GivenSpace, *, allow_changed: bool) -> None:
+def check_space(study: optuna.Study, space: SpaceLike, *, allow_changed: bool) -> None:
     """Compare a space with the one recorded in a study, then record it.
 
     Args:
@@ -114,7 +114,7 @@ def _stored_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
     return stored
 
 
-def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> list[str]:
+def _diff_with_trials(study: optuna.Study, space: SpaceLike) -> list[str]:
     """Compare a space with the trials of a study that has no recorded space.
 
     A parameter that no trial has may never have been active, so it does not count as added.
@@ -128,7 +128,7 @@ def _diff_with_trials(study: optuna.Study, space: GivenSpace) -> list[str]:
     )
 
 
-def _refuse_incompatible(study: optuna.Study, space: GivenSpace) -> None:
+def _refuse_incompatible(study: optuna.Study, space: SpaceLike) -> None:
     """Reject changes that Optuna cannot hold in one study."""
     new, refused = distributions_of(space) or {}, []
     for path, old in _stored_distributions(study).items():

@@ -40,7 +40,7 @@ class TrialRegistry:
         sampler_view: The sampler's view, if it differs from the study.
 
     Attributes:
-        checked_orphans: Whether orphans have been looked for in this session.
+        reconciled: Whether the study was compared with Tune in this session.
 
     Raises:
         SweepConflictError: The study has fewer trials than the state and does not identify the
@@ -63,7 +63,7 @@ class TrialRegistry:
         self._suggest = suggest
         self._live: dict[str, optuna.Trial] = {}
         self._ids: dict[int, int] = {}
-        self.checked_orphans = False
+        self.reconciled = False
         self.state = state or RegistryState(num_known=next_number(study.get_trials(deepcopy=False)))
         self._recovery = StorageRecovery(study, storage, suggest, self.state)
 
@@ -77,12 +77,12 @@ class TrialRegistry:
         """Whether all configs of a finite space have been assigned."""
         return not self.state.orphans and self.sampler_view.exhausted(self.study)
 
-    def find_orphans(
+    def reconcile(
         self,
         tune_ids: Collection[str] | None = None,
         configs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> int | None:
-        """Find trials that nobody will finish; to be called before the first :meth:`ask`.
+        """Restore lost trials and find orphans; to be called before the first :meth:`ask`.
 
         Args:
             tune_ids: The trials that Tune knows, if available.
@@ -92,24 +92,24 @@ class TrialRegistry:
             The number of trials in the study if some were sampled that the sampler does not know;
             otherwise None.
         """
-        self.checked_orphans = True
+        self.reconciled = True
         self._recovery.restore_trials(configs or {})
         trials = self.study.get_trials(deepcopy=False)
         unknown = self.state.adopt_orphans(trials, tune_ids)
         unknown |= self._recovery.add_missing(configs or {})
         return len(trials) if unknown else None
 
-    def find_unfinished(self, tune_ids: Collection[str]) -> list[str]:
-        """Return those of some finished trials that are unfinished in the study, by number.
+    def reopen_unfinished(self, tune_ids: Collection[str]) -> list[str]:
+        """Mark as unfinished those of Tune's finished trials that the study has not finished.
 
-        Args:
-            tune_ids: Trials that have finished in Tune.
+        Returns:
+            Their ids, by number.
         """
         records = [(e.number, key) for key, e in self.state.records.items() if key in tune_ids]
-        found = [key for number, key in sorted(records) if not self._is_finished(number)]
-        for key in found:
+        unfinished = [key for number, key in sorted(records) if not self._is_finished(number)]
+        for key in unfinished:
             self.state.records[key].finished = False
-        return found
+        return unfinished
 
     def ask(self, tune_id: str) -> dict[str, Any]:
         """Return ``path -> value`` for a Tune trial: an orphan's parameters, else new ones."""

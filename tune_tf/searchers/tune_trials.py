@@ -32,7 +32,7 @@ def reconcile_with_tune(registry: TrialRegistry) -> int | None:
     configs = controller.configs()
     if controller.is_repeated():  # Optuna knows of the first trial of each config only
         configs = {key: each for key, each in configs.items() if registry.record(key)}
-    return registry.find_orphans(controller.trial_ids(), configs)
+    return registry.reconcile(controller.trial_ids(), configs)
 
 
 def unfinished_ends(
@@ -46,7 +46,7 @@ def unfinished_ends(
     """
     failed = controller.finished_trials()
     over = failed.keys() if ended is None else failed.keys() & set(ended)
-    return {trial_id: failed[trial_id] for trial_id in registry.find_unfinished(over)}
+    return {trial_id: failed[trial_id] for trial_id in registry.reopen_unfinished(over)}
 
 
 def last_result_of_lost(trial_id: str, rungs: Sequence[int]) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from optuna.trial import TrialState
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
-from tune_tf.searchers.space_adapter import GivenSpace
+from tune_tf.searchers.space_adapter import SpaceLike
 from tune_tf.searchers.space_record import constants_of
 from tune_tf.searchers.storage.study_storage import (
     JOURNAL_SUFFIXES,
+    directions_text,
     is_journal,
     open_storage,
     quiet_logging,
@@ -61,13 +62,13 @@ class WarmStart:
 
     def __post_init__(self) -> None:
         """Validate the source."""
-        errors = []
+        error = None
         if not isinstance(self.source, str | os.PathLike) or not str(self.source):
-            errors.append(f"warm_start_from must be a path or string, not {self.source!r}")
+            error = f"warm_start_from must be a path or string, not {self.source!r}"
         elif str(self.source) == _MLFLOW:
-            errors.append("warm_start_from 'mlflow:' names no experiment: use mlflow:<name>")
-        if errors:
-            raise InvalidSettingsError(errors)
+            error = "warm_start_from 'mlflow:' names no experiment: use mlflow:<name>"
+        if error:
+            raise InvalidSettingsError([error])
         object.__setattr__(self, "source", os.fspath(self.source))
 
     def read(self, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
@@ -107,7 +108,7 @@ class ImportSummary:
 
 def import_trials(
     study: optuna.Study,
-    space: GivenSpace,
+    space: SpaceLike,
     criteria: SearchCriteria,
     start: WarmStart,
     *,
@@ -126,17 +127,17 @@ def import_trials(
         InvalidSettingsError: The source cannot be read, or has other objectives.
     """
     source = str(start.source)
-    done = study.user_attrs.get(WARM_START, {}).get(source)
-    if done is not None:
-        return ImportSummary(source, done["num_imported"], done["skipped"])
-    had = {
+    finished_imports = study.user_attrs.get(WARM_START, {})
+    if record := finished_imports.get(source):
+        return ImportSummary(source, **record)
+    imported_keys = {
         trial.user_attrs.get(WARM_START_KEY)
         for trial in study.get_trials(deepcopy=False)
         if trial.user_attrs.get(WARM_START) == source
     }
-    num_imported, skipped = len(had), Counter[str]()
+    num_imported, skipped = len(imported_keys), Counter[str]()
     for earlier in start.read(criteria):
-        if earlier.key in had:
+        if earlier.key in imported_keys:
             continue
         try:
             attributes = {WARM_START: source, WARM_START_KEY: earlier.key}
@@ -147,7 +148,7 @@ def import_trials(
             skipped[str(error)] += 1
     summary = ImportSummary(source, num_imported, dict(skipped))
     record = {"num_imported": num_imported, "skipped": dict(skipped)}
-    study.set_user_attr(WARM_START, {**study.user_attrs.get(WARM_START, {}), source: record})
+    study.set_user_attr(WARM_START, {**finished_imports, source: record})
     _log.info("%s", summary) if num_imported else _log.warning("%s", summary)
     return summary
 
@@ -156,11 +157,10 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
     """Yield the trials of a study that are COMPLETE or PRUNED."""
     study = _open_study(source)
     if study.directions != criteria.directions:
-        found = " and ".join(each.name.lower() for each in study.directions)
         raise _unusable(
             source,
-            f"its study has the directions {found}, not those of {criteria}; name a sweep with "
-            "the same objective",
+            f"its study has the directions {directions_text(study.directions)}, not those of "
+            f"{criteria}; name a sweep with the same objective",
         )
     theirs = study.user_attrs.get(OBJECTIVE, str(criteria))
     if theirs != str(criteria):
@@ -190,25 +190,25 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
 
 def _open_study(source: str) -> optuna.Study:
     """Open the study of a sweep's folder, a journal or a database, with ``#name`` if needed."""
-    place, _, name = source.partition("#")
-    if "://" not in place and Path(place).is_dir():
-        folder = sorted(Path(place).iterdir())
+    location, _, name = source.partition("#")
+    if "://" not in location and Path(location).is_dir():
+        folder = sorted(Path(location).iterdir())
         journals = [each for each in folder if each.suffix in JOURNAL_SUFFIXES]
         if len(journals) != 1:
             raise _unusable(
-                place,
+                location,
                 f"expected one journal, found {len(journals)}; name the study's file or database "
                 "URL instead",
             )
-        place = str(journals[0])
-    missing = "://" not in place and not Path(place).is_file()
-    if missing or not (is_journal(place) or "://" in place):
+        location = str(journals[0])
+    missing = "://" not in location and not Path(location).is_file()
+    if missing or not (is_journal(location) or "://" in location):
         text = (
             f"warm_start_from {source!r} must be a sweep's folder, a journal file, a database URL "
             "or mlflow:<experiment>; there is no such file"
         )
         raise InvalidSettingsError([text])
-    storage = open_storage(place)
+    storage = open_storage(location)
     with quiet_logging():
         names = optuna.get_all_study_names(storage)
         if not name and len(names) == 1:
@@ -217,7 +217,7 @@ def _open_study(source: str) -> optuna.Study:
             known = ", ".join(repr(each) for each in sorted(names)) or "none"
             raise _unusable(
                 source,
-                f"name the study as {place}#name; available: {known}{did_you_mean(name, names)}",
+                f"name the study as {location}#name; available: {known}{did_you_mean(name, names)}",
             )
         return optuna.load_study(study_name=name, storage=storage)
 

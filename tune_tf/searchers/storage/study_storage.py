@@ -1,7 +1,7 @@
 """Storage of an Optuna study: in memory, a database or a journal file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
+from optuna.study import StudyDirection
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
@@ -48,14 +49,11 @@ def open_storage(storage: Storage) -> BaseStorage:
         return _open_journal(Path(text.removeprefix(_JOURNAL)))
     if "://" in text:
         return _open_database(text)
-    raise InvalidSettingsError(
-        [
-            (
-                f"storage {text!r} must be a database URL such as sqlite:///optuna.db, a journal "
-                f"file ending in {' or '.join(JOURNAL_SUFFIXES)}, or journal:///path"
-            )
-        ]
+    error = (
+        f"storage {text!r} must be a database URL such as sqlite:///optuna.db, a journal "
+        f"file ending in {' or '.join(JOURNAL_SUFFIXES)}, or journal:///path"
     )
+    raise InvalidSettingsError([error])
 
 
 def is_journal(text: str) -> bool:
@@ -80,23 +78,24 @@ def open_study(
         )
     # create_study silently keeps the directions of an existing study.
     if study.directions != criteria.directions:
-        found = " and ".join(each.name.lower() for each in study.directions)
-        wanted = " and ".join(each.name.lower() for each in criteria.directions)
         raise SweepConflictError(
-            f"study {study_name!r} already exists with the directions {found}, but the objective "
-            f"({criteria}) needs {wanted}: use another study_name or mode"
+            f"study {study_name!r} already exists with the directions "
+            f"{directions_text(study.directions)}, but the objective ({criteria}) needs "
+            f"{directions_text(criteria.directions)}: use another study_name or mode"
         )
     return study
+
+
+def directions_text(directions: Iterable[StudyDirection]) -> str:
+    """Return ``minimize and maximize``."""
+    return " and ".join(direction.name.lower() for direction in directions)
 
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
     """Suppress Optuna's informational log messages."""
     verbosity = optuna.logging.get_verbosity()
-    if verbosity >= optuna.logging.WARNING:
-        yield
-        return
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(max(verbosity, optuna.logging.WARNING))
     try:
         yield
     finally:
@@ -182,20 +181,12 @@ def _open_database(url: str) -> BaseStorage:
             settings["connect_args"] = {
                 "connect_timeout": parsed.query.get("connect_timeout", _CONNECT_TIMEOUT_S)
             }
-        return _cache_storage(RDBStorage(url, engine_kwargs=settings))
+        # Optuna's internal cache of finished trials, without which every ask reads all trials.
+        return optuna.storages.get_storage(RDBStorage(url, engine_kwargs=settings))
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         raise InvalidSettingsError(
             [f"storage {storage_label(url)} cannot be opened as a database: {_reason(error)}"]
         ) from error
-
-
-def _cache_storage(storage: RDBStorage) -> BaseStorage:
-    """Return a storage that caches finished trials in memory, as Optuna does for a URL.
-
-    Optuna marks the function as internal. Without it every ask reads all trials from the database.
-    """
-    make = getattr(optuna.storages, "get_storage", None)
-    return make(storage) if make is not None else storage
 
 
 def _reason(error: BaseException) -> str:

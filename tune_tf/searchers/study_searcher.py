@@ -1,0 +1,152 @@
+"""Base of a Ray searcher over an Optuna study: opens, saves and restores it."""
+
+import os
+import pickle
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import optuna
+from optuna.storages import InMemoryStorage
+from ray import cloudpickle
+from ray.tune.search import Searcher
+
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.registry_state import RegistryState
+from tune_tf.searchers.search_settings import SearchSettings
+from tune_tf.searchers.storage.study_storage import clear_storage_errors, open_storage
+from tune_tf.searchers.trial_registry import TrialRegistry
+from tune_tf.searchers.warm_start import ImportSummary
+from tune_tf.tune_internals import controller
+
+_SETTINGS_ATTRIBUTES: Final = frozenset(
+    {
+        "_metric",
+        "_mode",
+        "_settings",
+        "_stop_criteria",
+        "_max_concurrent",
+        "_metrics_checked",
+        "_import_summary",
+    }
+)
+"""Attributes that follow from the settings and are not restored from a saved state."""
+
+
+class StudySearcher(Searcher):
+    """Ray searcher whose Optuna study survives pickling and a resume.
+
+    Args:
+        settings: Settings of the search.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self.criteria = settings.criteria
+        super().__init__(metric=self.criteria.leading.metric, mode=self.criteria.leading.mode)
+        self._settings = settings
+        self._sampler = settings.make_sampler()
+        self._storage = open_storage(settings.storage)
+        self._study_name = settings.study_name
+        self._import_summary: ImportSummary | None = None
+        self._registry: TrialRegistry | None = None
+
+    @property
+    def study(self) -> optuna.Study:
+        """The Optuna study, for its visualizations; its trials are in their actual states."""
+        return self._open().study
+
+    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
+        """Write the state that a resume needs beside the study; includes an in-memory study.
+
+        Raises:
+            InvalidSettingsError: An attribute of a subclass cannot be pickled.
+        """
+        attributes = self.__getstate__().items()
+        state = {key: value for key, value in attributes if key not in _SETTINGS_ATTRIBUTES}
+        Path(checkpoint_path).write_bytes(_pickle_state(state, type(self).__name__))
+
+    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
+        """Restore the state that :meth:`save` wrote, with a subclass's own attributes.
+
+        Raises:
+            SweepConflictError: It was saved for other objectives, or with another study.
+        """
+        state = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
+        saved: SearchCriteria = state.pop("criteria")
+        if saved.objectives != self.criteria.objectives:
+            theirs = SearchCriteria(saved.objectives)
+            raise SweepConflictError(
+                f"the searcher's state was saved for {theirs}; it cannot be "
+                f"restored for {self.criteria}: resume with the original objective"
+            )
+        self._restore_state(state)
+        controller.observe_stops()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, with what reopens the study in place of the open one."""
+        in_memory = isinstance(self._storage, InMemoryStorage)
+        return self.__dict__ | {
+            "_settings": replace(self._settings, storage=None) if in_memory else self._settings,
+            "_storage": self._storage if in_memory else None,
+            "_registry": self._registry.state.copy() if self._registry else None,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the attributes and open the study."""
+        self._settings = state["_settings"]
+        self._storage = open_storage(self._settings.storage)
+        self._restore_state(dict(state))
+
+    def _restore_state(self, attributes: dict[str, Any]) -> None:
+        """Restore the attributes of :meth:`__getstate__`; missing ones keep their values."""
+        storage, registry_state = attributes.pop("_storage"), attributes.pop("_registry")
+        self.__dict__.update(attributes)
+        self._storage = storage or self._storage
+        self._registry = None
+        if registry_state is not None:
+            self._open(registry_state)
+
+    def _open(self, state: RegistryState | None = None) -> TrialRegistry:
+        """Return the registry of the study's trials, which is opened on first use."""
+        if self._registry is None:
+            settings, storage = self._settings, self._storage
+            with self._clear_errors():
+                study, self._import_summary = settings.open_study(storage, self._study_name)
+                self._study_name = study.study_name
+                sampler_view = settings.sampler_view(
+                    storage, study.study_name, self._sampler, self._rungs
+                )
+                self._registry = TrialRegistry(
+                    study, storage, settings.suggest, state, sampler_view
+                )
+        return self._registry
+
+    def _rungs(self) -> Sequence[int]:
+        return (self._settings.rungs or controller.rungs)()
+
+    def _clear_errors(self) -> AbstractContextManager[None]:
+        return clear_storage_errors(self._settings.storage)
+
+
+def _pickle_state(state: dict[str, Any], owner: str) -> bytes:
+    """Pickle attributes of an object of a class.
+
+    Raises:
+        InvalidSettingsError: An attribute cannot be pickled; names it.
+    """
+    try:
+        return bytes(cloudpickle.dumps(state))
+    except (TypeError, AttributeError, pickle.PicklingError):
+        for name, value in state.items():
+            try:
+                cloudpickle.dumps(value)
+            except Exception as error:
+                text = (
+                    f"attribute {name} of {owner} cannot be saved: {error}; exclude it from "
+                    f"{owner}.__getstate__, or make it picklable"
+                )
+                raise InvalidSettingsError([text]) from error
+        raise
