@@ -60,17 +60,17 @@ def curves(**losses):
     ],
 )
 def test_noise_is_the_distance_of_curves_that_cross_and_cross_back(one, other, noise):
-    assert ranking_noise(curves(one=one, other=other), above=2, up_to=9) == noise
+    assert ranking_noise(curves(one=one, other=other), below=2, top=9) == noise
 
 
 def test_noise_is_the_90th_percentile_over_pairs():
     # Three flat curves, and one that crosses all of them and crosses back.
     given = curves(a=[1, 1, 1], b=[2, 2, 2], c=[3, 3, 3], x=[4, 0, 4])
-    assert ranking_noise(given, above=2, up_to=3) == pytest.approx(1 + 0.9 * 2)
+    assert ranking_noise(given, below=2, top=3) == pytest.approx(1 + 0.9 * 2)
 
 
 def test_what_lies_after_the_top_rung_is_no_noise():
-    assert ranking_noise(curves(one=[3, 1, 3], other=[2, 2, 2]), above=1, up_to=2) is None
+    assert ranking_noise(curves(one=[3, 1, 3], other=[2, 2, 2]), below=1, top=2) is None
 
 
 def ladder_with(*first):

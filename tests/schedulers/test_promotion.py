@@ -357,17 +357,6 @@ def test_a_trial_that_ends_by_itself_at_a_rung_is_ranked_there():
     assert swept.ends() == {0: ("completed", 1), 1: ("pruned", 1), 2: ("pruned", 3)}
 
 
-def test_a_trial_that_ends_without_a_result_is_not_ranked():
-    from tune_tf.schedulers.promotion import PromotingScheduler
-    from tune_tf.schedulers.rungs import PromotionRungs
-
-    rungs = PromotionRungs((1, 3), 3)
-    swept = slots(in_order, 1, scheduler=PromotingScheduler(Objective("loss", "min"), rungs))
-    swept.fill()
-    swept.stop_trial(swept.trials[0])
-    assert str(rungs) == "3: 0, 1: 0"
-
-
 def test_a_trial_ends_completed_at_max_t_although_tune_would_have_gone_on():
     swept = slots(reversed_order, 3, scheduler=make(max_t=3))
     swept.fill()

@@ -81,7 +81,7 @@ def select_mutations(
         text = (
             f"{scheduler} changes parameters while trials run: pass the search space as space=..."
         )
-        raise InvalidSettingsError([ErrorDetail("space", text)])
+        raise InvalidSettingsError(ErrorDetail("space", text))
     if names is None:
         able = {path: each for path, each in space.parameters.items() if find_refusal(each) is None}
         if not able:
@@ -89,7 +89,7 @@ def select_mutations(
                 f"{path} {find_refusal(it)}" for path, it in space.parameters.items()
             )
             text = f"there is no parameter that {scheduler} can change: {reasons}"
-            raise InvalidSettingsError([ErrorDetail("mutations", text)])
+            raise InvalidSettingsError(ErrorDetail("mutations", text))
         return Mutations(able)
     chosen, errors = {}, []
     for path in map(slashed, names):

@@ -15,9 +15,7 @@ from tune_tf.tune_internals.trial_state import set_trial_status
 
 
 class PromotingScheduler(FIFOScheduler):
-    """Scheduler that pauses each trial at each rung and resumes those that are promoted.
-
-    Uses Ray's interface only, without recorded outcomes.
+    """Base of a scheduler that pauses each trial at each rung and resumes those promoted.
 
     Once nothing runs, nothing can be promoted and the searcher is finished, the waiting trials are
     stopped. Where the searcher may not suggest because its concurrency limit counts waiting trials,
@@ -26,18 +24,12 @@ class PromotingScheduler(FIFOScheduler):
 
     A promoted trial becomes PENDING in Tune at once: the searcher, which Tune asks first, then sees
     that the freed slot is taken. Where its status cannot be set, promotions wait until Tune asks.
-
-    Args:
-        objective: The metric that trials are compared by.
-        rungs: Decides who is promoted; trials end at the last rung.
     """
 
-    def __init__(self, objective: Objective, rungs: PromotionRungs) -> None:
-        super().__init__()
-        self._objective = objective
-        self._rungs = rungs
-        self._known: dict[str, Trial] = {}
-        self._stops_waiting = False
+    objective: Objective
+    _trials: dict[str, Trial]
+    _rungs: PromotionRungs
+    _stops_waiting = False
 
     @property
     def supports_buffered_results(self) -> bool:
@@ -46,7 +38,6 @@ class PromotingScheduler(FIFOScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial, which may be a retry of a failed one."""
-        self._known[trial.trial_id] = trial
         self._rungs.readmit(trial.trial_id)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
@@ -66,8 +57,7 @@ class PromotingScheduler(FIFOScheduler):
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Rank a trial's last result, and promote one for the slot that becomes free."""
-        if TRAINING_ITERATION in result:
-            self._report(trial, result)
+        self._report(trial, result)
         self._fill_slot(tune_controller)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
@@ -107,20 +97,20 @@ class PromotingScheduler(FIFOScheduler):
         return f"Using promotion: {self._rungs}"
 
     def _report(self, trial: Trial, result: dict[str, Any]) -> None:
-        value = float(result[self._objective.metric])
-        loss = value if self._objective.mode == "min" else -value
+        value = float(result[self.objective.metric])
+        loss = value if self.objective.mode == "min" else -value
         self._rungs.report(trial.trial_id, int(result[TRAINING_ITERATION]), loss)
 
     def _waits(self, trial_id: str) -> bool:
         """Return whether a trial is paused at its rung, rather than by others between rungs."""
-        paused = self._known[trial_id].status == Trial.PAUSED
+        paused = self._trials[trial_id].status == Trial.PAUSED
         return paused and self._rungs.holds(trial_id)
 
     def _next_up(self, arriving: Trial | None = None) -> Trial | None:
         """Return the waiting or arriving trial that is to be promoted next."""
         name = arriving.trial_id if arriving else None
-        found = self._rungs.next_up(lambda each: each == name or self._waits(each))
-        return self._known[found] if found else None
+        chosen = self._rungs.next_up(lambda each: each == name or self._waits(each))
+        return self._trials[chosen] if chosen else None
 
     def _fill_slot(self, tune_controller: Any) -> None:
         """Promote a trial before the searcher is asked for a new one."""
@@ -131,11 +121,11 @@ class PromotingScheduler(FIFOScheduler):
     def _stop_waiting(self, tune_controller: Any) -> None:
         """Stop trials whose promotion is impossible, or the worst one if that frees a slot."""
         search = tune_controller.search_alg
-        waiting = [trial for name, trial in self._known.items() if self._waits(name)]
+        waiting = [trial for name, trial in self._trials.items() if self._waits(name)]
         if not search.is_finished():
             last = self._rungs.worst_waiting(self._waits)
             is_limited = _counts_waiting(search, len(waiting))
-            waiting = [self._known[last]] if is_limited and last is not None else []
+            waiting = [self._trials[last]] if is_limited and last is not None else []
         self._stops_waiting = True
         try:
             for trial in waiting:
@@ -166,11 +156,11 @@ class PromotionAshaScheduler(OutcomeMixin, PromotingScheduler):
 
     def __init__(self, objective: Objective, settings: AshaSettings | PashaSettings) -> None:
         """Create the rungs."""
+        super().__init__()
         iterations = rung_iterations(
             settings.grace_period, settings.reduction_factor, settings.max_t
         )
-        rungs = self._rungs_class(iterations, settings.reduction_factor)
-        PromotingScheduler.__init__(self, objective, rungs)
+        self._rungs = self._rungs_class(iterations, settings.reduction_factor)
         self._configure(objective, settings)
 
     @property
@@ -199,7 +189,7 @@ class PashaScheduler(PromotionAshaScheduler):
 def _counts_waiting(search: Any, num_waiting: int) -> bool:
     """Return whether the concurrency limit of a searcher is exhausted by waiting trials.
 
-    A gated searcher will suggest again, so nothing needs to be stopped for it.
+    One that is closed for a while will suggest again, so nothing needs to be stopped for it.
     """
     layers = []
     while search is not None:

@@ -14,12 +14,12 @@ def rung_iterations(grace_period: int, reduction_factor: float, max_t: int) -> t
 
     At ``grace_period * reduction_factor ** k``, rounded up, below ``max_t``; and at ``max_t``.
     """
-    found = {max_t}
+    iterations = {max_t}
     exact: float = grace_period
     while (iteration := math.ceil(round(exact, 9))) < max_t:
-        found.add(iteration)
+        iterations.add(iteration)
         exact *= reduction_factor
-    return tuple(sorted(found))
+    return tuple(sorted(iterations))
 
 
 class Rung:
@@ -66,9 +66,9 @@ class Rung:
             factor: One in so many of all trials at the rung is promoted, rounded down.
             failed: Trials whose places go to the next best.
         """
-        places = int(round(len(self) / factor, 9))
+        num_places = int(round(len(self) / factor, 9))
         ranked = (trial_id for trial_id in self._ranking if trial_id not in failed)
-        return (trial_id for trial_id in islice(ranked, places) if self.holds(trial_id))
+        return (trial_id for trial_id in islice(ranked, num_places) if self.holds(trial_id))
 
     def waiting_worst_first(self) -> Iterator[str]:
         """Yield the trials that are not promoted, worst first."""
@@ -121,26 +121,25 @@ class PromotionRungs:
 
     def holds(self, trial_id: str) -> bool:
         """Return whether a trial was not promoted from its highest rung."""
-        rung = next((rung for rung in reversed(self.rungs) if trial_id in rung), None)
-        return rung is not None and rung.holds(trial_id)
+        height = self.height(trial_id)
+        return height > 0 and self.rungs[height - 1].holds(trial_id)
 
     def height(self, trial_id: str) -> int:
         """Return the number of a trial's highest rung, from 1; 0 for none."""
-        numbers = range(len(self.rungs), 0, -1)
-        return next((number for number in numbers if trial_id in self.rungs[number - 1]), 0)
+        return max((n for n, rung in enumerate(self.rungs, 1) if trial_id in rung), default=0)
 
-    def next_up(self, can_go: Callable[[str], bool]) -> str | None:
+    def next_up(self, is_candidate: Callable[[str], bool]) -> str | None:
         """Return the best promotable trial of the highest rung that has one."""
         for rung in reversed(self._open[:-1]):
             for trial_id in rung.promotable(self._factor, self._failed):
-                if can_go(trial_id):
+                if is_candidate(trial_id):
                     return trial_id
         return None
 
-    def worst_waiting(self, can_go: Callable[[str], bool]) -> str | None:
+    def worst_waiting(self, is_candidate: Callable[[str], bool]) -> str | None:
         """Return the worst waiting trial of the lowest rung that has one."""
         waiting = (trial_id for rung in self.rungs for trial_id in rung.waiting_worst_first())
-        return next((trial_id for trial_id in waiting if can_go(trial_id)), None)
+        return next((trial_id for trial_id in waiting if is_candidate(trial_id)), None)
 
     def promote(self, trial_id: str) -> None:
         """Promote a trial from its highest rung."""
@@ -188,13 +187,14 @@ class GrowingRungs(PromotionRungs):
     def report(self, trial_id: str, iteration: int, loss: float) -> None:
         """Record a result, which may open another rung; see :meth:`PromotionRungs.report`."""
         self._curves.setdefault(trial_id, {})[iteration] = loss
-        came_before = trial_id in self._open[-1]
+        was_at_top = trial_id in self._open[-1]
         super().report(trial_id, iteration, loss)
-        if came_before or trial_id not in self._open[-1] or self._num_open == len(self.rungs):
+        if was_at_top or trial_id not in self._open[-1] or self._num_open == len(self.rungs):
             return
         below, top = self._open[-2:]
         noise = ranking_noise(self._curves, below.iteration, top.iteration)
-        self.epsilon = self.epsilon if noise is None else noise
+        if noise is not None:
+            self.epsilon = noise
         if not is_same_ranking(below.ranking, top.ranking, self.epsilon):
             self._num_open += 1
 
@@ -213,18 +213,16 @@ def is_same_ranking(
         top: The same at the top.
         epsilon: The largest insignificant difference of losses.
     """
-    known, came = dict(below), {trial_id for trial_id, _ in top}
-    at_rank = [loss for trial_id, loss in below if trial_id in came]
-    ranked = [trial_id for trial_id, _ in top if trial_id in known]
+    losses_below, top_ids = dict(below), {trial_id for trial_id, _ in top}
+    loss_by_rank = [loss for trial_id, loss in below if trial_id in top_ids]
+    ranked_ids = [trial_id for trial_id, _ in top if trial_id in losses_below]
     return all(
-        abs(known[trial_id] - loss) <= epsilon
-        for trial_id, loss in zip(ranked, at_rank, strict=True)
+        abs(losses_below[trial_id] - loss) <= epsilon
+        for trial_id, loss in zip(ranked_ids, loss_by_rank, strict=True)
     )
 
 
-def ranking_noise(
-    curves: Mapping[str, Mapping[int, float]], above: int, up_to: int
-) -> float | None:
+def ranking_noise(curves: Mapping[str, Mapping[int, float]], below: int, top: int) -> float | None:
     """Estimate the noise of losses from pairs of trials whose curves cross repeatedly.
 
     Epsilon of https://arxiv.org/abs/2207.06940: of all pairs in which one trial leads, trailed
@@ -232,18 +230,18 @@ def ranking_noise(
 
     Args:
         curves: Losses by iteration, by trial.
-        above: The rung below: pairs need a common iteration above it.
-        up_to: The top rung: later iterations do not count.
+        below: The rung below: pairs need a common iteration above it.
+        top: The top rung: later iterations do not count.
 
     Returns:
         None if there is no such pair.
     """
-    far = [curve for curve in curves.values() if any(iteration > above for iteration in curve)]
+    long_curves = [curve for curve in curves.values() if max(curve) > below]
     distances = []
-    for one, other in combinations(far, 2):
-        shared = sorted(step for step in one.keys() & other.keys() if step <= up_to)
-        ahead = [difference < 0 for step in shared if (difference := one[step] - other[step])]
-        crossings = sum(before != after for before, after in pairwise(ahead))
-        if shared and shared[-1] > above and crossings > 1:
-            distances.append(abs(one[shared[-1]] - other[shared[-1]]))
+    for one, other in combinations(long_curves, 2):
+        steps = sorted(step for step in one.keys() & other.keys() if step <= top)
+        leads = [difference < 0 for step in steps if (difference := one[step] - other[step])]
+        crossings = sum(before != after for before, after in pairwise(leads))
+        if steps and steps[-1] > below and crossings > 1:
+            distances.append(abs(one[steps[-1]] - other[steps[-1]]))
     return float(np.percentile(distances, _PERCENTILE)) if distances else None

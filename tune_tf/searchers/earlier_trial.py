@@ -90,9 +90,7 @@ class EvaluatedPoint:
             InvalidSettingsError: The space does not contain the config, or a value is not a number.
         """
         if not isinstance(self.config, Mapping):
-            raise InvalidSettingsError(
-                [f"an evaluated point must be a config, not {self.config!r}"]
-            )
+            raise InvalidSettingsError(f"an evaluated point must be a config, not {self.config!r}")
         params, errors = point_params(space, self.config)
         if errors:
             raise InvalidSettingsError(errors)
@@ -112,7 +110,7 @@ class EvaluatedPoint:
             return to_optuna_trial(earlier, space, criteria, attributes, dense_seed=dense_seed)
         except OutsideSpaceError as error:
             wrong = f"the space does not contain the point {dict(self.config)!r}: {error}"
-            raise InvalidSettingsError([wrong]) from error
+            raise InvalidSettingsError(wrong) from error
 
     def _outcome(self, criteria: SearchCriteria) -> tuple[Outcome, tuple[float, ...] | None]:
         """Return the trial's outcome, and its values unless it failed."""
@@ -126,7 +124,7 @@ class EvaluatedPoint:
         if len(values) != len(criteria.objectives):
             wanted = " and ".join(criteria.metrics)
             rule = f"value must be a number for {wanted}, not {self.value!r}; or set error=True"
-            raise InvalidSettingsError([ErrorDetail("add_evaluated_point", rule)])
+            raise InvalidSettingsError(ErrorDetail("add_evaluated_point", rule))
         if not all(map(is_finite, values)):
             return Outcome.DIVERGED, None
         return (Outcome.PRUNED if self.pruned else Outcome.COMPLETED), values

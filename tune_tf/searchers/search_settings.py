@@ -69,11 +69,10 @@ class SearchSettings:
         """Validate the points."""
         object.__setattr__(self, "params", tuple(points_to_params(self.space, self.points)))
         if self.rewards and len(self.rewards) != len(self.points):
-            text = (
+            raise InvalidSettingsError(
                 f"evaluated_rewards has {len(self.rewards)} values for "
                 f"{len(self.points)} points_to_evaluate: give one for each"
             )
-            raise InvalidSettingsError([text])
         for index in range(len(self.rewards)):
             self._rewarded_trial(index)
 

@@ -70,11 +70,10 @@ class FunctionSpace:
 
     def _invalid(self, returned: str) -> InvalidSettingsError:
         name = getattr(self.function, "__name__", repr(self.function))
-        text = (
+        return InvalidSettingsError(
             f"space: the function {name} returned {returned}: return None or a dict "
             "of constants by name; suggested parameters are in the config anyway"
         )
-        return InvalidSettingsError([text])
 
 
 def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
@@ -95,11 +94,10 @@ def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     if callable(space):
         return FunctionSpace(space)
     if not isinstance(space, Mapping):
-        text = (
+        raise InvalidSettingsError(
             "space must be a SearchSpace, a callable that takes an Optuna trial, or a dict "
             f"of Optuna distributions, not {type(space).__name__}"
         )
-        raise InvalidSettingsError([text])
     errors = [
         ErrorDetail(path, f"must be an Optuna distribution, not {value!r}")
         for path, value in space.items()

@@ -144,9 +144,8 @@ def _pickle_state(state: dict[str, Any], owner: str) -> bytes:
             try:
                 cloudpickle.dumps(value)
             except Exception as error:
-                text = (
+                raise InvalidSettingsError(
                     f"attribute {name} of {owner} cannot be saved: {error}; exclude it from "
                     f"{owner}.__getstate__, or make it picklable"
-                )
-                raise InvalidSettingsError([text]) from error
+                ) from error
         raise

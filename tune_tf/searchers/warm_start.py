@@ -68,7 +68,7 @@ class WarmStart:
         elif str(self.source) == _MLFLOW:
             error = "warm_start_from 'mlflow:' names no experiment: use mlflow:<name>"
         if error:
-            raise InvalidSettingsError([error])
+            raise InvalidSettingsError(error)
         object.__setattr__(self, "source", os.fspath(self.source))
 
     def read(self, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
@@ -203,11 +203,10 @@ def _open_study(source: str) -> optuna.Study:
         location = str(journals[0])
     missing = "://" not in location and not Path(location).is_file()
     if missing or not (is_journal(location) or "://" in location):
-        text = (
+        raise InvalidSettingsError(
             f"warm_start_from {source!r} must be a sweep's folder, a journal file, a database URL "
             "or mlflow:<experiment>; there is no such file"
         )
-        raise InvalidSettingsError([text])
     storage = open_storage(location)
     with quiet_logging():
         names = optuna.get_all_study_names(storage)
@@ -223,7 +222,7 @@ def _open_study(source: str) -> optuna.Study:
 
 
 def _unusable(source: str, why: str) -> InvalidSettingsError:
-    return InvalidSettingsError([f"warm_start_from {source!r}: {why}"])
+    return InvalidSettingsError(f"warm_start_from {source!r}: {why}")
 
 
 def _read_experiment(
@@ -241,10 +240,10 @@ def _read_experiment(
         names = [each.name for each in client.search_experiments()] if not experiment else []
     except MlflowException as error:
         reason = str(error).partition("\n")[0]
-        raise InvalidSettingsError([unusable + reason]) from error
+        raise InvalidSettingsError(unusable + reason) from error
     if experiment is None:
         reason = f"there is no such experiment{did_you_mean(name, names)}"
-        raise InvalidSettingsError([unusable + reason])
+        raise InvalidSettingsError(unusable + reason)
     token = None
     while True:
         page = client.search_runs(

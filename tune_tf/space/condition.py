@@ -29,23 +29,17 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
     def __init__(self, when: Mapping[str, Any]) -> None:
         if not isinstance(when, Mapping):
             raise InvalidSettingsError(
-                [f"`when` must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"]
+                f"`when` must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"
             )
         errors = []
         entries: dict[str, tuple[Any, ...]] = {}
         for path, values in when.items():
             if not isinstance(path, str) or not path:
-                errors.append(
-                    ErrorDetail("", f"`when` must name a parameter as text, not {path!r}")
-                )
+                errors.append(f"`when` must name a parameter as text, not {path!r}")
                 continue
             allowed = tuple(values) if isinstance(values, _MANY) else (values,)
             if not allowed:
-                errors.append(
-                    ErrorDetail(
-                        "", f"`when` allows no value of {path!r}: list one, or leave it out"
-                    )
-                )
+                errors.append(f"`when` allows no value of {path!r}: list one, or leave it out")
             entries[slashed(path)] = allowed
         if errors:
             raise InvalidSettingsError(errors)
@@ -58,7 +52,7 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
     def holds(self, active: Mapping[str, Any]) -> bool:
         """Return whether the condition holds for the values of active parameters by path."""
         return all(
-            path in active and any(_alike(active[path], value) for value in allowed)
+            path in active and any(_is_equal_value(active[path], value) for value in allowed)
             for path, allowed in self.items()
         )
 
@@ -72,7 +66,7 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
         }
 
 
-def _alike(value: Any, allowed: Any) -> bool:
+def _is_equal_value(value: Any, allowed: Any) -> bool:
     """Return whether two values are equal, up to the rounding of a stepped float.
 
     Samplers multiply steps: three of 0.1 are 0.30000000000000004.
@@ -89,18 +83,18 @@ ALWAYS = Condition({})
 
 
 def in_dependency_order(
-    parameters: "Mapping[str, Parameter]", unjudged: Mapping[str, Condition] | None = None
+    parameters: "Mapping[str, Parameter]", invalid: Mapping[str, Condition] | None = None
 ) -> "tuple[dict[str, Parameter], list[ErrorDetail]]":
     """Sort parameters stably so that each comes after those that it depends on.
 
     Args:
         parameters: Parameters by path.
-        unjudged: Conditions of parameters that are invalid for other reasons.
+        invalid: Conditions of parameters that are invalid for other reasons.
 
     Returns:
         The parameters in order, and the errors of their conditions.
     """
-    errors = _condition_errors(parameters, unjudged or {})
+    errors = _condition_errors(parameters, invalid or {})
     ordered: dict[str, Parameter] = {}
 
     def visit(path: str, above: list[str]) -> None:
@@ -120,14 +114,14 @@ def in_dependency_order(
 
 
 def _condition_errors(
-    parameters: "Mapping[str, Parameter]", unjudged: Mapping[str, Condition]
+    parameters: "Mapping[str, Parameter]", invalid: Mapping[str, Condition]
 ) -> list[ErrorDetail]:
     errors = []
-    conditions = {path: each.condition for path, each in parameters.items()} | dict(unjudged)
+    conditions = {path: each.condition for path, each in parameters.items()} | dict(invalid)
     known = [dotted(path) for path in conditions]
     for path, condition in conditions.items():
         for parent, allowed in condition.items():
-            if parent in unjudged:
+            if parent in invalid:
                 continue
             if parent not in parameters:
                 near = did_you_mean(dotted(parent), known)

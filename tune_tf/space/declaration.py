@@ -33,55 +33,55 @@ class Declarations:
 
     Attributes:
         errors: Errors by dotted path.
-        faulty: Conditions of the invalid parameters, by path.
+        invalid: Conditions of the invalid parameters, by path.
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
     errors: list[ErrorDetail] = field(default_factory=list)
-    faulty: dict[str, Condition] = field(default_factory=dict)
+    invalid: dict[str, Condition] = field(default_factory=dict)
 
     @classmethod
     def read(cls, mapping: object) -> "Declarations":
         """Read the ``space`` section of a sweep file."""
-        found = cls()
-        if not isinstance(mapping, Mapping):
+        declarations = cls()
+        if isinstance(mapping, Mapping):
+            declarations._add_group(mapping, "")
+        else:
             text = (
                 "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
             )
-            found.errors.append(ErrorDetail("", f"{text}, not {mapping!r}"))
-            return found
-        found._group(mapping, "")
-        return found
+            declarations.errors.append(ErrorDetail("", f"{text}, not {mapping!r}"))
+        return declarations
 
-    def _group(self, group: Mapping[Any, Any], prefix: str) -> None:
+    def _add_group(self, group: Mapping[Any, Any], prefix: str) -> None:
         for name, declared in group.items():
             if text := name_error(name):
                 self.errors.append(ErrorDetail(dotted(prefix), text))
                 continue
-            self._entry(join(prefix, name), declared)
+            self._add_entry(join(prefix, name), declared)
 
-    def _entry(self, path: str, declared: object) -> None:
+    def _add_entry(self, path: str, declared: object) -> None:
         if not isinstance(declared, Mapping):
             self.parameters[path] = Constant(declared)
-        elif text := _misspelt(declared):
-            self._refuse(path, declared, ErrorDetail("", text))
+        elif text := _misspelling(declared):
+            self._add_invalid(path, declared, ErrorDetail("", text))
         elif not any(kind in declared for kind in DECLARATION_KINDS):
-            self._group(declared, path)
+            self._add_group(declared, path)
         else:
             try:
                 self.parameters[path] = _parameter(declared)
             except InvalidSettingsError as error:
-                self._refuse(path, declared, *error.details)
+                self._add_invalid(path, declared, *error.details)
 
-    def _refuse(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
+    def _add_invalid(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
         self.errors.extend(ErrorDetail(dotted(path), detail.what) for detail in errors)
         try:
-            self.faulty[path] = Condition(declared.get(WHEN) or {})
+            self.invalid[path] = Condition(declared.get(WHEN) or {})
         except InvalidSettingsError:
-            self.faulty[path] = ALWAYS  # the error is already reported
+            self.invalid[path] = ALWAYS  # the error is already reported
 
 
-def _misspelt(declared: Mapping[Any, Any]) -> str | None:
+def _misspelling(declared: Mapping[Any, Any]) -> str | None:
     """Return what is wrong with a mapping that is neither a parameter nor a group, or None."""
     names = [name for name in declared if name != WHEN]
     if any(kind in declared for kind in DECLARATION_KINDS):
@@ -133,7 +133,7 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
             return Choice(options, when=when)
         case "constant", constant:
             return Constant(constant, when=when)
-    raise InvalidSettingsError([f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}"])
+    raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}")
 
 
 def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:

@@ -151,9 +151,8 @@ def _text(option: object) -> str:
         text = repr(option)
         stable = " at 0x" not in text and " object at " not in text
     if not stable:
-        text = (
+        raise InvalidSettingsError(
             f"option {option!r} cannot be stored by Optuna: its text differs from run to run; "
             "search a name for it, and look it up in build_model"
         )
-        raise InvalidSettingsError([text])
     return text

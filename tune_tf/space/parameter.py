@@ -65,12 +65,18 @@ class Parameter(abc.ABC):
 class _Range(Parameter):
     """Numbers between two ends."""
 
-    whole: ClassVar[bool] = False
+    number_type: ClassVar[type] = float
 
     low: float
     high: float
     log: bool
     step: float | None
+
+    def __post_init__(self) -> None:
+        """Validate the range and convert its numbers."""
+        super().__post_init__()
+        for name, number in self._numbers().items():
+            object.__setattr__(self, name, self.number_type(number))
 
     @property
     def smallest(self) -> float | None:
@@ -79,7 +85,7 @@ class _Range(Parameter):
 
     def _numbers(self) -> dict[str, Any]:
         numbers = {"low": self.low, "high": self.high, "step": self.step}
-        if self.step is None and not self.whole:
+        if self.step is None and self.number_type is float:
             del numbers["step"]
         return numbers
 
@@ -88,20 +94,21 @@ class _Range(Parameter):
         if not isinstance(self.log, bool):
             errors.append(f"log must be true or false, not {self.log!r}")
         wrong = [text for item in self._numbers().items() if (text := self._number_error(*item))]
-        return [*errors, *(wrong or self._misfits())]
+        return [*errors, *(wrong or self._range_errors())]
 
     def _number_error(self, name: str, value: object) -> str | None:
+        is_integer = self.number_type is int
         if isinstance(value, bool) or not isinstance(value, Real):
-            kind = "an integer" if self.whole else "a number"
+            kind = "an integer" if is_integer else "a number"
             hint = f": write {name} without quotes" if isinstance(value, str) else ""
             return f"{name} must be {kind}, not {value!r}{hint}"
         if not math.isfinite(value):
             return f"{name} must be finite, not {value!r}"
-        if self.whole and float(value) % 1:
+        if is_integer and float(value) % 1:
             return f"{name} must be an integer, not {value!r}: round it, or use a range of floats"
         return None
 
-    def _misfits(self) -> list[str]:
+    def _range_errors(self) -> list[str]:
         low, high, step = self.low, self.high, self.step
         errors = []
         if low > high:
@@ -115,7 +122,7 @@ class _Range(Parameter):
             return errors
         if step <= 0:
             errors.append(f"step must be above 0, not {step!r}")
-        elif self.log is True and not (self.whole and step == 1):
+        elif self.log is True and not (self.number_type is int and step == 1):
             errors.append(
                 f"a logarithmic range has no step, but step is {step!r}: leave one of the two out"
             )
@@ -149,10 +156,8 @@ class Float(_Range):
     when: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Validate the range."""
+        """Validate the range and make its ends exact multiples of the step."""
         super().__post_init__()
-        for name, number in self._numbers().items():
-            object.__setattr__(self, name, float(number))
         if self.step:
             # 0.1 * 17 is slightly above 1.7, which Optuna does not accept as a multiple of 0.1.
             low, step = (Decimal(f"{number:.15g}") for number in (self.low, self.step))
@@ -200,19 +205,13 @@ class Int(_Range):
         InvalidSettingsError: The ends or the step are invalid or do not fit together.
     """
 
-    whole = True
+    number_type = int
 
     low: int
     high: int
     log: bool = False
     step: int = 1
     when: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        """Validate the range."""
-        super().__post_init__()
-        for name, number in self._numbers().items():
-            object.__setattr__(self, name, int(number))
 
     @property
     def num_steps(self) -> int:

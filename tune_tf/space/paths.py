@@ -48,11 +48,11 @@ def nest(values: Mapping[str, Any]) -> dict[str, Any]:
             prefix = join(prefix, parent)
             if prefix not in groups:
                 if parent in group:
-                    raise InvalidSettingsError([ErrorDetail(dotted(prefix), _BOTH)])
+                    raise InvalidSettingsError(ErrorDetail(dotted(prefix), _BOTH))
                 group[parent] = groups[prefix] = {}
             group = groups[prefix]
         if name in group:
-            raise InvalidSettingsError([ErrorDetail(dotted(path), _BOTH)])
+            raise InvalidSettingsError(ErrorDetail(dotted(path), _BOTH))
         group[name] = value
     return config
 

@@ -101,11 +101,10 @@ def _grid_as_choice(parameter: Float | Int) -> Any:
 
     low, step, count = parameter.low, parameter.step or 0, parameter.num_steps + 1
     if count > _MAX_LISTED:
-        text = (
+        raise InvalidSettingsError(
             f"a grid of {count} values from {low!r} by {step!r} cannot be expressed in Ray, "
             "whose grids are the multiples of the step: start at one of those"
         )
-        raise InvalidSettingsError([text])
     values = [low + index * step for index in range(count)]
     values[-1] = parameter.high
     return tune.choice(values)
@@ -173,9 +172,8 @@ def _from_domain(domain: Any) -> Parameter:
             return Int(domain.lower, domain.upper - 1, log=log)
         low, high = -(-domain.lower // step) * step, domain.upper // step * step
         return Int(low, high, log=log, step=step)
-    text = (
+    raise InvalidSettingsError(
         f"Ray's {type(domain).__name__}({domain.domain_str}) with {sampler} sampling has no "
         "counterpart: use uniform, quniform, loguniform, randint, qrandint, lograndint or "
         "choice"
     )
-    raise InvalidSettingsError([text])

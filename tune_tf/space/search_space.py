@@ -40,13 +40,13 @@ class SearchSpace:
         """Validate names and conditions."""
         if not isinstance(self.parameters, Mapping):
             raise InvalidSettingsError(
-                [f"a search space is a mapping of names to parameters, not {self.parameters!r}"]
+                f"a search space is a mapping of names to parameters, not {self.parameters!r}"
             )
-        found: dict[str, Parameter] = {}
+        parameters: dict[str, Parameter] = {}
         errors: list[ErrorDetail] = []
-        _collect(self.parameters, "", found, errors)
-        ordered, wrong = in_dependency_order(found)
-        errors += [*wrong, *_overlaps(found)]
+        _collect(self.parameters, "", parameters, errors)
+        ordered, condition_errors = in_dependency_order(parameters)
+        errors += [*condition_errors, *_overlaps(parameters)]
         if errors:
             raise InvalidSettingsError(errors)
         object.__setattr__(self, "parameters", FrozenMapping(ordered))
@@ -63,11 +63,11 @@ class SearchSpace:
         Raises:
             InvalidSettingsError: With all errors, each at the dotted path of its parameter.
         """
-        found = Declarations.read(mapping)
-        _, wrong = in_dependency_order(found.parameters, found.faulty)
-        if errors := [*found.errors, *wrong]:
+        declarations = Declarations.read(mapping)
+        _, condition_errors = in_dependency_order(declarations.parameters, declarations.invalid)
+        if errors := [*declarations.errors, *condition_errors]:
             raise InvalidSettingsError(errors)
-        return cls(found.parameters)
+        return cls(declarations.parameters)
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> "SearchSpace":
@@ -183,7 +183,10 @@ class SearchSpace:
 
 
 def _collect(
-    group: Mapping[Any, Any], prefix: str, found: dict[str, Parameter], errors: list[ErrorDetail]
+    group: Mapping[Any, Any],
+    prefix: str,
+    parameters: dict[str, Parameter],
+    errors: list[ErrorDetail],
 ) -> None:
     """Collect the parameters of a group by path, and the errors of their names."""
     for name, entry in group.items():
@@ -200,25 +203,25 @@ def _collect(
         if wrong:
             errors.extend(ErrorDetail(dotted(path), text) for text in wrong)
         elif isinstance(entry, Mapping):
-            _collect(entry, path, found, errors)
+            _collect(entry, path, parameters, errors)
             if not entry:
                 errors.append(ErrorDetail(dotted(path), "is an empty group: leave it out"))
-        elif path in found:
+        elif path in parameters:
             errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
         else:
-            found[path] = entry if isinstance(entry, Parameter) else Constant(entry)
+            parameters[path] = entry if isinstance(entry, Parameter) else Constant(entry)
 
 
-def _overlaps(found: Mapping[str, Parameter]) -> list[ErrorDetail]:
+def _overlaps(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
     """Return an error for each parameter that is also a group."""
     groups = {
         SEPARATOR.join(names[:end])
-        for names in (path.split(SEPARATOR) for path in found)
+        for names in (path.split(SEPARATOR) for path in parameters)
         for end in range(1, len(names))
     }
     return [
         ErrorDetail(dotted(path), "is given as a parameter and as a group: rename one of the two")
-        for path in found
+        for path in parameters
         if path in groups
     ]
 

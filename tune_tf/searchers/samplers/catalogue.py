@@ -187,18 +187,17 @@ def make_sampler(
     if isinstance(sampler, BaseSampler):
         if seed is not None:
             raise InvalidSettingsError(
-                [f"seed={seed} has no effect on a sampler object: pass the seed to its constructor"]
+                f"seed={seed} has no effect on a sampler object: pass the seed to its constructor"
             )
         if isinstance(sampler, GridSampler | BruteForceSampler):
             return ExhaustiveSampler(sampler)
         return sampler
     if sampler not in _KINDS:
         known = sorted(_KINDS)
-        text = (
+        raise InvalidSettingsError(
             f"unknown sampler {sampler!r}: it must be {one_of(known)} or an Optuna sampler"
             f"{did_you_mean(sampler, known)}"
         )
-        raise InvalidSettingsError([text])
     request = SamplerRequest(Outline.of(space), seed, num_objectives)
     if errors := _unsupported(sampler, request):
         raise InvalidSettingsError(errors)

@@ -49,11 +49,10 @@ def open_storage(storage: Storage) -> BaseStorage:
         return _open_journal(Path(text.removeprefix(_JOURNAL)))
     if "://" in text:
         return _open_database(text)
-    error = (
+    raise InvalidSettingsError(
         f"storage {text!r} must be a database URL such as sqlite:///optuna.db, a journal "
         f"file ending in {' or '.join(JOURNAL_SUFFIXES)}, or journal:///path"
     )
-    raise InvalidSettingsError([error])
 
 
 def is_journal(text: str) -> bool:
@@ -160,7 +159,7 @@ def _open_journal(path: Path) -> BaseStorage:
         return JournalStorage(journal)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidSettingsError(
-            [f"storage {str(path)!r} cannot be opened as an Optuna journal: {error}"]
+            f"storage {str(path)!r} cannot be opened as an Optuna journal: {error}"
         ) from error
 
 
@@ -185,7 +184,7 @@ def _open_database(url: str) -> BaseStorage:
         return optuna.storages.get_storage(RDBStorage(url, engine_kwargs=settings))
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         raise InvalidSettingsError(
-            [f"storage {storage_label(url)} cannot be opened as a database: {_reason(error)}"]
+            f"storage {storage_label(url)} cannot be opened as a database: {_reason(error)}"
         ) from error
 
 
