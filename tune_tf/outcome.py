@@ -58,21 +58,15 @@ class Outcome(enum.Enum):
     @classmethod
     def of_result(cls, result: Mapping[str, Any] | None) -> "Outcome | None":
         """Return the outcome in a trial's last result, or None."""
-        reason = (result or {}).get(STOP_REASON)
-        return _BY_TAG.get(reason) if isinstance(reason, str) else None
+        try:
+            return cls((result or {}).get(STOP_REASON))
+        except ValueError:
+            return None
 
     @classmethod
     def of_error(cls, text: str) -> "Outcome":
         """Return OOM if the text of an error says so, else ERROR."""
         return cls.OOM if _OUT_OF_MEMORY.search(text) else cls.ERROR
-
-    @classmethod
-    def of_tag(cls, tag: str) -> "Outcome":
-        """Return the outcome that a tag names."""
-        return _BY_TAG[tag]
-
-
-_BY_TAG: dict[str, Outcome] = {outcome.value: outcome for outcome in Outcome}
 
 
 _OUT_OF_MEMORY = re.compile(

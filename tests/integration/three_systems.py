@@ -60,7 +60,7 @@ def assert_truth(folder: Path) -> dict[str, Seen]:
     never_began = [trial for trial in study_of(folder).trials if _never_began(trial)]
     assert len(trials) >= len(in_tune(folder)) - len(never_began)
     for trial in trials.values():
-        outcome = Outcome.of_tag(trial.reason)
+        outcome = Outcome(trial.reason)
         stopped_at_once = outcome is Outcome.OUT_OF_BUDGET and not trial.steps
         assert (trial.tune, trial.optuna, trial.mlflow) == (
             outcome.tune,

@@ -130,7 +130,7 @@ def assert_one_truth(analysis, storage):
     assert set(in_optuna) == {trial.trial_id for trial in analysis.trials}
     for trial in analysis.trials:
         reason = trial.last_result.get(STOP_REASON)
-        outcome = Outcome.ERROR if trial.status == "ERROR" else Outcome.of_tag(reason)
+        outcome = Outcome.ERROR if trial.status == "ERROR" else Outcome(reason)
         assert (trial.status, in_optuna[trial.trial_id]) == (outcome.tune, outcome.optuna)
 
 

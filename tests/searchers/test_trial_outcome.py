@@ -15,12 +15,12 @@ def result(iteration, loss=0.5, **more):
     return {"training_iteration": iteration, "loss": loss, **more}
 
 
-def judged(last, *, last_seen=2, own_end=False):
-    return outcome_from_result(last, LOSS, last_seen=last_seen, own_end=lambda _: own_end)
+def judged(last, *, last_seen=2, is_natural_end=False):
+    return outcome_from_result(last, LOSS, last_seen=last_seen, is_natural_end=lambda _: is_natural_end)
 
 
 @pytest.mark.parametrize(
-    ("last", "seen", "own_end", "outcome"),
+    ("last", "seen", "is_natural_end", "outcome"),
     [
         (result(3, done=True), 2, True, Outcome.COMPLETED),
         (result(3, done=True), 2, False, Outcome.PRUNED),
@@ -52,8 +52,8 @@ def judged(last, *, last_seen=2, own_end=False):
         "returned without a result",
     ],
 )
-def test_an_end_without_a_reason_is_inferred(last, seen, own_end, outcome):
-    assert judged(last, last_seen=seen, own_end=own_end).outcome is outcome
+def test_an_end_without_a_reason_is_inferred(last, seen, is_natural_end, outcome):
+    assert judged(last, last_seen=seen, is_natural_end=is_natural_end).outcome is outcome
 
 
 @pytest.mark.parametrize("reason", Outcome, ids=lambda outcome: outcome.value)

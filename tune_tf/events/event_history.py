@@ -137,7 +137,7 @@ class EventHistory:
         elif kind == "removed":
             self.trials[event["trial_id"]].checkpoints_removed = True
         elif kind == "ended":
-            outcome = Outcome.of_tag(event["outcome"])
+            outcome = Outcome(event["outcome"])
             trial = self._trial(event)
             trial.outcome, trial.ended_s, trial.cause = outcome, at, event["cause"]
             trial.waiting, trial.last = None, dict(event.get("last", {}))

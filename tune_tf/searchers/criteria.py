@@ -16,13 +16,7 @@ from tune_tf.result_keys import training_metrics
 
 @dataclass(frozen=True)
 class SearchCriteria:
-    """Metrics that trials must report, with their directions and bounds.
-
-    Args:
-        objectives: At least one. The leading one comes first: its curve is stored, and schedulers
-            compare trials by it.
-        constraints: Bounds on reported metrics.
-    """
+    """Objectives, of which the first is the leading one, and bounds on reported metrics."""
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
@@ -36,8 +30,7 @@ class SearchCriteria:
         """Create criteria from any of the forms that a searcher accepts.
 
         Raises:
-            InvalidSettingsError: There is no objective, a metric is named twice, or an entry is
-                neither an objective nor a constraint; lists all errors.
+            InvalidSettingsError: They are none of these; lists all errors.
         """
         objectives = (objective,) if isinstance(objective, Objective) else tuple(objective)
         if isinstance(constraints, Mapping):
@@ -67,7 +60,7 @@ class SearchCriteria:
 
     @property
     def leading(self) -> Objective:
-        """The objective whose curve is stored."""
+        """The objective whose curve is stored and by which schedulers compare trials."""
         return self.objectives[0]
 
     @property
@@ -89,15 +82,17 @@ class SearchCriteria:
         Raises:
             UnknownMetricError: Names all missing metrics and those that are reported.
         """
-        wanted = {each.metric: f"metric {each.metric!r}" for each in self.objectives}
+        required = {each.metric: f"metric {each.metric!r}" for each in self.objectives}
         for each in self.constraints:
-            wanted.setdefault(each.metric, f"metric {each.metric!r} of the constraint {each}")
-        missing = [metric for metric in wanted if metric not in result]
+            required.setdefault(each.metric, f"metric {each.metric!r} of the constraint {each}")
+        missing = [metric for metric in required if metric not in result]
         if not missing:
             return
-        own = training_metrics(result)
-        names = sorted(name for name, value in own.items() if isinstance(value, float | int))
-        what = " and ".join(f"{wanted[metric]}{did_you_mean(metric, names)}" for metric in missing)
+        reported = training_metrics(result).items()
+        names = sorted(name for name, value in reported if isinstance(value, float | int))
+        what = " and ".join(
+            f"{required[metric]}{did_you_mean(metric, names)}" for metric in missing
+        )
         verb = "is" if len(missing) == 1 else "are"
         raise UnknownMetricError(
             f"{what} {verb} not reported; the trial reports {', '.join(names)}"
@@ -105,10 +100,10 @@ class SearchCriteria:
 
     def values(self, result: Mapping[str, Any]) -> tuple[float, ...] | None:
         """Return the objectives' values in a result; None unless all are finite."""
-        found = [result.get(each.metric) for each in self.objectives]
-        if not all(is_finite(value) for value in found):
+        values = [result.get(each.metric) for each in self.objectives]
+        if not all(map(is_finite, values)):
             return None
-        return tuple(float(value) for value in found)  # type: ignore[arg-type]
+        return tuple(float(value) for value in values)  # type: ignore[arg-type]
 
     def violations(self, result: Mapping[str, Any]) -> dict[str, float]:
         """Return by how much each constraint is violated, by its text.

@@ -60,15 +60,7 @@ class EarlierTrial:
 
 @dataclass(frozen=True)
 class EvaluatedPoint:
-    """Config with its value.
-
-    Args:
-        config: The config, nested or by path; constants may be left out.
-        value: The objective's value, or several in order; ignored if the trial failed.
-        error: Whether the trial failed.
-        pruned: Whether it was stopped early.
-        curve: The leading objective's values from the first iteration on.
-    """
+    """Config with its value; see :meth:`.OptunaSearcher.add_evaluated_point`."""
 
     config: Mapping[str, Any]
     value: Any
@@ -87,7 +79,7 @@ class EvaluatedPoint:
         """Convert the point to a trial; see :func:`to_optuna_trial`.
 
         Raises:
-            InvalidSettingsError: The space does not contain the config, or a value is not a number.
+            InvalidSettingsError: The space does not contain it, or a value is not a number.
         """
         if not isinstance(self.config, Mapping):
             raise InvalidSettingsError(f"an evaluated point must be a config, not {self.config!r}")
@@ -102,15 +94,16 @@ class EvaluatedPoint:
             text=False,
             values=values,
             curve=dict(enumerate(self.curve, start=1)),
-            # What is not known of a constraint counts as broken, as it does for any trial.
+            # An unknown constraint counts as violated, as it does for any trial.
             violations=criteria.violations(dict(zip(criteria.metrics, values or (), strict=False))),
         )
         attributes = {WARM_START: EVALUATED, STOP_REASON: outcome.value, **attributes}
         try:
             return to_optuna_trial(earlier, space, criteria, attributes, dense_seed=dense_seed)
         except OutsideSpaceError as error:
-            wrong = f"the space does not contain the point {dict(self.config)!r}: {error}"
-            raise InvalidSettingsError(wrong) from error
+            raise InvalidSettingsError(
+                f"the space does not contain the point {dict(self.config)!r}: {error}"
+            ) from error
 
     def _outcome(self, criteria: SearchCriteria) -> tuple[Outcome, tuple[float, ...] | None]:
         """Return the trial's outcome, and its values unless it failed."""
@@ -122,8 +115,8 @@ class EvaluatedPoint:
         except (TypeError, ValueError):
             values = ()
         if len(values) != len(criteria.objectives):
-            wanted = " and ".join(criteria.metrics)
-            rule = f"value must be a number for {wanted}, not {self.value!r}; or set error=True"
+            metrics = " and ".join(criteria.metrics)
+            rule = f"value must be a number for {metrics}, not {self.value!r}; or set error=True"
             raise InvalidSettingsError(ErrorDetail("add_evaluated_point", rule))
         if not all(map(is_finite, values)):
             return Outcome.DIVERGED, None
@@ -144,13 +137,8 @@ def to_optuna_trial(
 ) -> FrozenTrial:
     """Convert an earlier trial to one of a study with another space.
 
-    Args:
-        earlier: The trial.
-        space: The study's search space.
-        criteria: Its objectives and constraints.
-        attributes: User attributes of the trial.
-        dense_seed: Seed of values sampled for inactive parameters, for a sampler that needs them;
-            None otherwise.
+    ``attributes`` become user attributes. For a sampler that needs values of inactive parameters,
+    they are sampled with ``dense_seed``.
 
     Raises:
         OutsideSpaceError: The space does not contain it, or required metrics are missing.
@@ -163,8 +151,9 @@ def to_optuna_trial(
     if criteria.constraints and earlier.violations is None:
         raise OutsideSpaceError("they do not report all constrained metrics")
     params, distributions = _fit_params(_convert_params(earlier, space), space)
-    single = len(criteria.objectives) == 1
-    values = earlier.values or ((curve[max(curve)],) if single and curve else None)
+    values = earlier.values
+    if not values and curve and len(criteria.objectives) == 1:
+        values = (curve[max(curve)],)
     if earlier.state is TrialState.FAIL:
         values = None
     if dense_seed is not None and isinstance(space, SearchSpace):
@@ -233,11 +222,7 @@ def _parse_text(text: Any, distribution: BaseDistribution | None) -> Any:
 def _fit_params(
     params: Mapping[str, Any], space: SpaceLike
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Return the active parameters of a space with their distributions.
-
-    Raises:
-        OutsideSpaceError: The space does not contain the values.
-    """
+    """Return the active parameters of a space that contains them, with their distributions."""
     fixed = FixedTrial(dict(params))
     try:
         with warnings.catch_warnings(action="error"):  # Optuna warns of what is out of range
@@ -249,12 +234,12 @@ def _fit_params(
             continue
         if callable(space) and path in values and _is_equal(value, values[path]):
             continue
-        constant = space.parameters.get(path) if isinstance(space, SearchSpace) else None
-        if not isinstance(constant, Constant):
-            what = "is inactive here" if constant is not None else "is not a parameter here"
+        parameter = space.parameters.get(path) if isinstance(space, SearchSpace) else None
+        if not isinstance(parameter, Constant):
+            what = "is inactive here" if parameter is not None else "is not a parameter here"
             raise OutsideSpaceError(f"their {dotted(path)} {what}")
-        if path in values and not _is_equal(value, constant.value):
-            raise OutsideSpaceError(f"their {dotted(path)} is not {constant.value!r}")
+        if path in values and not _is_equal(value, parameter.value):
+            raise OutsideSpaceError(f"their {dotted(path)} is not {parameter.value!r}")
     return dict(fixed.params), dict(fixed.distributions)
 
 

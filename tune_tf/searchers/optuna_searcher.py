@@ -81,9 +81,6 @@ class OptunaSearcher(StudySearcher):
             :class:`~tune_tf.searchers.WarmStart`; see :attr:`warm_start`.
         allow_changed_space: Whether a study may continue with another search space.
 
-    Attributes:
-        criteria: Objectives and constraints.
-
     Raises:
         InvalidSettingsError: A setting is not one of those above, or the storage cannot be opened.
         SweepConflictError: The study exists with another objective or search space.
@@ -152,10 +149,7 @@ class OptunaSearcher(StudySearcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """Accept the arguments of ``tune.run``.
-
-        Returns:
-            False if ``config`` contains values to be searched: the space belongs to the searcher.
+        """Accept the arguments of ``tune.run``, except values to be searched in ``config``.
 
         Raises:
             InvalidSettingsError: The metric or mode is not the first objective's.
@@ -199,7 +193,7 @@ class OptunaSearcher(StudySearcher):
         """
         if TRAINING_ITERATION not in result:  # a function returned without reporting
             return
-        self._check(result)
+        self._check_metrics(result)
         iteration, changed_at = int(result[TRAINING_ITERATION]), config_changed_at(result)
         with self._clear_errors():
             registry = self._reconcile()
@@ -217,20 +211,18 @@ class OptunaSearcher(StudySearcher):
         """Report a trial's outcome to Optuna, once, even if Tune repeats it after a resume.
 
         A result without an iteration is the mean of several trials of one config, as passed by
-        Ray's ``Repeater``: the Optuna trial is COMPLETE with that value. Constraint metrics are
-        those of the first of these trials.
+        Ray's ``Repeater``. Constraint metrics are those of the first of these trials.
 
         Raises:
-            UnknownMetricError: The first result of all lacks a metric, or a mean lacks the metric
-                of one of several objectives.
+            UnknownMetricError: The first result of all, or a mean, lacks a metric.
         """
         # Tune passes no result when it stops a paused or pending trial.
         last = result or controller.last_result(trial_id)
         if error and self.criteria.values(last if result else {}):
             error = False  # a Repeater's last trial failed; there is a mean of others
-        own = not error and Outcome.of_result(last) in (None, Outcome.COMPLETED, Outcome.PRUNED)
-        if own and result:
-            self._check(result)
+        ran = not error and Outcome.of_result(last) in (None, Outcome.COMPLETED, Outcome.PRUNED)
+        if ran and result:
+            self._check_metrics(result)
         with self._clear_errors():
             if error:
                 end = failed_outcome(trial_id)
@@ -257,20 +249,18 @@ class OptunaSearcher(StudySearcher):
         Args:
             outcomes: Outcomes by Tune's id. Trials that Optuna knows as finished, or not at all,
                 are skipped; ``INTERRUPTED`` ones stay RUNNING for a resume.
-            results: Last results by Tune's id, flat, as far as they are known. MLflow run ids in
-                them are stored in the study if their trial had finished before the id was known.
+            results: Known last results, flat, by Tune's id; the study stores MLflow run ids that
+                came too late for their trial.
         """
         ended = {key: end for key, end in outcomes.items() if end is not Outcome.INTERRUPTED}
+        results = results or {}
         with self._clear_errors():
             registry = self._reconcile(ended)
             for trial_id, outcome in ended.items():
-                last = (results or {}).get(trial_id, {})
                 end = dropped_outcome(outcome, registry.last_values(trial_id), self.criteria)
-                self._tell(trial_id, end, last)
+                self._tell(trial_id, end, results.get(trial_id, {}))
                 registry.note_changed_outcome(trial_id, outcome)
-            registry.link_runs(
-                {key: last.get(MLFLOW_RUN_ID) for key, last in (results or {}).items()}
-            )
+            registry.link_runs({key: last.get(MLFLOW_RUN_ID) for key, last in results.items()})
             if len(ended) == len(outcomes) and not asks_for_more():
                 registry.abandon_orphans()
 
@@ -286,8 +276,7 @@ class OptunaSearcher(StudySearcher):
 
         Args:
             parameters: The config, nested or by path; constants may be left out.
-            value: The objective's value; several in order for several objectives. With NaN or Inf
-                the config counts as diverged.
+            value: The objective's value, or several in order; NaN and Inf count as diverged.
             error: Whether the trial failed; its value is then ignored.
             pruned: Whether it was stopped early.
             intermediate_values: The leading objective's values from the first iteration on.
@@ -303,11 +292,10 @@ class OptunaSearcher(StudySearcher):
             self.study.add_trial(trial)
 
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Write the state that a resume needs beside the study; includes an in-memory study.
+        """Write the state that a resume needs; finish trials that Tune stopped without notice.
 
-        Tune saves once more when it is done with all trials, and this is a searcher's only notice
-        of that: trials that Tune stopped without notice, as at ``time_budget_s``, are finished
-        here.
+        Tune saves once more when it is done with all trials, as at ``time_budget_s``, and this is a
+        searcher's only notice of that.
 
         Raises:
             InvalidSettingsError: An attribute of a subclass cannot be pickled.
@@ -320,31 +308,30 @@ class OptunaSearcher(StudySearcher):
         if self._registry is None or not controller.is_experiment_finished():
             return
         with self._clear_errors():
-            repeated = controller.is_repeated()
             for trial_id, failed in unfinished_ends(self._registry).items():
-                if repeated:
+                if controller.is_repeated():
                     cause = "the run ended before all of its repeats"
                     self._tell(trial_id, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause), {})
                 else:
-                    last = controller.last_result(trial_id)
-                    self.on_trial_complete(trial_id, last, error=failed)
+                    self.on_trial_complete(trial_id, controller.last_result(trial_id), failed)
             self._registry.abandon_orphans()
 
     def _tell(self, trial_id: str, end: TrialOutcome, last: Mapping[str, Any]) -> None:
         """Report an outcome to Optuna, with the attributes of the last result."""
         if TRAINING_ITERATION not in last:  # none, or a mean
             last = {**controller.last_result(trial_id), **last}
+        attrs = attrs_from_result(last, self._rungs())
+        if run_id := run_id_of(trial_id):
+            attrs[MLFLOW_RUN_ID] = run_id
         violations = self.criteria.violations(last) if last else {}
-        run_id = run_id_of(trial_id)
-        attrs = attrs_from_result(last, self._rungs()) | ({MLFLOW_RUN_ID: run_id} if run_id else {})
         self._reconcile().tell(trial_id, end, attrs, violations)
 
     def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:
         """Return the registry; on first use, reconcile it with what the study and Tune know.
 
         Args:
-            ended: The finished trials; None for those that Tune has stopped. When Tune is
-                interrupted, these include trials that a resume continues.
+            ended: The finished trials; None for those that Tune has stopped, which include trials
+                that a resume continues.
         """
         registry = self._open()
         if registry.reconciled:
@@ -360,7 +347,7 @@ class OptunaSearcher(StudySearcher):
         registry.close_lost_trials()
         return registry
 
-    def _check(self, result: Mapping[str, Any]) -> None:
+    def _check_metrics(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:
             if self.criteria.leading.metric in result:
                 SearchCriteria(self.criteria.objectives).check(result)

@@ -72,10 +72,8 @@ class RegistryState:
     ) -> bool:
         """Find the trials of a study that no Tune trial will finish, and queue them as orphans.
 
-        Args:
-            trials: All trials of the study.
-            tune_ids: The trials that Tune knows, if available. They decide where state and study
-                disagree, since the files of one save may differ in age.
+        The trials that Tune knows decide where state and study disagree, since the files of one
+        save may differ in age.
 
         Returns:
             Whether trials were sampled that the sampler does not know.
@@ -133,12 +131,6 @@ def last_step(trial: FrozenTrial) -> int:
 
 class StorageRecovery:
     """Restores lost trials of a study, with their numbers and configs.
-
-    Args:
-        study: The study.
-        storage: The study's storage.
-        suggest: The search space.
-        state: The searcher's record of the trials.
 
     Raises:
         SweepConflictError: The study has fewer trials than the state and does not identify the

@@ -32,8 +32,8 @@ Point = frozenset[tuple[str, str]]
 NO_POINTS: Final[Collection[Point]] = frozenset()
 
 # The last of n configs is missed by 8 n draws in 3 of 10,000 cases; each takes 0.2 ms.
-_RANDOM_DRAWS_A_POINT = 8
-_MOST_RANDOM_DRAWS = 500
+_RANDOM_DRAWS_PER_POINT = 8
+_MAX_RANDOM_DRAWS = 500
 
 
 def params_key(trial: FrozenTrial) -> Point:
@@ -59,29 +59,26 @@ def is_asked(trial: FrozenTrial) -> bool:
 
 
 class PointIndex:
-    """Discrete parameters of those trials of a study that match a predicate.
+    """Discrete parameters of those trials of a study that match a predicate."""
 
-    Args:
-        counts: The predicate.
-    """
-
-    def __init__(self, counts: Callable[[FrozenTrial], bool]) -> None:
-        self._counts = counts
-        self._settled: set[int] = set()
-        self._of_ended: set[Point] = set()
+    def __init__(self, matches: Callable[[FrozenTrial], bool]) -> None:
+        self._matches = matches
+        self._examined_numbers: set[int] = set()
+        self._finished_points: set[Point] = set()
 
     def among(self, trials: Iterable[FrozenTrial]) -> Collection[Point]:
         """Return the matching parameters; finished trials are examined only once."""
-        of_unfinished: set[Point] = set()
+        unfinished_points: set[Point] = set()
         for trial in trials:
-            if trial.number in self._settled:
+            if trial.number in self._examined_numbers:
                 continue
-            ended = trial.state.is_finished()
-            if ended:
-                self._settled.add(trial.number)
-            if self._counts(trial) and trial.params and _is_discrete(trial):
-                (self._of_ended if ended else of_unfinished).add(params_key(trial))
-        return self._of_ended | of_unfinished
+            points = unfinished_points
+            if trial.state.is_finished():
+                self._examined_numbers.add(trial.number)
+                points = self._finished_points
+            if self._matches(trial) and trial.params and _is_discrete(trial):
+                points.add(params_key(trial))
+        return self._finished_points | unfinished_points
 
 
 class SamplerView:
@@ -111,26 +108,21 @@ class SamplerView:
         return not waiting and sampler.exhausted(stored)
 
     def ask(self, suggest: Suggest, stored: optuna.Study) -> optuna.Trial:
-        """Return a new Optuna trial, with a new config if possible.
-
-        Args:
-            suggest: The search space.
-            stored: The study as it is stored.
-        """
+        """Return a new Optuna trial of the ``stored`` study, with a new config if possible."""
         if self.study.get_trials(False, (TrialState.WAITING,)):
             return self.study.ask()
         trials = stored.get_trials(deepcopy=False)
         refused = self._diverged.among(trials)
-        finite = isinstance(self.study.sampler, ExhaustiveSampler)  # repeats nothing by itself
-        known = self._tried.among(trials) if not finite and self._rungs() else NO_POINTS
+        repeats = not isinstance(self.study.sampler, ExhaustiveSampler)
+        known = self._tried.among(trials) if repeats and self._rungs() else NO_POINTS
         if not refused and not known:
             return self.study.ask()
         name, storage = self.study.study_name, self._storage
-        drawn = draw_new_config(self.study, storage, suggest, refused, known)
-        trial_id = storage.create_new_trial(storage.get_study_id_from_name(name), drawn)
+        draft = draw_new_config(self.study, storage, suggest, refused, known)
+        trial_id = storage.create_new_trial(storage.get_study_id_from_name(name), draft)
         # A new trial calls its study's sampler, which has sampled this one already.
-        blind = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
-        return optuna.Trial(blind, trial_id)
+        study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        return optuna.Trial(study, trial_id)
 
 
 def draw_new_config(
@@ -145,35 +137,28 @@ def draw_new_config(
     A draw that is refused or known is replaced by the first random one that is neither, or, where
     all are known, by the first one that is not refused. The sampler's attributes of the study and
     of the trial are kept.
-
-    Args:
-        study: The study with its sampler.
-        storage: The storage that the sampler reads.
-        suggest: The search space.
-        refused: Parameters not to draw.
-        known: Parameters to draw only if there are no others.
     """
     overlay = OverlayStorage(storage)  # type: ignore[abstract]
 
     def draw(sampler: BaseSampler) -> FrozenTrial:
-        dry = optuna.load_study(study_name=study.study_name, storage=overlay, sampler=sampler)
-        suggest(dry.ask())
-        [drawn] = overlay.drafts
+        dry_study = optuna.load_study(study_name=study.study_name, storage=overlay, sampler=sampler)
+        suggest(dry_study.ask())
+        [draft] = overlay.drafts
         overlay.forget()
-        return drawn
+        return draft
 
-    taken = {*refused, *known}
-    draws = [draw(study.sampler)]
-    if params_key(draws[0]) not in taken:
-        return draws[0]
-    chance = RandomSampler(_seed_of(draws[0]))
-    for _ in range(min(_MOST_RANDOM_DRAWS, _RANDOM_DRAWS_A_POINT * len(taken))):
-        drawn = draw(chance)
-        drawn.system_attrs = draws[0].system_attrs  # NSGA-II counts generations by them
-        if params_key(drawn) not in taken:
-            return drawn
-        draws.append(drawn)
-    return next((each for each in draws if params_key(each) not in refused), draws[0])
+    excluded = {*refused, *known}
+    drafts = [draw(study.sampler)]
+    if params_key(drafts[0]) not in excluded:
+        return drafts[0]
+    random_sampler = RandomSampler(_seed_of(drafts[0]))
+    for _ in range(min(_MAX_RANDOM_DRAWS, _RANDOM_DRAWS_PER_POINT * len(excluded))):
+        draft = draw(random_sampler)
+        draft.system_attrs = drafts[0].system_attrs  # NSGA-II counts generations by them
+        if params_key(draft) not in excluded:
+            return draft
+        drafts.append(draft)
+    return next((each for each in drafts if params_key(each) not in refused), drafts[0])
 
 
 def _seed_of(trial: FrozenTrial) -> int:

@@ -127,12 +127,12 @@ class SearchSettings:
             InvalidSettingsError: The earlier results cannot be read.
         """
         study = open_study(storage, study_name, self.criteria)
-        theirs = study.user_attrs.get(OBJECTIVE)
-        if theirs is None:
+        objective = study.user_attrs.get(OBJECTIVE)
+        if objective is None:
             study.set_user_attr(OBJECTIVE, str(self.criteria))
-        elif theirs != str(self.criteria):
+        elif objective != str(self.criteria):
             raise SweepConflictError(
-                f"study {study.study_name!r} already exists with the objective {theirs}, not "
+                f"study {study.study_name!r} already exists with the objective {objective}, not "
                 f"{self.criteria}: use another study_name or its original objective"
             )
         check_space(study, self.space, allow_changed=self.allow_changed_space)
@@ -162,12 +162,7 @@ class SearchSettings:
 
 
 def points_to_params(space: SpaceLike, points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Convert configs to Optuna's parameters.
-
-    Args:
-        space: The search space.
-        points: Nested configs. Constants may be left out. If the space is a callable, parameters
-            that a config leaves out are sampled.
+    """Convert nested configs, in which constants may be left out, to Optuna's parameters.
 
     Raises:
         InvalidSettingsError: The space does not contain a config; lists all errors.

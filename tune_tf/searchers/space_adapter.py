@@ -29,11 +29,7 @@ SpaceLike = SearchSpace | DefineByRun | Mapping[str, BaseDistribution]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Search space of a fixed set of parameters.
-
-    Args:
-        by_path: Distribution of each parameter.
-    """
+    """Search space of a fixed set of parameters."""
 
     by_path: dict[str, BaseDistribution]
 
@@ -44,12 +40,7 @@ class Distributions:
 
 @dataclass(frozen=True)
 class FunctionSpace:
-    """Search space defined by a function, with the constants that it returns.
-
-    Args:
-        function: Takes an Optuna trial; returns None, or constants by path. A constant named like
-            a parameter replaces it.
-    """
+    """Search space of a function; a returned constant named like a parameter replaces it."""
 
     function: DefineByRun
 
@@ -59,14 +50,14 @@ class FunctionSpace:
         Raises:
             InvalidSettingsError: The function returned something else.
         """
-        returned = self.function(trial)
-        if returned is None:
+        constants = self.function(trial)
+        if constants is None:
             return dict(trial.params)
-        if not isinstance(returned, Mapping):
-            raise self._invalid(f"{returned!r}")
-        if names := [name for name in returned if not isinstance(name, str)]:
+        if not isinstance(constants, Mapping):
+            raise self._invalid(f"{constants!r}")
+        if names := [name for name in constants if not isinstance(name, str)]:
             raise self._invalid(f"a dict with the key {names[0]!r}")
-        return {**trial.params, **returned}
+        return {**trial.params, **constants}
 
     def _invalid(self, returned: str) -> InvalidSettingsError:
         name = getattr(self.function, "__name__", repr(self.function))
@@ -131,10 +122,10 @@ class Outline:
     @classmethod
     def of(cls, space: SpaceLike) -> "Outline":
         """Derive the outline of a space."""
-        found = distributions_of(space)
-        if found is None:
+        distributions = distributions_of(space)
+        if distributions is None:
             return cls()
-        searched = {path: each for path, each in found.items() if not each.single()}
+        searched = {path: each for path, each in distributions.items() if not each.single()}
         if not isinstance(space, SearchSpace):
             return cls(searched)
         return cls(searched, frozenset(p for p in searched if space.parameters[p].condition))

@@ -12,11 +12,9 @@ TUNE_TRIAL_ID: Final = "tune_trial_id"
 """User attribute that holds Tune's id of the trial."""
 
 RELINKED: Final = "tune_trial_ids"
-"""User attribute of the study: Tune's id by number, of trials that had ended and were run again.
+"""User attribute of the study: Tune's id by number, of finished trials that ran again after a kill.
 
-A trial that ended in the last moments before a kill, which Tune had not saved, runs again under its
-number, perhaps with another id of Tune's or to another end; Optuna lets nothing be changed on a
-trial that has ended.
+Optuna's finished trials are immutable.
 """
 
 LATE_RUN_IDS: Final = "mlflow_run_ids"
@@ -38,23 +36,13 @@ _SECONDS_OF_TUNE = "time_total_s"
 
 
 def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | None:
-    """Return Tune's id of an Optuna trial; None if it never ran under Tune.
-
-    Args:
-        trial: The trial.
-        study_attrs: ``study.user_attrs``.
-    """
-    again: str | None = study_attrs.get(RELINKED, {}).get(str(trial.number))
-    return again or trial.user_attrs.get(TUNE_TRIAL_ID)
+    """Return Tune's id of an Optuna trial; None if it never ran under Tune."""
+    relinked_id: str | None = study_attrs.get(RELINKED, {}).get(str(trial.number))
+    return relinked_id or trial.user_attrs.get(TUNE_TRIAL_ID)
 
 
 def attrs_from_result(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
-    """Return the user attributes that a trial's last result gives.
-
-    Args:
-        result: The trial's last result; what it does not hold is left out.
-        rungs: Iterations at which the scheduler compares trials.
-    """
+    """Return the user attributes of a trial with this last result under a scheduler's rungs."""
     attrs: dict[str, Any] = {}
     if isinstance(run_id := result.get(MLFLOW_RUN_ID), str):
         attrs[MLFLOW_RUN_ID] = run_id

@@ -37,7 +37,7 @@ def outcome_from_result(
     criteria: SearchCriteria,
     *,
     last_seen: int | None,
-    own_end: Callable[[Mapping[str, Any]], bool],
+    is_natural_end: Callable[[Mapping[str, Any]], bool],
 ) -> TrialOutcome:
     """Infer the outcome of a trial that did not fail from its last result, if it has one.
 
@@ -49,8 +49,7 @@ def outcome_from_result(
         result: The trial's last result; None or empty if there is none.
         criteria: Objectives and constraints.
         last_seen: Iteration of the last result that the searcher saw; None if there was none.
-        own_end: Returns whether the trial was to end at a result anyway, rather than by a
-            scheduler.
+        is_natural_end: Whether the trial was to end at a result anyway, rather than by a scheduler.
     """
     result = result or {}
     iteration = int(result[TRAINING_ITERATION]) if TRAINING_ITERATION in result else None
@@ -63,7 +62,7 @@ def outcome_from_result(
     elif recorded is not None or not finite or iteration is None:
         end = Outcome.COMPLETED  # without an iteration it is the mean from a Repeater
     elif last_seen is None or iteration > last_seen:
-        end = Outcome.COMPLETED if own_end(result) else Outcome.PRUNED
+        end = Outcome.COMPLETED if is_natural_end(result) else Outcome.PRUNED
     else:
         end = Outcome.COMPLETED if result.get("done") else Outcome.OUT_OF_BUDGET
     outcome = infer_outcome(end, recorded=recorded, finite=finite)
@@ -77,13 +76,7 @@ def outcome_from_result(
 def dropped_outcome(
     outcome: Outcome, values: tuple[float, ...], criteria: SearchCriteria
 ) -> TrialOutcome:
-    """Return the outcome of a trial that Tune ended without notifying the searcher.
-
-    Args:
-        outcome: The outcome.
-        values: The objectives' last reported values, as far as they are known.
-        criteria: Objectives and constraints.
-    """
+    """Return the outcome of a trial that Tune ended without notice, with its last known values."""
     if outcome is Outcome.COMPLETED and len(values) < len(criteria.objectives):
         return TrialOutcome(Outcome.DIVERGED, cause=f"{criteria.leading.metric} was not reported")
     return TrialOutcome(outcome, values[0] if values else None, others=values[1:])
@@ -92,12 +85,9 @@ def dropped_outcome(
 def outcome_before_change(
     end: TrialOutcome, values: tuple[float, ...], changed_at: int | None
 ) -> TrialOutcome:
-    """Return an outcome with the values of the trial's original config.
+    """Return an outcome with the last known values of the trial's original config.
 
-    Args:
-        end: The outcome.
-        values: The objectives' last values with the original config, as far as they are known.
-        changed_at: The last iteration with that config; None if it was not changed.
+    ``changed_at`` is the last iteration with that config; None if it was not changed.
     """
     if changed_at is None or (end.iteration or 0) <= changed_at:
         return end
@@ -136,7 +126,7 @@ def ended_outcome(
     stamped = Outcome.of_result(last) is not None
     if not stamped and not result and controller.is_complete_by_id(trial_id, last, stop_criteria):
         # paused at its limit
-        end = outcome_from_result(last, criteria, last_seen=None, own_end=lambda _: True)
+        end = outcome_from_result(last, criteria, last_seen=None, is_natural_end=lambda _: True)
     else:
         was_stopped = TRAINING_ITERATION in (result or {}) and not (result or {}).get("done")
         end = outcome_from_result(
@@ -144,6 +134,6 @@ def ended_outcome(
             criteria,
             # A result that was the trial's last anyway may have been seen before a kill.
             last_seen=last_seen if was_stopped or record is None else record.seen,
-            own_end=lambda at: controller.would_complete(trial_id, at, stop_criteria),
+            is_natural_end=lambda at: controller.would_complete(trial_id, at, stop_criteria),
         )
     return outcome_before_change(end, record.values if record else (), config_changed_at(last))

@@ -86,7 +86,7 @@ class TrialRegistry:
 
         Args:
             tune_ids: The trials that Tune knows, if available.
-            configs: Their configs, flat, for trials that the study has lost.
+            configs: Their configs, flat.
 
         Returns:
             The number of trials in the study if some were sampled that the sampler does not know;
@@ -152,11 +152,7 @@ class TrialRegistry:
     ) -> None:
         """Add a finite value to a trial's curve; a step that exists is left unchanged.
 
-        Args:
-            tune_id: Tune's id of the trial.
-            iteration: The step.
-            value: The leading objective's value.
-            others: Values of the other objectives, of which Optuna stores no curve.
+        Optuna stores no curve of the ``others``, values of the objectives after the leading one.
         """
         trial = self._trial(tune_id)
         if trial is None or iteration <= self.state.records[tune_id].reported:
@@ -179,11 +175,7 @@ class TrialRegistry:
     ) -> None:
         """Report an outcome to Optuna unless it is known; an interrupted trial stays RUNNING.
 
-        Args:
-            tune_id: Tune's id of the trial.
-            end: The outcome.
-            user_attrs: User attributes of the trial.
-            violations: By how much each constraint is violated; used unless the trial failed.
+        ``violations`` of constraints are used unless the trial failed.
         """
         trial = self._trial(tune_id)
         if trial is None or end.outcome is Outcome.INTERRUPTED:

@@ -9,12 +9,7 @@ from tune_tf.tune_internals import controller
 
 
 def is_full(registry: TrialRegistry, max_concurrent: int | None) -> bool:
-    """Return whether as many trials run as may run at once.
-
-    Args:
-        registry: The registry.
-        max_concurrent: The limit, if Tune names none; None for none.
-    """
+    """Return whether as many trials run as Tune, or else ``max_concurrent``, allows at once."""
     limit = controller.max_concurrent(max_concurrent)
     if limit is None:
         return False
@@ -23,12 +18,7 @@ def is_full(registry: TrialRegistry, max_concurrent: int | None) -> bool:
 
 
 def reconcile_with_tune(registry: TrialRegistry) -> int | None:
-    """Find the trials of a study that no trial of Tune will finish.
-
-    Returns:
-        The number of trials in the study if some were sampled that the sampler does not know;
-        otherwise None.
-    """
+    """Compare a registry with the trials that Tune knows; see :meth:`.TrialRegistry.reconcile`."""
     configs = controller.configs()
     if controller.is_repeated():  # Optuna knows of the first trial of each config only
         configs = {key: each for key, each in configs.items() if registry.record(key)}
@@ -40,13 +30,11 @@ def unfinished_ends(
 ) -> dict[str, bool]:
     """Return whether Tune's finished trials failed, of those that are unfinished in the study.
 
-    Args:
-        registry: The registry.
-        ended: The trials to look at; None for all.
+    Only those in ``ended`` are looked at, if it is given.
     """
     failed = controller.finished_trials()
-    over = failed.keys() if ended is None else failed.keys() & set(ended)
-    return {trial_id: failed[trial_id] for trial_id in registry.reopen_unfinished(over)}
+    finished = failed.keys() if ended is None else failed.keys() & set(ended)
+    return {trial_id: failed[trial_id] for trial_id in registry.reopen_unfinished(finished)}
 
 
 def last_result_of_lost(trial_id: str, rungs: Sequence[int]) -> dict[str, Any]:

@@ -85,13 +85,7 @@ class WarmStart:
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """Summary of a warm start.
-
-    Args:
-        source: The source.
-        num_imported: Number of trials in the study now.
-        skipped: Number of skipped trials, by reason.
-    """
+    """Number of trials imported from a source, and of those skipped, by reason."""
 
     source: str
     num_imported: int
@@ -116,12 +110,7 @@ def import_trials(
 ) -> ImportSummary:
     """Add the earlier trials that a space contains to a study, once; log a summary.
 
-    Args:
-        study: The study.
-        space: Its search space.
-        criteria: Its objectives and constraints.
-        start: Source of the trials.
-        dense: Whether the sampler needs values of inactive parameters; they are sampled.
+    If ``dense``, the sampler needs values of inactive parameters; they are sampled.
 
     Raises:
         InvalidSettingsError: The source cannot be read, or has other objectives.
@@ -162,11 +151,11 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
             f"its study has the directions {directions_text(study.directions)}, not those of "
             f"{criteria}; name a sweep with the same objective",
         )
-    theirs = study.user_attrs.get(OBJECTIVE, str(criteria))
-    if theirs != str(criteria):
+    objective = study.user_attrs.get(OBJECTIVE, str(criteria))
+    if objective != str(criteria):
         raise _unusable(
             source,
-            f"its objective is {theirs}, this one's is {criteria}; name a sweep with the same "
+            f"its objective is {objective}, this one's is {criteria}; name a sweep with the same "
             "objective",
         )
     constants = constants_of(study)

@@ -42,7 +42,7 @@ class TrialStates:
     @property
     def outcome(self) -> Outcome:
         """Outcome in the run's tag."""
-        return Outcome.of_tag(self.reason or "")
+        return Outcome(self.reason or "")
 
 
 def trial_states(

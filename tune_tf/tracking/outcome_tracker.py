@@ -150,7 +150,7 @@ class OutcomeTracker(Callback):
         """Restore the outcomes of an interrupted sweep."""
         self._unstarted.clear()
         self._num_seen = 0
-        self._outcomes = {key: Outcome.of_tag(tag) for key, tag in state.get("ended", {}).items()}
+        self._outcomes = {key: Outcome(tag) for key, tag in state.get("ended", {}).items()}
 
     def _add_earlier_outcomes(self, trials: Sequence[Trial]) -> None:
         earlier, self._earlier = self._earlier, {}

@@ -51,7 +51,7 @@ class ParentRun:
         self._resumed = bool(state)
         self._num_results: int = state.get("num_results", 0)
         self._candidates: dict[str, Candidate[str]] = {
-            key: Candidate(key, Outcome.of_tag(tag), value, feasible)
+            key: Candidate(key, Outcome(tag), value, feasible)
             for key, tag, value, feasible in state.get("candidates", ())
         }
         self._best_reports: dict[str, tuple[float, int]] = dict(state.get("best_reports", {}))

@@ -262,7 +262,7 @@ class SweepRuns:
             if double or (not known and not (saved is None and ended)):
                 self._client.delete_run(run.info.run_id)
             elif run.info.status == "RUNNING":
-                self._interrupt(run, outcome=Outcome.of_tag(ends.get(trial_id, "interrupted")))
+                self._interrupt(run, outcome=Outcome(ends.get(trial_id, "interrupted")))
 
 
 def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:

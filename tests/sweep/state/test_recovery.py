@@ -120,7 +120,7 @@ def test_an_end_that_the_diary_has_lost_is_what_tune_knows_of_it(sweep, status, 
     sweep.tune.trials[1].set_status(status)
     sweep.tune.save()
     found, _ = recovered(sweep)
-    assert found.ended[IDS[1]] is Outcome.of_tag(outcome)
+    assert found.ended[IDS[1]] is Outcome(outcome)
 
 
 def test_a_trial_that_tune_had_not_written_yet_keeps_its_id_and_number(sweep):

@@ -25,7 +25,7 @@ from optuna.samplers import (
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.searchers.samplers.custom_samplers import (
-    MOST_POINTS,
+    MAX_POINTS,
     ExhaustiveSampler,
     NumberedRandomSampler,
     grid_points,
@@ -46,13 +46,7 @@ from tune_tf.space.paths import dotted
 
 @dataclass(frozen=True)
 class SamplerRequest:
-    """Search for which a sampler is created.
-
-    Args:
-        outline: Outline of the space.
-        seed: Seed of the sampler; None for a random one.
-        num_objectives: Number of optimized metrics.
-    """
+    """Search for which a sampler is created; without a seed it is random."""
 
     outline: Outline
     seed: int | None
@@ -180,8 +174,7 @@ def make_sampler(
         num_objectives: Number of optimized metrics.
 
     Raises:
-        InvalidSettingsError: The name is unknown; a seed is given with a sampler object; the
-            sampler does not support the space or the objectives; or a package is missing. Lists all
+        InvalidSettingsError: There is no such sampler, or it does not support the search; lists all
             errors.
     """
     if isinstance(sampler, BaseSampler):
@@ -252,13 +245,7 @@ def uses_constraints(sampler: str | BaseSampler) -> bool:
 def visibility_for(
     sampler: str | BaseSampler, num_objectives: int = 1, *, has_constraints: bool = False
 ) -> Visibility:
-    """Return which parts of trials a sampler is to see.
-
-    Args:
-        sampler: Its name, or the sampler.
-        num_objectives: Number of optimized metrics.
-        has_constraints: Whether trials have constraints.
-    """
+    """Return which parts of trials a sampler is to see."""
     kind = _kind(sampler)
     if kind is None:
         return UNFILTERED
@@ -297,25 +284,25 @@ def _unsupported(name: str, request: SamplerRequest) -> list[ErrorDetail]:
             f"sampler {name!r} must know the space beforehand: pass a SearchSpace or a dict of "
             f"distributions instead of a callable, or use {_others(grid=False)}"
         )
-    found = [ErrorDetail("", text) for text in errors]
+    details = [ErrorDetail("", text) for text in errors]
     for path, distribution in (distributions or {}).items():
         if text := _unsupported_parameter(name, kind, distribution):
-            found.append(ErrorDetail(dotted(path), text))
+            details.append(ErrorDetail(dotted(path), text))
     if kind.grid:
         text = f"has a `when`, which sampler {name!r} does not support: remove it, or use "
-        found += [
+        details += [
             ErrorDetail(dotted(path), text + _others(grid=False))
             for path in distributions or ()
             if path in request.outline.conditional
         ]
-        num_points = 0 if found else math.prod(map(num_values, (distributions or {}).values()))
-        if num_points > MOST_POINTS:
+        num_points = 0 if details else math.prod(map(num_values, (distributions or {}).values()))
+        if num_points > MAX_POINTS:
             text = (
-                f"sampler {name!r} would try {num_points} configs, more than {MOST_POINTS}: use "
+                f"sampler {name!r} would try {num_points} configs, more than {MAX_POINTS}: use "
                 "coarser steps, or 'random' or 'tpe'"
             )
-            found.append(ErrorDetail("", text))
-    return found
+            details.append(ErrorDetail("", text))
+    return details
 
 
 def _unsupported_parameter(

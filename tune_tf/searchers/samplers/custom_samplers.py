@@ -27,7 +27,7 @@ from tune_tf.searchers.forwarding import forward_to
 
 _NOTHING: Final = object()
 
-MOST_POINTS: Final = 1_000_000
+MAX_POINTS: Final = 1_000_000
 """Maximum number of grid points; Optuna keeps all of them in memory."""
 
 
@@ -37,9 +37,6 @@ class NumberedRandomSampler(RandomSampler):
     Optuna's sampler draws from one sequence, so a process killed between a draw and the next save
     continues with other configs than an undisturbed one. These are the same whatever was drawn
     before, and those of a parameter do not change when others are added. A value takes 0.1 ms.
-
-    Args:
-        seed: Seed of all draws; None for a random one.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -59,8 +56,8 @@ class NumberedRandomSampler(RandomSampler):
         """Draw a value."""
         words = (self._seed, trial.number, zlib.crc32(param_name.encode()))
         seed = int(np.random.SeedSequence(words).generate_state(1)[0])
-        drawn = RandomSampler(seed)
-        return drawn.sample_independent(study, trial, param_name, param_distribution)
+        sampler = RandomSampler(seed)
+        return sampler.sample_independent(study, trial, param_name, param_distribution)
 
 
 class ExhaustiveSampler(BaseSampler):
@@ -89,11 +86,7 @@ class ExhaustiveSampler(BaseSampler):
         self._points = points
 
     def exhausted(self, study: optuna.Study) -> bool:
-        """Return whether every config has been assigned, finished or not.
-
-        A user's grid is exhausted only when its last trial has finished, since its points are
-        unknown.
-        """
+        """Return whether every config has been assigned, or, of a user's grid, has finished."""
         trials = study.get_trials(deepcopy=False)
         if self._points is not None:
             assigned = {
@@ -136,11 +129,7 @@ def _is_exhausted(
 
 
 def grid_points(distributions: Mapping[str, BaseDistribution]) -> dict[str, list[Any]]:
-    """Return the values of each parameter, by path.
-
-    Raises:
-        TypeError: A parameter has infinitely many values.
-    """
+    """Return the values of each parameter, by path."""
     return {path: _values(distribution) for path, distribution in distributions.items()}
 
 
