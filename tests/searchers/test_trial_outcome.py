@@ -16,7 +16,9 @@ def result(iteration, loss=0.5, **more):
 
 
 def judged(last, *, last_seen=2, is_natural_end=False):
-    return outcome_from_result(last, LOSS, last_seen=last_seen, is_natural_end=lambda _: is_natural_end)
+    return outcome_from_result(
+        last, LOSS, last_seen=last_seen, is_natural_end=lambda _: is_natural_end
+    )
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ class SweepConfig(Settings):
         except InvalidSettingsError as error:
             errors += error.details
         if errors or config is None:
-            placed = document.placed(errors)
+            placed = document.locate(errors)
             only_overrides = all(detail.where.startswith(OVERRIDE) for detail in placed)
             raise InvalidSettingsError(placed, OVERRIDE if only_overrides else str(path))
         return config

@@ -37,7 +37,7 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
             if not isinstance(path, str) or not path:
                 errors.append(f"`when` must name a parameter as text, not {path!r}")
                 continue
-            allowed = tuple(values) if isinstance(values, _MANY) else (values,)
+            allowed = tuple(values) if isinstance(values, _COLLECTION_TYPES) else (values,)
             if not allowed:
                 errors.append(f"`when` allows no value of {path!r}: list one, or leave it out")
             entries[slashed(path)] = allowed
@@ -60,7 +60,7 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
         """Return the ``when`` mapping of a sweep file."""
         return {
             path: allowed[0]
-            if len(allowed) == 1 and not isinstance(allowed[0], _MANY)
+            if len(allowed) == 1 and not isinstance(allowed[0], _COLLECTION_TYPES)
             else list(allowed)
             for path, allowed in self.items()
         }
@@ -76,7 +76,7 @@ def _is_equal_value(value: Any, allowed: Any) -> bool:
     return hashable(value) == hashable(allowed)
 
 
-_MANY = (list, tuple, set, frozenset)
+_COLLECTION_TYPES = (list, tuple, set, frozenset)
 
 ALWAYS = Condition({})
 """Condition of an unconditional parameter."""
@@ -87,20 +87,17 @@ def in_dependency_order(
 ) -> "tuple[dict[str, Parameter], list[ErrorDetail]]":
     """Sort parameters stably so that each comes after those that it depends on.
 
-    Args:
-        parameters: Parameters by path.
-        invalid: Conditions of parameters that are invalid for other reasons.
-
     Returns:
-        The parameters in order, and the errors of their conditions.
+        The parameters in order, and the errors of their conditions and of those of parameters that
+        are ``invalid`` for other reasons.
     """
     errors = _condition_errors(parameters, invalid or {})
     ordered: dict[str, Parameter] = {}
 
     def visit(path: str, above: list[str]) -> None:
         if path in above:
-            ring = " -> ".join(map(dotted, [*above[above.index(path) :], path]))
-            text = f"`when` forms a cycle, {ring}: remove one of them"
+            cycle = " -> ".join(map(dotted, [*above[above.index(path) :], path]))
+            text = f"`when` forms a cycle, {cycle}: remove one of them"
             errors.append(ErrorDetail(dotted(path), text))
         elif path not in ordered:
             for parent in parameters[path].condition:

@@ -40,48 +40,37 @@ class YamlDocument:
         Raises:
             InvalidSettingsError: The file is missing or not a YAML mapping.
         """
-        if isinstance(source, str) and not (
-            "\n" not in source and source.strip().endswith((".yaml", ".yml"))
-        ):
-            return cls.parse(source)
-        return cls.read(Path(source))
+        if isinstance(source, Path):
+            return cls.read(source)
+        is_path = "\n" not in source and source.strip().endswith((".yaml", ".yml"))
+        return cls.read(Path(source)) if is_path else cls.parse(source)
 
     @classmethod
     def read(cls, path: Path) -> "YamlDocument":
-        """Load a file.
-
-        Raises:
-            InvalidSettingsError: The file is missing or not a YAML mapping.
-        """
+        """Load a file; see :meth:`load`."""
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             text = f"there is no such file; looked for {path.absolute()}"
-            raise InvalidSettingsError([text], str(path)) from None
+            raise InvalidSettingsError(text, str(path)) from None
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidSettingsError([f"cannot be read: {error}"], str(path)) from error
+            raise InvalidSettingsError(f"cannot be read: {error}", str(path)) from error
         return cls.parse(text, str(path))
 
     @classmethod
     def parse(cls, text: str, source: str | None = None) -> "YamlDocument":
-        """Load a text.
-
-        Raises:
-            InvalidSettingsError: The text is not a YAML mapping.
-        """
+        """Load a text; see :meth:`load`."""
         try:
             data, node, lines, errors = _load(text)
         except YAMLError as error:
-            raise InvalidSettingsError([_syntax_error(error)], source) from None
+            raise InvalidSettingsError(_syntax_error(error), source) from None
         if node is None or data is None:
-            raise InvalidSettingsError(["is empty: it must hold a mapping of settings"], source)
+            raise InvalidSettingsError("is empty: it must hold a mapping of settings", source)
         if not isinstance(data, dict):
             kind = "a list" if isinstance(data, list) else f"{data!r}"
-            raise InvalidSettingsError(
-                [ErrorDetail("", f"must be a mapping like `name: value`, not {kind}", _line(node))],
-                source,
-            )
-        if any(detail.what == _CIRCLE for detail in errors):
+            text = f"must be a mapping like `name: value`, not {kind}"
+            raise InvalidSettingsError(ErrorDetail("", text, _line(node)), source)
+        if any(detail.what == _CIRCULAR for detail in errors):
             raise InvalidSettingsError(errors, source)
         return cls(data, lines, source, tuple(errors))
 
@@ -92,7 +81,7 @@ class YamlDocument:
 
         Setting one of the ``exclusive`` keys in a mapping removes the others.
         """
-        data = _copied(self.data)
+        data = _copy_mappings(self.data)
         errors = list(self.errors)
         overridden = dict(self.overridden)
         for override in overrides:
@@ -103,25 +92,24 @@ class YamlDocument:
                 errors.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
                 continue
             try:
-                value, _, _, repeated = _load(text)
+                value, _, _, details = _load(text)
             except YAMLError as error:
                 errors.append(ErrorDetail(where, f"the value {_syntax_error(error).what}"))
                 continue
-            if repeated:
-                errors.extend(ErrorDetail(where, detail.what) for detail in repeated)
-                continue
-            if wrong := _assign(data, names, value, exclusive):
-                errors.append(ErrorDetail(where, wrong))
-                continue
-            overridden[".".join(names)] = override
+            if details:
+                errors.extend(ErrorDetail(where, detail.what) for detail in details)
+            elif reason := _assign(data, names, value, exclusive):
+                errors.append(ErrorDetail(where, reason))
+            else:
+                overridden[".".join(names)] = override
         return YamlDocument(data, self.lines, self.source, tuple(errors), overridden)
 
-    def placed(self, errors: Iterable[ErrorDetail]) -> list[ErrorDetail]:
+    def locate(self, errors: Iterable[ErrorDetail]) -> list[ErrorDetail]:
         """Return the errors with their lines, in file order; those of overrides come last."""
-        found = [self._placed(detail) for detail in errors]
-        return sorted(found, key=lambda detail: (detail.line is None, detail.line or 0))
+        details = [self._locate(detail) for detail in errors]
+        return sorted(details, key=lambda detail: (detail.line is None, detail.line or 0))
 
-    def _placed(self, detail: ErrorDetail) -> ErrorDetail:
+    def _locate(self, detail: ErrorDetail) -> ErrorDetail:
         if detail.line is not None or detail.where.startswith(OVERRIDE):
             return detail
         path = detail.where
@@ -156,7 +144,7 @@ def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
     return text.getvalue()
 
 
-_CIRCLE = "contains itself through an alias: write it out"
+_CIRCULAR = "contains itself through an alias: write it out"
 
 
 def _within(key: str, path: str) -> str:
@@ -199,7 +187,7 @@ def _walk(
 ) -> None:
     """Record the line of each key, and find duplicate keys and circular aliases."""
     if any(node is each for each in above):
-        errors.append(ErrorDetail(prefix, _CIRCLE, lines.get(prefix, _line(node))))
+        errors.append(ErrorDetail(prefix, _CIRCULAR, lines.get(prefix, _line(node))))
     elif isinstance(node, SequenceNode):
         for index, entry in enumerate(node.value):
             _walk(entry, f"{prefix}.{index}", lines, errors, (*above, node))
@@ -217,10 +205,10 @@ def _walk(
             _walk(value, path, lines, errors, (*above, node))
 
 
-def _copied(value: Any) -> Any:
-    """Copy the mappings in data, so that they can be changed."""
+def _copy_mappings(value: Any) -> Any:
+    """Copy the mappings in data, each use of a YAML alias on its own."""
     if isinstance(value, dict):
-        return {key: _copied(entry) for key, entry in value.items()}
+        return {key: _copy_mappings(entry) for key, entry in value.items()}
     return value
 
 

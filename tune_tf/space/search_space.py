@@ -85,7 +85,7 @@ class SearchSpace:
         except InvalidSettingsError as error:
             errors += error.details
         if errors:
-            raise InvalidSettingsError(document.placed(errors), document.source)
+            raise InvalidSettingsError(document.locate(errors), document.source)
         return space
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,12 +147,12 @@ class SearchSpace:
 
     def active(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a nested config without the values of inactive parameters."""
-        given = flatten(config, self.parameters)
+        flat = flatten(config, self.parameters)
         values: dict[str, Any] = {}
         for path, parameter in self.parameters.items():
-            if path in given and parameter.condition.holds(values):
-                values[path] = given[path]
-        unknown = {path: value for path, value in given.items() if path not in self.parameters}
+            if path in flat and parameter.condition.holds(values):
+                values[path] = flat[path]
+        unknown = {path: value for path, value in flat.items() if path not in self.parameters}
         return nest({**values, **unknown})
 
     def validate(self, config: Mapping[str, Any]) -> list[ErrorDetail]:
@@ -160,24 +160,24 @@ class SearchSpace:
 
         None is valid for an inactive parameter, because Ray cannot omit a value.
         """
-        given = flatten(config, self.parameters)
+        flat = flatten(config, self.parameters)
         groups = {path.rsplit(SEPARATOR, 1)[0] for path in self.parameters if SEPARATOR in path}
         errors = [
             ErrorDetail(dotted(path), _unknown(path, self.parameters))
-            for path, value in given.items()
+            for path, value in flat.items()
             if path not in self.parameters and not (value == {} and path in groups)
         ]
         values: dict[str, Any] = {}
         for path, parameter in self.parameters.items():
             if not parameter.condition.holds(values):
-                if given.get(path) is not None:
-                    text = f"is inactive but given as {given[path]!r}: leave it out"
+                if flat.get(path) is not None:
+                    text = f"is inactive but given as {flat[path]!r}: leave it out"
                     errors.append(ErrorDetail(dotted(path), text))
-            elif path not in given:
+            elif path not in flat:
                 errors.append(ErrorDetail(dotted(path), "is missing"))
             else:
-                values[path] = given[path]
-                if text := parameter.error_for(given[path]):
+                values[path] = flat[path]
+                if text := parameter.error_for(flat[path]):
                     errors.append(ErrorDetail(dotted(path), text))
         return errors
 

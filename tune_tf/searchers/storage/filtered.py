@@ -27,31 +27,27 @@ def no_rungs() -> Sequence[int]:
     return ()
 
 
+_RUNG_VALUES = RungValues()
+
+
 class FilteredStorage(ForwardingStorage):
     """Optuna storage whose list of trials follows a visibility rule.
 
     For the study on which ask and tell are called. ``get_all_trials``, which samplers read,
-    applies the rule; every other method goes to the underlying storage.
-
-    Finished trials are processed only once, so a call costs about as much as one on the underlying
-    storage.
-
-    Args:
-        storage: The study's storage.
-        rungs: Returns the scheduler's rungs, which may change during the sweep.
-        visibility: The rule; rung values by default.
+    applies the rule, to finished trials only once; every other method goes to the underlying
+    storage. The scheduler's rungs may change during the sweep.
     """
 
     def __init__(
         self,
         storage: BaseStorage,
         rungs: RungSource = no_rungs,
-        visibility: Visibility | None = None,
+        visibility: Visibility = _RUNG_VALUES,
     ) -> None:
         # Optuna caches a bare database, but would not find one wrapped in here.
         super().__init__(optuna.storages.get_storage(storage))
         self._rungs = rungs
-        self._visibility = visibility or RungValues()
+        self._visibility = visibility
         self._views: dict[int, _View] = {}
         self._study_ids: set[int] = set()
 
@@ -70,12 +66,11 @@ class FilteredStorage(ForwardingStorage):
         if view is None or view.rungs != rungs or len(view.visible) > len(trials):
             view = self._views[study_id] = _View(self._visibility, rungs)
         view.update(trials)
-        visible = view.visible
-        chosen = list(visible) if states is None else [t for t in visible if t.state in states]
-        return copy.deepcopy(chosen) if deepcopy else chosen
+        visible = [each for each in view.visible if states is None or each.state in states]
+        return copy.deepcopy(visible) if deepcopy else visible
 
     def get_study_id_from_name(self, study_name: str) -> int:
-        """Return a study's id, and remember it."""
+        """Return a study's id, and record it for :meth:`set_trial_param`."""
         study_id = self._storage.get_study_id_from_name(study_name)
         self._study_ids.add(study_id)
         return study_id
@@ -88,24 +83,19 @@ class FilteredStorage(ForwardingStorage):
         distribution: BaseDistribution,
     ) -> None:
         """Set a parameter of a stored trial."""
-        drawn = (trial_id, param_name, param_value_internal, distribution)
+        arguments = (trial_id, param_name, param_value_internal, distribution)
         try:
-            self._storage.set_trial_param(*drawn)
+            self._storage.set_trial_param(*arguments)
         except KeyError:
             # Optuna's database cache rejects parameters of an earlier process's trial until all
             # trials have been read, which not every sampler does.
             for study_id in self._study_ids:
                 self._storage.get_all_trials(study_id, deepcopy=False)
-            self._storage.set_trial_param(*drawn)
+            self._storage.set_trial_param(*arguments)
 
 
 class _View:
-    """Visible trials of one study, updated incrementally.
-
-    Args:
-        visibility: The visibility rule.
-        rungs: The rungs that it uses.
-    """
+    """Visible trials of one study, updated incrementally."""
 
     def __init__(self, visibility: Visibility, rungs: tuple[int, ...]) -> None:
         self.rungs = rungs

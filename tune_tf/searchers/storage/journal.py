@@ -20,13 +20,13 @@ from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
 _log = logging.getLogger(__name__)
 
-_MAKES_STUDY, _MAKES_TRIAL = 0, 4
+_NEW_STUDY, _NEW_TRIAL = 0, 4
 _FIELDS: Final[Mapping[int, frozenset[str]]] = {
-    _MAKES_STUDY: frozenset({"study_name", "directions"}),
+    _NEW_STUDY: frozenset({"study_name", "directions"}),
     1: frozenset({"study_id"}),
     2: frozenset({"study_id", "user_attr"}),
     3: frozenset({"study_id", "system_attr"}),
-    _MAKES_TRIAL: frozenset({"study_id", "datetime_start"}),
+    _NEW_TRIAL: frozenset({"study_id", "datetime_start"}),
     5: frozenset({"trial_id", "param_name", "param_value_internal", "distribution"}),
     6: frozenset({"trial_id", "state", "values"}),
     7: frozenset({"trial_id", "step", "intermediate_value"}),
@@ -46,15 +46,12 @@ class JournalFile(JournalFileBackend):
     Optuna synchronizes the disk for each of the dozen lines of a trial, in the loop that feeds all
     trials. Here a line is written in one call and survives a kill of this process; only a power
     failure can lose the last seconds, as with Ray Tune's own state.
-
-    Args:
-        path: The file; it is created if missing.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writing = JournalFileSymlinkLock(str(path))
-        super().__init__(str(path), lock_obj=self._writing)
+        self._write_lock = JournalFileSymlinkLock(str(path))
+        super().__init__(str(path), lock_obj=self._write_lock)
 
     def repair(self) -> None:
         """Keep the readable entries of a damaged journal, and log what is lost.
@@ -65,7 +62,7 @@ class JournalFile(JournalFileBackend):
             ValueError: Nothing is readable, or the entry that created a study is lost.
             OSError: The repaired journal cannot be written; the damaged one is unchanged.
         """
-        with self._alone():
+        with self._locked():
             lines = self._path.read_bytes().split(b"\n")
             unfinished = lines.pop()
             if unfinished:
@@ -73,14 +70,14 @@ class JournalFile(JournalFileBackend):
             entries = [_parse_entry(line) for line in lines]
             if None not in entries and not unfinished:
                 return
-            kept, num_filled_in = _recovered_lines(lines, entries, cut_off=bool(unfinished))
+            recovered, num_recreated = _recovered_lines(lines, entries, cut_off=bool(unfinished))
             damaged = [line for line, entry in zip(lines, entries, strict=True) if entry is None]
             aside = self._path.with_name(f"{self._path.name}.damaged")
             with aside.open("ab") as file:
                 file.writelines(line + b"\n" for line in damaged)
             repaired = self._path.with_name(f"{self._path.name}.repaired")
             with repaired.open("wb") as file:
-                file.writelines(line + b"\n" for line in kept)
+                file.writelines(line + b"\n" for line in recovered)
                 file.flush()
                 os.fsync(file.fileno())
             repaired.chmod(self._path.stat().st_mode)
@@ -93,7 +90,7 @@ class JournalFile(JournalFileBackend):
             len(entries) - len(damaged),
             len(damaged),
             aside,
-            num_filled_in,
+            num_recreated,
         )
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
@@ -103,40 +100,36 @@ class JournalFile(JournalFileBackend):
             OSError: The disk is full.
         """
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
-        with self._alone(), self._path.open("ab", buffering=0) as file:
+        with self._locked(), self._path.open("ab", buffering=0) as file:
             before = file.seek(0, os.SEEK_END)
             if file.write(text) < len(text):
                 file.truncate(before)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Hold the lock that every Optuna process takes before writing."""
-        self._writing.acquire()
+        self._write_lock.acquire()
         try:
             yield
         finally:
-            self._writing.release()
+            self._write_lock.release()
 
 
 def _recovered_lines(
     lines: list[bytes], entries: list[dict[str, Any] | None], *, cut_off: bool
 ) -> tuple[list[bytes], int]:
-    """Return the readable lines with entries for lost trials, and the number of those.
-
-    Raises:
-        ValueError: Nothing is readable, or the entry that created a study is lost.
-    """
+    """Return the readable lines with entries for lost trials, and the number of those."""
     if not any(entries):
         is_partial = len(lines) == 1 and (cut_off or not lines[0])
         if is_partial and _BEGINNING.startswith(lines[0][: len(_BEGINNING)]):
             return [], 0  # nothing but a part of the very first line
         raise ValueError("no line is an entry of an Optuna journal")
-    filled_in = _replacement_entries(lines, entries)
-    kept: list[bytes] = []
+    replacements = _replacement_entries(lines, entries)
+    recovered: list[bytes] = []
     for index, (line, entry) in enumerate(zip(lines, entries, strict=True)):
-        kept += [line] if entry is not None else filled_in.get(index, [])
-    return kept, sum(map(len, filled_in.values()))
+        recovered += [line] if entry is not None else replacements.get(index, [])
+    return recovered, sum(map(len, replacements.values()))
 
 
 def _parse_entry(line: bytes) -> dict[str, Any] | None:
@@ -155,9 +148,9 @@ def _replacement_entries(
     lines: list[bytes], entries: list[dict[str, Any] | None]
 ) -> dict[int, list[bytes]]:
     """Return the entries that replace damaged lines, by the line's index."""
-    found: dict[int, list[bytes]] = {}
-    made = [entry for entry in entries if entry and entry["op_code"] == _MAKES_TRIAL]
-    latest = made[0] if made else {"study_id": 0, "datetime_start": None}
+    replacements: dict[int, list[bytes]] = {}
+    trial_entries = [entry for entry in entries if entry and entry["op_code"] == _NEW_TRIAL]
+    latest = trial_entries[0] if trial_entries else {"study_id": 0, "datetime_start": None}
     num_trials, last_damage = 0, None
     names: set[str] = set()
     for index, entry in enumerate(entries):
@@ -166,28 +159,28 @@ def _replacement_entries(
             last_damage = index
             code = _CODE.search(lines[index])
             # Every opening of a study repeats this entry, without effect.
-            if code and int(code[1]) == _MAKES_STUDY and not names:
+            if code and int(code[1]) == _NEW_STUDY and not names:
                 raise ValueError("the entry that created its study is damaged")
-            missing = int(bool(code and int(code[1]) == _MAKES_TRIAL))
-        elif entry["op_code"] == _MAKES_STUDY:
+            missing = int(bool(code and int(code[1]) == _NEW_TRIAL))
+        elif entry["op_code"] == _NEW_STUDY:
             names.add(entry["study_name"])
         elif entry.get("study_id", -1) >= len(names):
             raise ValueError("the entry that created its study is lost")
-        elif entry["op_code"] == _MAKES_TRIAL:
+        elif entry["op_code"] == _NEW_TRIAL:
             num_trials += 1
             latest = entry
         else:
             missing = max(0, entry.get("trial_id", -1) + 1 - num_trials)
         if missing and last_damage is not None:
-            found.setdefault(last_damage, []).extend([_new_trial_entry(latest)] * missing)
+            replacements.setdefault(last_damage, []).extend([_new_trial_entry(latest)] * missing)
             num_trials += missing
-    return found
+    return replacements
 
 
 def _new_trial_entry(neighbour: Mapping[str, Any]) -> bytes:
     """Return an entry that creates an empty trial with the study and time of another entry."""
     entry = {
-        "op_code": _MAKES_TRIAL,
+        "op_code": _NEW_TRIAL,
         "worker_id": "repair",
         "study_id": neighbour["study_id"],
         "datetime_start": neighbour["datetime_start"],

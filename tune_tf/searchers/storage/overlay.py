@@ -16,9 +16,6 @@ class ForwardingStorage(BaseStorage):
     """Base of storages that pass every call that they do not change to another storage.
 
     The forwarding methods are set below, so a type checker takes subclasses for abstract.
-
-    Args:
-        storage: The underlying storage.
     """
 
     def __init__(self, storage: BaseStorage) -> None:
@@ -42,9 +39,6 @@ class OverlayStorage(ForwardingStorage):
     Existing trials are read from the underlying storage, and attributes of a study are written to
     it. New trials are gone with this object or with :meth:`forget`; their cost does not depend on
     the number of existing trials.
-
-    Args:
-        storage: The underlying storage.
     """
 
     def __init__(self, storage: BaseStorage) -> None:
@@ -67,7 +61,7 @@ class OverlayStorage(ForwardingStorage):
         self._drafts[trial_id] = (
             study_id,
             FrozenTrial(
-                number=self._storage.get_n_trials(study_id) + len(self._of(study_id)),
+                number=self._storage.get_n_trials(study_id) + len(self._drafts_of(study_id)),
                 trial_id=trial_id,
                 state=template.state,
                 value=None,
@@ -133,8 +127,8 @@ class OverlayStorage(ForwardingStorage):
 
     def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
         """Return the id of a trial, new or stored."""
-        for trial_id, (of_study, draft) in self._drafts.items():
-            if (of_study, draft.number) == (study_id, trial_number):
+        for trial_id, (owner_id, draft) in self._drafts.items():
+            if (owner_id, draft.number) == (study_id, trial_number):
                 return trial_id
         return self._storage.get_trial_id_from_study_id_trial_number(study_id, trial_number)
 
@@ -145,7 +139,9 @@ class OverlayStorage(ForwardingStorage):
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         """Return the stored trials, followed by the new ones."""
-        drafts = [each for each in self._of(study_id) if states is None or each.state in states]
+        drafts = [
+            each for each in self._drafts_of(study_id) if states is None or each.state in states
+        ]
         trials = self._storage.get_all_trials(study_id, deepcopy, states)
         return [*trials, *(copy.deepcopy(drafts) if deepcopy else drafts)]
 
@@ -155,8 +151,8 @@ class OverlayStorage(ForwardingStorage):
         """Return the number of trials, new or stored."""
         return BaseStorage.get_n_trials(self, study_id, state)
 
-    def _of(self, study_id: int) -> list[FrozenTrial]:
-        return [draft for of_study, draft in self._drafts.values() if of_study == study_id]
+    def _drafts_of(self, study_id: int) -> list[FrozenTrial]:
+        return [draft for owner_id, draft in self._drafts.values() if owner_id == study_id]
 
     def _replace_draft(self, trial_id: int) -> FrozenTrial:
         """Replace a new trial by a copy to be changed, so that earlier readers keep their version.

@@ -16,7 +16,7 @@ from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.storage.journal import JournalFile
 
 Storage = None | str | os.PathLike[str] | BaseStorage
-"""What a storage can be given as."""
+"""Accepted forms of a storage."""
 
 JOURNAL_SUFFIXES = (".journal", ".log")
 """How the names of journal files end."""
@@ -105,9 +105,6 @@ def quiet_logging() -> Iterator[None]:
 def clear_storage_errors(storage: Storage) -> Iterator[None]:
     """Convert database errors to one that names the storage and the remedy.
 
-    Args:
-        storage: The storage as given by the user.
-
     Raises:
         SweepConflictError: The database does not respond, or another process has locked it.
     """
@@ -142,11 +139,7 @@ def storage_label(storage: Storage) -> str:
 
 
 def create_private_file(path: Path) -> None:
-    """Create a file that only the user may read and write, unless it exists.
-
-    Raises:
-        OSError: Its folder does not exist or is not writable.
-    """
+    """Create a file that only the user may read and write, unless it exists."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 

@@ -32,8 +32,7 @@ class Visibility(abc.ABC):
     def level(self, num_at: Mapping[int, int]) -> int | None:
         """Return the rung at which all trials are compared, if there is a single one.
 
-        Args:
-            num_at: Number of trials with a value at each rung, by rung, ascending.
+        ``num_at`` is the number of trials with a value at each rung.
         """
         return None
 
@@ -117,8 +116,8 @@ class HighestRung(Visibility):
 
     def level(self, num_at: Mapping[int, int]) -> int | None:
         """Return the highest rung with enough values."""
-        reached = [rung for rung, count in num_at.items() if count >= self.min_values]
-        return max(reached, default=None)
+        rungs = [rung for rung, count in num_at.items() if count >= self.min_values]
+        return max(rungs, default=None)
 
     def apply(
         self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
@@ -154,10 +153,10 @@ def trial_before_change(trial: FrozenTrial) -> FrozenTrial:
     changed_at = trial.user_attrs.get(CONFIG_CHANGED_AT)
     if changed_at is None:
         return trial
-    kept = {step: value for step, value in trial.intermediate_values.items() if step <= changed_at}
-    if not finite_values(kept):
-        return _changed(trial, TrialState.FAIL, {}, None)
-    return _pruned(trial, finite_values(kept))
+    curve = {step: value for step, value in trial.intermediate_values.items() if step <= changed_at}
+    if finite_curve := finite_values(curve):
+        return _pruned(trial, finite_curve)
+    return _changed(trial, TrialState.FAIL, {}, None)
 
 
 def finite_values(curve: IntermediateValues) -> IntermediateValues:
@@ -175,13 +174,13 @@ def values_at_rungs(curve: IntermediateValues, rungs: Sequence[int]) -> dict[int
         rungs: Iterations, ascending. As in Ray's ASHA, a trial that reports less often has at a
             rung its first value at or after it and before the next rung.
     """
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
     curve = finite_values(curve)
-    for rung, following in zip(rungs, [*rungs[1:], math.inf], strict=True):
-        first = min((step for step in curve if rung <= step < following), default=None)
+    for rung, next_rung in zip(rungs, [*rungs[1:], math.inf], strict=True):
+        first = min((step for step in curve if rung <= step < next_rung), default=None)
         if first is not None:
-            found[rung] = curve[first]
-    return found
+            values[rung] = curve[first]
+    return values
 
 
 def _pruned(trial: FrozenTrial, curve: IntermediateValues) -> FrozenTrial:
