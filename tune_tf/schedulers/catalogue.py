@@ -1,5 +1,6 @@
 """Schedulers by name."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tune_tf.config import SchedulerSettings, parse_scheduler_settings
@@ -24,7 +25,7 @@ from tune_tf.schedulers.resource_changing import ResizingScheduler
 from tune_tf.schedulers.stopping import AshaScheduler, FifoScheduler, MedianStoppingScheduler
 from tune_tf.space import SearchSpace
 
-_CLASSES: dict[type[SchedulerSettings], Any] = {
+_CLASSES: dict[type[SchedulerSettings], Callable[..., OutcomeMixin]] = {
     FifoSettings: FifoScheduler,
     AshaSettings: AshaScheduler,
     PashaSettings: PashaScheduler,
@@ -52,23 +53,22 @@ def scheduler(
     Raises:
         InvalidSettingsError: The name is unknown or settings are invalid; lists all errors.
     """
-    made = parse_scheduler_settings({"name": name, **settings})
-    if not isinstance(made, ResourceChangingSettings):
-        return _make_scheduler(made, objective, space)
+    parsed = parse_scheduler_settings({"name": name, **settings})
+    if not isinstance(parsed, ResourceChangingSettings):
+        return _make_scheduler(parsed, objective, space)
     try:
-        base = _make_scheduler(made.base, objective, space)
+        base = _make_scheduler(parsed.base, objective, space)
     except InvalidSettingsError as error:
         details = [
             ErrorDetail(f"base.{each.where}".rstrip("."), each.what) for each in error.details
         ]
         raise InvalidSettingsError(details) from None
-    return ResizingScheduler(objective, made, base)
+    return ResizingScheduler(objective, parsed, base)
 
 
 def _make_scheduler(
     settings: SchedulerSettings, objective: Objective, space: SearchSpace | None
 ) -> OutcomeMixin:
-    made: OutcomeMixin
     if isinstance(settings, PbtSettings):
         return PbtScheduler(objective, settings, space)
     if isinstance(settings, Pb2Settings):
@@ -77,5 +77,4 @@ def _make_scheduler(
         return Pb2Scheduler(objective, settings, space)
     if isinstance(settings, AshaSettings) and settings.type == "promotion":
         return PromotionAshaScheduler(objective, settings)
-    made = _CLASSES[type(settings)](objective, settings)
-    return made
+    return _CLASSES[type(settings)](objective, settings)

@@ -24,8 +24,6 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
 
     A bracket continues with the trials suggested so far. Where fewer trials run concurrently than a
     bracket holds, hardly any is stopped: use ``bohb`` there, which waits.
-
-    Of Ray's private brackets it uses their trials and the call that makes them continue.
     """
 
     settings: HyperbandSettings | BohbSettings

@@ -39,7 +39,7 @@ class Mutations:
         """
         return nest(
             {
-                path: [_inward(each.low, each.high), _inward(each.high, each.low)]
+                path: [_round_inward(each.low, each.high), _round_inward(each.high, each.low)]
                 for path, each in self.parameters.items()
                 if isinstance(each, Float | Int)
             }
@@ -74,8 +74,7 @@ def select_mutations(
         scheduler: Name of the scheduler, for the errors.
 
     Raises:
-        InvalidSettingsError: No space is given, a name is not in it, a parameter cannot change, or
-            there is none that can; lists all errors.
+        InvalidSettingsError: They cannot change, or there are none; lists all errors.
     """
     if space is None:
         text = (
@@ -83,14 +82,12 @@ def select_mutations(
         )
         raise InvalidSettingsError(ErrorDetail("space", text))
     if names is None:
-        able = {path: each for path, each in space.parameters.items() if find_refusal(each) is None}
-        if not able:
-            reasons = ", ".join(
-                f"{path} {find_refusal(it)}" for path, it in space.parameters.items()
-            )
+        refusals = {path: find_refusal(each) for path, each in space.parameters.items()}
+        if all(refusals.values()):
+            reasons = ", ".join(f"{path} {reason}" for path, reason in refusals.items())
             text = f"there is no parameter that {scheduler} can change: {reasons}"
             raise InvalidSettingsError(ErrorDetail("mutations", text))
-        return Mutations(able)
+        return Mutations({path: space.parameters[path] for path in refusals if not refusals[path]})
     chosen, errors = {}, []
     for path in map(slashed, names):
         if path not in space.parameters:
@@ -133,12 +130,12 @@ def nearest_value(parameter: Parameter, value: Any) -> Any:
     if not isinstance(parameter, Float | Int):
         return value
     if parameter.step and parameter.step != 1:
-        steps = min(max(round((value - parameter.low) / parameter.step), 0), parameter.num_steps)
-        value = parameter.low + steps * parameter.step
+        num_steps = round((value - parameter.low) / parameter.step)
+        value = parameter.low + min(max(num_steps, 0), parameter.num_steps) * parameter.step
     return type(parameter.low)(min(max(value, parameter.low), parameter.high))
 
 
-def _inward(end: float, other: float) -> float:
+def _round_inward(end: float, other: float) -> float:
     """Return the single-precision number within a range that is nearest to one end."""
     rounded = np.float32(end)
     outside = float(rounded) < end if end < other else float(rounded) > end

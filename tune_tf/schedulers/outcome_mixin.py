@@ -39,9 +39,7 @@ class _Stop:
 class OutcomeMixin(ResumeMixin, FIFOScheduler):
     """Mixin for a Ray scheduler: limits trials, stops divergent ones and records outcomes.
 
-    With finite metrics every decision is that of the Ray scheduler. A subclass is created from the
-    objective that it compares trials by, from its settings and, where it changes parameters, from
-    the search space.
+    With finite metrics every decision is that of the Ray scheduler.
 
     Attributes:
         num_to_keep: The required ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))``;
@@ -65,11 +63,6 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         """Iterations at which trials are compared, ascending; empty if there are none."""
         return ()
 
-    @property
-    def metric(self) -> str:
-        """The metric that Tune requires in each result."""
-        return self.objective.metric
-
     def set_search_properties(self, metric: str | None, mode: str | None, **_spec: Any) -> bool:
         """Accept ``tune.run(metric=, mode=)`` if it agrees with the objective.
 
@@ -92,8 +85,8 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         """
         self._restore_state(tune_controller)
         iteration = int(result.get(TRAINING_ITERATION, 0))
-        if decided := self._earlier_decision(trial, iteration):
-            return decided
+        if decision := self._earlier_decision(trial, iteration):
+            return decision
         if self.objective.metric not in result:
             raise UnknownMetricError(self.objective.missing(training_metrics(result)))
         if not is_finite(result[self.objective.metric]):
@@ -148,14 +141,14 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
     @contextlib.contextmanager
     def _mark_decision(self, ending: Trial | None = None) -> Iterator[None]:
         """Attribute what Tune stops meanwhile to Ray's scheduler, except for the ending trial."""
-        ended = {ending.trial_id} - self._ending_trials if ending else set()
-        self._ending_trials |= ended
+        new_ids = {ending.trial_id} - self._ending_trials if ending else set()
+        self._ending_trials |= new_ids
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
-            self._ending_trials -= ended
+            self._ending_trials -= new_ids
 
     def _note_stop(self, trial: Trial) -> None:
         """Record that Ray's scheduler is stopping a trial."""

@@ -28,14 +28,14 @@ class Pb2Scheduler(PopulationMixin, PB2):
         self, objective: Objective, settings: Pb2Settings, space: SearchSpace | None
     ) -> None:
         """Create Ray's scheduler."""
-        changing = select_mutations(settings.mutations, space, pb2_refusal, settings.name)
+        mutations = select_mutations(settings.mutations, space, pb2_refusal, settings.name)
         PB2.__init__(
             self,
             time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             perturbation_interval=settings.perturbation_interval,
-            hyperparam_bounds=changing.to_bounds(),
+            hyperparam_bounds=mutations.to_bounds(),
             quantile_fraction=settings.quantile_fraction,
             synch=settings.synch,
         )

@@ -25,9 +25,6 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
     then on a trial's values do not belong to the config that the searcher suggested:
     ``config_changed_at`` in its results is the last iteration with that config.
 
-    Of Ray's private state of a trial it uses the score that makes it a donor, the donor's
-    checkpoint, and the last iteration and result of a waiting trial.
-
     Attributes:
         num_to_keep: All checkpoints: a trial may wait for a slot while its donor continues.
     """
@@ -48,7 +45,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return the decision of Ray's scheduler, and record which trials got another config."""
-        self._hold_for_pending(tune_controller)
+        self._wait_for_pending(tune_controller)
         decision = super().on_trial_result(_trial_proxy(tune_controller), trial, result)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             result[CONFIG_CHANGED_AT] = changed_at
@@ -78,7 +75,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         Ray wakes a population that waits for its last trial only by that trial's result (ray#23424
         shows one that sleeps forever).
         """
-        self._hold_for_pending(tune_controller)
+        self._wait_for_pending(tune_controller)
         chosen = super().choose_trial_to_run(tune_controller, **options)
         if chosen is None and (waiting := _all_paused(tune_controller.get_trials())):
             last = max(waiting, key=lambda trial: self._trial_state[trial].last_train_time)
@@ -108,10 +105,9 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         """
         needed = set()
         for trial, state in self._trial_state.items():
-            made = state.last_checkpoint
-            if isinstance(made, Checkpoint):
-                needed.add(made.path)
-            elif made is not None:
+            if isinstance(state.last_checkpoint, Checkpoint):
+                needed.add(state.last_checkpoint.path)
+            elif state.last_checkpoint is not None:
                 needed.add(trial.path)
         return frozenset(needed)
 
@@ -120,7 +116,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
             trial.last_result[CONFIG_CHANGED_AT] = changed_at
         super()._write_outcome(trial, outcome, cause)
 
-    def _hold_for_pending(self, tune_controller: Any) -> None:
+    def _wait_for_pending(self, tune_controller: Any) -> None:
         """Make a synchronous population wait for pending trials.
 
         A trial that had reported before a kill or a failure starts again. Ray would pause it to
@@ -136,14 +132,13 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
     def _note_changes(self, iterations: dict[str, int]) -> None:
         """Record the trials that got another's weights and config; Ray marks them by a tag.
 
-        Args:
-            iterations: Iteration of a trial whose last result Tune has not stored yet.
+        ``iterations`` holds that of a trial whose last result Tune has not stored yet.
         """
         for trial_id, trial in self._trials.items():
-            fresh = trial_id not in self._changed_at
-            if fresh and trial.experiment_tag != self._tags.get(trial_id):
-                seen = iterations.get(trial_id, trial.last_result.get(TRAINING_ITERATION, 0))
-                self._changed_at[trial_id] = int(seen)
+            is_original = trial_id not in self._changed_at
+            if is_original and trial.experiment_tag != self._tags.get(trial_id):
+                iteration = iterations.get(trial_id, trial.last_result.get(TRAINING_ITERATION, 0))
+                self._changed_at[trial_id] = int(iteration)
 
     def _retire(self, trial: Trial) -> None:
         """Exclude a finished trial as a donor, even while Tune still saves it."""
@@ -167,18 +162,18 @@ class PbtScheduler(PopulationMixin):
         self, objective: Objective, settings: PbtSettings, space: SearchSpace | None
     ) -> None:
         """Create Ray's scheduler."""
-        changing = select_mutations(settings.mutations, space, pbt_refusal, settings.name)
+        mutations = select_mutations(settings.mutations, space, pbt_refusal, settings.name)
         PopulationBasedTraining.__init__(
             self,
             time_attr=TRAINING_ITERATION,
             metric=objective.metric,
             mode=objective.mode,
             perturbation_interval=settings.perturbation_interval,
-            hyperparam_mutations=changing.to_ray(),
+            hyperparam_mutations=mutations.to_ray(),
             quantile_fraction=settings.quantile_fraction,
             resample_probability=settings.resample_probability,
             perturbation_factors=settings.perturbation_factors,
-            custom_explore_fn=changing.clip,
+            custom_explore_fn=mutations.clip,
             synch=settings.synch,
         )
         self._configure(objective, settings)
@@ -186,8 +181,8 @@ class PbtScheduler(PopulationMixin):
 
 def _all_paused(trials: list[Trial]) -> list[Trial]:
     """Return the unfinished trials if all of them are paused, else none."""
-    live = [trial for trial in trials if not trial.is_finished()]
-    return live if all(trial.status == Trial.PAUSED for trial in live) else []
+    unfinished = [trial for trial in trials if not trial.is_finished()]
+    return unfinished if all(each.status == Trial.PAUSED for each in unfinished) else []
 
 
 def _trial_proxy(controller: Any) -> Any:
@@ -195,7 +190,7 @@ def _trial_proxy(controller: Any) -> Any:
     if controller is None or isinstance(controller, ControllerProxy):
         return controller
 
-    def live() -> list[Trial]:
+    def get_live_trials() -> list[Trial]:
         return [trial for trial in controller.get_live_trials() if not trial.is_finished()]
 
-    return ControllerProxy(controller, search_alg=None, get_live_trials=live)
+    return ControllerProxy(controller, search_alg=None, get_live_trials=get_live_trials)

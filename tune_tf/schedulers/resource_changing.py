@@ -18,11 +18,7 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
 
     After each result, a trial gets an even share of the free devices: whole GPUs, or its initial
     number of CPUs once more, or more bundles if its reservation has several. It is paused for that
-    and continues in a new process, so it must save checkpoints.
-
-    Attributes:
-        num_to_keep: Number of checkpoints that the base scheduler needs.
-        fresh_actors: True: an actor cannot be resized.
+    and continues in a new process, so it must save checkpoints; an actor cannot be resized.
     """
 
     settings: ResourceChangingSettings
@@ -36,11 +32,6 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
         self._configure(objective, settings)
         self.base = base
         self._resizing: set[str] = set()
-
-    @property
-    def metric(self) -> str:
-        """The metric that Tune requires in each result."""
-        return self.objective.metric
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -61,9 +52,8 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
         """Return the base scheduler's decision, or PAUSE for a trial to be resized."""
         self._restore_state(tune_controller)
         decision = super().on_trial_result(tune_controller, trial, result)
-        waits = decision == TrialScheduler.PAUSE and trial in self._trials_to_reallocate
         self._resizing.discard(trial.trial_id)
-        if waits:
+        if decision == TrialScheduler.PAUSE and trial in self._trials_to_reallocate:
             self._resizing.add(trial.trial_id)
         return decision
 
@@ -94,14 +84,14 @@ def _share_evenly(
         add_bundles=len(base) > 1,
         increase_by={"CPU": cpus} if len(base) == 1 and cpus else None,
     )
-    wanted = distribute(tune_controller, trial, result, scheduler)
-    return wanted and _round_gpus(wanted)
+    reservation = distribute(tune_controller, trial, result, scheduler)
+    return reservation and _round_gpus(reservation)
 
 
-def _round_gpus(wanted: PlacementGroupFactory) -> PlacementGroupFactory:
+def _round_gpus(reservation: PlacementGroupFactory) -> PlacementGroupFactory:
     """Return a valid reservation: Ray adds whole GPUs even to a fraction of one."""
-    gpus = [bundle.get("GPU", 0) for bundle in wanted.bundles]
+    gpus = [bundle.get("GPU", 0) for bundle in reservation.bundles]
     if all(count <= 1 or count == int(count) for count in gpus):
-        return wanted
-    whole = [{**bundle, "GPU": int(bundle["GPU"])} for bundle in wanted.bundles]
-    return PlacementGroupFactory(whole, strategy=wanted.strategy)
+        return reservation
+    bundles = [{**bundle, "GPU": int(bundle["GPU"])} for bundle in reservation.bundles]
+    return PlacementGroupFactory(bundles, strategy=reservation.strategy)

@@ -22,7 +22,7 @@ from tune_tf.config import SchedulerSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 
-_NOT_STATE = ("_trials", "_saved_state")
+_UNSAVED = ("_trials", "_saved_state")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,11 @@ class ResumeMixin(TrialScheduler):
         self._saved_state: _SavedState | None = None
 
     @property
+    def metric(self) -> str:
+        """The metric that Tune requires in each result."""
+        return self.objective.metric
+
+    @property
     def needed_checkpoints(self) -> frozenset[str]:
         """Paths of checkpoints that another trial than their own may still need.
 
@@ -92,8 +97,8 @@ class ResumeMixin(TrialScheduler):
         """Add a trial, unless it is a restored one."""
         if self._saved_state is not None and trial.trial_id in self._saved_state.statuses:
             self._saved_state.trials[trial.trial_id] = trial
-            waited = self._saved_state.statuses[trial.trial_id] == Trial.PAUSED
-            if waited and trial.status == Trial.PENDING:
+            was_paused = self._saved_state.statuses[trial.trial_id] == Trial.PAUSED
+            if was_paused and trial.status == Trial.PENDING:
                 trial.set_status(Trial.PAUSED)
             return
         self._restore_state(tune_controller)
@@ -131,7 +136,7 @@ class ResumeMixin(TrialScheduler):
 
     def _snapshot(self) -> _SavedState:
         buffer = io.BytesIO()
-        state = {key: value for key, value in self.__getstate__().items() if key not in _NOT_STATE}
+        state = {key: value for key, value in self.__getstate__().items() if key not in _UNSAVED}
         _Pickler(buffer, self).dump(state)
         statuses = {trial_id: trial.status for trial_id, trial in self._trials.items()}
         return _SavedState(self._text(), statuses, buffer.getvalue())

@@ -24,9 +24,9 @@ from tune_tf.searchers.space_adapter import (
     suggest_of,
 )
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.space import Choice, Constant, SearchSpace
+from tune_tf.space import Constant, SearchSpace
 from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import label_of, stored_value, to_distribution
+from tune_tf.space.optuna_form import stored_value, to_distribution
 from tune_tf.space.paths import dotted
 
 EVALUATED: Final = "evaluated point"
@@ -180,12 +180,8 @@ def _convert_params(earlier: EarlierTrial, space: SpaceLike) -> dict[str, Any]:
     params = {**earlier.constants, **earlier.params}
     if isinstance(space, SearchSpace):
         for path, parameter in space.parameters.items():
-            if path not in params:
-                continue
-            if path in earlier.constants:
+            if path in params and path in earlier.constants:
                 params[path] = stored_value(params[path], parameter)
-            elif isinstance(parameter, Choice) and earlier.text:
-                params[path] = _parse_option(params[path], parameter)
     if not earlier.text:
         return params
     distributions = distributions_of(space)
@@ -194,14 +190,6 @@ def _convert_params(earlier: EarlierTrial, space: SpaceLike) -> dict[str, Any]:
             "MLflow's parameters cannot be converted for a space that is a callable"
         )
     return {path: _parse_text(text, distributions.get(path)) for path, text in params.items()}
-
-
-def _parse_option(text: str, parameter: Choice) -> Any:
-    """Return the stored value of the option that a text represents."""
-    for option in parameter.options:
-        if str(option) == text:
-            return label_of(option, parameter.options)
-    return text
 
 
 def _parse_text(text: Any, distribution: BaseDistribution | None) -> Any:

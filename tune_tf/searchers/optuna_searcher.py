@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optuna.samplers import BaseSampler
@@ -20,20 +20,13 @@ from tune_tf.searchers.search_settings import SearchSettings
 from tune_tf.searchers.space_adapter import SpaceLike, suggest_of
 from tune_tf.searchers.storage.filtered import RungSource
 from tune_tf.searchers.storage.study_storage import Storage
-from tune_tf.searchers.study_searcher import StudySearcher
+from tune_tf.searchers.study_searcher import StudySearcher, unfinished_ends
 from tune_tf.searchers.trial_attrs import attrs_from_result, config_changed_at
 from tune_tf.searchers.trial_outcome import (
     TrialOutcome,
     dropped_outcome,
     ended_outcome,
     failed_outcome,
-)
-from tune_tf.searchers.trial_registry import TrialRegistry
-from tune_tf.searchers.tune_trials import (
-    is_full,
-    last_result_of_lost,
-    reconcile_with_tune,
-    unfinished_ends,
 )
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flatten, nest
@@ -173,7 +166,11 @@ class OptunaSearcher(StudySearcher):
         observe_stops()
         with self._clear_errors():
             registry = self._reconcile()
-            if is_full(registry, self._max_concurrent):
+            limit = controller.max_concurrent(self._max_concurrent)
+            num_active = None if controller.is_repeated() else controller.num_active()
+            if num_active is None:
+                num_active = registry.num_unfinished
+            if limit is not None and num_active >= limit:
                 return None
             if registry.exhausted:
                 return Searcher.FINISHED
@@ -325,27 +322,6 @@ class OptunaSearcher(StudySearcher):
             attrs[MLFLOW_RUN_ID] = run_id
         violations = self.criteria.violations(last) if last else {}
         self._reconcile().tell(trial_id, end, attrs, violations)
-
-    def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:
-        """Return the registry; on first use, reconcile it with what the study and Tune know.
-
-        Args:
-            ended: The finished trials; None for those that Tune has stopped, which include trials
-                that a resume continues.
-        """
-        registry = self._open()
-        if registry.reconciled:
-            return registry
-        num_trials = reconcile_with_tune(registry)
-        if num_trials is not None:
-            self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
-            registry.sampler_view.study.sampler = self._sampler
-        if not controller.is_repeated():
-            for trial_id, failed in unfinished_ends(registry, ended).items():
-                last = last_result_of_lost(trial_id, self._rungs())
-                self.on_trial_complete(trial_id, last, error=failed)
-        registry.close_lost_trials()
-        return registry
 
     def _check_metrics(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:

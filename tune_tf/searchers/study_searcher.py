@@ -1,8 +1,8 @@
-"""Base of a Ray searcher over an Optuna study: opens, saves and restores it."""
+"""Base of a Ray searcher over an Optuna study: opens, saves, restores and reconciles it."""
 
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from ray import cloudpickle
 from ray.tune.search import Searcher
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.search_settings import SearchSettings
@@ -124,11 +125,58 @@ class StudySearcher(Searcher):
                 )
         return self._registry
 
+    def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:
+        """Return the registry; on first use, reconcile it with what the study and Tune know.
+
+        Args:
+            ended: The finished trials; None for those that Tune has stopped, which include trials
+                that a resume continues.
+        """
+        registry = self._open()
+        if registry.reconciled:
+            return registry
+        configs, repeated = controller.configs(), controller.is_repeated()
+        if repeated:  # Optuna knows of the first trial of each config only
+            configs = {key: each for key, each in configs.items() if registry.record(key)}
+        num_trials = registry.reconcile(controller.trial_ids(), configs)
+        if num_trials is not None:
+            self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
+            registry.sampler_view.study.sampler = self._sampler
+        if not repeated:
+            for trial_id, failed in unfinished_ends(registry, ended).items():
+                self.on_trial_complete(trial_id, self._lost_result(trial_id), failed)
+        registry.close_lost_trials()
+        return registry
+
+    def _lost_result(self, trial_id: str) -> dict[str, Any]:
+        """Return the last result of a finished trial whose end the study has lost.
+
+        Tune does not save that a function returned. While it runs, it stops a trial that is not
+        done only where trials are paused, which is at rungs.
+        """
+        last = controller.last_result(trial_id)
+        at_rung = last.get(TRAINING_ITERATION) in self._rungs()
+        if last and not controller.is_experiment_finished() and not at_rung:
+            last["done"] = True
+        return last
+
     def _rungs(self) -> Sequence[int]:
         return (self._settings.rungs or controller.rungs)()
 
     def _clear_errors(self) -> AbstractContextManager[None]:
         return clear_storage_errors(self._settings.storage)
+
+
+def unfinished_ends(
+    registry: TrialRegistry, ended: Collection[str] | None = None
+) -> dict[str, bool]:
+    """Return whether Tune's finished trials failed, of those that are unfinished in the study.
+
+    Only those in ``ended`` are looked at, if it is given.
+    """
+    failed = controller.finished_trials()
+    finished = failed.keys() if ended is None else failed.keys() & set(ended)
+    return {trial_id: failed[trial_id] for trial_id in registry.reopen_unfinished(finished)}
 
 
 def _pickle_state(state: dict[str, Any], owner: str) -> bytes:

@@ -22,8 +22,7 @@ Label = None | bool | int | float | str
 class OptunaSpace:
     """Define-by-run function that asks an Optuna trial for a config of a search space.
 
-    Only active parameters are suggested, in dependency order, under their path. It also works as
-    the ``space`` of Ray's ``OptunaSearch``.
+    Only active parameters are suggested, in dependency order, under their path.
 
     Samplers that need vectors of one length (CMA-ES, Gaussian processes, NSGA, quasi-random
     sequences) silently draw a parameter that some trials lack at random and never learn it. For
@@ -110,17 +109,17 @@ def labels(options: Sequence[Any]) -> list[Label]:
         InvalidSettingsError: An option has no such text.
     """
     names: list[Label] = []
-    taken = {option for option in options if isinstance(option, str)}
+    used_texts = {option for option in options if isinstance(option, str)}
     for option in options:
         if option is None or isinstance(option, bool | int | float | str):
             names.append(option)
             continue
         text = name = _text(option)
         count = 1
-        while name in taken:
+        while name in used_texts:
             count += 1
             name = f"{text} ({count})"
-        taken.add(name)
+        used_texts.add(name)
         names.append(name)
     return names
 

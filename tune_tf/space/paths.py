@@ -15,9 +15,7 @@ SEPARATOR = "/"
 def flatten(config: Mapping[str, Any], leaves: Collection[str] = ()) -> dict[str, Any]:
     """Flatten a nested config to ``path -> value``.
 
-    Args:
-        config: Nested groups of values. An empty group is kept as a value.
-        leaves: Paths whose value is itself a mapping, not a group.
+    An empty group is kept as a value, and so is a mapping at one of the paths of ``leaves``.
     """
     values: dict[str, Any] = {}
 

@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -59,7 +59,7 @@ class SamplerKind:
 
     Args:
         optuna: Class of the sampler.
-        make: Creates it.
+        make: Creates it, unless it is created from a seed and ``options``.
         dense: Whether it learns only from parameters that every trial has.
         choices: Whether it supports unordered parameters.
         continuous: Whether it supports ranges without a step.
@@ -74,8 +74,9 @@ class SamplerKind:
         multi_visibility: The same with several objectives.
     """
 
-    optuna: type[BaseSampler]
-    make: Callable[[SamplerRequest], BaseSampler]
+    optuna: type[Any]
+    make: Callable[[SamplerRequest], BaseSampler] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     dense: bool = False
     choices: bool = True
     continuous: bool = True
@@ -102,6 +103,12 @@ def _grid(request: SamplerRequest) -> BaseSampler:
     return ExhaustiveSampler(GridSampler(points, seed=request.seed), points)
 
 
+def _bruteforce(request: SamplerRequest) -> BaseSampler:
+    return ExhaustiveSampler(BruteForceSampler(seed=request.seed))
+
+
+_QUIET: Final = {"warn_independent_sampling": False}
+
 _KINDS: Final[dict[str, SamplerKind]] = {
     "tpe": SamplerKind(
         TPESampler, _tpe, constraints=True, visibility=RungValues(), multi_visibility=FinalValues()
@@ -114,7 +121,7 @@ _KINDS: Final[dict[str, SamplerKind]] = {
     ),
     "cmaes": SamplerKind(
         CmaEsSampler,
-        lambda request: CmaEsSampler(seed=request.seed, warn_independent_sampling=False),
+        options=_QUIET,
         dense=True,
         choices=False,
         multi_objective=False,
@@ -122,35 +129,16 @@ _KINDS: Final[dict[str, SamplerKind]] = {
     ),
     "gp": SamplerKind(
         GPSampler,
-        lambda request: GPSampler(seed=request.seed, warn_independent_sampling=False),
+        options=_QUIET,
         dense=True,
         constraints=True,
         packages=("torch", "scipy", "greenlet"),
     ),
-    "nsga2": SamplerKind(
-        NSGAIISampler,
-        lambda request: NSGAIISampler(seed=request.seed),
-        dense=True,
-        constraints=True,
-    ),
-    "nsga3": SamplerKind(
-        NSGAIIISampler,
-        lambda request: NSGAIIISampler(seed=request.seed),
-        dense=True,
-        constraints=True,
-    ),
-    "qmc": SamplerKind(
-        QMCSampler,
-        lambda request: QMCSampler(seed=request.seed, warn_independent_sampling=False),
-        dense=True,
-        packages=("scipy",),
-    ),
+    "nsga2": SamplerKind(NSGAIISampler, dense=True, constraints=True),
+    "nsga3": SamplerKind(NSGAIIISampler, dense=True, constraints=True),
+    "qmc": SamplerKind(QMCSampler, options=_QUIET, dense=True, packages=("scipy",)),
     "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
-    "bruteforce": SamplerKind(
-        ExhaustiveSampler,
-        lambda request: ExhaustiveSampler(BruteForceSampler(seed=request.seed)),
-        continuous=False,
-    ),
+    "bruteforce": SamplerKind(ExhaustiveSampler, _bruteforce, continuous=False),
 }
 
 SAMPLERS: Final = tuple(_KINDS)
@@ -197,7 +185,8 @@ def make_sampler(
     with warnings.catch_warnings():
         # The sampler was chosen by name, so the warning is of no use.
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return _KINDS[sampler].make(request)
+        kind = _KINDS[sampler]
+        return kind.make(request) if kind.make else kind.optuna(seed=seed, **kind.options)
 
 
 def reseed_sampler(

@@ -130,7 +130,7 @@ def _is_exhausted(
 
 def grid_points(distributions: Mapping[str, BaseDistribution]) -> dict[str, list[Any]]:
     """Return the values of each parameter, by path."""
-    return {path: _values(distribution) for path, distribution in distributions.items()}
+    return {path: list(_values(distribution)) for path, distribution in distributions.items()}
 
 
 def is_continuous(distribution: BaseDistribution) -> bool:
@@ -139,27 +139,18 @@ def is_continuous(distribution: BaseDistribution) -> bool:
 
 
 def num_values(distribution: BaseDistribution) -> int:
-    """Return the number of values of a parameter.
+    """Return the number of values of a parameter."""
+    if isinstance(distribution, FloatDistribution) and distribution.step is not None:
+        return round((distribution.high - distribution.low) / distribution.step) + 1
+    return len(_values(distribution))
 
-    Raises:
-        TypeError: It has infinitely many.
-    """
+
+def _values(distribution: BaseDistribution) -> Sequence[Any]:
     match distribution:
         case CategoricalDistribution(choices=choices):
-            return len(choices)
+            return choices
         case IntDistribution(low=low, high=high, step=step):
-            return (high - low) // step + 1
-        case FloatDistribution(low=low, high=high, step=float(step)):
-            return round((high - low) / step) + 1
-    raise TypeError(f"{distribution!r} has infinitely many values")
-
-
-def _values(distribution: BaseDistribution) -> list[Any]:
-    match distribution:
-        case CategoricalDistribution(choices=choices):
-            return list(choices)
-        case IntDistribution(low=low, high=high, step=step):
-            return list(range(low, high + 1, step))
+            return range(low, high + 1, step)
         case FloatDistribution(low=low, step=float(step)):
             # In decimals, as 0.1 + 0.1 + 0.1 is not 0.3.
             first, width = Decimal(str(low)), Decimal(str(step))
