@@ -362,23 +362,6 @@ def test_ended_trials_are_looked_at_once_only(open_storage, tmp_path):
     assert seen(after[1]) == (PRUNED, {1: 0.5, 3: 0.1}, 0.1)
 
 
-def test_a_bare_database_is_cached_underneath(tmp_path):
-    storage = FilteredStorage(RDBStorage(f"sqlite:///{tmp_path}/study.db"), visibility=UNFILTERED)
-    study = new_study(storage)
-    add(study, curve_to(2), COMPLETE)
-    one, other = (storage._storage.get_all_trials(study._study_id, deepcopy=False) for _ in "12")
-    assert one[0] is other[0]
-
-
-@pytest.mark.parametrize("open_storage", [STORAGES["journal"], STORAGES["database"]])
-def test_a_trial_that_an_earlier_process_asked_for_takes_its_parameters(open_storage, tmp_path):
-    number = new_study(open_storage(tmp_path)).ask()._trial_id
-    storage = FilteredStorage(open_storage(tmp_path))
-    study = optuna.load_study(study_name="s", storage=storage, sampler=RandomSampler(seed=0))
-    value = optuna.Trial(study, number).suggest_float("x", 0, 1)
-    assert study.trials[0].params == {"x": value}
-
-
 def test_a_parameter_of_an_unknown_trial_is_refused():
     storage = FilteredStorage(InMemoryStorage())
     with pytest.raises(KeyError, match="No trial with trial_id 7"):

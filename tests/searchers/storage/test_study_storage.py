@@ -34,6 +34,25 @@ def test_a_database_is_read_through_optunas_cache(tmp_path):
     assert not isinstance(open_storage(f"sqlite:///{tmp_path / 'optuna.db'}"), RDBStorage)
 
 
+def test_a_bare_database_is_cached(tmp_path):
+    storage = open_storage(RDBStorage(f"sqlite:///{tmp_path}/study.db"))
+    study = optuna.create_study(storage=storage)
+    study.add_trial(optuna.trial.create_trial(value=0.5))
+    one, other = (storage.get_all_trials(study._study_id, deepcopy=False) for _ in "12")
+    assert one[0] is other[0]
+
+
+def test_a_trial_that_an_earlier_process_asked_for_takes_its_parameters(tmp_path):
+    def open_again():
+        return open_storage(RDBStorage(f"sqlite:///{tmp_path}/study.db"))
+
+    trial_id = open_study(open_again(), "s", LOSS).ask()._trial_id
+    study = open_study(open_again(), "s", LOSS)
+    assert len(study.get_trials(deepcopy=False)) == 1
+    value = optuna.Trial(study, trial_id).suggest_float("x", 0, 1)
+    assert study.trials[0].params == {"x": value}
+
+
 def test_a_database_that_another_process_holds_is_named_with_what_to_do(tmp_path):
     import sqlite3
 

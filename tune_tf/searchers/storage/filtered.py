@@ -3,8 +3,6 @@
 import copy
 from collections.abc import Callable, Container, Sequence
 
-import optuna
-from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
@@ -44,12 +42,10 @@ class FilteredStorage(ForwardingStorage):
         rungs: RungSource = no_rungs,
         visibility: Visibility = _RUNG_VALUES,
     ) -> None:
-        # Optuna caches a bare database, but would not find one wrapped in here.
-        super().__init__(optuna.storages.get_storage(storage))
+        super().__init__(storage)
         self._rungs = rungs
         self._visibility = visibility
         self._views: dict[int, _View] = {}
-        self._study_ids: set[int] = set()
 
     def get_all_trials(
         self,
@@ -68,30 +64,6 @@ class FilteredStorage(ForwardingStorage):
         view.update(trials)
         visible = [each for each in view.visible if states is None or each.state in states]
         return copy.deepcopy(visible) if deepcopy else visible
-
-    def get_study_id_from_name(self, study_name: str) -> int:
-        """Return a study's id, and record it for :meth:`set_trial_param`."""
-        study_id = self._storage.get_study_id_from_name(study_name)
-        self._study_ids.add(study_id)
-        return study_id
-
-    def set_trial_param(
-        self,
-        trial_id: int,
-        param_name: str,
-        param_value_internal: float,
-        distribution: BaseDistribution,
-    ) -> None:
-        """Set a parameter of a stored trial."""
-        arguments = (trial_id, param_name, param_value_internal, distribution)
-        try:
-            self._storage.set_trial_param(*arguments)
-        except KeyError:
-            # Optuna's database cache rejects parameters of an earlier process's trial until all
-            # trials have been read, which not every sampler does.
-            for study_id in self._study_ids:
-                self._storage.get_all_trials(study_id, deepcopy=False)
-            self._storage.set_trial_param(*arguments)
 
 
 class _View:

@@ -102,13 +102,6 @@ class OverlayStorage(ForwardingStorage):
             draft.values = list(values)
         return True
 
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> None:
-        """Set a value of a new trial's curve."""
-        draft = self._replace_draft(trial_id)
-        draft.intermediate_values = {**draft.intermediate_values, step: intermediate_value}
-
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
         """Set a user attribute of a new trial."""
         draft = self._replace_draft(trial_id)
@@ -124,13 +117,6 @@ class OverlayStorage(ForwardingStorage):
         if trial_id in self._drafts:
             return copy.deepcopy(self._drafts[trial_id][1])
         return self._storage.get_trial(trial_id)
-
-    def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
-        """Return the id of a trial, new or stored."""
-        for trial_id, (owner_id, draft) in self._drafts.items():
-            if (owner_id, draft.number) == (study_id, trial_number):
-                return trial_id
-        return self._storage.get_trial_id_from_study_id_trial_number(study_id, trial_number)
 
     def get_all_trials(
         self,

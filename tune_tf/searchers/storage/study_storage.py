@@ -28,8 +28,9 @@ _TIMEOUT_DRIVERS = ("psycopg", "psycopg2", "pymysql", "mysqldb")
 
 
 def open_storage(storage: Storage) -> BaseStorage:
-    """Open a study's storage.
+    """Open a study's storage, a database behind Optuna's internal cache of finished trials.
 
+    The cache accepts parameters of an earlier process's trial once all trials have been read.
     A damaged journal is repaired as far as possible, with a warning about what is lost.
 
     Args:
@@ -43,7 +44,7 @@ def open_storage(storage: Storage) -> BaseStorage:
     if storage is None:
         return InMemoryStorage()
     if isinstance(storage, BaseStorage):
-        return storage
+        return optuna.storages.get_storage(storage)
     text = os.fspath(storage)
     if is_journal(text):
         return _open_journal(Path(text.removeprefix(_JOURNAL)))
@@ -173,7 +174,6 @@ def _open_database(url: str) -> BaseStorage:
             settings["connect_args"] = {
                 "connect_timeout": parsed.query.get("connect_timeout", _CONNECT_TIMEOUT_S)
             }
-        # Optuna's internal cache of finished trials, without which every ask reads all trials.
         return optuna.storages.get_storage(RDBStorage(url, engine_kwargs=settings))
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         raise InvalidSettingsError(
