@@ -103,19 +103,20 @@ def test_what_rays_own_searcher_has_and_this_one_has_not_is_known():
     from ray.tune.search.optuna import OptunaSearch
 
     from tune_tf.searchers import OptunaSearcher
+    from tune_tf.searchers.study_searcher import StudySearcher
 
-    def public(kind):
-        return {name for name in vars(kind) if not name.startswith("_")}
+    def public(*kinds):
+        return {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
 
     def arguments(kind):
         return set(inspect.signature(kind).parameters)
 
-    assert public(OptunaSearch) - public(OptunaSearcher) == {"convert_search_space"}
+    assert public(OptunaSearch) - public(OptunaSearcher, StudySearcher) == {"convert_search_space"}
     assert arguments(OptunaSearch) - arguments(OptunaSearcher) == {"metric", "mode"}
-    left = public(Searcher) - public(OptunaSearcher) - {"FINISHED", "CKPT_FILE_TMPL"}
+    left = public(Searcher) - public(OptunaSearcher, StudySearcher) - {"FINISHED", "CKPT_FILE_TMPL"}
     inherited = {"metric", "mode", "save_to_dir", "restore_from_dir", "add_evaluated_trials"}
     assert left == inherited | {"get_state", "set_state"}  # Ray's has these two neither
-    for name in public(OptunaSearch) & public(OptunaSearcher):
+    for name in public(OptunaSearch) & public(OptunaSearcher, StudySearcher):
         theirs = inspect.signature(getattr(OptunaSearch, name)).parameters.values()
         ours = inspect.signature(getattr(OptunaSearcher, name)).parameters.values()
         assert [(each.name, each.kind, each.default) for each in ours] == [
