@@ -48,8 +48,8 @@ class Outcome(enum.Enum):
     ERROR = "error", "ERROR", "FAIL", "FAILED"
     INTERRUPTED = "interrupted", "RUNNING", "RUNNING", "KILLED"
 
-    def __new__(cls, tag: str, tune: str, optuna: str, mlflow: str) -> "Outcome":
-        """Create a member whose value is its tag."""
+    def __new__(cls, tag: Any, tune: str = "", optuna: str = "", mlflow: str = "") -> "Outcome":
+        """Create a member whose value is its tag; members are looked up by the tag alone."""
         member = object.__new__(cls)
         member._value_ = tag
         member.tune, member.optuna, member.mlflow = tune, optuna, mlflow

@@ -80,11 +80,10 @@ class PromotingScheduler(FIFOScheduler):
             self._rungs.promote(chosen.trial_id)
             set_trial_status(tune_controller, chosen, Trial.PENDING)
             return chosen
-        statuses = {Trial.PENDING, Trial.PAUSED}
         ready = [
             trial
             for trial in tune_controller.get_trials()
-            if trial.status in statuses and not self._waits(trial.trial_id)
+            if trial.status in (Trial.PENDING, Trial.PAUSED) and not self._waits(trial.trial_id)
         ]
         if ready:
             return max(ready, key=lambda trial: self._rungs.height(trial.trial_id))
@@ -108,8 +107,8 @@ class PromotingScheduler(FIFOScheduler):
 
     def _next_up(self, arriving: Trial | None = None) -> Trial | None:
         """Return the waiting or arriving trial that is to be promoted next."""
-        name = arriving.trial_id if arriving else None
-        chosen = self._rungs.next_up(lambda each: each == name or self._waits(each))
+        arriving_id = arriving.trial_id if arriving else None
+        chosen = self._rungs.next_up(lambda each: each == arriving_id or self._waits(each))
         return self._trials[chosen] if chosen else None
 
     def _fill_slot(self, tune_controller: Any) -> None:

@@ -120,11 +120,9 @@ def _diff_with_trials(study: optuna.Study, space: SpaceLike) -> list[str]:
     A parameter that no trial has may never have been active, so it does not count as added.
     """
     stored, new = _stored_distributions(study), distributions_of(space) or {}
-    changed = {path: new[path] for path in stored.keys() & new.keys() if stored[path] != new[path]}
-    now = {path: changed.get(path, stored[path]) for path in stored if path in new}
     return changed_lines(
         {path: repr(each) for path, each in stored.items()},
-        {path: repr(each) for path, each in now.items()},
+        {path: repr(new[path]) for path in stored if path in new},
     )
 
 

@@ -74,9 +74,8 @@ class _View:
         self.visible: list[FrozenTrial] = []
         self._visibility = visibility
         self._level: int | None = None
-        self._num_at = dict.fromkeys(rungs, 0)
         self._trials: list[FrozenTrial] = []
-        self._at: list[IntermediateValues | None] = []
+        self._values_at: list[IntermediateValues | None] = []
         self._unfinished: dict[int, object] = {}
 
     def update(self, trials: list[FrozenTrial]) -> None:
@@ -87,34 +86,29 @@ class _View:
             if trials[index] is not self._trials[index] or _fingerprint(trials[index]) != mark
         ]
         new = range(len(self.visible), len(trials))
-        self._at.extend(None for _ in new)
+        self._values_at.extend(None for _ in new)
         self.visible.extend(trials[new.start :])
         self._trials = trials
         changed.extend(new)
         for index in changed:
-            self._count(index, trials[index])
-        level = self._visibility.level(self._num_at)
+            self._record(index, trials[index])
+        level = self._visibility.level(self._values_at)
         if level != self._level:
             self._level, changed = level, list(range(len(trials)))
         for index in changed:
             trial = trial_before_change(trials[index])
-            self.visible[index] = self._visibility.apply(trial, self._at[index], level)
+            self.visible[index] = self._visibility.apply(trial, self._values_at[index], level)
 
-    def _count(self, index: int, trial: FrozenTrial) -> None:
+    def _record(self, index: int, trial: FrozenTrial) -> None:
         """Record which rungs a trial has reached, and whether it has finished."""
         if trial.state.is_finished():
             self._unfinished.pop(index, None)
         else:
             self._unfinished[index] = _fingerprint(trial)
-        if not self.rungs:
-            return
-        for rung in self._at[index] or ():
-            self._num_at[rung] -= 1
-        without_values = trial.state in (TrialState.FAIL, TrialState.WAITING)
-        curve = {} if without_values else trial_before_change(trial).intermediate_values
-        self._at[index] = at = values_at_rungs(curve, self.rungs)
-        for rung in at:
-            self._num_at[rung] += 1
+        if self.rungs:
+            without_values = trial.state in (TrialState.FAIL, TrialState.WAITING)
+            curve = {} if without_values else trial_before_change(trial).intermediate_values
+            self._values_at[index] = values_at_rungs(curve, self.rungs)
 
 
 def _fingerprint(trial: FrozenTrial) -> object:

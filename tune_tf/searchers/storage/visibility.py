@@ -12,7 +12,8 @@ reporting stopped trials as COMPLETE: 0.54 with 1 worker, 0.51 with 4 and 0.53 w
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -29,10 +30,10 @@ class Visibility(abc.ABC):
 
     needs_rungs: ClassVar[bool] = False
 
-    def level(self, num_at: Mapping[int, int]) -> int | None:
+    def level(self, values_at: Iterable[IntermediateValues | None]) -> int | None:
         """Return the rung at which all trials are compared, if there is a single one.
 
-        ``num_at`` is the number of trials with a value at each rung.
+        ``values_at`` holds each trial's values at rungs.
         """
         return None
 
@@ -114,9 +115,10 @@ class HighestRung(Visibility):
 
     needs_rungs: ClassVar[bool] = True
 
-    def level(self, num_at: Mapping[int, int]) -> int | None:
+    def level(self, values_at: Iterable[IntermediateValues | None]) -> int | None:
         """Return the highest rung with enough values."""
-        rungs = [rung for rung, count in num_at.items() if count >= self.min_values]
+        counts = Counter(rung for values in values_at for rung in values or ())
+        rungs = [rung for rung, count in counts.items() if count >= self.min_values]
         return max(rungs, default=None)
 
     def apply(
