@@ -88,19 +88,20 @@ def select_mutations(
             text = f"there is no parameter that {scheduler} can change: {reasons}"
             raise InvalidSettingsError(ErrorDetail("mutations", text))
         return Mutations({path: space.parameters[path] for path in refusals if not refusals[path]})
-    chosen, errors = {}, []
+    parameters, errors = {}, []
     for path in map(slashed, names):
         if path not in space.parameters:
-            known = list(space.parameters)
-            text = f"{path!r} is not in the search space{did_you_mean(path, known)}"
-            errors.append(ErrorDetail("mutations", f"{text}; it contains {', '.join(known)}"))
+            text = f"{path!r} is not in the search space{did_you_mean(path, space.parameters)}"
+            errors.append(
+                ErrorDetail("mutations", f"{text}; it contains {', '.join(space.parameters)}")
+            )
         elif reason := find_refusal(space.parameters[path]):
             errors.append(ErrorDetail("mutations", f"{path} {reason}: leave it out"))
         else:
-            chosen[path] = space.parameters[path]
+            parameters[path] = space.parameters[path]
     if errors:
         raise InvalidSettingsError(errors)
-    return Mutations(chosen)
+    return Mutations(parameters)
 
 
 def pbt_refusal(parameter: Parameter) -> str | None:

@@ -76,8 +76,8 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         shows one that sleeps forever).
         """
         self._wait_for_pending(tune_controller)
-        chosen = super().choose_trial_to_run(tune_controller, **options)
-        if chosen is None and (waiting := _all_paused(tune_controller.get_trials())):
+        next_trial = super().choose_trial_to_run(tune_controller, **options)
+        if next_trial is None and (waiting := _all_paused(tune_controller.get_trials())):
             last = max(waiting, key=lambda trial: self._trial_state[trial].last_train_time)
             if result := self._trial_state[last].last_result:
                 with self._mark_decision():
@@ -85,8 +85,8 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
                         self, _trial_proxy(tune_controller), last, result
                     )
                 self._note_changes({})
-            chosen = super().choose_trial_to_run(tune_controller, **options) or waiting[0]
-        return chosen
+            next_trial = super().choose_trial_to_run(tune_controller, **options) or waiting[0]
+        return next_trial
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state, in which an unfinished checkpoint is replaced by the one before it."""

@@ -48,8 +48,8 @@ class PromotingScheduler(FIFOScheduler):
             return TrialScheduler.STOP
         if not self._rungs.holds_at(trial.trial_id, iteration):
             return TrialScheduler.CONTINUE
-        chosen = self._next_up(arriving=trial)
-        if chosen is not None and chosen.trial_id == trial.trial_id:
+        next_trial = self._next_up(arriving=trial)
+        if next_trial is not None and next_trial.trial_id == trial.trial_id:
             self._rungs.promote(trial.trial_id)
             return TrialScheduler.CONTINUE
         self._fill_slot(tune_controller)
@@ -75,11 +75,11 @@ class PromotingScheduler(FIFOScheduler):
 
         Promoted and interrupted trials that have not started yet precede new ones.
         """
-        chosen = self._next_up()
-        if chosen is not None:
-            self._rungs.promote(chosen.trial_id)
-            set_trial_status(tune_controller, chosen, Trial.PENDING)
-            return chosen
+        next_trial = self._next_up()
+        if next_trial is not None:
+            self._rungs.promote(next_trial.trial_id)
+            set_trial_status(tune_controller, next_trial, Trial.PENDING)
+            return next_trial
         ready = [
             trial
             for trial in tune_controller.get_trials()
@@ -108,14 +108,14 @@ class PromotingScheduler(FIFOScheduler):
     def _next_up(self, arriving: Trial | None = None) -> Trial | None:
         """Return the waiting or arriving trial that is to be promoted next."""
         arriving_id = arriving.trial_id if arriving else None
-        chosen = self._rungs.next_up(lambda each: each == arriving_id or self._waits(each))
-        return self._trials[chosen] if chosen else None
+        next_trial = self._rungs.next_up(lambda each: each == arriving_id or self._waits(each))
+        return self._trials[next_trial] if next_trial else None
 
     def _fill_slot(self, tune_controller: Any) -> None:
         """Promote a trial before the searcher is asked for a new one."""
-        chosen = self._next_up()
-        if chosen is not None and set_trial_status(tune_controller, chosen, Trial.PENDING):
-            self._rungs.promote(chosen.trial_id)
+        next_trial = self._next_up()
+        if next_trial is not None and set_trial_status(tune_controller, next_trial, Trial.PENDING):
+            self._rungs.promote(next_trial.trial_id)
 
     def _stop_waiting(self, tune_controller: Any) -> None:
         """Stop trials whose promotion is impossible, or the worst one if that frees a slot."""

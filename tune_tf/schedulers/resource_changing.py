@@ -59,13 +59,13 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Return the trial to run next: the base scheduler resumes only what it paused itself."""
-        chosen = super().choose_trial_to_run(tune_controller, **options)
+        next_trial = super().choose_trial_to_run(tune_controller, **options)
         resized = (
             trial
             for trial in tune_controller.get_trials()
             if trial.status == Trial.PAUSED and trial.trial_id in self._resizing
         )
-        return chosen or next(resized, None)
+        return next_trial or next(resized, None)
 
 
 def _share_evenly(

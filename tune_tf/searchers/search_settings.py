@@ -194,5 +194,5 @@ def missing_points(study: optuna.Study, num_points: int) -> list[int]:
     """Return the indices of the points that a study has not had yet."""
     if not num_points:
         return []
-    had = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
-    return [index for index in range(num_points) if index not in had]
+    indices = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
+    return [index for index in range(num_points) if index not in indices]

@@ -71,7 +71,7 @@ def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
 
     Args:
-        space: The space as given by the user.
+        space: The space as flat by the user.
         dense: Whether to suggest inactive parameters of a :class:`tune_tf.SearchSpace` as well;
             they are left out of the config all the same.
 
@@ -145,44 +145,42 @@ def point_params(
     """Return Optuna's parameters of a nested config, and why the space does not contain it."""
     if isinstance(space, SearchSpace):
         return _params_in_space(space, config)
-    given = flatten(config)
+    flat = flatten(config)
     distributions = distributions_of(space)
-    return given, [] if distributions is None else _distribution_errors(distributions, given)
+    return flat, [] if distributions is None else _distribution_errors(distributions, flat)
 
 
 def _params_in_space(
     space: SearchSpace, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[ErrorDetail]]:
-    given = flatten(config, space.parameters)
+    flat = flatten(config, space.parameters)
     active_values: dict[str, Any] = {}
     params: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
         active = parameter.condition.holds(active_values)
-        if active and isinstance(parameter, Constant) and path not in given:
-            given[path] = parameter.value
-        if active and path in given:
-            active_values[path] = given[path]
+        if active and isinstance(parameter, Constant) and path not in flat:
+            flat[path] = parameter.value
+        if active and path in flat:
+            active_values[path] = flat[path]
             if not isinstance(parameter, Constant):
-                params[path] = stored_value(given[path], parameter)
-    return params, space.validate(given)
+                params[path] = stored_value(flat[path], parameter)
+    return params, space.validate(flat)
 
 
 def _distribution_errors(
-    distributions: Mapping[str, BaseDistribution], given: Mapping[str, Any]
+    distributions: Mapping[str, BaseDistribution], flat: Mapping[str, Any]
 ) -> list[ErrorDetail]:
-    errors = [
-        ErrorDetail(path, "is not a parameter") for path in given if path not in distributions
-    ]
+    errors = [ErrorDetail(path, "is not a parameter") for path in flat if path not in distributions]
     for path, distribution in distributions.items():
-        if path not in given:
+        if path not in flat:
             errors.append(ErrorDetail(path, "is missing"))
             continue
         try:
             create_trial(
                 state=TrialState.WAITING,
-                params={path: given[path]},
+                params={path: flat[path]},
                 distributions={path: distribution},
             )
         except (ValueError, TypeError):
-            errors.append(ErrorDetail(path, f"must be of {distribution!r}, not {given[path]!r}"))
+            errors.append(ErrorDetail(path, f"must be of {distribution!r}, not {flat[path]!r}"))
     return errors

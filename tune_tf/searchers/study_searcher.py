@@ -78,10 +78,9 @@ class StudySearcher(Searcher):
         state = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
         saved: SearchCriteria = state.pop("criteria")
         if saved.objectives != self.criteria.objectives:
-            theirs = SearchCriteria(saved.objectives)
             raise SweepConflictError(
-                f"the searcher's state was saved for {theirs}; it cannot be "
-                f"restored for {self.criteria}: resume with the original objective"
+                f"the searcher's state was saved for {SearchCriteria(saved.objectives)}; it cannot "
+                f"be restored for {self.criteria}: resume with the original objective"
             )
         self._restore_state(state)
         controller.observe_stops()

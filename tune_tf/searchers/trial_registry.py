@@ -61,7 +61,7 @@ class TrialRegistry:
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._suggest = suggest
-        self._live: dict[str, optuna.Trial] = {}
+        self._open_trials: dict[str, optuna.Trial] = {}
         self._ids: dict[int, int] = {}
         self.reconciled = False
         self.state = state or RegistryState(num_known=next_number(study.get_trials(deepcopy=False)))
@@ -138,8 +138,8 @@ class TrialRegistry:
         if record is None:
             return None
         reported = last_step(self._frozen(record.number))
-        known = [at for at in (record.seen, reported) if at is not None and at != NO_STEP]
-        return max(known, default=None)
+        iterations = [at for at in (record.seen, reported) if at is not None and at != NO_STEP]
+        return max(iterations, default=None)
 
     def note_change(self, tune_id: str, iteration: int) -> None:
         """Record that a trial's config was changed after an iteration."""
@@ -223,14 +223,13 @@ class TrialRegistry:
         Optuna's finished trials are immutable, so the study stores them.
         """
         attrs = self.study.user_attrs
-        late = {}
+        late_ids = {}
         for trial in self.study.get_trials(deepcopy=False):
             run_id = run_ids.get(tune_trial_id(trial, attrs) or "")
             if run_id and trial.user_attrs.get(MLFLOW_RUN_ID) != run_id:
-                late[str(trial.number)] = run_id
-        if late:
-            known = attrs.get(LATE_RUN_IDS, {})
-            self.study.set_user_attr(LATE_RUN_IDS, {**known, **late})
+                late_ids[str(trial.number)] = run_id
+        if late_ids:
+            self.study.set_user_attr(LATE_RUN_IDS, {**attrs.get(LATE_RUN_IDS, {}), **late_ids})
 
     def abandon_orphans(self) -> None:
         """Finish the orphans that were not assigned again."""
@@ -271,7 +270,7 @@ class TrialRegistry:
 
     def _suggest_params(self, tune_id: str, trial: optuna.Trial) -> dict[str, Any]:
         """Sample the missing parameters of a trial."""
-        self._live[tune_id] = trial
+        self._open_trials[tune_id] = trial
         trial.set_user_attr(TUNE_TRIAL_ID, tune_id)
         try:
             return self._suggest(trial)
@@ -281,8 +280,8 @@ class TrialRegistry:
             raise
 
     def _relink(self, number: int, tune_id: str) -> None:
-        known = self.study.user_attrs.get(RELINKED, {})
-        self.study.set_user_attr(RELINKED, {**known, str(number): tune_id})
+        tune_ids = self.study.user_attrs.get(RELINKED, {})
+        self.study.set_user_attr(RELINKED, {**tune_ids, str(number): tune_id})
 
     def _state_of(self, tune_id: str, end: TrialOutcome) -> tuple[TrialState, dict[str, Any]]:
         """Return Optuna's state for an outcome, and the user attributes that explain it."""
@@ -309,18 +308,20 @@ class TrialRegistry:
         record = self.state.records.get(tune_id)
         if record is None or record.finished:
             return None
-        if tune_id not in self._live:
+        if tune_id not in self._open_trials:
             frozen = self._frozen(record.number)
             if frozen.state.is_finished():
                 record.finished = True
                 return None
             record.reported = last_step(frozen)
-            self._live[tune_id] = optuna.Trial(self.sampler_view.study, self._id_of(record.number))
-        return self._live[tune_id]
+            self._open_trials[tune_id] = optuna.Trial(
+                self.sampler_view.study, self._id_of(record.number)
+            )
+        return self._open_trials[tune_id]
 
     def _close(self, tune_id: str) -> None:
         self.state.records[tune_id].finished = True
-        self._live.pop(tune_id, None)
+        self._open_trials.pop(tune_id, None)
 
     def _frozen(self, number: int) -> FrozenTrial:
         return self._storage.get_trial(self._id_of(number))

@@ -164,7 +164,7 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
             violations = {
                 str(each): trial.constraints.get(str(each)) for each in criteria.constraints
             }
-            known = {key: value for key, value in violations.items() if value is not None}
+            reported = {key: value for key, value in violations.items() if value is not None}
             yield EarlierTrial(
                 key=str(trial.number),
                 state=trial.state,
@@ -172,7 +172,7 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
                 text=False,
                 values=tuple(trial.values) if trial.state is TrialState.COMPLETE else None,
                 curve=trial.intermediate_values,
-                violations=known if len(known) == len(violations) else None,
+                violations=reported if len(reported) == len(violations) else None,
                 constants=constants,
             )
 
@@ -202,10 +202,11 @@ def _open_study(source: str) -> optuna.Study:
         if not name and len(names) == 1:
             [name] = names
         if name not in names:
-            known = ", ".join(repr(each) for each in sorted(names)) or "none"
+            available = ", ".join(repr(each) for each in sorted(names)) or "none"
             raise _unusable(
                 source,
-                f"name the study as {location}#name; available: {known}{did_you_mean(name, names)}",
+                f"name the study as {location}#name; available: {available}"
+                f"{did_you_mean(name, names)}",
             )
         return optuna.load_study(study_name=name, storage=storage)
 
@@ -250,7 +251,7 @@ def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> E
     metrics = run.data.metrics
     state = _STATES[run.info.status]
     history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
-    known = all(each.metric in metrics for each in criteria.constraints)
+    all_reported = all(each.metric in metrics for each in criteria.constraints)
     return EarlierTrial(
         key=run.info.run_id,
         state=state,
@@ -258,5 +259,5 @@ def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> E
         text=True,
         values=criteria.values(metrics) if state is TrialState.COMPLETE else None,
         curve={point.step: point.value for point in history},
-        violations=criteria.violations(metrics) if known else None,
+        violations=criteria.violations(metrics) if all_reported else None,
     )

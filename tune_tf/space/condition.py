@@ -115,16 +115,16 @@ def _condition_errors(
 ) -> list[ErrorDetail]:
     errors = []
     conditions = {path: each.condition for path, each in parameters.items()} | dict(invalid)
-    known = [dotted(path) for path in conditions]
+    paths = [dotted(path) for path in conditions]
     for path, condition in conditions.items():
         for parent, allowed in condition.items():
             if parent in invalid:
                 continue
             if parent not in parameters:
-                near = did_you_mean(dotted(parent), known)
+                near = did_you_mean(dotted(parent), paths)
                 rule = (
                     f"`when` names {dotted(parent)!r}, which is not a parameter{near}; "
-                    f"the parameters are {', '.join(known)}"
+                    f"the parameters are {', '.join(paths)}"
                 )
                 errors.append(ErrorDetail(dotted(path), rule))
                 continue

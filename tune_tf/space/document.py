@@ -192,15 +192,15 @@ def _walk(
         for index, entry in enumerate(node.value):
             _walk(entry, f"{prefix}.{index}", lines, errors, (*above, node))
     elif isinstance(node, MappingNode):
-        seen: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for key, value in node.value:
             name = key.value if isinstance(key, ScalarNode) else str(key.value)
             path = f"{prefix}.{name}" if prefix else name
             line = _line(key)
-            if name in seen:
-                text = f"is given twice, first on line {seen[name]}: keep one of them"
+            if name in first_lines:
+                text = f"is given twice, first on line {first_lines[name]}: keep one of them"
                 errors.append(ErrorDetail(path, text, line))
-            seen.setdefault(name, line)
+            first_lines.setdefault(name, line)
             lines.setdefault(path, line)
             _walk(value, path, lines, errors, (*above, node))
 

@@ -93,8 +93,9 @@ class _Range(Parameter):
         errors: list[str] = []
         if not isinstance(self.log, bool):
             errors.append(f"log must be true or false, not {self.log!r}")
-        wrong = [text for item in self._numbers().items() if (text := self._number_error(*item))]
-        return [*errors, *(wrong or self._range_errors())]
+        numbers = self._numbers().items()
+        number_errors = [text for item in numbers if (text := self._number_error(*item))]
+        return [*errors, *(number_errors or self._range_errors())]
 
     def _number_error(self, name: str, value: object) -> str | None:
         is_integer = self.number_type is int

@@ -162,10 +162,10 @@ def _from_domain(domain: Any) -> Parameter:
     if isinstance(sampler, sample.Quantized):
         sampler, step = sampler.get_sampler(), sampler.q
     log = isinstance(sampler, sample.LogUniform)
-    known = isinstance(sampler, sample.Uniform | sample.LogUniform)
-    if known and isinstance(domain, sample.Float):
+    is_uniform = isinstance(sampler, sample.Uniform | sample.LogUniform)
+    if is_uniform and isinstance(domain, sample.Float):
         return Float(domain.lower, domain.upper, log=log, step=step)
-    if known and isinstance(domain, sample.Integer):
+    if is_uniform and isinstance(domain, sample.Integer):
         if step is None or step == 1:
             return Int(domain.lower, domain.upper - 1, log=log)
         low, high = -(-domain.lower // step) * step, domain.upper // step * step

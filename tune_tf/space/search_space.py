@@ -192,16 +192,16 @@ def _collect(
     for name, entry in group.items():
         # A path of several names is the same as groups, so a flat mapping works too.
         names = name.split(SEPARATOR) if isinstance(name, str) else [name]
-        wrong = [text for part in names if (text := name_error(part))]
+        name_errors = [text for part in names if (text := name_error(part))]
         path = join(prefix, name) if isinstance(name, str) else prefix
-        wrong += [
+        name_errors += [
             f"a group cannot hold a parameter named {part!r}, which is a kind of parameter in "
             "sweep files: rename it"
             for part in (names if prefix else names[1:])
             if part in DECLARATION_KINDS or part == WHEN
         ]
-        if wrong:
-            errors.extend(ErrorDetail(dotted(path), text) for text in wrong)
+        if name_errors:
+            errors.extend(ErrorDetail(dotted(path), text) for text in name_errors)
         elif isinstance(entry, Mapping):
             _collect(entry, path, parameters, errors)
             if not entry:
@@ -227,8 +227,8 @@ def _overlaps(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
 
 
 def _unknown(path: str, parameters: Mapping[str, Parameter]) -> str:
-    known = [dotted(name) for name in parameters]
+    paths = [dotted(name) for name in parameters]
     return (
-        f"is not a parameter{did_you_mean(dotted(path), known)}; "
-        f"the parameters are {', '.join(known)}"
+        f"is not a parameter{did_you_mean(dotted(path), paths)}; "
+        f"the parameters are {', '.join(paths)}"
     )

@@ -174,10 +174,10 @@ def make_sampler(
             return ExhaustiveSampler(sampler)
         return sampler
     if sampler not in _KINDS:
-        known = sorted(_KINDS)
+        names = sorted(_KINDS)
         raise InvalidSettingsError(
-            f"unknown sampler {sampler!r}: it must be {one_of(known)} or an Optuna sampler"
-            f"{did_you_mean(sampler, known)}"
+            f"unknown sampler {sampler!r}: it must be {one_of(names)} or an Optuna sampler"
+            f"{did_you_mean(sampler, names)}"
         )
     request = SamplerRequest(Outline.of(space), seed, num_objectives)
     if errors := _unsupported(sampler, request):
