@@ -150,7 +150,7 @@ UNPICKLING = {
     "tune_tf/data/prepare/preparation.py",
     "tune_tf/data/node_cache/workload_copies.py",
     "tune_tf/schedulers/state.py",
-    "tune_tf/searchers/optuna_searcher.py",
+    "tune_tf/searchers/study_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",
     "tune_tf/trainables/memory/oom_retries.py",
     "tune_tf/trainables/multi_process/worker.py",

@@ -10,6 +10,7 @@ from parameters_strategy import parameters
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, Int
+from tune_tf.space.parameter import smallest_number
 
 
 @pytest.mark.parametrize(
@@ -148,4 +149,4 @@ def test_the_ends_of_a_stepped_range_are_the_decimals_that_were_meant():
     ],
 )
 def test_the_smallest_number_is_known(parameter, smallest):
-    assert parameter.smallest == smallest
+    assert smallest_number(parameter) == smallest

@@ -38,6 +38,7 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
+from tune_tf.space.parameter import smallest_number
 from tune_tf.validation import Validation
 
 SCHEMA_FILE: Final = "sweep.schema.json"
@@ -150,7 +151,7 @@ class SweepConfig(Settings):
     def _rows_for_each_replica(cls, parallelism: Parallelism, info: ValidationInfo) -> Parallelism:
         space = info.data.get("space")
         batch_size = space.parameters.get("batch_size") if space else None
-        smallest = batch_size.smallest if batch_size else None
+        smallest = smallest_number(batch_size) if batch_size else None
         if smallest is not None and smallest < parallelism.num_replicas:
             num, name = parallelism.num_replicas, parallelism.replica_setting
             value = f"is {num}" if name == "num_replicas" else f"makes {num} replicas"

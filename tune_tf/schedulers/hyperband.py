@@ -8,8 +8,7 @@ from ray.tune.schedulers import HyperBandForBOHB, HyperBandScheduler
 
 from tune_tf.config.scheduler_settings import BohbSettings, HyperbandSettings
 from tune_tf.objective import Objective
-from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin, comparison_arguments
 from tune_tf.tune_internals.controller import ControllerProxy
 from tune_tf.tune_internals.scheduler_limits import limit_in_hyperband, milestones
 
@@ -32,9 +31,7 @@ class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):
         """Create Ray's scheduler."""
         HyperBandScheduler.__init__(
             self,
-            time_attr=TRAINING_ITERATION,
-            metric=objective.metric,
-            mode=objective.mode,
+            **comparison_arguments(objective),
             max_t=settings.max_t,
             reduction_factor=settings.reduction_factor,
         )

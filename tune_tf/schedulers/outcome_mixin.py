@@ -27,6 +27,11 @@ from tune_tf.tune_internals.trial_state import mark_for_snapshot
 _TRAINABLE_OUTCOMES = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
 
 
+def comparison_arguments(objective: Objective) -> dict[str, str]:
+    """Return the arguments that tell a Ray scheduler what to compare trials by."""
+    return {"time_attr": TRAINING_ITERATION, "metric": objective.metric, "mode": objective.mode}
+
+
 @dataclass(frozen=True)
 class _Stop:
     """Stop decided by this scheduler."""

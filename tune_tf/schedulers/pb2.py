@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tune_tf.config.scheduler_settings import Pb2Settings
 from tune_tf.objective import Objective
-from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import pb2_refusal, select_mutations
+from tune_tf.schedulers.outcome_mixin import comparison_arguments
 from tune_tf.schedulers.population import PopulationMixin
 from tune_tf.space import SearchSpace
 
@@ -31,9 +31,7 @@ class Pb2Scheduler(PopulationMixin, PB2):
         mutations = select_mutations(settings.mutations, space, pb2_refusal, settings.name)
         PB2.__init__(
             self,
-            time_attr=TRAINING_ITERATION,
-            metric=objective.metric,
-            mode=objective.mode,
+            **comparison_arguments(objective),
             perturbation_interval=settings.perturbation_interval,
             hyperparam_bounds=mutations.to_bounds(),
             quantile_fraction=settings.quantile_fraction,

@@ -13,7 +13,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import pbt_refusal, select_mutations
-from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin, comparison_arguments
 from tune_tf.space import SearchSpace
 from tune_tf.tune_internals.controller import ControllerProxy
 
@@ -165,9 +165,7 @@ class PbtScheduler(PopulationMixin):
         mutations = select_mutations(settings.mutations, space, pbt_refusal, settings.name)
         PopulationBasedTraining.__init__(
             self,
-            time_attr=TRAINING_ITERATION,
-            metric=objective.metric,
-            mode=objective.mode,
+            **comparison_arguments(objective),
             perturbation_interval=settings.perturbation_interval,
             hyperparam_mutations=mutations.to_ray(),
             quantile_fraction=settings.quantile_fraction,

@@ -6,8 +6,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule
 
 from tune_tf.config.scheduler_settings import AshaSettings, FifoSettings, MedianStoppingSettings
 from tune_tf.objective import Objective
-from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin, comparison_arguments
 
 
 class FifoScheduler(OutcomeMixin):
@@ -34,9 +33,7 @@ class AshaScheduler(OutcomeMixin, AsyncHyperBandScheduler):
         """Create Ray's scheduler with one bracket."""
         AsyncHyperBandScheduler.__init__(
             self,
-            time_attr=TRAINING_ITERATION,
-            metric=objective.metric,
-            mode=objective.mode,
+            **comparison_arguments(objective),
             max_t=settings.max_t,
             grace_period=settings.grace_period,
             reduction_factor=settings.reduction_factor,
@@ -63,9 +60,7 @@ class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
         """Create Ray's scheduler."""
         MedianStoppingRule.__init__(
             self,
-            time_attr=TRAINING_ITERATION,
-            metric=objective.metric,
-            mode=objective.mode,
+            **comparison_arguments(objective),
             grace_period=settings.grace_period,
             min_samples_required=settings.min_samples_required,
             hard_stop=settings.hard_stop,

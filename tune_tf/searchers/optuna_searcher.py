@@ -31,7 +31,6 @@ from tune_tf.searchers.trial_outcome import (
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flatten, nest
 from tune_tf.tune_internals import controller
-from tune_tf.tune_internals.controller import asks_for_more, observe_stops, run_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +162,7 @@ class OptunaSearcher(StudySearcher):
 
         ``FINISHED`` once a grid or an exhaustive search is exhausted.
         """
-        observe_stops()
+        controller.observe_stops()
         with self._clear_errors():
             registry = self._reconcile()
             limit = controller.max_concurrent(self._max_concurrent)
@@ -258,7 +257,7 @@ class OptunaSearcher(StudySearcher):
                 self._tell(trial_id, end, results.get(trial_id, {}))
                 registry.note_changed_outcome(trial_id, outcome)
             registry.link_runs({key: last.get(MLFLOW_RUN_ID) for key, last in results.items()})
-            if len(ended) == len(outcomes) and not asks_for_more():
+            if len(ended) == len(outcomes) and not controller.asks_for_more():
                 registry.abandon_orphans()
 
     def add_evaluated_point(
@@ -318,7 +317,7 @@ class OptunaSearcher(StudySearcher):
         if TRAINING_ITERATION not in last:  # none, or a mean
             last = {**controller.last_result(trial_id), **last}
         attrs = attrs_from_result(last, self._rungs())
-        if run_id := run_id_of(trial_id):
+        if run_id := controller.run_id_of(trial_id):
             attrs[MLFLOW_RUN_ID] = run_id
         violations = self.criteria.violations(last) if last else {}
         self._reconcile().tell(trial_id, end, attrs, violations)

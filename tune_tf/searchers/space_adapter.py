@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from optuna.distributions import (
@@ -27,46 +28,6 @@ SpaceLike = SearchSpace | DefineByRun | Mapping[str, BaseDistribution]
 """The forms in which a searcher takes a space."""
 
 
-@dataclass(frozen=True)
-class Distributions:
-    """Search space of a fixed set of parameters."""
-
-    by_path: dict[str, BaseDistribution]
-
-    def __call__(self, trial: BaseTrial) -> dict[str, Any]:
-        """Return a value for each parameter."""
-        return {path: suggest(trial, path, each) for path, each in self.by_path.items()}
-
-
-@dataclass(frozen=True)
-class FunctionSpace:
-    """Search space of a function; a returned constant named like a parameter replaces it."""
-
-    function: DefineByRun
-
-    def __call__(self, trial: BaseTrial) -> dict[str, Any]:
-        """Return a value for each parameter and constant.
-
-        Raises:
-            InvalidSettingsError: The function returned something else.
-        """
-        constants = self.function(trial)
-        if constants is None:
-            return dict(trial.params)
-        if not isinstance(constants, Mapping):
-            raise self._invalid(f"{constants!r}")
-        if names := [name for name in constants if not isinstance(name, str)]:
-            raise self._invalid(f"a dict with the key {names[0]!r}")
-        return {**trial.params, **constants}
-
-    def _invalid(self, returned: str) -> InvalidSettingsError:
-        name = getattr(self.function, "__name__", repr(self.function))
-        return InvalidSettingsError(
-            f"space: the function {name} returned {returned}: return None or a dict "
-            "of constants by name; suggested parameters are in the config anyway"
-        )
-
-
 def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
 
@@ -83,7 +44,7 @@ def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     if isinstance(space, OptunaSpace):
         return space
     if callable(space):
-        return FunctionSpace(space)
+        return partial(_suggest_by_function, space)
     if not isinstance(space, Mapping):
         raise InvalidSettingsError(
             "space must be a SearchSpace, a callable that takes an Optuna trial, or a dict "
@@ -96,7 +57,33 @@ def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     ]
     if errors:
         raise InvalidSettingsError(errors)
-    return Distributions(dict(space))
+    return partial(_suggest_all, dict(space))
+
+
+def _suggest_all(distributions: Mapping[str, BaseDistribution], trial: BaseTrial) -> dict[str, Any]:
+    return {path: suggest(trial, path, each) for path, each in distributions.items()}
+
+
+def _suggest_by_function(function: DefineByRun, trial: BaseTrial) -> dict[str, Any]:
+    """Return the parameters that a function suggests; a constant of the same name replaces one.
+
+    Raises:
+        InvalidSettingsError: The function returned neither None nor constants.
+    """
+    constants = function(trial)
+    if constants is None:
+        return dict(trial.params)
+    if isinstance(constants, Mapping):
+        names = [name for name in constants if not isinstance(name, str)]
+        if not names:
+            return {**trial.params, **constants}
+        returned = f"a dict with the key {names[0]!r}"
+    else:
+        returned = f"{constants!r}"
+    raise InvalidSettingsError(
+        f"space: the function {getattr(function, '__name__', repr(function))} returned {returned}: "
+        "return None or a dict of constants by name; suggested parameters are in the config anyway"
+    )
 
 
 def distributions_of(space: SpaceLike) -> dict[str, BaseDistribution] | None:

@@ -56,11 +56,6 @@ class Parameter(abc.ABC):
     def draw(self, rng: "np.random.Generator") -> Any:
         """Return a random value."""
 
-    @property
-    @abc.abstractmethod
-    def smallest(self) -> float | None:
-        """Return the smallest number among the values, or None if there is none."""
-
 
 class _Range(Parameter):
     """Numbers between two ends."""
@@ -77,11 +72,6 @@ class _Range(Parameter):
         super().__post_init__()
         for name, number in self._numbers().items():
             object.__setattr__(self, name, self.number_type(number))
-
-    @property
-    def smallest(self) -> float | None:
-        """Return the lower end."""
-        return self.low
 
     def _numbers(self) -> dict[str, Any]:
         numbers = {"low": self.low, "high": self.high, "step": self.step}
@@ -291,11 +281,6 @@ class Choice(Parameter):
         """Return a random option; all are equally likely."""
         return self.options[int(rng.integers(len(self.options)))]
 
-    @property
-    def smallest(self) -> float | None:
-        """Return the smallest number among the options."""
-        return min(filter(is_number, self.options), default=None)
-
 
 @dataclass(frozen=True)
 class Constant(Parameter):
@@ -326,10 +311,17 @@ class Constant(Parameter):
         """Return the constant."""
         return self.value
 
-    @property
-    def smallest(self) -> float | None:
-        """Return the constant if it is a number."""
-        return self.value if is_number(self.value) else None
+
+def smallest_number(parameter: Parameter) -> float | None:
+    """Return the smallest number among a parameter's values, or None if there is none."""
+    match parameter:
+        case Float(low=low) | Int(low=low):
+            return low
+        case Choice(options):
+            return min(filter(is_number, options), default=None)
+        case Constant(value) if is_number(value):
+            return float(value)
+    return None
 
 
 def is_number(value: object) -> bool:
