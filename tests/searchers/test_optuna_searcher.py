@@ -245,7 +245,7 @@ def test_what_is_saved_holds_no_storage_but_one_in_memory(storage, tmp_path):
     searcher = make(storage=storage)
     run(searcher, names(2))
     searcher.save(tmp_path / "state.pkl")
-    saved, _ = pickle.loads((tmp_path / "state.pkl").read_bytes())
+    saved = pickle.loads((tmp_path / "state.pkl").read_bytes())
     assert (saved["_storage"] is None) is (storage is not None)
 
 

@@ -99,14 +99,6 @@ class SamplerView:
         self._rungs = rungs
         self._diverged, self._tried = PointIndex(is_diverged), PointIndex(is_asked)
 
-    def exhausted(self, stored: optuna.Study) -> bool:
-        """Return whether all configs of a finite space have been assigned."""
-        sampler = self.study.sampler
-        if not isinstance(sampler, ExhaustiveSampler):
-            return False
-        waiting = stored.get_trials(False, (TrialState.WAITING,))
-        return not waiting and sampler.exhausted(stored)
-
     def ask(self, suggest: Suggest, stored: optuna.Study) -> optuna.Trial:
         """Return a new Optuna trial of the ``stored`` study, with a new config if possible."""
         if self.study.get_trials(False, (TrialState.WAITING,)):

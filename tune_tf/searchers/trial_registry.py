@@ -24,6 +24,7 @@ from tune_tf.searchers.registry_state import (
     next_number,
 )
 from tune_tf.searchers.sampler_view import SamplerView
+from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
 from tune_tf.searchers.trial_outcome import TrialOutcome
@@ -75,7 +76,11 @@ class TrialRegistry:
     @property
     def exhausted(self) -> bool:
         """Whether all configs of a finite space have been assigned."""
-        return not self.state.orphans and self.sampler_view.exhausted(self.study)
+        sampler = self.sampler_view.study.sampler
+        if self.state.orphans or not isinstance(sampler, ExhaustiveSampler):
+            return False
+        waiting = self.study.get_trials(False, (TrialState.WAITING,))
+        return not waiting and sampler.exhausted(self.study)
 
     def reconcile(
         self,
