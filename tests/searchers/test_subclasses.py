@@ -80,7 +80,7 @@ def deep(searcher, folder):
 def test_the_names_of_attributes_are_all_known():
     from tune_tf.searchers.study_searcher import _SETTINGS_ATTRIBUTES
 
-    rest = {"criteria", "_sampler", "_storage", "_study_name", "_registry"}
+    rest = {"criteria", "_sampler", "_storage", "_study_name", "_registry", "_metric", "_mode"}
     assert set(vars(plain()(SPACE, LOSS))) == _SETTINGS_ATTRIBUTES | rest
 
 

@@ -179,9 +179,8 @@ def _convert_params(earlier: EarlierTrial, space: SpaceLike) -> dict[str, Any]:
     """Return an earlier trial's values by path, as Optuna stores them in this space."""
     params = {**earlier.constants, **earlier.params}
     if isinstance(space, SearchSpace):
-        for path, parameter in space.parameters.items():
-            if path in params and path in earlier.constants:
-                params[path] = stored_value(params[path], parameter)
+        for path in space.parameters.keys() & earlier.constants.keys():
+            params[path] = stored_value(params[path], space.parameters[path])
     if not earlier.text:
         return params
     distributions = distributions_of(space)

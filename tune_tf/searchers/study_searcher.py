@@ -24,15 +24,7 @@ from tune_tf.searchers.warm_start import ImportSummary
 from tune_tf.tune_internals import controller
 
 _SETTINGS_ATTRIBUTES: Final = frozenset(
-    {
-        "_metric",
-        "_mode",
-        "_settings",
-        "_stop_criteria",
-        "_max_concurrent",
-        "_metrics_checked",
-        "_import_summary",
-    }
+    {"_settings", "_stop_criteria", "_max_concurrent", "_metrics_checked", "_import_summary"}
 )
 """Attributes that follow from the settings and are not restored from a saved state."""
 
