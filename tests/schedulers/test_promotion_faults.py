@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from promotion_slots import assert_every_iteration_once, in_order, make, reversed_order, slots
 
