@@ -11,7 +11,7 @@ from hypermodels import DATA, X, Y, branches, space, taken_over
 from keras import layers
 
 from tune_tf import Choice, Data, Float, Int
-from tune_tf.data.node_cache.load_cache import ConfigReads
+from tune_tf.data.node_cache.recording_config import ConfigReads
 from tune_tf.errors import WorkloadError
 
 
@@ -91,11 +91,11 @@ def test_data_are_loaded_again_only_for_what_fit_asks():
     plain = taken_over(branches)
     reads = ConfigReads(plain.default_config)
     plain.load_data(reads.recording)
-    assert dict(reads.noted) == {}
+    assert dict(reads.digests) == {}
 
     own, reads = taken_over(fitting(choosing)), ConfigReads({**CHOSEN, "unrelated": 1})
     own.load_data(reads.recording)
-    assert {path[0] for path in reads.noted} == set(CHOSEN)
+    assert {path[0] for path in reads.digests} == set(CHOSEN)
 
 
 def test_arguments_of_a_search_reach_the_trial():

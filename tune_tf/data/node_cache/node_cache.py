@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.leased_actor import LeasedActor, leased_actor
 from tune_tf.data.nested import num_bytes
-from tune_tf.data.node_cache.load_cache import LoadCache, Reads, RecordingConfig, plain_config
+from tune_tf.data.node_cache.load_cache import LoadCache
+from tune_tf.data.node_cache.recording_config import ReadDigests, RecordingConfig, plain_config
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, AttributeChanges, WorkloadCopies
 from tune_tf.data.rows import as_arrays
 from tune_tf.workload import Data, Workload
@@ -57,14 +58,12 @@ class NodeDataLoader:
         Raises:
             Exception: Any exception of ``load_data``.
         """
-        found = self._shared(config) if self._data_id and is_actor() else None
-        if found is None:
-            found = self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
-        data, changes = found
-        self._copies.put(LOAD_DATA, changes, config)
+        shared = self._load_shared(config) if self._data_id and is_actor() else None
+        data, changes = shared or self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
+        self._copies.apply(LOAD_DATA, changes, config)
         return data
 
-    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
+    def _load_shared(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
         from ray.exceptions import ObjectLostError, RayActorError
 
         for _ in range(_TRIES):
@@ -90,9 +89,9 @@ class NodeDataLoader:
         if cached.data is None:
             return None
         if isinstance(config, RecordingConfig):
-            config.note(reads)
-        found: tuple[Data, AttributeChanges] = ray.get(cached.data)
-        return found
+            config.record_reads(reads)
+        data: tuple[Data, AttributeChanges] = ray.get(cached.data)
+        return data
 
     def _register(self, cache: "ActorHandle") -> bool:
         import ray
@@ -115,12 +114,9 @@ def is_actor() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CachedData:
-    """Reference to data in the object store of a node, with their size.
+    """Data without test rows in the object store of a node, and the loader's attribute changes.
 
-    Args:
-        data: Reference to :class:`~tune_tf.workload.Data` without test rows and to the attributes
-            that the loader set on the workload. None if the data are not arrays or cannot be
-            pickled; every process then loads its own.
+    ``data`` is None if they are not arrays or cannot be pickled; every process then loads its own.
     """
 
     data: "ray.ObjectRef[tuple[Data, AttributeChanges]] | None"
@@ -158,7 +154,7 @@ class NodeCache(LeasedActor):
             lambda cached: cached.num_bytes,
         )
 
-    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, CachedData]:
+    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[ReadDigests, CachedData]:
         """Return the config values that the loader read, and the data."""
         cache = self._caches[data_id]
         async with self._loading:
@@ -192,10 +188,6 @@ def _store_bytes() -> int:
     """Return how many bytes of this node's object store unused data may occupy."""
     import ray
 
-    here = ray.get_runtime_context().get_node_id()
-    sizes = [
-        node["Resources"].get("object_store_memory", 0)
-        for node in ray.nodes()
-        if node["NodeID"] == here
-    ]
-    return int(sum(sizes) * _SHARE_OF_STORE)
+    node_id = ray.get_runtime_context().get_node_id()
+    node = next(node for node in ray.nodes() if node["NodeID"] == node_id)
+    return int(node["Resources"].get("object_store_memory", 0) * _SHARE_OF_STORE)
