@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("keras_tuner")
 
 import cloudpickle
-import keras_tuner
 from hypermodels import DATA, Classifier, X, Y, space, taken_over
 from keras import layers
 
@@ -17,14 +16,6 @@ from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 
 pytestmark = pytest.mark.tf
 
-
-def test_the_default_config_is_keras_tuners(tutorial):
-    hps = keras_tuner.HyperParameters()
-    Classifier().build(hps)
-
-    config = tutorial.default_config
-    assert tutorial.space.validate(config) == []
-    assert config == {**{n.replace(".", "_"): v for n, v in hps.values.items()}, "batch_size": 64}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +28,7 @@ def test_the_default_config_is_keras_tuners(tutorial):
 def test_a_hypermodel_comes_in_two_forms(hypermodel, tutorial):
     workload = taken_over(hypermodel)
     workload._probed_space = tutorial._probed_space  # as if it were probed, which takes a second
-    config = {**tutorial.default_config, "num_layers": 2, "units_1": 24}
+    config = {"model_type": "mlp", "num_layers": 2, "units_0": 8, "units_1": 24}
 
     model = workload.build_model(config)
     widths = [layer.units for layer in model.layers if isinstance(layer, layers.Dense)]

@@ -4,43 +4,33 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import (
+from tune_tf.workloads.array_workload import (
     ArrayProperties,
     ArrayWorkload,
     NamedArray,
+    TargetSettings,
     data_of,
     input_dtype,
     target_head,
 )
-from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text, existing_file
-
-_KEYS = {
-    "train": ("train", ""),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test",),
-}
-"""Suffixes after ``x_`` and ``y_`` in an .npz file; the empty one means plain ``x`` and ``y``."""
+from tune_tf.workloads.settings_workload import PART_NAMES, FileStamp, Text, existing_file
 
 
-class ArraysSettings(DataSettings):
-    """Where arrays are, and what is learnt.
+class ArraysSettings(TargetSettings):
+    """Where arrays are.
 
     Args:
         path: An .npz file with ``x_train`` and ``y_train`` (or ``x`` and ``y``), and where there
             are such ``x_validation`` (or ``x_val``), ``x_test`` and their ``y``.
         x: Instead: an .npy file of inputs, shape ``[rows, ...]``.
         y: Its targets.
-        task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
-            at most 20 values.
-        num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
-            highest in y says.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("path", "x", "y")
@@ -48,8 +38,6 @@ class ArraysSettings(DataSettings):
     path: Text | None = None
     x: Text | None = None
     y: Text | None = None
-    task: TaskKind = "auto"
-    num_classes: Annotated[int, Field(ge=2)] | None = None
 
     @field_validator("y")
     @classmethod
@@ -92,7 +80,7 @@ class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
         arrays = {name: {"train": _Array.in_npy(file)} for name, file in files.items()}
         return arrays, FileStamp.of(files.values())
 
-    def _found(self, source: _Arrays) -> ArrayProperties:
+    def _properties_of(self, source: _Arrays) -> ArrayProperties:
         for part, x in source["x"].items():
             _check_lengths(x, source["y"][part])
         first = source["x"]["train"]
@@ -103,11 +91,10 @@ class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
                     f"{first.name} has {list(first.shape[1:])}: they must be equal"
                 )
         dtype = input_dtype(first.dtype, first.name)
-        settings, ys = self.settings, _loaded(source["y"])
-        head = target_head(ys, settings, task=settings.task, num_classes=settings.num_classes)
+        head = target_head(_loaded(source["y"]), self.settings)
         return ArrayProperties(first.shape[1:], dtype, head)
 
-    def _data(self, source: _Arrays, config: Config) -> Data:
+    def _data_of(self, source: _Arrays, config: Config) -> Data:
         xs, ys = _loaded(source["x"]), _loaded(source["y"])
         return data_of(xs, ys, self.properties, self.settings, self.settings.task)
 
@@ -151,8 +138,8 @@ class _Array:
 
 def _loaded(arrays: Mapping[str, _Array]) -> dict[str, NamedArray]:
     return {
-        part: NamedArray(each.load(), f"{each.name} in {each.path}")
-        for part, each in arrays.items()
+        part: NamedArray(array.load(), f"{array.name} in {array.path}")
+        for part, array in arrays.items()
     }
 
 
@@ -177,30 +164,32 @@ def _npz(path: Path) -> _Arrays:
                     arrays[key] = _Array(key, path, key, *_header(file))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise WorkloadError(f"{path} is not an .npz file of arrays: {error}") from error
-    found: _Arrays = {"x": {}, "y": {}}
-    for part, ends in _KEYS.items():
-        for letter, each in found.items():
-            names = [f"{letter}_{end}" if end else letter for end in ends]
-            there = [name for name in names if name in arrays]
-            if there:
-                each[part] = arrays[there[0]]
-    lacking = [f"{letter}_train" for letter in "xy" if "train" not in found[letter]]
-    lacking += [f"y_{part}" for part in found["x"] if part not in found["y"] and part != "train"]
-    if lacking:
+    xs, ys = (_by_part(letter, arrays) for letter in "xy")
+    missing = [f"{name}_train" for name, parts in (("x", xs), ("y", ys)) if "train" not in parts]
+    missing += [f"y_{part}" for part in xs if part not in ys and part != "train"]
+    if missing:
         raise WorkloadError(
-            f"{path} lacks {', '.join(lacking)}; it holds {', '.join(keys) or 'nothing'}, and "
+            f"{path} lacks {', '.join(missing)}; it holds {', '.join(keys) or 'nothing'}, and "
             "needs x_train and y_train, or x and y"
         )
-    return found
+    return {"x": xs, "y": ys}
+
+
+def _by_part(letter: str, arrays: Mapping[str, _Array]) -> dict[str, _Array]:
+    by_part = {"train": arrays[letter]} if letter in arrays else {}
+    for part, names in PART_NAMES.items():
+        for name in reversed(names):  # the first one wins
+            if f"{letter}_{name}" in arrays:
+                by_part[part] = arrays[f"{letter}_{name}"]
+    return by_part
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], Any]:
     version = np.lib.format.read_magic(file)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in read:
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
         raise ValueError(f"its format version is {version}, which only structured arrays need")
-    shape, _, dtype = read[version](file)
     return tuple(shape), dtype

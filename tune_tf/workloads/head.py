@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config
-from tune_tf.workloads.own_data import TaskKind
+from tune_tf.workloads.settings_workload import TaskKind
 
 _MAX_BLOCKS = 4
 _FLATTENED = 16  # more positions are averaged: flattened, they would make a huge dense layer
@@ -38,7 +38,8 @@ class Head:
         values = np.asarray(y, np.float64).reshape(len(y), -1)
         scales = values.std(axis=0)
         scales[scales == 0] = 1
-        return cls(None, values.shape[1], _floats(values.mean(axis=0)), _floats(scales))
+        means = values.mean(axis=0)
+        return cls(None, values.shape[1], tuple(means.tolist()), tuple(scales.tolist()))
 
     @property
     def task(self) -> str:
@@ -63,12 +64,8 @@ class Head:
             mean=np.array(self.means), variance=np.square(self.scales), invert=True
         )(values)
         model = keras.Model(inputs, values)
-        model.compile(
-            optimizer=make_optimizer(config),
-            loss="mse",
-            loss_weights=[1 / float(np.mean(np.square(self.scales)))],
-            metrics=["mae"],
-        )
+        weight = 1 / float(np.mean(np.square(self.scales)))
+        model.compile(make_optimizer(config), loss="mse", loss_weights=[weight], metrics=["mae"])
         return model
 
 
@@ -76,11 +73,8 @@ def compile_classifier(model: Any, config: Config) -> Any:
     """Compile a model that returns logits of shape ``[rows, classes]``, and return it."""
     import keras
 
-    model.compile(
-        optimizer=make_optimizer(config),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
     return model
 
 
@@ -88,18 +82,14 @@ def is_classification(y: Any, task: TaskKind) -> bool:
     """Return whether a target contains classes; ``auto``: few distinct integers, or booleans."""
     if task != "auto":
         return task == "classification"
-    if y.dtype.kind == "b":
-        return True
-    return y.dtype.kind in "iu" and len(np.unique(y)) <= _MAX_CLASSES_OF_NUMBERS
+    return y.dtype.kind in "biu" and len(np.unique(y)) <= _MAX_CLASSES_OF_NUMBERS
 
 
-def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int]:
+def class_numbers(y: Any, where: str, num_classes: int | None) -> tuple[Any, int]:
     """Return class numbers as int32 of shape ``[rows]``, and the number of classes.
 
-    Args:
-        y: Class numbers from 0, shape ``[rows]`` or ``[rows, 1]``.
-        num_classes: None to derive it from the highest class number.
-        where: Name of the target in messages.
+    ``y`` has the shape ``[rows]`` or ``[rows, 1]``; its name in messages is ``where``. By default
+    the highest class number determines the number of classes.
 
     Raises:
         WorkloadError: A class number is not an integer from 0 or is out of range; names the rows.
@@ -141,9 +131,6 @@ def format_rows(wrong: Any, first: int = 0) -> str:
     return f"row(s) {listed}{more}"
 
 
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
 
 def make_optimizer(config: Config) -> Any:
     """Return the optimizer of a config.
@@ -158,10 +145,9 @@ def make_optimizer(config: Config) -> Any:
 
     name = config.get("optimizer", "adam")
     arguments: dict[str, Any] = {"learning_rate": float(config.get("learning_rate", 1e-3))}
-    if config.get("weight_decay"):
-        arguments["weight_decay"] = float(config["weight_decay"])
-    if config.get("clipnorm"):
-        arguments["clipnorm"] = float(config["clipnorm"])
+    for argument in ("weight_decay", "clipnorm"):
+        if config.get(argument):
+            arguments[argument] = float(config[argument])
     if name in ("sgd", "rmsprop"):
         arguments["momentum"] = float(config.get("momentum", 0.0))
     optimizers = {

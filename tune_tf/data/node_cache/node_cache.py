@@ -160,9 +160,6 @@ class NodeCache(LeasedActor):
         async with self._loading:
             return await asyncio.to_thread(cache.get_with_reads, config)
 
-    async def data_ids(self) -> list[str]:
-        """Return the identifiers of all registered data."""
-        return list(self._caches)
 
     def _drop(self, key: str) -> None:
         self._caches.pop(key, None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space import SearchSpace, nested
+from tune_tf.space import SearchSpace
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
 from tune_tf.workloads.keras_tuner.discovery import HyperparameterDiscovery
@@ -114,14 +114,6 @@ class HypermodelWorkload(Workload):
         """
         return self._probed_space.space
 
-    @property
-    def default_config(self) -> dict[str, Any]:
-        """Config of KerasTuner's defaults, a good initial point."""
-        values: dict[str, Any] = {}
-        for path, parameter in self.space.parameters.items():
-            if parameter.condition.holds(values):
-                values[path] = self._probed_space.defaults[path]
-        return nested(values)
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""

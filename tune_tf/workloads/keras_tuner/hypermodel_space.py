@@ -144,13 +144,13 @@ class HypermodelSpace:
 
     Args:
         paths: Paths by hyperparameter name; several if it occurs in mutually exclusive scopes.
-        defaults: KerasTuner's default of each path.
+
         hyperparameters: All hyperparameters found, parents first.
     """
 
     space: SearchSpace
     paths: Mapping[str, tuple[str, ...]]
-    defaults: Mapping[str, Any]
+
     hyperparameters: tuple[Hyperparameter, ...]
 
 
@@ -203,7 +203,7 @@ def hypermodel_space(
     return HypermodelSpace(
         SearchSpace({path: _conditional(e.hp.parameter, e.when) for path, e in by_path.items()}),
         paths,
-        {path: _default(entry.hp) for path, entry in by_path.items()},
+
         tuple(hyperparameters.values()),
     )
 
@@ -256,10 +256,6 @@ def _conditional(parameter: Parameter, when: When) -> Parameter:
     condition = {path: list(values) for path, values in when.items()}
     return type(parameter)(**{**vars(parameter), "when": condition})
 
-
-def _default(hp: Hyperparameter) -> Any:
-    """Return the default, or the first value if the default is out of range."""
-    return hp.ends[0] if hp.parameter.error_for(hp.default) else hp.default
 
 
 def _groups(path: str) -> list[str]:

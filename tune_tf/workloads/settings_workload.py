@@ -1,4 +1,4 @@
-"""Workloads on users' own data: settings, split of rows, stamp of files, base class."""
+"""Workloads that settings describe: their base class, split of rows and stamp of files."""
 
 import abc
 import hashlib
@@ -18,9 +18,9 @@ from tune_tf.workload import Config, Data, Workload
 def _texts(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names like [a, b], not {short_repr(value)}")
-    wrong = [each for each in value if not isinstance(each, str)]
-    if wrong:
-        raise ValueError(f"must hold names, not {short_repr(wrong[0])}: put it in quotes")
+    for name in value:
+        if not isinstance(name, str):
+            raise ValueError(f"must hold names, not {short_repr(name)}: put it in quotes")
     return tuple(value)
 
 
@@ -33,6 +33,13 @@ Text = Annotated[str, Field(min_length=1)]
 TaskKind = Literal["auto", "classification", "regression"]
 """Kind of the target; ``auto`` infers it from the target's values."""
 
+PART_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid"),
+    "test": ("test", "testing"),
+}
+"""Names that the parts of a data set may have in folders and files."""
+
 
 class DataSettings(Settings):
     """How rows are divided, for any data.
@@ -44,8 +51,8 @@ class DataSettings(Settings):
         seed: Of the choice of these rows, the same for all trials.
     """
 
+    #: Names of the settings that are paths.
     paths: ClassVar[tuple[str, ...]] = ("path",)
-    """Names of the settings that are paths."""
 
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
     test_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -96,20 +103,18 @@ def row_splits(
     is_test = _evenly(num_rows, round(num_rows * test_share), rng)
     rest = order[~is_test]
     is_validation = _evenly(len(rest), min(num_validation, len(rest)), rng)
-    found = {
-        "train": rest[~is_validation],
-        "validation": rest[is_validation],
-        "test": order[is_test],
-    }
-    wanted = {"validation": settings.validation_share, "test": test_share}
-    empty = [name for name, rows in found.items() if not len(rows) and wanted.get(name, 1)]
-    if empty:
+    rows_by_part = {"train": rest[~is_validation]}
+    if settings.validation_share:
+        rows_by_part["validation"] = rest[is_validation]
+    if test_share:
+        rows_by_part["test"] = order[is_test]
+    if empty := [part for part, rows in rows_by_part.items() if not len(rows)]:
         raise WorkloadError(
             f"{num_rows} row(s) are too few: with validation_share "
             f"{settings.validation_share:g} and test_share {test_share:g} there are "
             f"none for {' and '.join(empty)}"
         )
-    return {name: np.sort(rows) for name, rows in found.items() if len(rows)}
+    return {part: np.sort(rows) for part, rows in rows_by_part.items()}
 
 
 def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.ndarray[Any, Any]":
@@ -168,17 +173,19 @@ def existing_file(path: str, setting: str) -> Path:
     Raises:
         WorkloadError: The file is missing or empty, or the path is a folder.
     """
-    found = Path(path)
-    if found.is_dir():
+    file = Path(path)
+    if file.is_dir():
         raise WorkloadError(f"{setting}: {path} is a folder: name a file in it")
-    if not found.is_file():
-        raise WorkloadError(
-            f"{setting}: there is no file {path}; relative paths are relative to the folder of the "
-            "sweep file"
-        )
-    if not found.stat().st_size:
+    if not file.is_file():
+        raise missing_path_error(f"{setting}: there is no file {path}")
+    if not file.stat().st_size:
         raise WorkloadError(f"{setting}: the file {path} is empty")
-    return found
+    return file
+
+
+def missing_path_error(text: str) -> WorkloadError:
+    """Return the error of a missing file or folder."""
+    return WorkloadError(f"{text}; relative paths are relative to the folder of the sweep file")
 
 
 class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
@@ -199,8 +206,8 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings without reading files."""
-        made = self.settings_class.from_dict(settings).resolved(Path.cwd())
-        self.settings: SettingsT = made  # type: ignore[assignment]
+        resolved = self.settings_class.from_dict(settings).resolved(Path.cwd())
+        self.settings: SettingsT = resolved  # type: ignore[assignment]
         self._properties: PropertiesT | None = None
         self._stamp: FileStamp | None = None
 
@@ -234,17 +241,16 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         if self._properties is None:
             self._inspect(source, stamp)
         if stamp != self._stamp:
-            settings = self.settings
-            paths = (getattr(settings, name) for name in settings.paths)
+            paths = (getattr(self.settings, name) for name in self.settings.paths)
             raise WorkloadError(
                 f"{' or '.join(filter(None, paths))} changed during the sweep: it had "
                 f"{self._stamp}, now {stamp} (or the same with other names or times): trials on "
                 "different data cannot be compared; start a new sweep"
             )
-        return self._data(source, config)
+        return self._data_of(source, config)
 
     def _inspect(self, source: SourceT, stamp: FileStamp | None) -> None:
-        self._properties, self._stamp = self._found(source), stamp
+        self._properties, self._stamp = self._properties_of(source), stamp
 
     @abc.abstractmethod
     def _read(self) -> tuple[SourceT, FileStamp | None]:
@@ -254,9 +260,9 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         """
 
     @abc.abstractmethod
-    def _found(self, source: SourceT) -> PropertiesT:
+    def _properties_of(self, source: SourceT) -> PropertiesT:
         """Return the properties of the data."""
 
     @abc.abstractmethod
-    def _data(self, source: SourceT, config: Config) -> Data:
-        """Return the rows."""
+    def _data_of(self, source: SourceT, config: Config) -> Data:
+        """Return the rows, split into parts."""
