@@ -17,7 +17,6 @@ from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 pytestmark = pytest.mark.tf
 
 
-
 @pytest.mark.parametrize(
     "hypermodel",
     [

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 from tune_tf.errors import InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.scaffold.draft import DENSE_SPACE, SHARES, Draft, Line, path_line, scalar, sweep_name
@@ -160,21 +161,19 @@ def _features(path: Path, compression: str) -> dict[str, FeatureSettings]:
         record = next(iter(records.as_numpy_iterator()), None)
         example = tf.train.Example.FromString(record or b"")
     except (tf.errors.OpError, ValueError) as error:
-        raise WorkloadError(
-            f"{path} cannot be read as TFRecords: {first_line(error)}"
-        ) from error
+        raise WorkloadError(f"{path} cannot be read as TFRecords: {first_line(error)}") from error
     except Exception as error:
         raise WorkloadError(f"{path}: its records are not tf.train.Example: {error}") from error
     features = {}
     for name, feature in sorted(example.features.feature.items()):
         kind = feature.WhichOneof("kind")
-        values = getattr(feature, kind).value if kind else ()
+        values: Any = getattr(feature, kind).value if kind else ()
         if kind == "bytes_list":
             values = values[0] if len(values) == 1 else b""
             _refuse_encoded_image(name, values, path)
         if values:
             shape = [] if len(values) == 1 else [len(values)]
-            features[name] = FeatureSettings(dtype=_DTYPES[kind], shape=shape)
+            features[name] = FeatureSettings.from_dict({"dtype": _DTYPES[kind], "shape": shape})
     if not features:
         raise WorkloadError(f"{path} holds no records of tf.train.Example with features")
     return features

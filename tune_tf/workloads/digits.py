@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.head import compile_classifier
+from tune_tf.workloads.head import Head, convolutions, dense_layers
 
 NUM_CLASSES = 10
 _TEST_SHARE = 0.2
@@ -40,7 +40,7 @@ class _Digits(Workload):
 class DigitsMLP(_Digits):
     """Perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
 
-    Config values read: ``width`` (default 128), ``num_layers`` (1), ``dropout`` (0), and those of
+    Config values read: those of :func:`~tune_tf.workloads.head.dense_layers` and
     :func:`~tune_tf.workloads.head.make_optimizer`.
     """
 
@@ -48,35 +48,21 @@ class DigitsMLP(_Digits):
         """Return the compiled model."""
         import keras
 
-        layers = [keras.Input((8, 8, 1)), keras.layers.Flatten()]
-        for _ in range(int(config.get("num_layers", 1))):
-            layers.append(keras.layers.Dense(int(config.get("width", 128)), activation="relu"))
-            layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
-        layers.append(keras.layers.Dense(NUM_CLASSES))
-        return compile_classifier(keras.Sequential(layers), config)
+        images = keras.Input((8, 8, 1))
+        features = dense_layers(keras.layers.Flatten()(images), config)
+        return Head(NUM_CLASSES).compiled(images, features, config)
 
 
 class DigitsCNN(_Digits):
     """Two convolutions, the second with twice the ``filters``, pooling, and a dense layer.
 
-    Config values read: ``filters`` (default 16), ``width`` (64), ``dropout`` (0), ``batch_norm``
-    (False), and those of :func:`~tune_tf.workloads.head.make_optimizer`.
+    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` and
+    :func:`~tune_tf.workloads.head.make_optimizer`.
     """
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
         import keras
 
-        filters = int(config.get("filters", 16))
-        layers = [keras.Input((8, 8, 1))]
-        for count in (filters, 2 * filters):
-            layers.append(keras.layers.Conv2D(count, 3, padding="same", use_bias=True))
-            if config.get("batch_norm", False):
-                layers.append(keras.layers.BatchNormalization())
-            layers.append(keras.layers.Activation("relu"))
-            layers.append(keras.layers.MaxPooling2D())
-        layers.append(keras.layers.Flatten())
-        layers.append(keras.layers.Dense(int(config.get("width", 64)), activation="relu"))
-        layers.append(keras.layers.Dropout(float(config.get("dropout", 0.0))))
-        layers.append(keras.layers.Dense(NUM_CLASSES))
-        return compile_classifier(keras.Sequential(layers), config)
+        images = keras.Input((8, 8, 1))
+        return Head(NUM_CLASSES).compiled(images, convolutions(images, config), config)

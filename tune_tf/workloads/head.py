@@ -56,8 +56,10 @@ class Head:
         import keras
 
         if self.num_classes is not None:
-            logits = keras.layers.Dense(self.num_classes)(features)
-            return compile_classifier(keras.Model(inputs, logits), config)
+            model = keras.Model(inputs, keras.layers.Dense(self.num_classes)(features))
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
+            return model
         values = keras.layers.Dense(self.num_values)(features)
         # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
@@ -67,15 +69,6 @@ class Head:
         weight = 1 / float(np.mean(np.square(self.scales)))
         model.compile(make_optimizer(config), loss="mse", loss_weights=[weight], metrics=["mae"])
         return model
-
-
-def compile_classifier(model: Any, config: Config) -> Any:
-    """Compile a model that returns logits of shape ``[rows, classes]``, and return it."""
-    import keras
-
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
-    return model
 
 
 def is_classification(y: Any, task: TaskKind) -> bool:
@@ -129,7 +122,6 @@ def format_rows(wrong: Any, first: int = 0) -> str:
     listed = ", ".join(str(number + first) for number in numbers[:_MAX_LISTED])
     more = f", ... ({len(numbers)} in all)" if len(numbers) > _MAX_LISTED else ""
     return f"row(s) {listed}{more}"
-
 
 
 def make_optimizer(config: Config) -> Any:

@@ -64,8 +64,8 @@ def _text_table(path: Path, separator: str) -> "pd.DataFrame":
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        reason = _line_error(path, separator) or str(error)
-        raise WorkloadError(f"{path} cannot be read as CSV: {reason}") from error
+        text = _line_error(path, separator) or str(error)
+        raise WorkloadError(f"{path} cannot be read as CSV: {text}") from error
     except Exception as error:
         raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
     # pandas silently pads a short line, so that its last column is empty.

@@ -160,7 +160,6 @@ class NodeCache(LeasedActor):
         async with self._loading:
             return await asyncio.to_thread(cache.get_with_reads, config)
 
-
     def _drop(self, key: str) -> None:
         self._caches.pop(key, None)
 

@@ -114,7 +114,6 @@ class HypermodelWorkload(Workload):
         """
         return self._probed_space.space
 
-
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
         return self._hypermodel.build(trial_hyperparameters(config, self._probed_space))

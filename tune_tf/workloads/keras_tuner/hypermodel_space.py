@@ -203,7 +203,6 @@ def hypermodel_space(
     return HypermodelSpace(
         SearchSpace({path: _conditional(e.hp.parameter, e.when) for path, e in by_path.items()}),
         paths,
-
         tuple(hyperparameters.values()),
     )
 
@@ -255,7 +254,6 @@ def _conditional(parameter: Parameter, when: When) -> Parameter:
         return parameter
     condition = {path: list(values) for path, values in when.items()}
     return type(parameter)(**{**vars(parameter), "when": condition})
-
 
 
 def _groups(path: str) -> list[str]:
