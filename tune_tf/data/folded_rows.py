@@ -111,22 +111,18 @@ def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndar
 
 
 def _splitter(folds: Folds, seed: int) -> Any:
-    # Late: scikit-learn takes most of a second to import.
-    from sklearn.model_selection import (
-        GroupKFold,
-        KFold,
-        StratifiedGroupKFold,
-        StratifiedKFold,
-    )
+    from sklearn import model_selection  # late: it takes most of a second
 
     if folds.grouped and not folds.stratified and folds.num_repeats == 1:
-        return GroupKFold(folds.num_folds)  # unshuffled, its folds are of about equal size
-    kind = {
-        (False, False): KFold,
-        (True, False): StratifiedKFold,
-        (False, True): GroupKFold,
-        (True, True): StratifiedGroupKFold,
-    }[folds.stratified, folds.grouped]
+        # Unshuffled, its folds are of about equal size.
+        return model_selection.GroupKFold(folds.num_folds)
+    kinds = {
+        (False, False): model_selection.KFold,
+        (True, False): model_selection.StratifiedKFold,
+        (False, True): model_selection.GroupKFold,
+        (True, True): model_selection.StratifiedGroupKFold,
+    }
+    kind = kinds[folds.stratified, folds.grouped]
     return kind(folds.num_folds, shuffle=True, random_state=seed % 2**32)
 
 

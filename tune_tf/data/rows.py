@@ -14,14 +14,10 @@ from tune_tf.workload import Data
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Training and validation rows.
+    """Training rows, at least one, and validation rows, if any.
 
-    Args:
-        train: ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
-            or a :class:`~tune_tf.data.Pipeline` of such rows.
-        validation: The same, or None.
-        num_train: At least 1.
-        num_validation: 0 if there are none.
+    Either are ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
+    or a :class:`~tune_tf.data.Pipeline` of such rows.
     """
 
     train: tuple[Nested, ...] | Pipeline

@@ -51,27 +51,16 @@ DENSE_SPACE = (
 
 @dataclass(frozen=True)
 class Draft:
-    """Draft of a sweep on the user's data.
-
-    Args:
-        name: Name of the sweep.
-        description: Line about the model and its task.
-        workload: Workload as written in the sweep file.
-        data: Settings of the workload, if any.
-        task: ``classification`` or ``regression``.
-        space: Parameters besides those of the optimizer.
-        num_rows: Number of rows; 0 if unknown.
-        inputs: Line about each input of the model, for a custom workload.
-    """
+    """Draft of a sweep on the user's data."""
 
     name: str
     description: str
-    workload: str
+    workload: str  # as written in the sweep file
     data: tuple[Line, ...]
     task: str
-    space: tuple[Line, ...]
-    num_rows: int = 0
-    inputs: tuple[str, ...] = ()
+    space: tuple[Line, ...]  # besides the optimizer
+    num_rows: int = 0  # unknown
+    inputs: tuple[str, ...] = ()  # a line about each input of the model
 
 
 def with_comment(line: str, comment: str) -> str:

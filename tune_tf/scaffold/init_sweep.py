@@ -129,13 +129,11 @@ def init_sweep(
     A missing JSON schema, which the first line of the sweep file names, is written beside it.
 
     Args:
-        data: Table (``.csv``, ``.tsv``, ``.parquet``), folder with a subfolder of images per class,
-            arrays (``.npz``, ``.npy``), or a file or folder of TFRecords; None for a custom
-            workload on scikit-learn's digits.
+        data: Table, folder with a subfolder of images per class, arrays (``.npz``, ``.npy``), or a
+            file or folder of TFRecords; None for a custom workload on scikit-learn's digits.
         output: Path of the sweep file.
         target: Table column, record feature or ``.npy`` file to predict.
-        workload: Python file for a custom workload, relative to the sweep file's folder; None for
-            no such file if data are given.
+        workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
 
     Raises:

@@ -58,7 +58,13 @@ class ArrayProperties:
 
 
 class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, SourceT]):
-    """Base class of workloads on arrays: convolutional network on images, else perceptron."""
+    """Base class of workloads on arrays: convolutional network on images, else perceptron.
+
+    Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
+    scaled to [0, 1] inside the model; other numbers are used as they are. Config values read: those
+    of :func:`~tune_tf.workloads.head.convolutions` or :func:`~tune_tf.workloads.head.dense_layers`,
+    and of :func:`~tune_tf.workloads.head.make_optimizer`.
+    """
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""

@@ -56,18 +56,7 @@ _Arrays = dict[str, dict[str, "_Array"]]
 
 
 class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
-    """Convolutional network on images, perceptron on all other arrays.
-
-    Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
-    scaled to [0, 1] inside the model; other numbers are used as they are.
-
-    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` or
-    :func:`~tune_tf.workloads.head.dense_layers`, and of
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`ArraysSettings`.
-    """
+    """Convolutional network on images, perceptron on all other arrays in files."""
 
     settings_class = ArraysSettings
 
@@ -81,18 +70,24 @@ class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
         return arrays, FileStamp.of(files.values())
 
     def _properties_of(self, source: _Arrays) -> ArrayProperties:
+        train = source["x"]["train"]
         for part, x in source["x"].items():
-            _check_lengths(x, source["y"][part])
-        first = source["x"]["train"]
-        for each in source["x"].values():
-            if each.shape[1:] != first.shape[1:]:
+            y = source["y"][part]
+            if x.num_rows != y.num_rows:
                 raise WorkloadError(
-                    f"a row of {each.name} has shape {list(each.shape[1:])}, but a row of "
-                    f"{first.name} has {list(first.shape[1:])}: they must be equal"
+                    f"{x.name} has {x.num_rows} rows and {y.name} has {y.num_rows} rows: each row "
+                    "of x needs one of y"
                 )
-        dtype = input_dtype(first.dtype, first.name)
+            if not x.num_rows:
+                raise WorkloadError(f"{x.name} and {y.name} have no rows")
+            if x.shape[1:] != train.shape[1:]:
+                raise WorkloadError(
+                    f"a row of {x.name} has shape {list(x.shape[1:])}, but a row of "
+                    f"{train.name} has {list(train.shape[1:])}: they must be equal"
+                )
+        dtype = input_dtype(train.dtype, train.name)
         head = target_head(_loaded(source["y"]), self.settings)
-        return ArrayProperties(first.shape[1:], dtype, head)
+        return ArrayProperties(train.shape[1:], dtype, head)
 
     def _data_of(self, source: _Arrays, config: Config) -> Data:
         xs, ys = _loaded(source["x"]), _loaded(source["y"])
@@ -141,16 +136,6 @@ def _loaded(arrays: Mapping[str, _Array]) -> dict[str, NamedArray]:
         part: NamedArray(array.load(), f"{array.name} in {array.path}")
         for part, array in arrays.items()
     }
-
-
-def _check_lengths(x: _Array, y: _Array) -> None:
-    if x.num_rows != y.num_rows:
-        raise WorkloadError(
-            f"{x.name} has {x.num_rows} rows and {y.name} has {y.num_rows} rows: each row of x "
-            "needs one of y"
-        )
-    if not x.num_rows:
-        raise WorkloadError(f"{x.name} and {y.name} have no rows")
 
 
 def _npz(path: Path) -> _Arrays:

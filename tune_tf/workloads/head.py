@@ -20,11 +20,8 @@ _MAX_LISTED = 5
 class Head:
     """Output layer of a model, with its loss and metric.
 
-    Args:
-        num_classes: At least 2; None for regression.
-        num_values: Numbers predicted per row.
-        means: Means of the numbers over the training rows.
-        scales: Standard deviations of the numbers over the training rows, none 0.
+    For regression ``num_classes`` is None, and means and standard deviations (``scales``, none 0)
+    are those of the ``num_values`` numbers over the training rows.
     """
 
     num_classes: int | None = None
@@ -176,10 +173,10 @@ def convolutions(images: Any, config: Config) -> Any:
     import keras
 
     side = min(images.shape[1:3])
-    fitting = max(1, min(_MAX_BLOCKS, int(math.log2(max(2, side))) - 1))
-    for block in range(int(config.get("num_blocks", fitting))):
-        count = int(config.get("filters", 16)) * 2**block
-        images = keras.layers.Conv2D(count, 3, padding="same")(images)
+    default = max(1, min(_MAX_BLOCKS, int(math.log2(max(2, side))) - 1))
+    for block in range(int(config.get("num_blocks", default))):
+        num_filters = int(config.get("filters", 16)) * 2**block
+        images = keras.layers.Conv2D(num_filters, 3, padding="same")(images)
         if config.get("batch_norm", False):
             images = keras.layers.BatchNormalization()(images)
         images = keras.layers.Activation("relu")(images)

@@ -62,12 +62,9 @@ class ImageFolderSettings(DataSettings):
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Image files and their classes.
+    """Sorted names of class folders, and the files with their class numbers by part.
 
-    Args:
-        classes: Sorted names of the class folders; a class number is an index into them.
-        parts: ``(path, class number)`` of each file by ``train``, ``validation`` and ``test``; all
-            under ``train`` if the folder has no such parts.
+    All files are under ``train`` if the folder has no parts.
     """
 
     classes: tuple[str, ...]
@@ -75,9 +72,7 @@ class ImageFiles:
 
     @classmethod
     def below(cls, folder: Path) -> Self:
-        """Return the files of a folder with one folder per class.
-
-        If it contains ``train`` (and ``validation`` and ``test``), those contain the classes.
+        """Return the files of a folder with one folder per class, or with such folders of parts.
 
         Raises:
             WorkloadError: The folder is missing, has fewer than two classes, a class without
@@ -192,9 +187,6 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
     ``image_size`` (default: that of the settings) and those of
     :func:`~tune_tf.workloads.head.convolutions` and
     :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`ImageFolderSettings`.
     """
 
     settings_class = ImageFolderSettings
@@ -222,7 +214,7 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         if size is None:
             return self.settings.image_size
         try:
-            height, width = _size(tuple(size) if isinstance(size, list) else size)
+            height, width = _size(size)
         except ValueError as error:
             raise WorkloadError(f"image_size of the config {error}") from None
         return height, width

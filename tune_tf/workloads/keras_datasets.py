@@ -60,13 +60,8 @@ _Arrays = tuple[dict[str, NamedArray], dict[str, NamedArray]]
 class KerasDatasetModel(ArrayWorkload[KerasDatasetSettings, _Arrays]):
     """Convolutional network on images, averaged embedding and perceptron on texts.
 
-    Missing files are downloaded into Keras' cache. Config values read: those of
-    :func:`~tune_tf.workloads.head.convolutions` for images; ``embedding_dim`` (default 32)
-    and those of :func:`~tune_tf.workloads.head.dense_layers` for texts; and those of
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`KerasDatasetSettings`.
+    Missing files are downloaded into Keras' cache. The size of the embedding is ``embedding_dim``
+    of the config (default 32).
     """
 
     settings_class = KerasDatasetSettings

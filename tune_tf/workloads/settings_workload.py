@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import WorkloadError
+from tune_tf.formatting import counted
 from tune_tf.workload import Config, Data, Workload
 
 
@@ -42,14 +43,7 @@ PART_NAMES = {
 
 
 class DataSettings(Settings):
-    """How rows are divided, for any data.
-
-    Args:
-        validation_share: Share of the rows to validate on, 0 for none; as good as the same share of
-            each class.
-        test_share: Share of the rows that no trial sees.
-        seed: Of the choice of these rows, the same for all trials.
-    """
+    """Split of rows: shares to validate on and that no trial sees, and the seed of their choice."""
 
     #: Names of the settings that are paths.
     paths: ClassVar[tuple[str, ...]] = ("path",)
@@ -84,10 +78,9 @@ def row_splits(
 ) -> "dict[str, np.ndarray[Any, Any]]":
     """Return the numbers of the rows of each part, ascending, by the shares and seed of settings.
 
-    If ``classes`` of shape ``[rows]`` are given, each part gets its share of each class, to within
-    one row. The parts are ``train``, ``validation`` and ``test``, as far as they have rows. If the
-    data have test rows of their own (in ``parts``), none are split off; if they have validation
-    rows, nothing is split and the result is empty.
+    With ``classes`` of shape ``[rows]``, each part gets its share of each class, to within one row.
+    If the data have test rows of their own (in ``parts``), none are split off; if they have
+    validation rows, nothing is split and the result is empty.
 
     Raises:
         WorkloadError: A part with a share above 0, or the training part, would be empty.
@@ -163,8 +156,7 @@ class FileStamp:
 
     def __str__(self) -> str:
         """Return the number of files and bytes as text."""
-        files = "1 file" if self.num_files == 1 else f"{self.num_files:,} files"
-        return f"{files} of {self.num_bytes:,} bytes"
+        return f"{counted(self.num_files, 'file')} of {counted(self.num_bytes, 'byte')}"
 
 
 def existing_file(path: str, setting: str) -> Path:
@@ -195,11 +187,8 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
     and pickled with the workload: processes of trials build models without reading files, and
     reject files that have changed.
 
-    Args:
-        settings: Fields of ``settings_class``; relative paths start at the working directory.
-
-    Raises:
-        InvalidSettingsError: With all errors.
+    The arguments are the fields of ``settings_class``; relative paths start at the working
+    directory. Raises InvalidSettingsError with all errors.
     """
 
     settings_class: ClassVar[type[DataSettings]]

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-_log = logging.getLogger(__name__)
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 _TAB_SUFFIXES = (".tsv", ".tab")
@@ -96,7 +94,7 @@ _MISSING_TEXT = "\0missing"
 _OPERATION_NAME = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
 """Name that Keras gives to an operation between the columns and the model."""
 
-_FEW = 20  # categories that are accepted for any number of rows
+
 _UNKNOWN, _MISSING, _RESERVED = range(3)  # the first two codes of a column, and their number
 
 
@@ -136,34 +134,18 @@ class NumericColumns:
 
 @dataclass(frozen=True, eq=False)
 class CategoricalColumns:
-    """Categorical columns encoded as integers.
+    """Sorted categories of the training rows by column, in the model's input order.
 
-    The codes of all columns form one range. The first code of a column is for categories that no
-    training row has, the second for missing values.
-
-    Args:
-        categories: Sorted categories of the training rows by column, in the model's input order.
+    Their codes form one range. The first code of a column is for categories that no training row
+    has, the second for missing values.
     """
 
     categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Collect the categories of the training rows; warn of columns that identify rows."""
-        categories = {
-            name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names
-        }
-        for name, known in categories.items():
-            if len(known) > max(_FEW, len(table) / 2):
-                _log.warning(
-                    "column %r holds %d distinct texts in %d training rows, so it identifies "
-                    "rows rather than categories: put it under data.ignore, or under "
-                    "data.numeric if it holds numbers",
-                    name,
-                    len(known),
-                    len(table),
-                )
-        return cls(categories)
+        """Collect the categories of the training rows."""
+        return cls({name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names})
 
     @property
     def num_codes(self) -> int:

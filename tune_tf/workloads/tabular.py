@@ -90,14 +90,9 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
 
     The model takes numbers as in the file, NaN if missing. Its layers impute medians, add
     missing-value indicators and standardize, with statistics of the training rows only.
-    :meth:`inputs_of` converts other rows to inputs; an exported model, or one logged to MLflow,
-    takes the columns directly.
 
     Config values read: ``num_layers`` (default 1), ``width`` (128), ``dropout`` (0),
     ``embedding_dim`` (8), and those of :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`TabularSettings`.
     """
 
     settings_class = TabularSettings
@@ -123,10 +118,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
     def inputs_of(self, table: "pd.DataFrame") -> dict[str, "np.ndarray[Any, Any]"]:
         """Return the model's inputs for the rows of a table with the same columns.
 
-        Returns:
-            ``numeric``, float32 of shape ``[rows, columns]`` with NaN for missing values, and
-            ``categorical``, int32 codes of shape ``[rows, columns]``; each if there are such
-            columns.
+        ``numeric`` is float32 with NaN for missing values, ``categorical`` int32 codes; both have
+        the shape ``[rows, columns]`` and exist if there are such columns.
 
         Raises:
             WorkloadError: A column is missing, or a value is not a number; names column and row.

@@ -88,16 +88,7 @@ class TFRecordsSettings(TargetSettings):
 class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
     """Convolutional network on images, perceptron on all other features.
 
-    All records are parsed into arrays in memory. Rows of shape ``[height, width, channels]`` or
-    ``[height, width]`` are images. Bytes (uint8) are scaled to [0, 1] inside the model; other
-    numbers are used as they are.
-
-    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` or
-    :func:`~tune_tf.workloads.head.dense_layers`, and of
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`TFRecordsSettings`.
+    All records are parsed into arrays in memory.
     """
 
     settings_class = TFRecordsSettings

@@ -23,10 +23,8 @@ class LoadCache(Generic[Loaded]):
     differs between trials. Later reads by objects that the loader made count too; they use the
     config for which the data were last returned. A loader must depend only on its config.
 
-    Args:
-        load: Loads data from a config.
-        max_size: The least recently used data are dropped first, the newest never.
-        size_of: Size of data in units of ``max_size``; by default 1 per data set.
+    The least recently used data beyond ``max_size`` are dropped, the newest never. By default the
+    size of a data set is 1.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
     import ray
-    from ray.actor import ActorHandle
 
 _log = logging.getLogger(__name__)
 
@@ -30,13 +29,9 @@ _SHARE_OF_STORE = 0.5
 class NodeDataLoader:
     """Loader of a workload's data that shares one copy per node.
 
-    The arrays lie in the node's object store; each trial maps them read-only. A process that is not
-    a Ray actor loads its own data, as does every process if the data are not arrays.
-
-    Args:
-        data_id: The same in all trials that share the data; None to share nothing.
-        floatx: Dtype that shared floats are converted to.
-        keep_s: Seconds that unused data stay cached.
+    The arrays lie in the node's object store, floats as ``floatx``; each trial maps them read-only.
+    A process that is not a Ray actor loads its own data, as does every process if the data are not
+    arrays. Trials with the same ``data_id`` share data; with None they share nothing.
     """
 
     def __init__(
@@ -78,8 +73,13 @@ class NodeDataLoader:
         from ray.exceptions import RayTaskError
 
         cache, user = leased_actor(NodeCache, "data", self._keep_s)
-        if not ray.get(cache.lease.remote(self._data_id, user)) and not self._register(cache):
-            return None
+        if not ray.get(cache.lease.remote(self._data_id, user)):
+            try:
+                workload = ray.put(self._workload)
+            except TypeError as error:
+                _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
+                return None
+            ray.get(cache.register.remote(self._data_id, workload, self._floatx))
         try:
             reads, cached = ray.get(cache.load.remote(self._data_id, plain_config(config)))
         except RayTaskError as error:
@@ -92,17 +92,6 @@ class NodeDataLoader:
             config.record_reads(reads)
         data: tuple[Data, AttributeChanges] = ray.get(cached.data)
         return data
-
-    def _register(self, cache: "ActorHandle") -> bool:
-        import ray
-
-        try:
-            workload = ray.put(self._workload)
-        except TypeError as error:
-            _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
-            return False
-        ray.get(cache.register.remote(self._data_id, workload, self._floatx))
-        return True
 
 
 def is_actor() -> bool:

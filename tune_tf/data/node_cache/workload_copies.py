@@ -137,19 +137,18 @@ class WorkloadCopies:
             replace_applied()
             return
         config.on_use(replace_applied)
-        if uncopied := {*self._first.uncopied, *snapshot.uncopied}:
+        uncopied = {*self._first.uncopied, *snapshot.uncopied}
+        if uncopied:
             config.use_once()
-            self._warn(name, uncopied)
-
-    def _warn(self, method: str, uncopied: set[str]) -> None:
         if not uncopied <= self._warned:
             self._warned |= uncopied
             _log.warning(
-                "%s runs again for each trial, because %s cannot be pickled and so cannot be "
+                "%s.%s runs again for each trial, because %s cannot be pickled and so cannot be "
                 "compared between trials: create it where it is used, or leave it out in "
                 "__getstate__",
-                f"{self._class.__name__}.{method}",
-                ", ".join(f"self.{name}" for name in sorted(uncopied)),
+                self._class.__name__,
+                name,
+                ", ".join(f"self.{attribute}" for attribute in sorted(uncopied)),
             )
 
     def _copy(self, applied: "Mapping[str, _AppliedChanges]") -> Workload:

@@ -33,17 +33,10 @@ class RecordFailure:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Rows of one spec and failures of consecutive records.
-
-    Args:
-        numbers: Numbers of the records that have a row, ascending.
-        rows: Nested arrays with rows on the first axis; None if there are none.
-        spec: Shapes and dtypes of a row.
-        failures: Records without a row, in order.
-    """
+    """Rows of one spec, with the numbers of their records, and failures of consecutive records."""
 
     numbers: list[int]
-    rows: Nested
+    rows: Nested  # None if there are none
     spec: Nested
     failures: list[RecordFailure]
 
@@ -101,14 +94,9 @@ class _ChunkDraft:
 
 @dataclass(frozen=True, eq=False)
 class AssembledRows:
-    """Rows and failures of all records, or of those up to the first failure.
+    """Rows, numbers of their records, and failures of all records or those up to the first."""
 
-    Args:
-        rows: Nested arrays with rows on the first axis; None if no record has a row.
-        kept: Numbers of the records that have a row, ascending, shape ``[rows]``.
-    """
-
-    rows: Nested | None
+    rows: Nested | None  # None if no record has a row
     kept: "np.ndarray[Any, Any]"
     failures: tuple[RecordFailure, ...]
 

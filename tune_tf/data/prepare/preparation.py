@@ -156,11 +156,9 @@ class _Worker:
 
 
 def _chunks_by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
-    """Prepare records in a pool of actors and yield chunks in the records' order.
+    """Prepare records in a pool of actors of Ray Data and yield chunks in the records' order.
 
-    Ray Data schedules the actors, applies backpressure and retries the records of lost processes.
     The actors reserve no CPUs, because the waiting processes have often reserved all of them.
-    Silences Ray Data in this process.
     """
     import ray.data
 
@@ -200,30 +198,29 @@ class _ActorOptions:
     """Actor options that distribute the actors over nodes in proportion to their CPUs."""
 
     def __init__(self) -> None:
-        ids = [node for node, cpus in _nodes() for _ in range(int(cpus))]
-        self._ids = itertools.cycle(ids) if ids else None
+        self._node_ids = itertools.cycle(_cpu_nodes() or [None])
 
     def __call__(self) -> dict[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options: dict[str, Any] = {"max_task_retries": _MAX_RETRIES}
-        if self._ids is not None:
-            strategy = NodeAffinitySchedulingStrategy(next(self._ids), soft=True)
-            options["scheduling_strategy"] = strategy
+        node_id = next(self._node_ids)
+        if node_id is not None:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True)
         return options
 
 
 def num_cpus() -> int:
     """Return the number of CPUs of the cluster, reserved or not, at least 1."""
-    return max(int(sum(cpus for _, cpus in _nodes())), 1)
+    return max(len(_cpu_nodes()), 1)
 
 
-def _nodes() -> list[tuple[str, float]]:
+def _cpu_nodes() -> list[str | None]:
+    """Return the node of each CPU."""
     import ray
 
-    return [
-        (node["NodeID"], node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]
-    ]
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    return [node["NodeID"] for node in nodes for _ in range(int(node["Resources"].get("CPU", 0)))]
 
 
 def _to_table(chunk: Chunk) -> Any:

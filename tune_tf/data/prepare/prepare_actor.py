@@ -116,16 +116,10 @@ class PrepareActor(LeasedActor):
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """Answer to a preparation request.
+    """Answer to a preparation request; later requests get the same if it is final."""
 
-    Args:
-        rows: Reference to the rows, in a tuple so that Ray does not resolve it.
-        error: Failure for a reason other than a record; empty if there was none.
-        is_final: Whether later requests get the same answer.
-    """
-
-    rows: tuple[Any]
-    error: str
+    rows: tuple[Any]  # a reference, in a tuple so that Ray does not resolve it
+    error: str  # empty, or a failure for a reason other than a record
     is_final: bool
 
 

@@ -33,10 +33,7 @@ _MAX_CHARACTERS = 500
 class BadRecord:
     """Record without a row, or with a row unlike the others.
 
-    Args:
-        index: Number of the record, from 0.
-        record: Text of the record, such as a path, truncated if long.
-        error: ``"Type: message"``.
+    ``index`` is its number from 0, ``record`` its text, such as a path, truncated if long.
     """
 
     index: int
@@ -50,12 +47,9 @@ class BadRecord:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows prepared from records.
+    """Read-only nested arrays of rows, and which records have a row.
 
-    Args:
-        rows: A read-only array, or nested dicts and tuples of them, with rows on the first axis.
-        kept: Numbers of the records that have a row, ascending, int64 of shape ``[rows]``.
-        skipped: Records without a row, in order.
+    ``kept`` are the numbers of these records, ascending, int64 of shape ``[rows]``.
     """
 
     rows: Nested
@@ -72,25 +66,22 @@ def prepared(
 ) -> Prepared:
     """Return the rows that a function makes of records, stacked in the records' order.
 
-    Use it in ``Workload.load_data`` for expensive steps: decoding, resizing, parsing. On a
-    connected Ray cluster, rows are prepared once by processes on all nodes and stored in the object
-    store; the arrays of all trials are views of it. Concurrent calls wait for a running
-    preparation. The processes reserve no CPUs, because waiting trials have often reserved all of
-    them. Without a cluster, this process prepares the records one by one.
+    Use it in ``Workload.load_data`` for decoding, resizing and parsing. On a connected Ray cluster,
+    processes on all nodes, which reserve no CPUs, prepare the rows once for all trials and keep
+    them in the object store while a process that requested them is alive, and some minutes longer.
+    Otherwise this process prepares the records one by one.
 
-    Rows are identified by the function, the records and ``version``. The function counts with its
-    code, closure, defaults and the global values that it names, a method also with its object. If
-    any of these cannot be compared, each call repeats the preparation. A function that holds a
-    trial's config counts as reading all of it, so pass single values. Rows are kept as long as a
-    process that requested them is alive, and some minutes longer.
+    Rows are identified by the function (its code, closure, defaults, the global values that it
+    names, and the object of a method), the records and ``version``. If these cannot be compared,
+    each call repeats the preparation. A function that holds a trial's config counts as reading all
+    of it, so pass single values.
 
     Args:
         records: Arguments of ``fn``, such as paths; must be picklable on a cluster.
         fn: Takes a record and returns its row: an array, a number, or nested dicts or tuples of
-            them, of the same shapes and dtypes for all records. It should depend on its record
-            only.
-        on_bad_record: Action if ``fn`` raises or a row differs in shape or dtype from the first:
-            ``"raise"``, or ``"skip"`` to leave the record out.
+            them, of the same shapes and dtypes for all records.
+        on_bad_record: ``"raise"`` if ``fn`` raises or a row differs in shape or dtype from the
+            first, or ``"skip"`` to leave the record out.
         version: Distinguishes rows of equal records, such as the modification times of files.
 
     Raises:
@@ -122,11 +113,8 @@ def _preparation(
 ) -> Preparation:
     errors = []
     if isinstance(records, str | bytes):
-        errors.append(
-            ErrorDetail(
-                "records", f"must be a sequence of records, not one {type(records).__name__}"
-            )
-        )
+        text = f"must be a sequence of records, not one {type(records).__name__}"
+        errors.append(ErrorDetail("records", text))
     if not callable(fn):
         errors.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
     if on_bad_record not in (known := get_args(OnBadRecord)):

@@ -47,11 +47,7 @@ class HyperparameterDiscovery:
     It builds with the defaults; all lowest and all highest values; each option of each choice and
     both ends of each range, one by one, together with the values under which it first appeared;
     each value of an integer that changes what is declared; and a few random sets. It repeats this
-    until nothing new appears.
-
-    Args:
-        build: Declares hyperparameters on a ``keras_tuner.HyperParameters``.
-        probes: Additional sets of values to build with.
+    until nothing new appears. ``probes`` are additional sets of values to build with.
 
     Raises:
         WorkloadError: The build fails with the defaults or with one of ``probes``.

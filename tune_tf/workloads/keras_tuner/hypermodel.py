@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import SearchSpace
@@ -35,21 +33,18 @@ def from_hypermodel(
 ) -> "HypermodelWorkload":
     """Return a workload with a search space from an unmodified KerasTuner hypermodel.
 
-    Search it with ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))``. The
-    hypermodel declares names, ranges (both ends included), choices, conditional scopes and
-    defaults; loops over a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become
-    conditions. Names become paths: ``.`` becomes ``_``, and a name that has different values in two
-    scopes gets the suffix ``-2``.
+    Search it with ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))``. Loops over
+    a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become conditions. Names
+    become paths: ``.`` becomes ``_``, and a name that has different values in two scopes gets the
+    suffix ``-2``.
 
     Args:
         hypermodel: A ``keras_tuner.HyperModel`` or a function from ``HyperParameters`` to a
-            compiled model. Its ``fit`` may prepare the arguments of ``model.fit``: data,
-            ``batch_size``, ``epochs``, ``shuffle``, ``class_weight``, ``callbacks``.
+            compiled model. Its ``fit`` may prepare the arguments of ``model.fit``.
         data: The data sets, or a function from a config to them.
         probes: Values by hyperparameter name that reveal hyperparameters which probing would miss,
             such as those behind two rare choices.
-        fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64`` or
-            ``epochs=10``.
+        fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64``.
 
     Raises:
         InvalidSettingsError: KerasTuner is not installed, or an argument is of the wrong type.
@@ -201,10 +196,8 @@ class HypermodelWorkload(Workload):
 def _arrays(rows: Any) -> Any:
     import keras
 
-    def array(part: Any) -> Any:
-        if isinstance(part, np.ndarray) or not keras.ops.is_tensor(part):
-            return part
-        return keras.ops.convert_to_numpy(part)
+    def array(leaf: Any) -> Any:
+        return keras.ops.convert_to_numpy(leaf) if keras.ops.is_tensor(leaf) else leaf
 
     return keras.tree.map_structure(array, rows) if isinstance(rows, tuple) else rows
 
