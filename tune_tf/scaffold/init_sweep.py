@@ -1,7 +1,7 @@
 """Generator of a sweep file, and on request a workload, for the user's data."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,7 +72,6 @@ class MyWorkload({base}):
     # train_step, callbacks, shuffle, global_batch_size.
 '''
 _WORKLOAD_FILE = "my_workload.py"
-_COMPRESSED = ".gz"
 
 
 _DIGITS_DRAFT = Draft(
@@ -152,8 +151,12 @@ def init_sweep(
         texts[output.parent / file] = _DIGITS if data is None else _workload_on(draft)
         draft = replace(draft, workload=f"{file.as_posix()}:{_CLASS}")
     texts = {output: sweep_text(draft, output.name), **texts}
-    if not force:
-        _refuse_present(texts)
+    present = [str(path) for path in texts if path.exists()]
+    if present and not force:
+        raise InvalidSettingsError(
+            f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
+            "another --output, or overwrite with --force"
+        )
     schema = output.with_name(SCHEMA_FILE)
     if force or not schema.exists():
         texts[schema] = schema_text()
@@ -182,7 +185,7 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
                 f"--target is not for images, whose classes are the folders of {data}"
             )
         return images_draft(data, text)
-    suffix = Path(data.name.lower().removesuffix(_COMPRESSED)).suffix
+    suffix = Path(data.name.lower().removesuffix(".gz")).suffix
     if suffix in TABLE_SUFFIXES:
         return table_draft(data, target, text)
     if suffix in ARRAY_SUFFIXES:
@@ -201,14 +204,6 @@ def _relative(data: Path, base_dir: Path) -> str:
     path, base = data.absolute(), base_dir.absolute()
     text = Path(os.path.relpath(path, base))
     return path.as_posix() if text.parts[:3] == ("..", "..", "..") else text.as_posix()
-
-
-def _refuse_present(paths: Iterable[Path]) -> None:
-    if present := [str(path) for path in paths if path.exists()]:
-        raise InvalidSettingsError(
-            f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
-            "another --output, or overwrite with --force"
-        )
 
 
 def _write(texts: Mapping[Path, str]) -> None:

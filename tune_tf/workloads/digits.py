@@ -9,7 +9,6 @@ from tune_tf.workloads.head import Head, convolutions, dense_layers
 
 NUM_CLASSES = 10
 _SHARE = 0.2  # of validation rows, and of test rows
-_SPLIT_SEED = 0
 
 
 class _Digits(Workload):
@@ -25,18 +24,14 @@ class _Digits(Workload):
         images, labels = load_digits(return_X_y=True)
         x = (images / 16.0).astype(np.float32).reshape(-1, 8, 8, 1)
         y = labels.astype(np.int32)
-        order = np.random.default_rng(config.get("split_seed", _SPLIT_SEED)).permutation(len(x))
+        order = np.random.default_rng(config.get("split_seed", 0)).permutation(len(x))
         size = round(len(x) * _SHARE)
         test, validation, train = np.split(order, [size, 2 * size])
-        return Data(*((x[rows], y[rows]) for rows in (train, validation, test)))
+        return Data((x[train], y[train]), (x[validation], y[validation]), (x[test], y[test]))
 
 
 class DigitsMLP(_Digits):
-    """Perceptron with ``num_layers`` hidden layers of ``width`` units and dropout.
-
-    Config values read: those of :func:`~tune_tf.workloads.head.dense_layers` and
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-    """
+    """Perceptron; reads the config values of ``dense_layers`` and ``make_optimizer``."""
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
@@ -48,11 +43,7 @@ class DigitsMLP(_Digits):
 
 
 class DigitsCNN(_Digits):
-    """Two convolutions, the second with twice the ``filters``, pooling, and a dense layer.
-
-    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` and
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-    """
+    """Two convolutions; reads the config values of ``convolutions`` and ``make_optimizer``."""
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""

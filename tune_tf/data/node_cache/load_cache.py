@@ -58,11 +58,9 @@ class LoadCache(Generic[Loaded]):
             entry.reads.switch_to(config)
             self._entries.remove(entry)
         self._entries.append(entry)
-        while len(self._entries) > 1 and self._size() > self._max_size:
-            del self._entries[0]
+        sizes = [self._size_of(entry.loaded) for entry in self._entries]
+        while len(sizes) > 1 and sum(sizes) > self._max_size:
+            del sizes[0], self._entries[0]
         for action in entry.reads.use_actions:
             action()
         return dict(entry.reads.digests), entry.loaded
-
-    def _size(self) -> int:
-        return sum(self._size_of(entry.loaded) for entry in self._entries)

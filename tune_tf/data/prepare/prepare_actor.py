@@ -62,10 +62,7 @@ def prepare_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> Ass
     lost: Exception | None = None
     for _ in range(1 + _MAX_LOST):
         try:
-            actor, user = leased_actor(
-                PrepareActor, _NAME, keep_s, per_node=False, max_concurrency=10_000
-            )
-            return _request(actor, user, key, preparation)
+            return _request(key, preparation, keep_s)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
     raise WorkerLostError(
@@ -154,9 +151,10 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | N
     return ("", not failed), rows
 
 
-def _request(actor: Any, user: str, key: str, preparation: Preparation) -> AssembledRows:
+def _request(key: str, preparation: Preparation, keep_s: float) -> AssembledRows:
     import ray
 
+    actor, user = leased_actor(PrepareActor, _NAME, keep_s, per_node=False, max_concurrency=10_000)
     answer = ray.get(actor.request.remote(key, user))
     if answer is None:
         packed = ray.put(preparation.pack(num_cpus()))
