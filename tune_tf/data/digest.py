@@ -27,12 +27,12 @@ def digest(value: Any, known: Mapping[int, bytes] | None = None) -> bytes | None
     time. Returns None if the value cannot be compared, such as an open file.
     """
     try:
-        return _Walk(known or {}).of(value)
+        return _Digester(known or {}).of(value)
     except Exception:  # noqa: BLE001  an object may raise anything; it cannot be compared
         return None
 
 
-class _Walk:
+class _Digester:
     def __init__(self, known: Mapping[int, bytes]) -> None:
         self._seen = dict(known)
         self._alive: list[Any] = []  # keeps objects alive, so that no id is reused

@@ -86,12 +86,12 @@ def _name(fn: Callable[..., Any]) -> str:
 @contextmanager
 def _looped_operations(logger: logging.Logger) -> Iterator[set[str]]:
     """Collect the types of operations that TensorFlow loops over, from its log."""
-    found: set[str] = set()
+    operations: set[str] = set()
     level = logger.getEffectiveLevel()
 
     def listen(record: logging.LogRecord) -> bool:
         if match := _FELL_BACK.search(record.getMessage()):
-            found.add(match[1])
+            operations.add(match[1])
             return False
         return record.levelno >= level
 
@@ -99,7 +99,7 @@ def _looped_operations(logger: logging.Logger) -> Iterator[set[str]]:
     logger.setLevel(logging.DEBUG)
     logger.addFilter(listen)
     try:
-        yield found
+        yield operations
     finally:
         logger.removeFilter(listen)
         logger.setLevel(before)
