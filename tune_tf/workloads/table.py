@@ -150,23 +150,24 @@ class CategoricalColumns:
     @property
     def num_codes(self) -> int:
         """Number of codes of all columns together."""
-        return sum(len(known) + _RESERVED for known in self.categories.values())
+        return sum(len(categories) + _RESERVED for categories in self.categories.values())
 
     def ranges(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-        """Yield the name, first code and known categories of each column."""
+        """Yield the name, first code and categories of each column."""
         first = 0
-        for name, known in self.categories.items():
-            yield name, first, known
-            first += len(known) + _RESERVED
+        for name, categories in self.categories.items():
+            yield name, first, categories
+            first += len(categories) + _RESERVED
 
     def codes(self, table: "pd.DataFrame") -> "np.ndarray[Any, Any]":
         """Return the columns of a table as int32 of shape ``[rows, columns]``."""
         import pandas as pd
 
         codes = np.empty((len(table), len(self.categories)), np.int32)
-        for position, (name, first, known) in enumerate(self.ranges()):
+        for position, (name, first, categories) in enumerate(self.ranges()):
             texts = texts_of(table[name])
-            column = pd.Index(known, dtype=object).get_indexer(texts.to_numpy(object)) + _RESERVED
+            index = pd.Index(categories, dtype=object)
+            column = index.get_indexer(texts.to_numpy(object)) + _RESERVED
             column[column < _RESERVED] = _UNKNOWN  # get_indexer returns -1 for unknown texts
             column[texts.isna().to_numpy()] = _MISSING
             codes[:, position] = first + column
@@ -228,9 +229,9 @@ def model_of_columns(
         inputs["numeric"] = keras.ops.stack([columns[name] for name in numeric.names], axis=-1)
     if categorical.categories:
         codes = []
-        for name, first, known in categorical.ranges():
+        for name, first, categories in categorical.ranges():
             lookup = keras.layers.StringLookup(
-                vocabulary=_vocabulary(known), oov_token=_UNKNOWN_TEXT, mask_token=None
+                vocabulary=_vocabulary(categories), oov_token=_UNKNOWN_TEXT, mask_token=None
             )
             codes.append(lookup(columns[name]) + first)
         inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
@@ -249,15 +250,15 @@ def rows_of_columns(
     ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``.
     """
     columns = {name: rows["numeric"][:, i] for i, name in enumerate(numeric.names)}
-    for i, (name, first, known) in enumerate(categorical.ranges()):
-        texts = [_UNKNOWN_TEXT, *_vocabulary(known)]
+    for i, (name, first, categories) in enumerate(categorical.ranges()):
+        texts = [_UNKNOWN_TEXT, *_vocabulary(categories)]
         columns[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
     return columns
 
 
-def _vocabulary(known: tuple[str, ...]) -> list[str]:
+def _vocabulary(categories: tuple[str, ...]) -> list[str]:
     """Return the texts of a column's codes after that for unknown ones."""
-    return [_MISSING_TEXT if "" in known else "", *known]
+    return [_MISSING_TEXT if "" in categories else "", *categories]
 
 
 def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
