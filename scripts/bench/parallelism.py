@@ -73,7 +73,7 @@ def _cut(workload: Workload, config: Config, num_stages: int) -> list[int]:
     calls = calls_of(model)
     plan = stage_plan(calls, num_stages, lambda layer: None)
     stages = {id(call.operation): stage for call, stage in zip(calls, plan, strict=True)}
-    of_layers = [stages[id(layer)] for layer in model.layers]
+    of_layers = [stages[id(layer)] for layer in model.layers[1:]]  # without the input
     return [of_layers.index(stage) for stage in range(num_stages)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tune_tf.data import LoadCache
-from tune_tf.data.node_cache.load_cache import ConfigReads
+from tune_tf.data.node_cache.recording_config import ConfigReads
 
 
 def loads(load, *configs, keep=2):

@@ -49,6 +49,11 @@ def test_rows_may_be_nested():
     assert labels.tolist() == [True, False, False, True]
 
 
+def test_a_row_may_have_any_number_of_parts():
+    rows = prepared(range(2), lambda number: tuple(range(number, number + 5))).rows
+    assert [part.tolist() for part in rows] == [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]]
+
+
 def test_rows_cannot_be_written_to():
     rows = prepared(range(2), image_of).rows
     with pytest.raises(ValueError, match="read-only"):
@@ -159,9 +164,9 @@ def test_a_long_record_is_cut():
         prepared(["a" * 9999], int)
 
 
-def test_a_portion_ends_when_its_rows_are_large_enough():
+def test_a_chunk_ends_when_its_rows_are_large_enough():
     made = list(chunks(7, range(5), image_of, stop_at_failure=True, max_bytes=48))
-    assert [[*run.numbers] for portion in made for run in portion.runs] == [[7, 8], [9, 10], [11]]
+    assert [chunk.numbers for chunk in made] == [[7, 8], [9, 10], [11]]
 
 
 def test_records_after_the_first_bad_one_are_left_untried():
@@ -183,7 +188,7 @@ def changed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     module = importlib.import_module("users_decoder")
-    packed = Preparation([1, 2], module.decode, True).packed(1)
+    packed = Preparation([1, 2], module.decode, True).pack(1)
     module.SIZE = 2
     yield packed
     del sys.modules["users_decoder"]
@@ -192,10 +197,10 @@ def changed(tmp_path, monkeypatch):
 def test_a_function_that_is_another_one_where_it_arrives_is_not_called(changed, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ChangedFunctionError, match="differs from that in the requesting process"):
-        changed.fn.unpacked()
-    (problem, is_final), found = prepare_actor._run(changed)
-    assert "differs in the process that prepares" in problem
-    assert (is_final, found) == (False, None)
+        changed.fn.unpack()
+    (error, is_final), rows = prepare_actor._run(changed)
+    assert "differs in the process that prepares" in error
+    assert (is_final, rows) == (False, None)
 
 
 def test_a_function_that_is_another_one_elsewhere_is_called_here(monkeypatch, caplog):

@@ -1,6 +1,7 @@
 """Data that are loaded once for all processes of a node."""
 
 import copy
+import functools
 import os
 import sys
 import threading
@@ -284,7 +285,8 @@ def test_data_are_freed_and_the_keeper_ends_once_nobody_is_left(tmp_path, proces
     (name,) = keepers()
     keeper = ray.get_actor(name, NAMESPACE)
     ray.kill(first)
-    assert not wait_for_none(lambda: ray.get(keeper.data_ids.remote()) != ["b"])
+    data_ids = functools.partial(keeper.__ray_call__.remote, lambda cache: list(cache._caches))
+    assert not wait_for_none(lambda: ray.get(data_ids()) != ["b"])
     ray.kill(second)
     assert wait_for_none(keepers) == []
 

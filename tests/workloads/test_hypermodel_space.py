@@ -10,7 +10,7 @@ from hypermodels import branches, space, taken_over
 from tune_tf import Choice, Float, Int
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.space import flatten
-from tune_tf.workloads.keras_tuner.probing import probe_build
+from tune_tf.workloads.keras_tuner.discovery import probe_build
 
 
 def nested_scopes(hp):
@@ -183,7 +183,7 @@ def test_a_config_holds_exactly_what_the_build_asks_for(build):
 
 def assert_configs_hold_what_is_asked_for(workload, num_samples):
     """Compare configs with what the build takes where KerasTuner's own container has the values."""
-    name_of = {path: name for name, paths in workload._found.paths.items() for path in paths}
+    name_of = {path: name for name, paths in workload._probed_space.paths.items() for path in paths}
     rng = np.random.default_rng(0)
     for _ in range(num_samples):
         given = {name_of[path]: v for path, v in flatten(workload.space.sample(rng)).items()}

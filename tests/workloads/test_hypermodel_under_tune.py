@@ -59,7 +59,7 @@ def digits():
 def sweep(digits, tmp_path_factory):
     """Return the space, the trials and what each one's model was made of."""
     folder = tmp_path_factory.mktemp("sweep")
-    workload = from_hypermodel(Classifier, digits, callbacks=[Layers(f"{folder}/layers")])
+    workload = from_hypermodel(Classifier(), digits, callbacks=[Layers(f"{folder}/layers")])
     with inlined(folder / "session"):
         analysis = tune.run(
             trainable(workload, seed=SEED),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.own_data import DataSettings, row_splits
+from tune_tf.workloads.settings_workload import DataSettings, row_splits
 
 
 def split_of(*arguments):

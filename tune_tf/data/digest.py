@@ -23,22 +23,16 @@ def digest(value: Any, known: Mapping[int, bytes] | None = None) -> bytes | None
 
     The digest of a function covers its code, defaults, closure and the global values it names; that
     of a method also covers its object. Functions and classes of installed packages count by name,
-    other objects by their pickled state.
-
-    Args:
-        value: Any value.
-        known: Digests of large objects in it, by ``id``, to save time.
-
-    Returns:
-        The digest; None if the value cannot be compared, such as an open file.
+    other objects by their pickled state. ``known`` has digests of large objects by ``id``, to save
+    time. Returns None if the value cannot be compared, such as an open file.
     """
     try:
-        return _Walk(known or {}).of(value)
+        return _Digester(known or {}).of(value)
     except Exception:  # noqa: BLE001  an object may raise anything; it cannot be compared
         return None
 
 
-class _Walk:
+class _Digester:
     def __init__(self, known: Mapping[int, bytes]) -> None:
         self._seen = dict(known)
         self._alive: list[Any] = []  # keeps objects alive, so that no id is reused
@@ -92,19 +86,19 @@ class _Walk:
             owner = getattr(value, "__self__", None)
             owner = None if isinstance(owner, types.ModuleType) else owner
             return self._all("global", [kind, getattr(value, "__module__", ""), reduced, owner])
-        made, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-        if made is dict and len(arguments) == 1 and type(arguments[0]) is dict:
+        factory, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        if factory is dict and len(arguments) == 1 and type(arguments[0]) is dict:
             return self.of(arguments[0])  # counts as a plain dict, whatever its class
-        parts = [made, arguments, state, list(items or ()), list(pairs or ())]
+        parts = [factory, arguments, state, list(items or ()), list(pairs or ())]
         return self._all("object", parts)
 
     def _class(self, value: type) -> bytes:
-        own = {
+        attributes = {
             name: it
             for name, it in vars(value).items()
             if isinstance(it, types.FunctionType) or not name.startswith(("__", "_abc_"))
         }
-        return self._all("class", [value.__qualname__, value.__bases__, own])
+        return self._all("class", [value.__qualname__, value.__bases__, attributes])
 
     def _function(self, value: types.FunctionType) -> bytes:
         parts = [
@@ -119,17 +113,17 @@ class _Walk:
 
 
 def _hashed(*parts: bytes) -> bytes:
-    content = hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for part in parts:
-        content.update(len(part).to_bytes(8, "little"))
-        content.update(part)
-    return content.digest()
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()
 
 
 def _array(value: Any, kind: type) -> bytes:
-    content = hashlib.blake2b(f"{kind} {value.dtype!r} {value.shape}".encode(), digest_size=16)
-    content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-    return content.digest()
+    hasher = hashlib.blake2b(f"{kind} {value.dtype!r} {value.shape}".encode(), digest_size=16)
+    hasher.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    return hasher.digest()
 
 
 def _cell(value: types.CellType) -> list[Any]:
@@ -229,10 +223,10 @@ def _name(value: Any) -> str | None:
     module, name = (getattr(value, each, None) for each in ("__module__", "__qualname__"))
     if not (isinstance(module, str) and isinstance(name, str) and _is_installed(module)):
         return None
-    found: Any = sys.modules.get(module)
+    named: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}.{name}" if found is value else None
+        named = getattr(named, part, None)
+    return f"{module}.{name}" if named is value else None
 
 
 @functools.cache
@@ -243,9 +237,9 @@ def _is_installed(module: str | None) -> bool:
         return True
     if module is None or module == "__main__":
         return False
-    found = sys.modules.get(top) or sys.modules.get(module)
-    file = getattr(found, "__file__", None)
-    if file is None and found is None:
+    imported = sys.modules.get(top) or sys.modules.get(module)
+    file = getattr(imported, "__file__", None)
+    if imported is None:
         spec = importlib.util.find_spec(top)
         file = spec.origin if spec is not None else None
     return file is not None and not _INSTALLED.isdisjoint(Path(file).parts)

@@ -39,11 +39,13 @@ class FoldedRows:
         self._x = joined_rows("x", [part[0] for part in parts])
         self._y = joined_rows("y", [part[1] for part in parts])
         self._num_rows = rows.num_train + rows.num_validation
-        given = joined_weights(parts, data.class_weight is not None, floatx)
-        self._train_weights = given if len(parts[0]) == 3 else None
+        if data.class_weight is not None:
+            parts[0] = parts[0][:2]  # its weights are those of the classes
+        weights = joined_weights(parts, floatx)
+        self._train_weights = weights if len(parts[0]) == 3 else None
+        self._validation_weights = weights if len(parts[-1]) == 3 else None
         if data.class_weight is not None:
             self._train_weights = class_weights(self._y, data.class_weight, floatx)
-        self._validation_weights = given if len(parts) == 1 or len(parts[1]) == 3 else None
         groups = _groups(data, self._num_rows) if folds.grouped else None
         self._held_out = [
             held_out.astype(np.int32) for held_out in _split(folds, seed, self._y, groups)
@@ -55,9 +57,7 @@ class FoldedRows:
         Folds are numbered from 0 across repeats.
         """
         held_out = self._held_out[index]
-        others = np.ones(self._num_rows, bool)
-        others[held_out] = False
-        train = np.flatnonzero(others)
+        train = np.setdiff1d(np.arange(self._num_rows), held_out)
         return Rows(
             train=self._part(train, self._train_weights),
             validation=self._part(held_out, self._validation_weights),
@@ -65,9 +65,9 @@ class FoldedRows:
             num_validation=len(held_out),
         )
 
-    def _part(self, chosen: Any, weights: Any) -> tuple[Nested, ...]:
+    def _part(self, numbers: Any, weights: Any) -> tuple[Nested, ...]:
         part = (self._x, self._y) if weights is None else (self._x, self._y, weights)
-        return tuple(map_nested(lambda leaf: leaf[chosen], item) for item in part)
+        return tuple(map_nested(lambda leaf: leaf[numbers], nested) for nested in part)
 
 
 def _groups(data: Data, num_rows: int) -> Any:
@@ -111,22 +111,18 @@ def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndar
 
 
 def _splitter(folds: Folds, seed: int) -> Any:
-    # Late: scikit-learn takes most of a second to import.
-    from sklearn.model_selection import (
-        GroupKFold,
-        KFold,
-        StratifiedGroupKFold,
-        StratifiedKFold,
-    )
+    from sklearn import model_selection  # late: it takes most of a second
 
     if folds.grouped and not folds.stratified and folds.num_repeats == 1:
-        return GroupKFold(folds.num_folds)  # unshuffled, its folds are of about equal size
-    kind = {
-        (False, False): KFold,
-        (True, False): StratifiedKFold,
-        (False, True): GroupKFold,
-        (True, True): StratifiedGroupKFold,
-    }[folds.stratified, folds.grouped]
+        # Unshuffled, its folds are of about equal size.
+        return model_selection.GroupKFold(folds.num_folds)
+    kinds = {
+        (False, False): model_selection.KFold,
+        (True, False): model_selection.StratifiedKFold,
+        (False, True): model_selection.GroupKFold,
+        (True, True): model_selection.StratifiedGroupKFold,
+    }
+    kind = kinds[folds.stratified, folds.grouped]
     return kind(folds.num_folds, shuffle=True, random_state=seed % 2**32)
 
 

@@ -1,10 +1,10 @@
-"""Detached actors whose contents are leased to processes that send heartbeats."""
+"""Detached actors whose entries are leased to processes that send heartbeats."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 NAMESPACE = "tune_tf"
 """Ray namespace of these actors; their names contain the job."""
@@ -14,7 +14,7 @@ BEATS = 10
 
 
 class Leases:
-    """Users of each content and the times of their last heartbeats.
+    """Users of each entry and the times of their last heartbeats.
 
     A user without a heartbeat for ``keep_s`` seconds has expired.
     """
@@ -31,7 +31,7 @@ class Leases:
         return not self._beats
 
     def lease(self, key: str, user: str) -> None:
-        """Lease a content to a process."""
+        """Lease an entry to a process."""
         self.beat(user)
         self._users.setdefault(key, set()).add(user)
 
@@ -40,7 +40,7 @@ class Leases:
         self._beats[user] = self._clock()
 
     def expire(self) -> list[str]:
-        """Drop expired users, and return and drop the contents without users."""
+        """Drop expired users, and return and drop the entries without users."""
         oldest = self._clock() - self._keep_s
         self._beats = {user: at for user, at in self._beats.items() if at >= oldest}
         for users in self._users.values():
@@ -52,12 +52,10 @@ class Leases:
 
 
 class LeasedActor:
-    """Base class of actors that drop contents without users, and exit without any.
+    """Base class of actors that drop entries without users, and exit without any.
 
-    So nothing is left on a cluster after a driver was killed.
-
-    Args:
-        keep_s: Seconds that contents outlive the last heartbeat of the processes that leased them.
+    So nothing is left on a cluster after a driver was killed. Entries outlive the last heartbeat of
+    the processes that leased them by ``keep_s`` seconds.
     """
 
     def __init__(self, keep_s: float) -> None:
@@ -75,7 +73,7 @@ class LeasedActor:
         self._leases.lease(key, user)
 
     def _drop(self, key: str) -> None:
-        """Drop a content that no process leases."""
+        """Drop an entry that no process leases."""
 
     async def _expire(self) -> None:
         import ray
@@ -90,7 +88,7 @@ class LeasedActor:
 
 def leased_actor(
     kind: type[LeasedActor],
-    what: str,
+    prefix: str,
     keep_s: float,
     *arguments: Any,
     per_node: bool = True,
@@ -100,43 +98,34 @@ def leased_actor(
 
     The actor reserves no CPU, because the processes that wait for it have often reserved all of
     them. It is outside of the caller's placement group and outlives the caller. The process sends
-    it heartbeats from now on.
-
-    Args:
-        kind: Class of the actor.
-        what: Prefix of its name.
-        keep_s: First argument of the class.
-        arguments: Further arguments of the class.
-        per_node: Whether each node has its own.
-        options: Ray's further options of the actor.
+    it heartbeats from now on. Its class gets ``keep_s`` and ``arguments``; ``options`` are Ray's.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    node_id = ray.get_runtime_context().get_node_id()
-    actor = (
-        ray.remote(kind)
-        .options(
-            name=f"{actor_name(what)}-{node_id}" if per_node else actor_name(what),
-            namespace=NAMESPACE,
-            get_if_exists=True,
-            lifetime="detached",
-            num_cpus=0,
-            scheduling_strategy=(
-                NodeAffinitySchedulingStrategy(node_id, soft=False) if per_node else "DEFAULT"
-            ),
-            **options,
-        )
-        .remote(keep_s, *arguments)
+    name, strategy = actor_name(prefix), "DEFAULT"
+    if per_node:
+        node_id = ray.get_runtime_context().get_node_id()
+        name = f"{name}-{node_id}"
+        strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    remote_class = ray.remote(kind).options(
+        name=name,
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        lifetime="detached",
+        num_cpus=0,
+        scheduling_strategy=strategy,
+        **options,
     )
-    return actor, _Heartbeat.to(actor, keep_s / BEATS, what).user
+    actor = remote_class.remote(keep_s, *arguments)
+    return actor, _heartbeat(prefix, actor, keep_s / BEATS).user
 
 
-def actor_name(what: str) -> str:
+def actor_name(prefix: str) -> str:
     """Return the name of the job's actor, to which that of the node may be added."""
     import ray
 
-    return f"{what}-{ray.get_runtime_context().get_job_id()}"
+    return f"{prefix}-{ray.get_runtime_context().get_job_id()}"
 
 
 class _Heartbeat:
@@ -146,44 +135,42 @@ class _Heartbeat:
     prevent their clean exit.
     """
 
-    _of_process: ClassVar[dict[str, "_Heartbeat"]] = {}  # by kind of actor
-
     def __init__(self, actor: Any, every_s: float) -> None:
         import ray
 
-        self._actor = actor
+        self.actor = actor
         self.user: str = ray.get_runtime_context().get_worker_id()
+        self.stopped = threading.Event()
         self._every_s = every_s
-        self._stopped = threading.Event()
         threading.Thread(target=self._beat, name="tune_tf heartbeat", daemon=True).start()
 
-    @classmethod
-    def to(cls, actor: Any, every_s: float, kind: str) -> "_Heartbeat":
-        """Return this process's heartbeat to the latest actor of a kind, starting it if needed."""
-        current = cls._of_process.get(kind)
-        if current is None or not current.reaches(actor):
-            if current is not None:
-                current.stop()
-            current = cls._of_process[kind] = cls(actor, every_s)
-        return current
+    @property
+    def is_connected(self) -> bool:
+        """Whether the process has not reconnected, which changes its worker id."""
+        import ray
 
-    def reaches(self, actor: Any) -> bool:
-        return bool(self._actor == actor) and self._is_connected()
-
-    def stop(self) -> None:
-        self._stopped.set()
+        return ray.is_initialized() and bool(ray.get_runtime_context().get_worker_id() == self.user)
 
     def _beat(self) -> None:
         import ray
 
-        while not self._stopped.wait(self._every_s) and self._is_connected():
+        while not self.stopped.wait(self._every_s) and self.is_connected:
             try:
-                self._actor.beat.remote(self.user)
+                self.actor.beat.remote(self.user)
             except ray.exceptions.RayError:  # disconnected since the check
                 return
 
-    def _is_connected(self) -> bool:
-        import ray
 
-        # The worker id changes when the process reconnects.
-        return ray.is_initialized() and bool(ray.get_runtime_context().get_worker_id() == self.user)
+_heartbeats: dict[str, _Heartbeat] = {}
+"""Heartbeats of this process by prefix of the actor's name."""
+
+
+def _heartbeat(prefix: str, actor: Any, every_s: float) -> _Heartbeat:
+    """Return this process's heartbeat to the latest such actor, starting it if needed."""
+    current = _heartbeats.get(prefix)
+    if current is not None and current.actor == actor and current.is_connected:
+        return current
+    if current is not None:
+        current.stopped.set()
+    _heartbeats[prefix] = _Heartbeat(actor, every_s)
+    return _heartbeats[prefix]

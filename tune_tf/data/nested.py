@@ -1,4 +1,4 @@
-"""Operations on nested dicts, tuples and lists of arrays, and their form."""
+"""Operations on nested dicts, tuples and lists of arrays, and their specs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,9 +38,10 @@ def leaves_of(label: str, nested: Nested) -> "Iterator[tuple[str, np.ndarray[Any
         for key, value in nested.items():
             yield from leaves_of(f"{label}[{key!r}]", value)
     elif is_sequence(nested):
-        names = ("x", "y", "sample_weight") if "." not in label and "[" not in label else None
+        names = ("x", "y", "sample_weight") if "." not in label and "[" not in label else ()
         for i, value in enumerate(nested):
-            yield from leaves_of(f"{label}.{names[i]}" if names else f"{label}[{i}]", value)
+            suffix = f".{names[i]}" if i < len(names) else f"[{i}]"
+            yield from leaves_of(f"{label}{suffix}", value)
     else:
         yield label, nested
 
@@ -79,19 +80,19 @@ def row_of(value: Any) -> Nested:
 
 
 def spec_of(row: Nested) -> Nested:
-    """Return the form of nested arrays, equal (``==``) for rows that can be stacked."""
+    """Return shapes and dtypes of nested arrays, equal (``==``) for rows that can be stacked."""
     return map_nested(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), row)
 
 
-def format_spec(form: Nested) -> str:
-    """Format a form as text, such as ``float32[8, 8], int64[]``."""
-    if isinstance(form, Mapping):
-        return ", ".join(f"{key}: {format_spec(value)}" for key, value in form.items())
-    if is_sequence(form):
-        return f"({', '.join(format_spec(value) for value in form)})"
-    return str(form)
+def format_spec(spec: Nested) -> str:
+    """Format a spec as text, such as ``float32[8, 8], int64[]``."""
+    if isinstance(spec, Mapping):
+        return ", ".join(f"{key}: {format_spec(value)}" for key, value in spec.items())
+    if is_sequence(spec):
+        return f"({', '.join(format_spec(value) for value in spec)})"
+    return str(spec)
 
 
 def stacked(rows: Sequence[Nested]) -> Nested:
-    """Stack rows of one form into nested arrays with rows on the first axis."""
+    """Stack rows of one spec into nested arrays with rows on the first axis."""
     return map_nested(lambda *leaves: np.stack(leaves), *rows)

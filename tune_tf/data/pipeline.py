@@ -32,12 +32,9 @@ class Pipeline:
         augment: Returns a random variant of a row after ``map`` in each training epoch:
             ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed for
             ``tf.random.stateless_*``, int32 of shape ``[2]``, which differs per row and epoch. Runs
-            on the trial's CPUs in advance; ``Workload.per_example`` uses the same seeds on the
-            devices.
-        shared: Whether the trials on a node share ``map`` and ``augment``: a tf.data service makes
-            each epoch's rows once for all of them, on the node's CPUs. All trials then get the same
-            rows in the same order, whatever their seeds. Worthwhile if making rows costs more than
-            sending them to each trial.
+            on the trial's CPUs; ``Workload.per_example`` uses the same seeds on the devices.
+        shared: Whether a tf.data service makes each epoch's rows once for all trials on a node, on
+            the node's CPUs. All then get the same rows in the same order, whatever their seeds.
 
     Raises:
         InvalidSettingsError: A setting is invalid.

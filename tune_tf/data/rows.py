@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import ArraySpec, Nested, is_sequence, leaves_of, map_nested
+from tune_tf.data.nested import ArraySpec, Nested, leaves_of, map_nested
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
@@ -14,14 +14,10 @@ from tune_tf.workload import Data
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Training and validation rows.
+    """Training rows, at least one, and validation rows, if any.
 
-    Args:
-        train: ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
-            or a :class:`~tune_tf.data.Pipeline` of such rows.
-        validation: The same, or None.
-        num_train: At least 1.
-        num_validation: 0 if there are none.
+    Either are ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
+    or a :class:`~tune_tf.data.Pipeline` of such rows.
     """
 
     train: tuple[Nested, ...] | Pipeline
@@ -32,7 +28,7 @@ class Rows:
     @property
     def spec(self) -> tuple[Any, ...]:
         """Shapes and dtypes of all arrays, for comparing two data sets."""
-        return tuple(_spec(part) for part in (self.train, self.validation))
+        return _spec(self.train), _spec(self.validation)
 
 
 def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
@@ -153,14 +149,11 @@ def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return np.round(y).astype(np.int64)
 
 
-def _spec(nested: Any) -> Any:
-    if isinstance(nested, Pipeline):
+def _spec(part: tuple[Nested, ...] | Pipeline | None) -> Any:
+    if isinstance(part, Pipeline):
         return "pipeline"  # its stream compares the rest
-    if isinstance(nested, Mapping):
-        return tuple((key, _spec(value)) for key, value in nested.items())
-    if is_sequence(nested):
-        return tuple(_spec(value) for value in nested)
-    return None if nested is None else (nested.shape, str(nested.dtype))
+    leaves = leaves_of("", part) if part else ()
+    return tuple((label, leaf.shape, str(leaf.dtype)) for label, leaf in leaves)
 
 
 def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
@@ -177,10 +170,10 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     refuse_pipelines(data, "training and validation rows are concatenated as arrays")
     rows = rows_of(replace(data, class_weight=None), floatx=floatx)
     parts: list[Any] = [rows.train, rows.validation]
-    x, y = (joined_rows(name, [part[at] for part in parts]) for at, name in enumerate("xy"))
-    weights = joined_weights(parts, False, floatx) if len(parts[0]) == 3 else None
-    train = (x, y) if weights is None else (x, y, weights)
-    return replace(data, train=train, validation=None, groups=None)
+    train = [joined_rows(name, [part[i] for part in parts]) for i, name in enumerate("xy")]
+    if len(parts[0]) == 3:
+        train.append(joined_weights(parts, floatx))
+    return replace(data, train=tuple(train), validation=None, groups=None)
 
 
 def refuse_pipelines(data: Data, why: str) -> None:
@@ -206,12 +199,12 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
     """
     if len(parts) == 1:
         return parts[0]
-    forms = [
+    specs = [
         {label: ArraySpec(leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
         for part in parts
     ]
-    if forms[0] != forms[1]:
-        texts = [", ".join(map(str, each.values())) for each in forms]
+    if specs[0] != specs[1]:
+        texts = [", ".join(map(str, spec.values())) for spec in specs]
         raise WorkloadError(
             "the rows of Data.train and Data.validation must have one form to be concatenated, "
             f"but a row of {name} is {texts[0]} in one and {texts[1]} in the other"
@@ -219,17 +212,10 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
     return map_nested(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-def joined_weights(parts: list[tuple[Nested, ...]], by_class: bool, floatx: str) -> Any:
-    """Return the sample weights of all rows, shape ``[rows]``; None if there are none."""
-    own = [
-        None if len(part) == 2 or (by_class and number == 0) else part[2]
-        for number, part in enumerate(parts)
-    ]
-    if all(weights is None for weights in own):
-        return None
-    return np.concatenate(
-        [
-            np.ones(len(next(leaves_of("", part))[1]), floatx) if weights is None else weights
-            for part, weights in zip(parts, own, strict=True)
-        ]
-    )
+def joined_weights(parts: list[tuple[Nested, ...]], floatx: str) -> "np.ndarray[Any, Any]":
+    """Return the sample weights of all rows, shape ``[rows]``, 1 in parts without any."""
+    weights = []
+    for part in parts:
+        num_rows = len(next(leaves_of("", part))[1])
+        weights.append(part[2] if len(part) == 3 else np.ones(num_rows, floatx))
+    return np.concatenate(weights)

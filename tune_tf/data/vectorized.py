@@ -1,4 +1,4 @@
-"""Vectorisation of per-row functions over the rows of a batch."""
+"""Vectorization of per-row functions over the rows of a batch."""
 
 import logging
 import re
@@ -25,17 +25,12 @@ def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
     slow loop over the rows for an operation that it cannot convert; a warning names each such
     operation once. Only that operation is looped, so the result is never slower than ``tf.map_fn``.
 
-    Rows may be nested. The result of ``fn`` may differ from its arguments in structure, shapes and
-    dtypes, but these must not depend on the values. Use ``tf.where`` and ``tf.cond`` for ``if``.
-    Numbers drawn by ``tf.random.uniform`` and similar functions differ between rows and from those
-    of a loop; ``tf.random.stateless_uniform`` gives exactly the numbers of a row's seed.
+    ``fn`` takes a row, which may be nested, of each argument. Structure, shapes and dtypes of its
+    result must not depend on the values; use ``tf.where`` and ``tf.cond`` for ``if``. Numbers drawn
+    by ``tf.random.uniform`` and similar functions differ between rows and from those of a loop;
+    ``tf.random.stateless_uniform`` gives exactly the numbers of a row's seed.
 
-    Args:
-        fn: Takes a row of each argument, without the row axis.
-
-    Returns:
-        A function of nested tensors or arrays with rows on the first axis. It raises
-        :class:`~tune_tf.errors.WorkloadError` if their numbers of rows differ.
+    The returned function raises :class:`~tune_tf.errors.WorkloadError` if numbers of rows differ.
     """
     warned: set[str] = set()
     eager: list[Callable[..., Any]] = []
@@ -91,12 +86,12 @@ def _name(fn: Callable[..., Any]) -> str:
 @contextmanager
 def _looped_operations(logger: logging.Logger) -> Iterator[set[str]]:
     """Collect the types of operations that TensorFlow loops over, from its log."""
-    found: set[str] = set()
+    operations: set[str] = set()
     level = logger.getEffectiveLevel()
 
     def listen(record: logging.LogRecord) -> bool:
         if match := _FELL_BACK.search(record.getMessage()):
-            found.add(match[1])
+            operations.add(match[1])
             return False
         return record.levelno >= level
 
@@ -104,7 +99,7 @@ def _looped_operations(logger: logging.Logger) -> Iterator[set[str]]:
     logger.setLevel(logging.DEBUG)
     logger.addFilter(listen)
     try:
-        yield found
+        yield operations
     finally:
         logger.removeFilter(listen)
         logger.setLevel(before)

@@ -1,4 +1,4 @@
-"""Content and text of a generated sweep file."""
+"""Draft and text of a generated sweep file."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from tune_tf.config import SCHEMA_COMMENT
 _PLAIN = re.compile(r"(\.{0,2}/)?[A-Za-z_][\w./-]*")
 _NOT_TEXT = re.compile(r"true|false|yes|no|on|off|null|y|n|\.inf|\.nan", re.IGNORECASE)
 _COMMENTS_AT = 36  # column
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,24 @@ class Line:
     key: str
     value: str
     comment: str = ""
-    is_off: bool = False
+    is_commented_out: bool = False
 
     def __str__(self) -> str:
         """Return the indented line."""
-        return with_comment(
-            f"  {'# ' if self.is_off else ''}{self.key}: {self.value}", self.comment
-        )
+        start = "  # " if self.is_commented_out else "  "
+        return with_comment(f"{start}{self.key}: {self.value}", self.comment)
+
+
+def path_line(key: str, path: str) -> Line:
+    """Return the line of a path."""
+    return Line(key, scalar(path), "relative to this file's folder")
+
+
+SHARES = (
+    Line("validation_share", "0.2", "of the rows, for comparing trials"),
+    Line("test_share", "0.1", "no trial sees them: they are for the final model"),
+)
+"""Shares of the rows that are not trained on."""
 
 
 DENSE_SPACE = (
@@ -39,26 +51,16 @@ DENSE_SPACE = (
 
 @dataclass(frozen=True)
 class Draft:
-    """Draft of a sweep on the user's data.
-
-    Args:
-        about: One-line description of the model and its task.
-        workload: Workload as written in the sweep file.
-        data: Settings of the workload, if any.
-        task: ``classification`` or ``regression``.
-        space: Parameters besides those of the optimizer.
-        num_rows: Number of rows; 0 if unknown.
-        inputs: One-line descriptions of the model's inputs, for a custom workload.
-    """
+    """Draft of a sweep on the user's data."""
 
     name: str
-    about: str
-    workload: str
+    description: str
+    workload: str  # as written in the sweep file
     data: tuple[Line, ...]
     task: str
-    space: tuple[Line, ...]
-    num_rows: int = 0
-    inputs: tuple[str, ...] = ()
+    space: tuple[Line, ...]  # besides the optimizer
+    num_rows: int = 0  # unknown
+    inputs: tuple[str, ...] = ()  # a line about each input of the model
 
 
 def with_comment(line: str, comment: str) -> str:
@@ -80,10 +82,10 @@ def flow(values: Iterable[Any]) -> str:
     return f"[{', '.join(scalar(value) for value in values)}]"
 
 
-def abbreviate(values: Iterable[object], most: int = 5) -> str:
+def abbreviate(values: Iterable[object]) -> str:
     """Return the first few values as ``a, b, c, ...`` for a comment."""
-    text = [" ".join(str(value).split())[:30] for value in values]
-    return ", ".join(text[:most]) + (", ..." if len(text) > most else "")
+    texts = [" ".join(str(value).split())[:30] for value in values]
+    return ", ".join(texts[:_MAX_LISTED]) + (", ..." if len(texts) > _MAX_LISTED else "")
 
 
 def sweep_name(text: str) -> str:
@@ -113,12 +115,12 @@ _BATCH_SIZES = ((100_000, 256), (10_000, 128), (0, 32))
 
 def sweep_text(draft: Draft, file_name: str) -> str:
     """Return the commented text of a sweep file that is ready to run."""
-    objective, said = _OBJECTIVES[draft.task]
+    objective, comment = _OBJECTIVES[draft.task]
     batch_size = next(size for rows, size in _BATCH_SIZES if draft.num_rows >= rows)
     name = scalar(file_name)
     lines = [
         SCHEMA_COMMENT,
-        f"# {draft.about}",
+        f"# {draft.description}",
         "#",
         f"#   tune-tf run {name} --dry-run     checks it and shows what would run",
         f"#   tune-tf run {name}               searches; after Ctrl-C, `tune-tf resume` continues",
@@ -126,7 +128,7 @@ def sweep_text(draft: Draft, file_name: str) -> str:
         f"workload: {draft.workload}",
         *(["data:", *map(str, draft.data)] if draft.data else []),
         "",
-        with_comment(f"objective: {objective}", said),
+        with_comment(f"objective: {objective}", comment),
         "",
         "# The search space. Kinds: uniform, loguniform, quniform: [low, high, step], int, "
         "logint, choice;",

@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import median
 
 from tune_tf.errors import WorkloadError
-from tune_tf.scaffold.draft import Draft, Line, abbreviate, scalar, sweep_name
+from tune_tf.scaffold.draft import SHARES, Draft, Line, abbreviate, scalar, sweep_name
 from tune_tf.workloads.image_folder import ImageFiles
 
 _SAMPLE_SIZE = 50  # images, evenly spaced
@@ -33,15 +33,14 @@ def images_draft(path: Path, path_text: str) -> Draft:
         ),
         Line("channels", "1" if is_grey else "3", "1 for greyscale images, 3 for colour"),
         Line("augment", "false", "true: new random shifts and flips every epoch"),
-        Line("flip", "false", "if left and right differ, as in writing", is_off=True),
+        Line("flip", "false", "if left and right differ, as in writing", is_commented_out=True),
     ]
     if "validation" not in files.parts:
-        data.append(Line("validation_share", "0.2", "of the images, for comparing trials"))
-    if "test" not in files.parts and "validation" not in files.parts:
-        data.append(Line("test_share", "0.1", "no trial sees them: they are for the final model"))
+        data += SHARES[:1] if "test" in files.parts else SHARES
+    name = path.resolve().name
     return Draft(
-        name=sweep_name(path.resolve().name),
-        about=f"A convolutional network on the {len(train):,} images of {path.resolve().name}, "
+        name=sweep_name(name),
+        description=f"A convolutional network on the {len(train):,} images of {name}, "
         f"{len(files.classes)} classes: {abbreviate(files.classes)}.",
         workload="tune_tf.workloads.image_folder:ImageFolderCNN",
         data=tuple(data),

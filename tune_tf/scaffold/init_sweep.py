@@ -8,10 +8,13 @@ from pathlib import Path
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold import arrays, table
+from tune_tf.scaffold.arrays import ARRAY_SUFFIXES, arrays_draft, records_draft
 from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
+from tune_tf.scaffold.table import table_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
+from tune_tf.workloads.table import TABLE_SUFFIXES
+from tune_tf.workloads.tfrecords import TFRECORD_SUFFIXES
 
 _CLASS = "MyWorkload"  # in the templates
 
@@ -69,22 +72,19 @@ class MyWorkload({base}):
     # train_step, callbacks, shuffle, global_batch_size.
 '''
 _WORKLOAD_FILE = "my_workload.py"
-_COMPRESSED = ".gz"
 
 
-def _digits_draft(reference: str) -> Draft:
-    """Return the draft for the workload on digits, whose sweep-file name is ``reference``."""
-    return Draft(
-        name="my-sweep",
-        about="A search on a custom workload.",
-        workload=reference,
-        data=(),
-        task="classification",
-        space=(
-            Line("width", "{choice: [32, 64, 128]}", "config['width'] in the workload"),
-            DENSE_SPACE[-1],
-        ),
-    )
+_DIGITS_DRAFT = Draft(
+    name="my-sweep",
+    description="A search on a custom workload.",
+    workload="",
+    data=(),
+    task="classification",
+    space=(
+        Line("width", "{choice: [32, 64, 128]}", "config['width'] in the workload"),
+        DENSE_SPACE[-1],
+    ),
+)
 
 
 def _workload_on(draft: Draft) -> str:
@@ -128,13 +128,11 @@ def init_sweep(
     A missing JSON schema, which the first line of the sweep file names, is written beside it.
 
     Args:
-        data: Table (``.csv``, ``.tsv``, ``.parquet``), folder with a subfolder of images per class,
-            arrays (``.npz``, ``.npy``), or a file or folder of TFRecords; None for a custom
-            workload on scikit-learn's digits.
+        data: Table, folder with a subfolder of images per class, arrays (``.npz``, ``.npy``), or a
+            file or folder of TFRecords; None for a custom workload on scikit-learn's digits.
         output: Path of the sweep file.
         target: Table column, record feature or ``.npy`` file to predict.
-        workload: Python file for a custom workload, relative to the sweep file's folder; None for
-            no such file if data are given.
+        workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
 
     Raises:
@@ -142,24 +140,23 @@ def init_sweep(
         WorkloadError: The data are invalid; the message names file, column or row.
     """
     output = Path(output)
-    own = None if data is not None and workload is None else Path(workload or _WORKLOAD_FILE)
-    own_path = own and output.parent / own
-    if own is not None and own.suffix != ".py":
-        raise InvalidSettingsError(f"a workload is written to a .py file, not to {own}")
-    if not force:
-        _refuse_present([output, *([own_path] if own_path else [])])
-    reference = f"{own.as_posix()}:{_CLASS}" if own else ""
-    if data is None:
-        if target is not None:
-            raise InvalidSettingsError(f"--target {target} needs DATA to find it in")
-        draft, module = _digits_draft(reference), _DIGITS
-    else:
-        draft = _draft_of(Path(data), target, output.parent)
-        module = _workload_on(draft)
-        draft = replace(draft, workload=reference or draft.workload)
-    texts = {output: sweep_text(draft, output.name)}
-    if own_path is not None:
-        texts[own_path] = module
+    texts: dict[Path, str] = {}
+    if data is None and target is not None:
+        raise InvalidSettingsError(f"--target {target} needs DATA to find it in")
+    draft = _DIGITS_DRAFT if data is None else _draft_of(Path(data), target, output.parent)
+    if data is None or workload is not None:
+        file = Path(workload or _WORKLOAD_FILE)
+        if file.suffix != ".py":
+            raise InvalidSettingsError(f"a workload is written to a .py file, not to {file}")
+        texts[output.parent / file] = _DIGITS if data is None else _workload_on(draft)
+        draft = replace(draft, workload=f"{file.as_posix()}:{_CLASS}")
+    texts = {output: sweep_text(draft, output.name), **texts}
+    present = [str(path) for path in texts if path.exists()]
+    if present and not force:
+        raise InvalidSettingsError(
+            f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
+            "another --output, or overwrite with --force"
+        )
     schema = output.with_name(SCHEMA_FILE)
     if force or not schema.exists():
         texts[schema] = schema_text()
@@ -175,28 +172,27 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
         InvalidSettingsError: The data are missing, or no ready workload supports their type.
     """
     if not data.exists():
-        there = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
+        others = [each.name for each in data.parent.iterdir()] if data.parent.is_dir() else []
         raise InvalidSettingsError(
-            f"there is no file or folder {data}{did_you_mean(data.name, there)}"
+            f"there is no file or folder {data}{did_you_mean(data.name, others)}"
         )
     text = _relative(data, base_dir)
     if data.is_dir():
-        if any(each.suffix.lower() in arrays.TFRECORD_SUFFIXES for each in data.iterdir()):
-            return arrays.records_draft(data, target, text)
+        if any(each.suffix.lower() in TFRECORD_SUFFIXES for each in data.iterdir()):
+            return records_draft(data, target, text)
         if target is not None:
             raise InvalidSettingsError(
                 f"--target is not for images, whose classes are the folders of {data}"
             )
         return images_draft(data, text)
-    suffixes = [each.lower() for each in data.suffixes]
-    kind = suffixes[-2] if suffixes[-1:] == [_COMPRESSED] and len(suffixes) > 1 else data.suffix
-    if kind.lower() in table.TABLE_SUFFIXES:
-        return table.table_draft(data, target, text)
-    if kind.lower() in arrays.ARRAY_SUFFIXES:
-        return arrays.arrays_draft(data, target, text)
-    if kind.lower() in arrays.TFRECORD_SUFFIXES:
-        return arrays.records_draft(data, target, text)
-    known = ", ".join((*table.TABLE_SUFFIXES, *arrays.ARRAY_SUFFIXES, *arrays.TFRECORD_SUFFIXES))
+    suffix = Path(data.name.lower().removesuffix(".gz")).suffix
+    if suffix in TABLE_SUFFIXES:
+        return table_draft(data, target, text)
+    if suffix in ARRAY_SUFFIXES:
+        return arrays_draft(data, target, text)
+    if suffix in TFRECORD_SUFFIXES:
+        return records_draft(data, target, text)
+    known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES, *TFRECORD_SUFFIXES))
     raise InvalidSettingsError(
         f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
         "folder of images per class; or leave out DATA to write a custom workload"
@@ -208,15 +204,6 @@ def _relative(data: Path, base_dir: Path) -> str:
     path, base = data.absolute(), base_dir.absolute()
     text = Path(os.path.relpath(path, base))
     return path.as_posix() if text.parts[:3] == ("..", "..", "..") else text.as_posix()
-
-
-def _refuse_present(paths: list[Path]) -> None:
-    present = [str(path) for path in paths if path.exists()]
-    if present:
-        raise InvalidSettingsError(
-            f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
-            "another --output, or overwrite with --force"
-        )
 
 
 def _write(texts: Mapping[Path, str]) -> None:

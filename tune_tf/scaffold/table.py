@@ -4,14 +4,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, abbreviate, flow, scalar, sweep_name
+from tune_tf.scaffold.draft import (
+    DENSE_SPACE,
+    SHARES,
+    Draft,
+    Line,
+    abbreviate,
+    flow,
+    path_line,
+    scalar,
+    sweep_name,
+)
 from tune_tf.workloads.table import read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
 if TYPE_CHECKING:
     import pandas as pd
-
-TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
 
 
 def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
@@ -24,30 +32,25 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
     table = read_table(path)
     columns = [str(name) for name in table.columns]
     if target not in columns:
-        there = f"the columns of {path} are {', '.join(columns)}"
-        error = (
-            f"which column is to be predicted? Pass --target COLUMN; {there}"
-            if target is None
-            else f"{path} has no column {target!r}{did_you_mean(target, columns)}; {there}"
-        )
-        raise InvalidSettingsError(error)
+        error = "which column is to be predicted? Pass --target COLUMN"
+        if target is not None:
+            error = f"{path} has no column {target!r}{did_you_mean(target, columns)}"
+        raise InvalidSettingsError(f"{error}; the columns of {path} are {', '.join(columns)}")
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # no other column to predict from
     properties = TabularMLP(path=str(path), target=target, ignore=identifiers).properties
     numeric, categorical = properties.numeric.names, tuple(properties.categorical.categories)
+    ignore = Line("ignore", "[id]", "columns to leave out", is_commented_out=True)
+    if identifiers:
+        ignore = Line("ignore", flow(identifiers), "left out: they only identify rows")
     data = [
-        Line("path", scalar(path_text), "relative to this file's folder"),
+        path_line("path", path_text),
         Line("target", scalar(target), _target_comment(properties, len(table))),
         Line("task", properties.head.task, _task_comment(properties)),
-        *(
-            [Line("ignore", flow(identifiers), "left out: they only identify rows")]
-            if identifiers
-            else [Line("ignore", "[id]", "columns to leave out", is_off=True)]
-        ),
-        Line("categorical", "[postcode]", "numbers that are categories", is_off=True),
-        Line("validation_share", "0.2", "of the rows, for comparing trials"),
-        Line("test_share", "0.1", "no trial sees them: they are for the final model"),
+        ignore,
+        Line("categorical", "[postcode]", "numbers that are categories", is_commented_out=True),
+        *SHARES,
     ]
     space, inputs = [*DENSE_SPACE], []
     if numeric:
@@ -59,8 +62,8 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
         )
     return Draft(
         name=sweep_name(path.name.partition(".")[0]),
-        about=f"A perceptron on the {len(numeric) + len(categorical)} columns of {path.name} that "
-        f"predict {target!r}.",
+        description=f"A perceptron on the {len(numeric) + len(categorical)} columns of "
+        f"{path.name} that predict {target!r}.",
         workload="tune_tf.workloads.tabular:TabularMLP",
         data=tuple(data),
         task=properties.head.task,

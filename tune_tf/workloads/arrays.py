@@ -4,43 +4,33 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import (
+from tune_tf.workloads.array_workload import (
     ArrayProperties,
     ArrayWorkload,
     NamedArray,
+    TargetSettings,
     data_of,
     input_dtype,
     target_head,
 )
-from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text, existing_file
-
-_KEYS = {
-    "train": ("train", ""),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test",),
-}
-"""Suffixes after ``x_`` and ``y_`` in an .npz file; the empty one means plain ``x`` and ``y``."""
+from tune_tf.workloads.settings_workload import PART_NAMES, FileStamp, Text, existing_file
 
 
-class ArraysSettings(DataSettings):
-    """Where arrays are, and what is learnt.
+class ArraysSettings(TargetSettings):
+    """Where arrays are.
 
     Args:
         path: An .npz file with ``x_train`` and ``y_train`` (or ``x`` and ``y``), and where there
             are such ``x_validation`` (or ``x_val``), ``x_test`` and their ``y``.
         x: Instead: an .npy file of inputs, shape ``[rows, ...]``.
         y: Its targets.
-        task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
-            at most 20 values.
-        num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
-            highest in y says.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("path", "x", "y")
@@ -48,8 +38,6 @@ class ArraysSettings(DataSettings):
     path: Text | None = None
     x: Text | None = None
     y: Text | None = None
-    task: TaskKind = "auto"
-    num_classes: Annotated[int, Field(ge=2)] | None = None
 
     @field_validator("y")
     @classmethod
@@ -68,18 +56,7 @@ _Arrays = dict[str, dict[str, "_Array"]]
 
 
 class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
-    """Convolutional network on images, perceptron on all other arrays.
-
-    Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
-    scaled to [0, 1] inside the model; other numbers are used as they are.
-
-    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` or
-    :func:`~tune_tf.workloads.head.dense_layers`, and of
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`ArraysSettings`.
-    """
+    """Convolutional network on images, perceptron on all other arrays in files."""
 
     settings_class = ArraysSettings
 
@@ -92,22 +69,27 @@ class ArraysModel(ArrayWorkload[ArraysSettings, _Arrays]):
         arrays = {name: {"train": _Array.in_npy(file)} for name, file in files.items()}
         return arrays, FileStamp.of(files.values())
 
-    def _found(self, source: _Arrays) -> ArrayProperties:
+    def _properties_of(self, source: _Arrays) -> ArrayProperties:
+        train = source["x"]["train"]
         for part, x in source["x"].items():
-            _check_lengths(x, source["y"][part])
-        first = source["x"]["train"]
-        for each in source["x"].values():
-            if each.shape[1:] != first.shape[1:]:
+            y = source["y"][part]
+            if x.num_rows != y.num_rows:
                 raise WorkloadError(
-                    f"a row of {each.name} has shape {list(each.shape[1:])}, but a row of "
-                    f"{first.name} has {list(first.shape[1:])}: they must be equal"
+                    f"{x.name} has {x.num_rows} rows and {y.name} has {y.num_rows} rows: each row "
+                    "of x needs one of y"
                 )
-        dtype = input_dtype(first.dtype, first.name)
-        settings, ys = self.settings, _loaded(source["y"])
-        head = target_head(ys, settings, task=settings.task, num_classes=settings.num_classes)
-        return ArrayProperties(first.shape[1:], dtype, head)
+            if not x.num_rows:
+                raise WorkloadError(f"{x.name} and {y.name} have no rows")
+            if x.shape[1:] != train.shape[1:]:
+                raise WorkloadError(
+                    f"a row of {x.name} has shape {list(x.shape[1:])}, but a row of "
+                    f"{train.name} has {list(train.shape[1:])}: they must be equal"
+                )
+        dtype = input_dtype(train.dtype, train.name)
+        head = target_head(_loaded(source["y"]), self.settings)
+        return ArrayProperties(train.shape[1:], dtype, head)
 
-    def _data(self, source: _Arrays, config: Config) -> Data:
+    def _data_of(self, source: _Arrays, config: Config) -> Data:
         xs, ys = _loaded(source["x"]), _loaded(source["y"])
         return data_of(xs, ys, self.properties, self.settings, self.settings.task)
 
@@ -151,19 +133,9 @@ class _Array:
 
 def _loaded(arrays: Mapping[str, _Array]) -> dict[str, NamedArray]:
     return {
-        part: NamedArray(each.load(), f"{each.name} in {each.path}")
-        for part, each in arrays.items()
+        part: NamedArray(array.load(), f"{array.name} in {array.path}")
+        for part, array in arrays.items()
     }
-
-
-def _check_lengths(x: _Array, y: _Array) -> None:
-    if x.num_rows != y.num_rows:
-        raise WorkloadError(
-            f"{x.name} has {x.num_rows} rows and {y.name} has {y.num_rows} rows: each row of x "
-            "needs one of y"
-        )
-    if not x.num_rows:
-        raise WorkloadError(f"{x.name} and {y.name} have no rows")
 
 
 def _npz(path: Path) -> _Arrays:
@@ -177,30 +149,32 @@ def _npz(path: Path) -> _Arrays:
                     arrays[key] = _Array(key, path, key, *_header(file))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise WorkloadError(f"{path} is not an .npz file of arrays: {error}") from error
-    found: _Arrays = {"x": {}, "y": {}}
-    for part, ends in _KEYS.items():
-        for letter, each in found.items():
-            names = [f"{letter}_{end}" if end else letter for end in ends]
-            there = [name for name in names if name in arrays]
-            if there:
-                each[part] = arrays[there[0]]
-    lacking = [f"{letter}_train" for letter in "xy" if "train" not in found[letter]]
-    lacking += [f"y_{part}" for part in found["x"] if part not in found["y"] and part != "train"]
-    if lacking:
+    xs, ys = (_by_part(letter, arrays) for letter in "xy")
+    missing = [f"{name}_train" for name, parts in (("x", xs), ("y", ys)) if "train" not in parts]
+    missing += [f"y_{part}" for part in xs if part not in ys and part != "train"]
+    if missing:
         raise WorkloadError(
-            f"{path} lacks {', '.join(lacking)}; it holds {', '.join(keys) or 'nothing'}, and "
+            f"{path} lacks {', '.join(missing)}; it holds {', '.join(keys) or 'nothing'}, and "
             "needs x_train and y_train, or x and y"
         )
-    return found
+    return {"x": xs, "y": ys}
+
+
+def _by_part(letter: str, arrays: Mapping[str, _Array]) -> dict[str, _Array]:
+    by_part = {"train": arrays[letter]} if letter in arrays else {}
+    for part, names in PART_NAMES.items():
+        for name in reversed(names):  # the first one wins
+            if f"{letter}_{name}" in arrays:
+                by_part[part] = arrays[f"{letter}_{name}"]
+    return by_part
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], Any]:
     version = np.lib.format.read_magic(file)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in read:
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
         raise ValueError(f"its format version is {version}, which only structured arrays need")
-    shape, _, dtype = read[version](file)
     return tuple(shape), dtype

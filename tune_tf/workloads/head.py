@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config
-from tune_tf.workloads.own_data import TaskKind
+from tune_tf.workloads.settings_workload import TaskKind
 
 _MAX_BLOCKS = 4
 _FLATTENED = 16  # more positions are averaged: flattened, they would make a huge dense layer
@@ -20,11 +20,8 @@ _MAX_LISTED = 5
 class Head:
     """Output layer of a model, with its loss and metric.
 
-    Args:
-        num_classes: At least 2; None for regression.
-        num_values: Numbers predicted per row.
-        means: Means of the numbers over the training rows.
-        scales: Standard deviations of the numbers over the training rows, none 0.
+    For regression ``num_classes`` is None, and means and standard deviations (``scales``, none 0)
+    are those of the ``num_values`` numbers over the training rows.
     """
 
     num_classes: int | None = None
@@ -38,7 +35,8 @@ class Head:
         values = np.asarray(y, np.float64).reshape(len(y), -1)
         scales = values.std(axis=0)
         scales[scales == 0] = 1
-        return cls(None, values.shape[1], _floats(values.mean(axis=0)), _floats(scales))
+        means = values.mean(axis=0)
+        return cls(None, values.shape[1], tuple(means.tolist()), tuple(scales.tolist()))
 
     @property
     def task(self) -> str:
@@ -55,51 +53,33 @@ class Head:
         import keras
 
         if self.num_classes is not None:
-            logits = keras.layers.Dense(self.num_classes)(features)
-            return compile_classifier(keras.Model(inputs, logits), config)
+            model = keras.Model(inputs, keras.layers.Dense(self.num_classes)(features))
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
+            return model
         values = keras.layers.Dense(self.num_values)(features)
         # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
             mean=np.array(self.means), variance=np.square(self.scales), invert=True
         )(values)
         model = keras.Model(inputs, values)
-        model.compile(
-            optimizer=make_optimizer(config),
-            loss="mse",
-            loss_weights=[1 / float(np.mean(np.square(self.scales)))],
-            metrics=["mae"],
-        )
+        weight = 1 / float(np.mean(np.square(self.scales)))
+        model.compile(make_optimizer(config), loss="mse", loss_weights=[weight], metrics=["mae"])
         return model
-
-
-def compile_classifier(model: Any, config: Config) -> Any:
-    """Compile a model that returns logits of shape ``[rows, classes]``, and return it."""
-    import keras
-
-    model.compile(
-        optimizer=make_optimizer(config),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    return model
 
 
 def is_classification(y: Any, task: TaskKind) -> bool:
     """Return whether a target contains classes; ``auto``: few distinct integers, or booleans."""
     if task != "auto":
         return task == "classification"
-    if y.dtype.kind == "b":
-        return True
-    return y.dtype.kind in "iu" and len(np.unique(y)) <= _MAX_CLASSES_OF_NUMBERS
+    return y.dtype.kind in "biu" and len(np.unique(y)) <= _MAX_CLASSES_OF_NUMBERS
 
 
-def class_numbers(y: Any, num_classes: int | None, where: str) -> tuple[Any, int]:
+def class_numbers(y: Any, where: str, num_classes: int | None) -> tuple[Any, int]:
     """Return class numbers as int32 of shape ``[rows]``, and the number of classes.
 
-    Args:
-        y: Class numbers from 0, shape ``[rows]`` or ``[rows, 1]``.
-        num_classes: None to derive it from the highest class number.
-        where: Name of the target in messages.
+    ``y`` has the shape ``[rows]`` or ``[rows, 1]``; its name in messages is ``where``. By default
+    the highest class number determines the number of classes.
 
     Raises:
         WorkloadError: A class number is not an integer from 0 or is out of range; names the rows.
@@ -141,10 +121,6 @@ def format_rows(wrong: Any, first: int = 0) -> str:
     return f"row(s) {listed}{more}"
 
 
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
-
 def make_optimizer(config: Config) -> Any:
     """Return the optimizer of a config.
 
@@ -158,10 +134,9 @@ def make_optimizer(config: Config) -> Any:
 
     name = config.get("optimizer", "adam")
     arguments: dict[str, Any] = {"learning_rate": float(config.get("learning_rate", 1e-3))}
-    if config.get("weight_decay"):
-        arguments["weight_decay"] = float(config["weight_decay"])
-    if config.get("clipnorm"):
-        arguments["clipnorm"] = float(config["clipnorm"])
+    for argument in ("weight_decay", "clipnorm"):
+        if config.get(argument):
+            arguments[argument] = float(config[argument])
     if name in ("sgd", "rmsprop"):
         arguments["momentum"] = float(config.get("momentum", 0.0))
     optimizers = {
@@ -198,10 +173,10 @@ def convolutions(images: Any, config: Config) -> Any:
     import keras
 
     side = min(images.shape[1:3])
-    fitting = max(1, min(_MAX_BLOCKS, int(math.log2(max(2, side))) - 1))
-    for block in range(int(config.get("num_blocks", fitting))):
-        count = int(config.get("filters", 16)) * 2**block
-        images = keras.layers.Conv2D(count, 3, padding="same")(images)
+    default = max(1, min(_MAX_BLOCKS, int(math.log2(max(2, side))) - 1))
+    for block in range(int(config.get("num_blocks", default))):
+        num_filters = int(config.get("filters", 16)) * 2**block
+        images = keras.layers.Conv2D(num_filters, 3, padding="same")(images)
         if config.get("batch_norm", False):
             images = keras.layers.BatchNormalization()(images)
         images = keras.layers.Activation("relu")(images)

@@ -1,6 +1,6 @@
 """Workload on JPEG and PNG files in one folder per class."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -13,20 +13,23 @@ from tune_tf.data.prepare.prepared import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
-from tune_tf.workloads.own_data import DataSettings, FileStamp, SettingsWorkload, Text, row_splits
+from tune_tf.workloads.settings_workload import (
+    PART_NAMES,
+    DataSettings,
+    FileStamp,
+    SettingsWorkload,
+    Text,
+    missing_path_error,
+    row_splits,
+)
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
-_PART_FOLDERS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test", "testing"),
-}
 
 
 def _size(value: Any) -> Any:
     sides = (value, value) if isinstance(value, int) else value
-    right = isinstance(sides, list | tuple) and len(sides) == 2
-    if not right or any(type(side) is not int or side < 1 for side in sides):
+    is_pair = isinstance(sides, list | tuple) and len(sides) == 2
+    if not is_pair or any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
             f"must be a side in pixels, like 64, or [height, width], not {short_repr(value)}"
         )
@@ -43,8 +46,8 @@ class ImageFolderSettings(DataSettings):
             search space wins.
         channels: 1 for grey, 3 for colours.
         augment: Whether training images are flipped and shifted at random, anew every epoch.
-        flip: Whether they may be flipped left to right then; not for writing.
-        max_shift: Most that they are shifted then, as a share of a side.
+        flip: Whether augmentation flips them left to right; not for writing.
+        max_shift: Maximum shift of augmentation, as a share of a side.
         on_bad_record: Whether a file that is no image ends the sweep or is left out and reported.
     """
 
@@ -59,12 +62,9 @@ class ImageFolderSettings(DataSettings):
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Image files and their classes.
+    """Sorted names of class folders, and the files with their class numbers by part.
 
-    Args:
-        classes: Sorted names of the class folders; a class number is an index into them.
-        parts: ``(path, class number)`` of each file by ``train``, ``validation`` and ``test``; all
-            under ``train`` if the folder has no such parts.
+    All files are under ``train`` if the folder has no parts.
     """
 
     classes: tuple[str, ...]
@@ -72,44 +72,41 @@ class ImageFiles:
 
     @classmethod
     def below(cls, folder: Path) -> Self:
-        """Return the files of a folder with one folder per class.
-
-        If it contains ``train`` (and ``validation`` and ``test``), those contain the classes.
+        """Return the files of a folder with one folder per class, or with such folders of parts.
 
         Raises:
             WorkloadError: The folder is missing, has fewer than two classes, a class without
                 images, images outside of a class, or a class that is missing from ``train``.
         """
+        if not folder.exists():
+            raise missing_path_error(f"data.path: there is no folder {folder}")
         if not folder.is_dir():
-            is_file = folder.exists()
             raise WorkloadError(
                 f"data.path: {folder} is a file: name the folder that holds one folder per class"
-                if is_file
-                else f"data.path: there is no folder {folder}; relative paths are relative to the "
-                "folder of the sweep file"
             )
-        folders = _parts(folder)
-        classes = tuple(sorted(each.name for each in _subfolders(folders["train"])))
+        folders = _part_folders(folder)
+        classes = tuple(each.name for each in _subfolders(folders["train"]))
         if len(classes) < 2:
             raise WorkloadError(
                 f"{folders['train']} holds {len(classes)} class folder(s), but there must be at "
                 "least two, each with the images of its class"
             )
-        parts = {name: _labelled(each, classes, folders) for name, each in folders.items()}
+        parts = {part: _labelled_files(each, classes, folders) for part, each in folders.items()}
         return cls(classes, parts)
 
 
-def _parts(folder: Path) -> dict[str, Path]:
-    below = {each.name.lower(): each for each in _subfolders(folder)}
-    found = {}
-    for part, names in _PART_FOLDERS.items():
-        there = [below[name] for name in names if name in below]
-        if there:
-            found[part] = there[0]
-    return found if "train" in found else {"train": folder}
+def _part_folders(folder: Path) -> dict[str, Path]:
+    subfolders = {each.name.lower(): each for each in _subfolders(folder)}
+    folders = {
+        part: subfolders[name]
+        for part, names in PART_NAMES.items()
+        for name in reversed(names)  # the first one wins
+        if name in subfolders
+    }
+    return folders if "train" in folders else {"train": folder}
 
 
-def _labelled(
+def _labelled_files(
     folder: Path, classes: tuple[str, ...], folders: dict[str, Path]
 ) -> tuple[tuple[Path, int], ...]:
     loose = [each for each in folder.iterdir() if _is_image(each)]
@@ -118,7 +115,7 @@ def _labelled(
             f"{folder} holds {len(loose)} image(s) outside a class folder, such as "
             f"{loose[0].name}: put each into the folder of its class"
         )
-    found: list[tuple[Path, int]] = []
+    labelled: list[tuple[Path, int]] = []
     for each in _subfolders(folder):
         if each.name not in classes:
             raise WorkloadError(
@@ -131,21 +128,21 @@ def _labelled(
                 f"the class folder {each} holds no images ({', '.join(_SUFFIXES)}): fill it or "
                 "remove it"
             )
-        found += [(path, classes.index(each.name)) for path in files]
-    if not found:
+        labelled += [(path, classes.index(each.name)) for path in files]
+    if not labelled:
         raise WorkloadError(f"{folder} holds no class folder with images")
-    return tuple(found)
+    return tuple(labelled)
 
 
-def _subfolders(folder: Path) -> Iterator[Path]:
-    yield from sorted(
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(
         each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
     )
 
 
 def _is_image(path: Path) -> bool:
-    hidden = path.name.startswith(".")
-    return path.suffix.lower() in _SUFFIXES and not hidden and path.is_file()
+    is_hidden = path.name.startswith(".")
+    return path.suffix.lower() in _SUFFIXES and not is_hidden and path.is_file()
 
 
 @dataclass(frozen=True)
@@ -190,9 +187,6 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
     ``image_size`` (default: that of the settings) and those of
     :func:`~tune_tf.workloads.head.convolutions` and
     :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`ImageFolderSettings`.
     """
 
     settings_class = ImageFolderSettings
@@ -220,7 +214,7 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         if size is None:
             return self.settings.image_size
         try:
-            height, width = _size(tuple(size) if isinstance(size, list) else size)
+            height, width = _size(size)
         except ValueError as error:
             raise WorkloadError(f"image_size of the config {error}") from None
         return height, width
@@ -229,49 +223,47 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         files = ImageFiles.below(Path(self.settings.path))
         return files, FileStamp.of(path for part in files.parts.values() for path, _ in part)
 
-    def _found(self, source: ImageFiles) -> ImageProperties:
+    def _properties_of(self, source: ImageFiles) -> ImageProperties:
         return ImageProperties(source.classes)
 
-    def _data(self, source: ImageFiles, config: Config) -> Data:
-        parts = self._divided(source)
+    def _data_of(self, source: ImageFiles, config: Config) -> Data:
+        parts = self._split(source)
         files = [each for part in parts.values() for each in part]
-        made = prepared(
+        images = prepared(
             [path for path, _ in files],
             ImageDecoder(*self._image_size(config), self.settings.channels),
             on_bad_record=self.settings.on_bad_record,
             version=self._stamp.digest if self._stamp else "",
         )
-        labels = np.array([label for _, label in files], np.int32)[made.kept]
+        labels = np.array([label for _, label in files], np.int32)[images.kept]
         # The rows are ordered by part, so each part is a slice without a copy.
-        ends = np.searchsorted(made.kept, np.cumsum([len(part) for part in parts.values()]))
-        starts = [0, *ends[:-1]]
-        rows: dict[str, Any] = {
-            name: (made.rows[start:end], labels[start:end])
-            for name, start, end in zip(parts, starts, ends, strict=True)
-        }
-        for name, (images, _) in rows.items():
-            if not len(images):
+        ends = np.searchsorted(images.kept, np.cumsum([len(part) for part in parts.values()]))
+        data: dict[str, Any] = {}
+        start = 0
+        for part, end in zip(parts, ends, strict=True):
+            if start == end:
                 raise WorkloadError(
-                    f"{self.settings.path}: none of the {len(parts[name])} files of {name} is an "
-                    f"image, such as {made.skipped[0].record}: {made.skipped[0].error}"
+                    f"{self.settings.path}: none of the {len(parts[part])} files of {part} is an "
+                    f"image, such as {images.skipped[0].record}: {images.skipped[0].error}"
                 )
-        return Data(**rows)
+            data[part] = (images.rows[start:end], labels[start:end])
+            start = end
+        return Data(**data)
 
-    def _divided(self, source: ImageFiles) -> dict[str, list[tuple[Path, int]]]:
+    def _split(self, source: ImageFiles) -> dict[str, Sequence[tuple[Path, int]]]:
         """Return the files of each part, splitting ``train`` unless validation files exist."""
         files = source.parts["train"]
         labels = np.array([label for _, label in files])
-        split = row_splits(len(files), self.settings, labels, source.parts)
-        parts = {name: [files[row] for row in rows] for name, rows in split.items()}
-        return parts | {n: list(part) for n, part in source.parts.items() if n not in parts}
+        rows_by_part = row_splits(len(files), self.settings, labels, source.parts)
+        return {
+            **source.parts,
+            **{part: [files[row] for row in rows] for part, rows in rows_by_part.items()},
+        }
 
 
 @dataclass(frozen=True)
 class RandomShift:
-    """Random flip and shift of an image that repeats its edge pixels.
-
-    ``max_shift`` is a share of a side.
-    """
+    """Random flip, and shift by at most a share of a side, that repeats an image's edge pixels."""
 
     height: int
     width: int
@@ -294,6 +286,6 @@ class RandomShift:
     def _shifted(self, side: int, seed: Any) -> Any:
         import tensorflow as tf
 
-        most = int(side * self.max_shift)
-        shift = tf.random.stateless_uniform([], seed, -most, most + 1, tf.int32)
+        limit = int(side * self.max_shift)
+        shift = tf.random.stateless_uniform([], seed, -limit, limit + 1, tf.int32)
         return tf.clip_by_value(tf.range(side) + shift, 0, side - 1)

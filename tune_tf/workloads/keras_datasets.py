@@ -1,24 +1,22 @@
 """Workload on data sets of ``keras.datasets``."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import ArrayProperties, ArrayWorkload, NamedArray, data_of
+from tune_tf.workloads.array_workload import ArrayProperties, ArrayWorkload, NamedArray, data_of
 from tune_tf.workloads.head import Head, dense_layers
-from tune_tf.workloads.own_data import DataSettings
+from tune_tf.workloads.settings_workload import DataSettings
 
 _TEXTS = "imdb"
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Dataset(NamedTuple):
     """Shape, classes and files (in Keras' cache folder ``datasets``) of a data set."""
 
     shape: tuple[int, ...]
@@ -27,13 +25,13 @@ class _Known:
 
 
 _FASHION = ("train-labels-idx1", "train-images-idx3", "t10k-labels-idx1", "t10k-images-idx3")
-_KNOWN = {
-    "mnist": _Known((28, 28), 10, ("mnist.npz",)),
-    "fashion_mnist": _Known(
+_DATASETS = {
+    "mnist": _Dataset((28, 28), 10, ("mnist.npz",)),
+    "fashion_mnist": _Dataset(
         (28, 28), 10, tuple(f"fashion-mnist/{name}-ubyte.gz" for name in _FASHION)
     ),
-    "cifar10": _Known((32, 32, 3), 10, ("cifar-10-batches-py_archive",)),
-    "imdb": _Known((), 2, ("imdb.npz",)),
+    "cifar10": _Dataset((32, 32, 3), 10, ("cifar-10-batches-py_archive",)),
+    "imdb": _Dataset((), 2, ("imdb.npz",)),
 }
 
 
@@ -42,9 +40,9 @@ class KerasDatasetSettings(DataSettings):
 
     Args:
         name: The data set.
-        max_rows: Most rows of its training rows that are used, a random choice; None for all.
+        max_rows: Size of a random choice of its training rows; None for all.
         num_words: Of ``imdb``: number of most frequent words that are kept apart.
-        max_length: Of ``imdb``: so many last words of a text are read.
+        max_length: Of ``imdb``: number of last words of a text that are read.
     """
 
     paths: ClassVar[tuple[str, ...]] = ()
@@ -55,29 +53,27 @@ class KerasDatasetSettings(DataSettings):
     max_length: Annotated[int, Field(ge=1)] = 200
 
 
-_Parts = dict[str, tuple[Any, Any]]
+_Arrays = tuple[dict[str, NamedArray], dict[str, NamedArray]]
+"""Inputs and targets by part."""
 
 
-class KerasDatasetModel(ArrayWorkload[KerasDatasetSettings, _Parts]):
+class KerasDatasetModel(ArrayWorkload[KerasDatasetSettings, _Arrays]):
     """Convolutional network on images, averaged embedding and perceptron on texts.
 
-    Missing files are downloaded into Keras' cache. Config values read: those of
-    :func:`~tune_tf.workloads.head.convolutions` for images; ``embedding_dim`` (default 32)
-    and those of :func:`~tune_tf.workloads.head.dense_layers` for texts; and those of
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`KerasDatasetSettings`.
+    Missing files are downloaded into Keras' cache. The size of the embedding is ``embedding_dim``
+    of the config (default 32).
     """
 
     settings_class = KerasDatasetSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        name, known = self.settings.name, _KNOWN[self.settings.name]
-        shape = (self.settings.max_length,) if name == _TEXTS else known.shape
-        dtype = "int32" if name == _TEXTS else "uint8"
-        self._properties = ArrayProperties(shape, dtype, Head(known.num_classes))
+        shape, num_classes, _ = _DATASETS[self.settings.name]
+        head = Head(num_classes)
+        if self.settings.name == _TEXTS:
+            self._properties = ArrayProperties((self.settings.max_length,), "int32", head)
+        else:
+            self._properties = ArrayProperties(shape, "uint8", head)
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
@@ -92,16 +88,16 @@ class KerasDatasetModel(ArrayWorkload[KerasDatasetSettings, _Parts]):
         features = keras.layers.GlobalAveragePooling1D()(embedded)
         return properties.head.compiled(words, dense_layers(features, config), config)
 
-    def _read(self) -> tuple[_Parts, None]:
+    def _read(self) -> tuple[_Arrays, None]:
         import keras  # late: loads TensorFlow
 
-        settings, known = self.settings, _KNOWN[self.settings.name]
+        settings = self.settings
         arguments = {"num_words": settings.num_words} if settings.name == _TEXTS else {}
         try:
             train, test = getattr(keras.datasets, settings.name).load_data(**arguments)
         except Exception as error:
             folder = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras", "datasets")
-            files = ", ".join(str(folder / name) for name in known.files)
+            files = ", ".join(str(folder / name) for name in _DATASETS[settings.name].files)
             raise WorkloadError(
                 f"the data set {settings.name} is not in Keras' cache and cannot be downloaded: "
                 f"{type(error).__name__}: {error}; without network access put there {files} "
@@ -111,32 +107,16 @@ class KerasDatasetModel(ArrayWorkload[KerasDatasetSettings, _Parts]):
             rng = np.random.default_rng(settings.seed)
             rows = np.sort(rng.permutation(len(train[0]))[: settings.max_rows])
             train = train[0][rows], train[1][rows]
-        parts = {"train": train, "test": test}
-        if settings.name == _TEXTS:
-            parts = {
-                name: (_padded(texts, settings.max_length), labels)
-                for name, (texts, labels) in parts.items()
-            }
-        return parts, None  # Keras verifies its files by hash
+        xs: dict[str, NamedArray] = {}
+        ys: dict[str, NamedArray] = {}
+        for part, (x, y) in (("train", train), ("test", test)):
+            rows = keras.utils.pad_sequences(x, settings.max_length) if arguments else x
+            name = f"{part} rows of {settings.name}"
+            xs[part], ys[part] = NamedArray(rows, name), NamedArray(y, name)
+        return (xs, ys), None  # Keras verifies its files by hash
 
-    def _found(self, source: _Parts) -> ArrayProperties:
+    def _properties_of(self, source: _Arrays) -> ArrayProperties:
         return self.properties
 
-    def _data(self, source: _Parts, config: Config) -> Data:
-        xs, ys = (
-            {
-                part: NamedArray(arrays[position], f"{part} rows of {self.settings.name}")
-                for part, arrays in source.items()
-            }
-            for position in (0, 1)
-        )
-        return data_of(xs, ys, self.properties, self.settings, "classification")
-
-
-def _padded(texts: Any, length: int) -> "np.ndarray[Any, Any]":
-    """Return the last words of texts, shape ``[rows, length]``, left-padded with 0."""
-    found = np.zeros((len(texts), length), np.int32)
-    for row, words in enumerate(texts):
-        last = words[-length:]
-        found[row, length - len(last) :] = last
-    return found
+    def _data_of(self, source: _Arrays, config: Config) -> Data:
+        return data_of(*source, self.properties, self.settings, "classification")

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +18,10 @@ if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-_PARQUET = (".parquet", ".pq")
-_TABS = (".tsv", ".tab")
+
+_PARQUET_SUFFIXES = (".parquet", ".pq")
+_TAB_SUFFIXES = (".tsv", ".tab")
+TABLE_SUFFIXES = (".csv", *_TAB_SUFFIXES, *_PARQUET_SUFFIXES)
 
 
 def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
@@ -33,18 +34,17 @@ def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
         WorkloadError: The file cannot be read, has no rows, or a line has more or fewer values than
             the header.
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if any(suffix in _PARQUET for suffix in suffixes[-1:]):
-        table = _parquet(path)
+    if path.suffix.lower() in _PARQUET_SUFFIXES:
+        table = _parquet_table(path)
     else:
-        is_tabs = any(suffix in _TABS for suffix in suffixes)
-        table = _text(path, separator or ("\t" if is_tabs else ","))
+        has_tabs = any(suffix.lower() in _TAB_SUFFIXES for suffix in path.suffixes)
+        table = _text_table(path, separator or ("\t" if has_tabs else ","))
     if not len(table):
         raise WorkloadError(f"{path} has a header but no rows")
     return table
 
 
-def _parquet(path: Path) -> "pd.DataFrame":
+def _parquet_table(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
     try:
@@ -53,7 +53,7 @@ def _parquet(path: Path) -> "pd.DataFrame":
         raise WorkloadError(f"{path} cannot be read as Parquet: {error}") from error
 
 
-def _text(path: Path, separator: str) -> "pd.DataFrame":
+def _text_table(path: Path, separator: str) -> "pd.DataFrame":
     import pandas as pd
 
     try:
@@ -62,20 +62,20 @@ def _text(path: Path, separator: str) -> "pd.DataFrame":
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        reason = _ragged(path, separator) or str(error)
-        raise WorkloadError(f"{path} cannot be read as CSV: {reason}") from error
+        text = _line_error(path, separator) or str(error)
+        raise WorkloadError(f"{path} cannot be read as CSV: {text}") from error
     except Exception as error:
         raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
     # pandas silently pads a short line, so that its last column is empty.
-    if table.iloc[:, -1].isna().any() and (ragged := _ragged(path, separator)):
-        raise WorkloadError(f"{path}: {ragged}")
+    if table.iloc[:, -1].isna().any() and (reason := _line_error(path, separator)):
+        raise WorkloadError(f"{path}: {reason}")
     return table
 
 
-def _ragged(path: Path, separator: str) -> str | None:
+def _line_error(path: Path, separator: str) -> str | None:
     """Return an error for the first line unlike the header in length; None if there is none."""
-    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rt", newline="", encoding="utf-8") as file:
+    open_file: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with open_file(path, "rt", newline="", encoding="utf-8") as file:
         reader = csv.reader(file, delimiter=separator)
         header = next(reader, [])
         for values in reader:
@@ -87,31 +87,23 @@ def _ragged(path: Path, separator: str) -> str | None:
     return None
 
 
-_log = logging.getLogger(__name__)
-
 # NUL occurs in no CSV file, so these equal no category.
 _UNKNOWN_TEXT = "\0unknown"
 _MISSING_TEXT = "\0missing"
 
-_OF_OPERATIONS = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
-"""Names that Keras gives to the operations between the columns and the model."""
+_OPERATION_NAME = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
+"""Name that Keras gives to an operation between the columns and the model."""
 
-_FEW = 20  # categories that are accepted for any number of rows
-_UNKNOWN = 0
-_MISSING = 1
-_RESERVED = 2
+
+_UNKNOWN, _MISSING, _RESERVED = range(3)  # the first two codes of a column, and their number
 
 
 @dataclass(frozen=True, eq=False)
 class NumericColumns:
     """Numeric columns with statistics of the training rows, each of shape ``[columns]``.
 
-    Args:
-        names: Column names in the order of the model's input.
-        medians: Replacements of missing values.
-        means: Means after imputation.
-        variances: Variances after imputation, none 0.
-        missing: Whether a column has missing values.
+    Means and variances, none 0, are those after missing values were replaced by medians;
+    ``missing`` says whether there were any.
     """
 
     names: tuple[str, ...]
@@ -128,11 +120,10 @@ class NumericColumns:
             WorkloadError: A column has no values.
         """
         missing = np.isnan(values)
-        if missing.all(axis=0).any():
-            empty = ", ".join(repr(names[i]) for i in np.flatnonzero(missing.all(axis=0)))
+        if empty := [repr(names[i]) for i in np.flatnonzero(missing.all(axis=0))]:
             raise WorkloadError(
-                f"{path}: the column(s) {empty} have no value in any training row: put them under "
-                "ignore"
+                f"{path}: the column(s) {', '.join(empty)} have no value in any training row: put "
+                "them under ignore"
             )
         medians = np.nanmedian(values, axis=0)
         filled = np.where(missing, medians, values)
@@ -143,67 +134,54 @@ class NumericColumns:
 
 @dataclass(frozen=True, eq=False)
 class CategoricalColumns:
-    """Categorical columns encoded as integers.
+    """Sorted categories of the training rows by column, in the model's input order.
 
-    The codes of all columns form one range. The first code of a column is for categories that no
-    training row has, the second for missing values.
-
-    Args:
-        categories: Sorted categories of the training rows by column, in the model's input order.
+    Their codes form one range. The first code of a column is for categories that no training row
+    has, the second for missing values.
     """
 
     categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Collect the categories of the training rows; warn of columns that identify rows."""
-        found = {name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names}
-        for name, known in found.items():
-            if len(known) > max(_FEW, len(table) / 2):
-                _log.warning(
-                    "column %r holds %d distinct texts in %d training rows, so it identifies "
-                    "rows rather than categories: put it under data.ignore, or under "
-                    "data.numeric if it holds numbers",
-                    name,
-                    len(known),
-                    len(table),
-                )
-        return cls(found)
+        """Collect the categories of the training rows."""
+        return cls({name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names})
 
     @property
     def num_codes(self) -> int:
         """Number of codes of all columns together."""
-        return sum(len(known) + _RESERVED for known in self.categories.values())
+        return sum(len(categories) + _RESERVED for categories in self.categories.values())
 
     def ranges(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-        """Yield the name, first code and known categories of each column."""
+        """Yield the name, first code and categories of each column."""
         first = 0
-        for name, known in self.categories.items():
-            yield name, first, known
-            first += len(known) + _RESERVED
+        for name, categories in self.categories.items():
+            yield name, first, categories
+            first += len(categories) + _RESERVED
 
     def codes(self, table: "pd.DataFrame") -> "np.ndarray[Any, Any]":
         """Return the columns of a table as int32 of shape ``[rows, columns]``."""
         import pandas as pd
 
-        found = np.empty((len(table), len(self.categories)), np.int32)
-        for position, (name, first, known) in enumerate(self.ranges()):
+        codes = np.empty((len(table), len(self.categories)), np.int32)
+        for position, (name, first, categories) in enumerate(self.ranges()):
             texts = texts_of(table[name])
-            codes = pd.Index(known, dtype=object).get_indexer(texts.to_numpy(object)) + _RESERVED
-            codes[codes < _RESERVED] = _UNKNOWN  # get_indexer returns -1 for unknown texts
-            codes[texts.isna().to_numpy()] = _MISSING
-            found[:, position] = first + codes
-        return found
+            index = pd.Index(categories, dtype=object)
+            column = index.get_indexer(texts.to_numpy(object)) + _RESERVED
+            column[column < _RESERVED] = _UNKNOWN  # get_indexer returns -1 for unknown texts
+            column[texts.isna().to_numpy()] = _MISSING
+            codes[:, position] = first + column
+        return codes
 
 
 def texts_of(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return a column as texts, None for missing values; 3.0 and 3 give the same text."""
     import pandas as pd
 
-    values = column
-    if pd.api.types.is_float_dtype(values) and (values.dropna() % 1 == 0).all():
-        values = values.astype("Int64")  # integers that are float because some are missing
-    return values.astype(object).map(str, na_action="ignore").where(column.notna(), None)
+    is_present = column.notna()
+    if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
+        column = column.astype("Int64")  # integers that are float because some are missing
+    return column.astype(object).map(str, na_action="ignore").where(is_present, None)
 
 
 def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.ndarray[Any, Any]":
@@ -240,31 +218,28 @@ def model_of_columns(
     """
     import keras
 
-    kinds = dict.fromkeys(numeric.names, "float32") | dict.fromkeys(
-        categorical.categories, "string"
-    )
-    columns: dict[str, Any] = {}
-    for column, name in _input_names(kinds, model.name).items():
-        columns[column] = keras.Input((), name=name, dtype=kinds[column])
+    dtypes = dict.fromkeys(numeric.names, "float32")
+    dtypes |= dict.fromkeys(categorical.categories, "string")
+    columns: dict[str, Any] = {
+        column: keras.Input((), name=name, dtype=dtypes[column])
+        for column, name in _input_names(dtypes, model.name).items()
+    }
     inputs: dict[str, Any] = {}
     if numeric.names:
         inputs["numeric"] = keras.ops.stack([columns[name] for name in numeric.names], axis=-1)
     if categorical.categories:
         codes = []
-        for name, first, known in categorical.ranges():
+        for name, first, categories in categorical.ranges():
             lookup = keras.layers.StringLookup(
-                # In the order of the codes: unknown, missing, then the known ones.
-                vocabulary=[_MISSING_TEXT if "" in known else "", *known],
-                oov_token=_UNKNOWN_TEXT,
-                mask_token=None,
+                vocabulary=_vocabulary(categories), oov_token=_UNKNOWN_TEXT, mask_token=None
             )
             codes.append(lookup(columns[name]) + first)
         inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
-    same = keras.models.clone_model(model)  # without the optimizer, which inference does not need
-    same.set_weights(model.get_weights())
+    copy = keras.models.clone_model(model)  # without the optimizer, which inference does not need
+    copy.set_weights(model.get_weights())
     with warnings.catch_warnings():  # about input names that differ from the column names
         warnings.simplefilter("ignore", UserWarning)
-        return keras.Model(columns, same(inputs), name=model.name)
+        return keras.Model(columns, copy(inputs), name=model.name)
 
 
 def rows_of_columns(
@@ -274,11 +249,16 @@ def rows_of_columns(
 
     ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``.
     """
-    found = {name: rows["numeric"][:, i] for i, name in enumerate(numeric.names)}
-    for i, (name, first, known) in enumerate(categorical.ranges()):
-        texts = [_UNKNOWN_TEXT, _MISSING_TEXT if "" in known else "", *known]
-        found[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
-    return found
+    columns = {name: rows["numeric"][:, i] for i, name in enumerate(numeric.names)}
+    for i, (name, first, categories) in enumerate(categorical.ranges()):
+        texts = [_UNKNOWN_TEXT, *_vocabulary(categories)]
+        columns[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
+    return columns
+
+
+def _vocabulary(categories: tuple[str, ...]) -> list[str]:
+    """Return the texts of a column's codes after that for unknown ones."""
+    return [_MISSING_TEXT if "" in categories else "", *categories]
 
 
 def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
@@ -286,10 +266,10 @@ def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
 
     Keras accepts no slash and no duplicates, not even of an operation's name.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for column in columns:
         name = column.replace("/", "_")
-        while name in found.values() or name == model or _OF_OPERATIONS.fullmatch(name):
+        while name in names.values() or name == model or _OPERATION_NAME.fullmatch(name):
             name += "_"
-        found[column] = name
-    return found
+        names[column] = name
+    return names

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
-from tune_tf.workloads.own_data import (
+from tune_tf.workloads.settings_workload import (
     DataSettings,
     FileStamp,
     Names,
@@ -47,8 +47,7 @@ class TabularSettings(DataSettings):
         ignore: Columns left out.
         numeric: Columns that hold numbers, whatever they look like.
         categorical: Columns that hold categories, such as numbers that are names.
-        separator: What stands between two values of a CSV file; None for a comma, or a tab where
-            the name ends in ``.tsv``.
+        separator: Character between values of a CSV file; None for a comma, or a tab in ``.tsv``.
     """
 
     path: Text
@@ -71,19 +70,14 @@ class TabularSettings(DataSettings):
     @field_validator("categorical")
     @classmethod
     def _one_kind(cls, names: Names, info: ValidationInfo) -> Names:
-        both = sorted({*names} & {*info.data.get("numeric", ())})
-        if both:
-            raise ValueError(f"and numeric both hold {', '.join(both)}: put each in only one")
+        if shared := sorted({*names} & {*info.data.get("numeric", ())}):
+            raise ValueError(f"and numeric both hold {', '.join(shared)}: put each in only one")
         return names
 
 
 @dataclass(frozen=True, eq=False)
 class TableProperties:
-    """Properties of a table.
-
-    Args:
-        classes: Target values in the order of the model's outputs; empty for regression.
-    """
+    """Properties of a table; without ``classes``, in the order of the outputs, for regression."""
 
     numeric: NumericColumns
     categorical: CategoricalColumns
@@ -96,14 +90,9 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
 
     The model takes numbers as in the file, NaN if missing. Its layers impute medians, add
     missing-value indicators and standardize, with statistics of the training rows only.
-    :meth:`inputs_of` converts other rows to inputs; an exported model, or one logged to MLflow,
-    takes the columns directly.
 
     Config values read: ``num_layers`` (default 1), ``width`` (128), ``dropout`` (0),
     ``embedding_dim`` (8), and those of :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`TabularSettings`.
     """
 
     settings_class = TabularSettings
@@ -112,39 +101,34 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         """Return the compiled model."""
         import keras
 
-        properties, inputs, parts = self.properties, {}, []
-        if properties.numeric.names:
-            numbers = keras.Input((len(properties.numeric.names),), name="numeric")
-            inputs["numeric"] = numbers
-            parts += _standardized(numbers, properties.numeric)
-        if properties.categorical.categories:
-            shape = (len(properties.categorical.categories),)
-            codes = keras.Input(shape, name="categorical", dtype="int32")
-            inputs["categorical"] = codes
-            embedded = keras.layers.Embedding(
-                properties.categorical.num_codes, int(config.get("embedding_dim", 8))
-            )(codes)
-            parts.append(keras.layers.Flatten()(embedded))
+        numeric, categorical = self.properties.numeric, self.properties.categorical
+        inputs, parts = {}, []
+        if numeric.names:
+            inputs["numeric"] = keras.Input((len(numeric.names),), name="numeric")
+            parts += _standardized(inputs["numeric"], numeric)
+        if categorical.categories:
+            shape = (len(categorical.categories),)
+            inputs["categorical"] = keras.Input(shape, name="categorical", dtype="int32")
+            dim = int(config.get("embedding_dim", 8))
+            embed = keras.layers.Embedding(categorical.num_codes, dim)
+            parts.append(keras.layers.Flatten()(embed(inputs["categorical"])))
         features = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
-        return properties.head.compiled(inputs, dense_layers(features, config), config)
+        return self.properties.head.compiled(inputs, dense_layers(features, config), config)
 
     def inputs_of(self, table: "pd.DataFrame") -> dict[str, "np.ndarray[Any, Any]"]:
         """Return the model's inputs for the rows of a table with the same columns.
 
-        Returns:
-            ``numeric``, float32 of shape ``[rows, columns]`` with NaN for missing values, and
-            ``categorical``, int32 codes of shape ``[rows, columns]``; each if there are such
-            columns.
+        ``numeric`` is float32 with NaN for missing values, ``categorical`` int32 codes; both have
+        the shape ``[rows, columns]`` and exist if there are such columns.
 
         Raises:
             WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
-        numeric, categorical = self.properties.numeric.names, self.properties.categorical
-        self._require(table, [*numeric, *categorical.categories])
+        names, categorical = self.properties.numeric.names, self.properties.categorical
+        self._require(table, [*names, *categorical.categories])
         inputs = {}
-        if numeric:
-            numbers = numbers_of(table, numeric, self.settings.path)
-            inputs["numeric"] = numbers.astype(np.float32)
+        if names:
+            inputs["numeric"] = numbers_of(table, names, self.settings.path).astype(np.float32)
         if categorical.categories:
             inputs["categorical"] = categorical.codes(table)
         return inputs
@@ -162,25 +146,24 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         stamp = FileStamp.of([path])
         return read_table(path, self.settings.separator), stamp
 
-    def _found(self, source: "pd.DataFrame") -> TableProperties:
-        settings, table = self.settings, source
-        named = [*(settings.columns or ()), *settings.ignore]
-        named += [*settings.numeric, *settings.categorical]
-        self._require(table, [settings.target, *named])
-        numeric, categorical = self._kinds(table)
-        classes = self._classes(table[settings.target])
-        y = self._targets(table, classes)
-        train = row_splits(len(table), settings, y if classes else None)["train"]
+    def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
+        settings = self.settings
+        columns = (*(settings.columns or ()), *settings.ignore)
+        columns += (*settings.numeric, *settings.categorical)
+        self._require(source, [settings.target, *columns])
+        numeric, categorical = self._columns_by_kind(source)
+        classes = self._classes(source[settings.target])
+        y = self._targets(source, classes)
+        train = row_splits(len(source), settings, y if classes else None)["train"]
+        numbers = numbers_of(source, numeric, settings.path)[train]
         return TableProperties(
-            numeric=NumericColumns.of(
-                numeric, numbers_of(table, numeric, settings.path)[train], settings.path
-            ),
-            categorical=CategoricalColumns.of(table.iloc[train], categorical),
+            numeric=NumericColumns.of(numeric, numbers, settings.path),
+            categorical=CategoricalColumns.of(source.iloc[train], categorical),
             classes=classes,
             head=Head(len(classes)) if classes else Head.of_numbers(y[train]),
         )
 
-    def _data(self, source: "pd.DataFrame", config: Config) -> Data:
+    def _data_of(self, source: "pd.DataFrame", config: Config) -> Data:
         classes = self.properties.classes
         x, y = self.inputs_of(source), self._targets(source, classes)
         parts: dict[str, Any] = {
@@ -190,48 +173,47 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         return Data(**parts)
 
     def _require(self, table: "pd.DataFrame", names: list[str]) -> None:
-        there = [str(name) for name in table.columns]
-        lacking = [name for name in dict.fromkeys(names) if name not in there]
-        if lacking:
-            missing = ", ".join(f"{name!r}{did_you_mean(name, there)}" for name in lacking)
+        columns = [str(name) for name in table.columns]
+        if missing := [name for name in dict.fromkeys(names) if name not in columns]:
+            text = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in missing)
             raise WorkloadError(
-                f"{self.settings.path} has no column {missing}; its columns are {', '.join(there)}"
+                f"{self.settings.path} has no column {text}; its columns are {', '.join(columns)}"
             )
 
-    def _kinds(self, table: "pd.DataFrame") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _columns_by_kind(self, table: "pd.DataFrame") -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of numeric and of categorical columns."""
         settings = self.settings
-        chosen = settings.columns or tuple(str(name) for name in table.columns)
-        found: dict[str, list[str]] = {"numeric": [], "categorical": []}
-        for name in chosen:
+        numeric: list[str] = []
+        categorical: list[str] = []
+        for name in settings.columns or tuple(str(name) for name in table.columns):
             if name == settings.target or name in settings.ignore:
                 continue
-            if name in settings.numeric:
-                found["numeric"].append(name)
-            elif name in settings.categorical:
-                found["categorical"].append(name)
-            else:
-                found[self._kind(table[name])].append(name)
-        if not any(found.values()):
+            is_categorical = name in settings.categorical or (
+                name not in settings.numeric and self._is_categorical(table[name])
+            )
+            (categorical if is_categorical else numeric).append(name)
+        if not numeric and not categorical:
             raise WorkloadError(
                 f"{settings.path} has no column besides the target {settings.target!r} to predict "
                 "it from"
             )
-        return tuple(found["numeric"]), tuple(found["categorical"])
+        return tuple(numeric), tuple(categorical)
 
-    def _kind(self, column: "pd.Series[Any]") -> str:
+    def _is_categorical(self, column: "pd.Series[Any]") -> bool:
         from pandas import CategoricalDtype
         from pandas.api import types
 
         if types.is_bool_dtype(column):
-            return "categorical"
+            return True
         if types.is_numeric_dtype(column) and not types.is_complex_dtype(column):
-            return "numeric"
+            return False
         if isinstance(column.dtype, CategoricalDtype) or types.is_string_dtype(column):
-            return "categorical"
-        plain = column.dropna().map(lambda value: isinstance(value, str | bool | int | float))
-        if types.is_object_dtype(column) and plain.all():
-            return "categorical"
-        wrong = column.dropna().iloc[0] if types.is_object_dtype(column) else column.dtype
+            return True
+        is_object = types.is_object_dtype(column)
+        scalars = column.dropna().map(lambda value: isinstance(value, str | bool | int | float))
+        if is_object and scalars.all():
+            return True
+        wrong = column.dropna().iloc[0] if is_object else column.dtype
         raise WorkloadError(
             f"{self.settings.path}: column {column.name!r} holds neither numbers nor text, but "
             f"{wrong!r}: put it under ignore, or convert it to numbers first"
@@ -248,19 +230,17 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 f"{path}: the target {name!r} is missing in {format_rows(missing, 1)}: leave these "
                 "rows out of the file"
             )
-        is_number = types.is_numeric_dtype(target) and not types.is_bool_dtype(target)
         if self.settings.task == "regression":
             return ()
-        if is_number:
-            values = target.to_numpy()
-            if not is_classification(values, self.settings.task):
-                return ()
-            broken = values != np.floor(values)
-            if broken.any():
-                raise WorkloadError(
-                    f"{path}: the target {name!r} must hold classes (task: classification), but "
-                    f"{format_rows(broken, 1)} hold(s) {values[broken][0]}: set task: regression"
-                )
+        is_number = types.is_numeric_dtype(target) and not types.is_bool_dtype(target)
+        values = target.to_numpy()
+        if is_number and not is_classification(values, self.settings.task):
+            return ()
+        if is_number and (fractions := values != np.floor(values)).any():
+            raise WorkloadError(
+                f"{path}: the target {name!r} must hold classes (task: classification), but "
+                f"{format_rows(fractions, 1)} hold(s) {values[fractions][0]}: set task: regression"
+            )
         texts = texts_of(target)
         classes = [str(text) for text in texts.unique()]
         if len(classes) < 2:

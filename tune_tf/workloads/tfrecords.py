@@ -6,23 +6,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import WorkloadError, did_you_mean, one_of
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_rows import (
+from tune_tf.workloads.array_workload import (
     ArrayProperties,
     ArrayWorkload,
     NamedArray,
+    TargetSettings,
     data_of,
     input_dtype,
     target_head,
 )
 from tune_tf.workloads.head import Head
-from tune_tf.workloads.own_data import DataSettings, FileStamp, TaskKind, Text
+from tune_tf.workloads.settings_workload import FileStamp, Text, missing_path_error
 
-_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
+TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 _BATCH = 4096  # records parsed per call
 
 
@@ -36,12 +37,9 @@ def _shape(value: Any) -> Any:
 
 
 class FeatureSettings(Settings):
-    """A feature of a ``tf.train.Example``.
+    """A feature of a ``tf.train.Example``: its dtype and shape, ``[]`` for one number.
 
-    Args:
-        dtype: ``float32`` and ``int64`` as records hold them; ``uint8`` for bytes of that many
-            numbers in one string.
-        shape: Of a row, ``[]`` for one number.
+    Records hold ``float32`` and ``int64`` as such, ``uint8`` as bytes in one string.
     """
 
     dtype: Literal["float32", "int64", "uint8"]
@@ -60,8 +58,8 @@ def _features(value: Any) -> Any:
 _Feature = Annotated[FeatureSettings, BeforeValidator(FeatureSettings.section)]
 
 
-class TFRecordsSettings(DataSettings):
-    """Settings of TFRecord files: their paths and features.
+class TFRecordsSettings(TargetSettings):
+    """Settings of TFRecord files; without ``num_classes`` they are read once more.
 
     Args:
         path: A file, a folder of ``.tfrecord`` files, or a pattern such as ``train-*.tfrecord``.
@@ -69,10 +67,6 @@ class TFRecordsSettings(DataSettings):
         x: The one that the model takes.
         y: The one that is predicted.
         compression: How the files are compressed; none by default.
-        task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
-            at most 20 values.
-        num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
-            highest in y says, for which the files are read once more.
     """
 
     path: Text
@@ -80,8 +74,6 @@ class TFRecordsSettings(DataSettings):
     x: Text
     y: Text
     compression: Literal["", "GZIP", "ZLIB"] = ""
-    task: TaskKind = "auto"
-    num_classes: Annotated[int, Field(ge=2)] | None = None
 
     @field_validator("x", "y")
     @classmethod
@@ -96,16 +88,7 @@ class TFRecordsSettings(DataSettings):
 class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
     """Convolutional network on images, perceptron on all other features.
 
-    All records are parsed into arrays in memory. Rows of shape ``[height, width, channels]`` or
-    ``[height, width]`` are images. Bytes (uint8) are scaled to [0, 1] inside the model; other
-    numbers are used as they are.
-
-    Config values read: those of :func:`~tune_tf.workloads.head.convolutions` or
-    :func:`~tune_tf.workloads.head.dense_layers`, and of
-    :func:`~tune_tf.workloads.head.make_optimizer`.
-
-    Args:
-        settings: Fields of :class:`TFRecordsSettings`.
+    All records are parsed into arrays in memory.
     """
 
     settings_class = TFRecordsSettings
@@ -119,29 +102,23 @@ class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
     def _read(self) -> tuple[tuple[Path, ...], FileStamp]:
         path = Path(self.settings.path)
         if path.is_dir():
-            found = sorted(each for each in path.iterdir() if each.suffix.lower() in _SUFFIXES)
-            what = f"the folder {path} holds no {', '.join(_SUFFIXES)} file"
+            files = tfrecord_files(path)
         else:
-            found = sorted(Path(each) for each in glob.glob(str(path)))  # noqa: PTH207  absolute
-            what = (
-                f"there is no file {path}; relative paths are relative to the folder of the sweep "
-                "file"
-            )
-        if not found:
-            raise WorkloadError(f"data.path: {what}")
-        return tuple(found), FileStamp.of(found)
+            files = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207  absolute
+            if not files:
+                raise missing_path_error(f"data.path: there is no file {path}")
+        return tuple(files), FileStamp.of(files)
 
-    def _found(self, source: tuple[Path, ...]) -> ArrayProperties:
+    def _properties_of(self, source: tuple[Path, ...]) -> ArrayProperties:
         settings = self.settings
         feature = settings.features[settings.x]
         dtype = input_dtype(np.dtype(feature.dtype), settings.x)
         if settings.num_classes is not None:
             return ArrayProperties(feature.shape, dtype, Head(settings.num_classes))
         (y,) = self._parsed(source, settings.y)
-        head = target_head({"train": y}, settings, task=settings.task, num_classes=None)
-        return ArrayProperties(feature.shape, dtype, head)
+        return ArrayProperties(feature.shape, dtype, target_head({"train": y}, settings))
 
-    def _data(self, source: tuple[Path, ...], config: Config) -> Data:
+    def _data_of(self, source: tuple[Path, ...], config: Config) -> Data:
         settings = self.settings
         x, y = self._parsed(source, settings.x, settings.y)
         return data_of({"train": x}, {"train": y}, self.properties, settings, settings.task)
@@ -150,7 +127,7 @@ class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
         """Return features of all records as arrays, shape ``[rows, ...]``."""
         import tensorflow as tf
 
-        spec = {name: _parsed_as(self.settings.features[name]) for name in names}
+        spec = {name: _parser_of(self.settings.features[name]) for name in names}
         blocks: dict[str, list[Any]] = {name: [] for name in names}
         for path in paths:
             records = tf.data.TFRecordDataset(str(path), self.settings.compression).batch(_BATCH)
@@ -162,10 +139,10 @@ class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
                         blocks[name].append(_row_array(parsed[name], self.settings.features[name]))
                     done += len(batch)
             except (tf.errors.OpError, ValueError) as error:
-                text = str(getattr(error, "message", error)).splitlines()[0]
                 raise WorkloadError(
                     f"{path}: records {done} to {done + _BATCH - 1} (counted from 0, as far as "
-                    f"they exist) cannot be read as features {', '.join(names)}: {text}"
+                    f"they exist) cannot be read as features {', '.join(names)}: "
+                    f"{first_line(error)}"
                 ) from error
         if not blocks[names[0]]:
             raise WorkloadError(f"{self.settings.path} holds no records")
@@ -175,7 +152,25 @@ class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
         ]
 
 
-def _parsed_as(feature: FeatureSettings) -> Any:
+def tfrecord_files(folder: Path) -> list[Path]:
+    """Return the TFRecord files in a folder, sorted.
+
+    Raises:
+        WorkloadError: There are none.
+    """
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in TFRECORD_SUFFIXES)
+    if not files:
+        text = f"data.path: the folder {folder} holds no {', '.join(TFRECORD_SUFFIXES)} file"
+        raise WorkloadError(text)
+    return files
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of the message of an error, such as one of TensorFlow."""
+    return str(getattr(error, "message", error)).splitlines()[0]
+
+
+def _parser_of(feature: FeatureSettings) -> Any:
     import tensorflow as tf
 
     if feature.dtype == "uint8":

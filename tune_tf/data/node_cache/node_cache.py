@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.leased_actor import LeasedActor, leased_actor
 from tune_tf.data.nested import num_bytes
-from tune_tf.data.node_cache.load_cache import LoadCache, Reads, RecordingConfig, plain_config
+from tune_tf.data.node_cache.load_cache import LoadCache
+from tune_tf.data.node_cache.recording_config import ReadDigests, RecordingConfig, plain_config
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, AttributeChanges, WorkloadCopies
 from tune_tf.data.rows import as_arrays
 from tune_tf.workload import Data, Workload
 
 if TYPE_CHECKING:
     import ray
-    from ray.actor import ActorHandle
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +29,9 @@ _SHARE_OF_STORE = 0.5
 class NodeDataLoader:
     """Loader of a workload's data that shares one copy per node.
 
-    The arrays lie in the node's object store; each trial maps them read-only. A process that is not
-    a Ray actor loads its own data, as does every process if the data are not arrays.
-
-    Args:
-        data_id: The same in all trials that share the data; None to share nothing.
-        floatx: Dtype that shared floats are converted to.
-        keep_s: Seconds that unused data stay cached.
+    The arrays lie in the node's object store, floats as ``floatx``; each trial maps them read-only.
+    A process that is not a Ray actor loads its own data, as does every process if the data are not
+    arrays. Trials with the same ``data_id`` share data; with None they share nothing.
     """
 
     def __init__(
@@ -57,14 +53,12 @@ class NodeDataLoader:
         Raises:
             Exception: Any exception of ``load_data``.
         """
-        found = self._shared(config) if self._data_id and is_actor() else None
-        if found is None:
-            found = self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
-        data, changes = found
-        self._copies.put(LOAD_DATA, changes, config)
+        shared = self._load_shared(config) if self._data_id and is_actor() else None
+        data, changes = shared or self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))
+        self._copies.apply(LOAD_DATA, changes, config)
         return data
 
-    def _shared(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
+    def _load_shared(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
         from ray.exceptions import ObjectLostError, RayActorError
 
         for _ in range(_TRIES):
@@ -79,8 +73,13 @@ class NodeDataLoader:
         from ray.exceptions import RayTaskError
 
         cache, user = leased_actor(NodeCache, "data", self._keep_s)
-        if not ray.get(cache.lease.remote(self._data_id, user)) and not self._register(cache):
-            return None
+        if not ray.get(cache.lease.remote(self._data_id, user)):
+            try:
+                workload = ray.put(self._workload)
+            except TypeError as error:
+                _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
+                return None
+            ray.get(cache.register.remote(self._data_id, workload, self._floatx))
         try:
             reads, cached = ray.get(cache.load.remote(self._data_id, plain_config(config)))
         except RayTaskError as error:
@@ -90,20 +89,9 @@ class NodeDataLoader:
         if cached.data is None:
             return None
         if isinstance(config, RecordingConfig):
-            config.note(reads)
-        found: tuple[Data, AttributeChanges] = ray.get(cached.data)
-        return found
-
-    def _register(self, cache: "ActorHandle") -> bool:
-        import ray
-
-        try:
-            workload = ray.put(self._workload)
-        except TypeError as error:
-            _log.warning("Each trial loads its data: the workload cannot be shared: %s", error)
-            return False
-        ray.get(cache.register.remote(self._data_id, workload, self._floatx))
-        return True
+            config.record_reads(reads)
+        data: tuple[Data, AttributeChanges] = ray.get(cached.data)
+        return data
 
 
 def is_actor() -> bool:
@@ -115,12 +103,9 @@ def is_actor() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CachedData:
-    """Reference to data in the object store of a node, with their size.
+    """Data without test rows in the object store of a node, and the loader's attribute changes.
 
-    Args:
-        data: Reference to :class:`~tune_tf.workload.Data` without test rows and to the attributes
-            that the loader set on the workload. None if the data are not arrays or cannot be
-            pickled; every process then loads its own.
+    ``data`` is None if they are not arrays or cannot be pickled; every process then loads its own.
     """
 
     data: "ray.ObjectRef[tuple[Data, AttributeChanges]] | None"
@@ -158,15 +143,11 @@ class NodeCache(LeasedActor):
             lambda cached: cached.num_bytes,
         )
 
-    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[Reads, CachedData]:
+    async def load(self, data_id: str, config: Mapping[str, Any]) -> tuple[ReadDigests, CachedData]:
         """Return the config values that the loader read, and the data."""
         cache = self._caches[data_id]
         async with self._loading:
             return await asyncio.to_thread(cache.get_with_reads, config)
-
-    async def data_ids(self) -> list[str]:
-        """Return the identifiers of all registered data."""
-        return list(self._caches)
 
     def _drop(self, key: str) -> None:
         self._caches.pop(key, None)
@@ -192,10 +173,6 @@ def _store_bytes() -> int:
     """Return how many bytes of this node's object store unused data may occupy."""
     import ray
 
-    here = ray.get_runtime_context().get_node_id()
-    sizes = [
-        node["Resources"].get("object_store_memory", 0)
-        for node in ray.nodes()
-        if node["NodeID"] == here
-    ]
-    return int(sum(sizes) * _SHARE_OF_STORE)
+    node_id = ray.get_runtime_context().get_node_id()
+    node = next(node for node in ray.nodes() if node["NodeID"] == node_id)
+    return int(node["Resources"].get("object_store_memory", 0) * _SHARE_OF_STORE)

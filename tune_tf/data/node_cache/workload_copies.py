@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from tune_tf.data.digest import digest
-from tune_tf.data.node_cache.load_cache import RecordingConfig
+from tune_tf.data.node_cache.recording_config import RecordingConfig
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Workload
 
@@ -49,8 +49,7 @@ class AttributeChanges:
         """Digest of the changes; equal for equal values."""
         if not self.names:
             return b""
-        content = digest((dict(self.values), self.removed))
-        return uuid.uuid4().bytes if content is None else content
+        return digest((dict(self.values), self.removed)) or uuid.uuid4().bytes
 
 
 class WorkloadCopies:
@@ -77,7 +76,7 @@ class WorkloadCopies:
         self._workload = weakref.ref(workload)
         self._class: type[Workload] = type(workload)
         self._first = AttributeSnapshot(_attributes(workload), workload)
-        self._puts: dict[str, _Put] = {}
+        self._applied: dict[str, _AppliedChanges] = {}
         self._warned: set[str] = set()
 
     @classmethod
@@ -88,14 +87,12 @@ class WorkloadCopies:
     @property
     def loaded_version(self) -> bytes:
         """Digest of the attributes that ``load_data`` set; equal for equal values."""
-        loaded = self._puts.get(LOAD_DATA)
-        return b"" if loaded is None else loaded.changes.version
+        return self._applied[LOAD_DATA].changes.version if self.has_loaded else b""
 
     @property
     def has_loaded(self) -> bool:
         """Whether ``load_data`` set or removed attributes of the workload."""
-        loaded = self._puts.get(LOAD_DATA)
-        return loaded is not None and bool(loaded.changes.names)
+        return LOAD_DATA in self._applied and bool(self._applied[LOAD_DATA].changes.names)
 
     def run(
         self, name: str, call: Callable[[Workload], MethodResult]
@@ -108,90 +105,92 @@ class WorkloadCopies:
         Raises:
             WorkloadError: The method changed a class attribute, which all trials share.
         """
-        seen = {} if name == LOAD_DATA else self._puts
-        made = self._copy({each: put for each, put in seen.items() if each != name})
+        others = {} if name == LOAD_DATA else {**self._applied}
+        others.pop(name, None)
+        copy = self._copy(others)
         shared = {id(each): b"%d" % id(each) for each in self._first.shared_arrays}
-        before = {name: digest(value, shared) for name, value in _attributes(made).items()}
-        of_class = _class_values(self._class)
-        result = call(made)
-        _check_class(name, of_class, _class_values(self._class))
-        after = _attributes(made)
+        before = {name: digest(value, shared) for name, value in _attributes(copy).items()}
+        class_values = _class_values(self._class)
+        result = call(copy)
+        _refuse_class_changes(name, class_values, _class_values(self._class))
+        after = _attributes(copy)
         values = {
             name: value
             for name, value in after.items()
             if name not in self._first.uncopied
             and (before.get(name) is None or digest(value, shared) != before[name])
         }
-        return result, AttributeChanges(values, frozenset(before.keys() - after.keys()), made)
+        return result, AttributeChanges(values, frozenset(before.keys() - after.keys()), copy)
 
-    def put(self, name: str, changes: AttributeChanges, config: Mapping[str, Any]) -> None:
+    def apply(self, name: str, changes: AttributeChanges, config: Mapping[str, Any]) -> None:
         """Apply changes to the workload, replacing those of earlier trials.
 
         They are applied again each time a result that the method made from ``config`` is reused.
         """
         snapshot = AttributeSnapshot(changes.values, changes.owner)
-        made = _Put(replace(changes, owner=None), snapshot)
+        applied = _AppliedChanges(replace(changes, owner=None), snapshot)
 
-        def put() -> None:
-            self._replace({**({} if name == LOAD_DATA else self._puts), name: made})
+        def replace_applied() -> None:
+            self._replace({**({} if name == LOAD_DATA else self._applied), name: applied})
 
         if not isinstance(config, RecordingConfig):
-            put()
+            replace_applied()
             return
-        config.at_use(put)
-        if uncopied := {*self._first.uncopied, *snapshot.uncopied}:
+        config.on_use(replace_applied)
+        uncopied = {*self._first.uncopied, *snapshot.uncopied}
+        if uncopied:
             config.use_once()
-            self._warn(name, uncopied)
-
-    def _warn(self, method: str, uncopied: set[str]) -> None:
         if not uncopied <= self._warned:
             self._warned |= uncopied
             _log.warning(
-                "%s runs again for each trial, because %s cannot be pickled and so cannot be "
+                "%s.%s runs again for each trial, because %s cannot be pickled and so cannot be "
                 "compared between trials: create it where it is used, or leave it out in "
                 "__getstate__",
-                f"{self._class.__name__}.{method}",
-                ", ".join(f"self.{name}" for name in sorted(uncopied)),
+                self._class.__name__,
+                name,
+                ", ".join(f"self.{attribute}" for attribute in sorted(uncopied)),
             )
 
-    def _copy(self, puts: "Mapping[str, _Put]") -> Workload:
-        made: Workload = object.__new__(self._class)
-        state = _changed(self._first.restored(made), puts, made)
+    def _copy(self, applied: "Mapping[str, _AppliedChanges]") -> Workload:
+        copy: Workload = object.__new__(self._class)
+        state = _with_changes(self._first.restored(copy), applied, copy)
         set_state = getattr(self._class, "__setstate__", None)
         if set_state is not None:
-            set_state(made, state)
-            return made
+            set_state(copy, state)
+            return copy
         for name, value in state.items():
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(copy, name, value)
+        return copy
 
-    def _replace(self, puts: "dict[str, _Put]") -> None:
+    def _replace(self, applied: "dict[str, _AppliedChanges]") -> None:
         """Apply new changes to the workload and revert the current ones."""
         workload = self._workload()
-        both = (*self._puts.values(), *puts.values())
-        touched = {name for put in both for name in put.changes.names}
-        self._puts = puts
-        if workload is None or not touched:
+        old_and_new = (*self._applied.values(), *applied.values())
+        names = {name for changes, _ in old_and_new for name in changes.names}
+        self._applied = applied
+        if workload is None or not names:
             return
-        wanted = _changed({}, puts, workload)
-        if not touched <= wanted.keys():  # some return to their initial values
-            wanted = _changed(self._first.restored(workload), puts, workload)
-        for name in touched:
-            if name in wanted:
-                object.__setattr__(workload, name, wanted[name])
+        values = _with_changes({}, applied, workload)
+        if not names <= values.keys():  # some return to their initial values
+            values = _with_changes(self._first.restored(workload), applied, workload)
+        for name in names:
+            if name in values:
+                object.__setattr__(workload, name, values[name])
             elif hasattr(workload, name):
                 with contextlib.suppress(AttributeError):  # a class attribute
                     object.__delattr__(workload, name)
 
 
-class _Put(NamedTuple):
+class _AppliedChanges(NamedTuple):
     changes: AttributeChanges
     snapshot: "AttributeSnapshot"
 
 
-def _changed(state: dict[str, Any], puts: Mapping[str, _Put], owner: Workload) -> dict[str, Any]:
-    for changes, snapshot in puts.values():
-        state = {n: v for n, v in state.items() if n not in changes.removed}
+def _with_changes(
+    state: dict[str, Any], applied: Mapping[str, _AppliedChanges], owner: Workload
+) -> dict[str, Any]:
+    for changes, snapshot in applied.values():
+        state = {name: value for name, value in state.items() if name not in changes.removed}
         state |= snapshot.restored(owner)
     return state
 
@@ -206,12 +205,12 @@ class AttributeSnapshot:
         self._shared: dict[int, Any] = {}
         #: Attributes that cannot be pickled; restored as they are, uncopied.
         self.uncopied: Mapping[str, Any] = {}
-        self._content = self._pickled(dict(values), owner)
-        if self._content is None:
+        self._pickle = self._pickled(dict(values), owner)
+        if self._pickle is None:
             self.uncopied = {n: it for n, it in values.items() if not self._pickled(it, owner)}
-            kept = {name: value for name, value in values.items() if name not in self.uncopied}
-            self._content = self._pickled(kept, owner)
-        if self._content is None:
+            others = {name: value for name, value in values.items() if name not in self.uncopied}
+            self._pickle = self._pickled(others, owner)
+        if self._pickle is None:
             self.uncopied = dict(values)
 
     @property
@@ -221,9 +220,8 @@ class AttributeSnapshot:
 
     def restored(self, owner: Workload) -> dict[str, Any]:
         """Return the attributes, with references to the owner replaced by a new owner."""
-        if self._content is None:
-            return dict(self.uncopied)
-        return {**self._unpickled(self._content, owner), **self.uncopied}
+        values = {} if self._pickle is None else self._unpickled(self._pickle, owner)
+        return {**values, **self.uncopied}
 
     def _pickled(self, value: Any, owner: Workload | None) -> bytes | None:
         """Return a pickle that is known to load, or None."""
@@ -235,8 +233,8 @@ class AttributeSnapshot:
             return None
         return file.getvalue()
 
-    def _unpickled(self, content: bytes, owner: Workload | None) -> Any:
-        return _Unpickler(io.BytesIO(content), self._shared, owner).load()
+    def _unpickled(self, pickled: bytes, owner: Workload | None) -> Any:
+        return _Unpickler(io.BytesIO(pickled), self._shared, owner).load()
 
 
 class _Pickler(pickle.Pickler):
@@ -284,10 +282,10 @@ def _class_values(kind: type) -> dict[str, bytes | None]:
     }
 
 
-def _check_class(
+def _refuse_class_changes(
     method: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]
 ) -> None:
-    changed = sorted(name for name, content in after.items() if before.get(name) != content)
+    changed = sorted(name for name, value in after.items() if before.get(name) != value)
     if changed:
         raise WorkloadError(
             f"{method} changed {', '.join(changed)}, which belongs to the class and so to all "

@@ -2,39 +2,29 @@
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import Nested, format_spec, map_nested, num_bytes, row_of, spec_of, stacked
+from tune_tf.data.nested import (
+    Nested,
+    format_spec,
+    leaves_of,
+    map_nested,
+    num_bytes,
+    row_of,
+    spec_of,
+    stacked,
+)
 
 _MAX_BYTES = 16 * 2**20
 """Size of the rows of a chunk: a few images or many numbers, little beside a worker's memory."""
 
 
-@dataclass(frozen=True, eq=False)
-class RowRun:
-    """Consecutive rows of the same form.
-
-    Args:
-        numbers: Numbers of their records, ascending, shape ``[rows]``.
-        rows: Nested arrays with rows on the first axis.
-    """
-
-    numbers: "np.ndarray[Any, Any]"
-    form: Nested
-    rows: Nested
-
-
 @dataclass(frozen=True)
 class RecordFailure:
-    """Reason that a record has no row.
-
-    Args:
-        error: ``"Type: message"``.
-        trace: Traceback; empty if it is not needed.
-    """
+    """Reason, as ``"Type: message"``, that a record has no row; the traceback if it is needed."""
 
     index: int
     error: str
@@ -43,16 +33,17 @@ class RecordFailure:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Rows and failures of consecutive records, in the records' order."""
+    """Rows of one spec, with the numbers of their records, and failures of consecutive records."""
 
-    runs: tuple[RowRun, ...]
-    failures: tuple[RecordFailure, ...]
+    numbers: list[int]
+    rows: Nested  # None if there are none
+    spec: Nested
+    failures: list[RecordFailure]
 
     @property
     def last(self) -> int:
         """Number of the last record, or 0."""
-        numbers = [int(run.numbers[-1]) for run in self.runs]
-        return max([*numbers, *(failure.index for failure in self.failures)], default=0)
+        return max([*self.numbers, *(failure.index for failure in self.failures)], default=0)
 
 
 def chunks(
@@ -76,53 +67,36 @@ def chunks(
             draft.failures.append(RecordFailure(number, f"{type(error).__name__}: {error}", trace))
             if stop_at_failure:
                 break
-        else:
-            draft.add(number, row)
-        if draft.num_bytes >= max_bytes:
+            continue
+        spec = spec_of(row)
+        if draft.rows and (spec != draft.spec or draft.num_bytes >= max_bytes):
             yield draft.chunk()
             draft = _ChunkDraft()
+        draft.spec = spec
+        draft.numbers.append(number)
+        draft.rows.append(row)
+        draft.num_bytes += num_bytes(row)
     yield draft.chunk()
 
 
+@dataclass
 class _ChunkDraft:
-    def __init__(self) -> None:
-        self.failures: list[RecordFailure] = []
-        self.num_bytes = 0
-        self._runs: list[RowRun] = []
-        self._numbers: list[int] = []
-        self._rows: list[Nested] = []
-        self._form: Nested = None
-
-    def add(self, number: int, row: Nested) -> None:
-        form = spec_of(row)
-        if form != self._form:
-            self._end_run()
-            self._form = form
-        self._numbers.append(number)
-        self._rows.append(row)
-        self.num_bytes += num_bytes(row)
+    numbers: list[int] = field(default_factory=list)
+    rows: list[Nested] = field(default_factory=list)
+    spec: Nested = None
+    failures: list[RecordFailure] = field(default_factory=list)
+    num_bytes: int = 0
 
     def chunk(self) -> Chunk:
-        self._end_run()
-        return Chunk(tuple(self._runs), tuple(self.failures))
-
-    def _end_run(self) -> None:
-        if self._rows:
-            numbers = np.array(self._numbers, np.int64)
-            self._runs.append(RowRun(numbers, self._form, stacked(self._rows)))
-        self._numbers, self._rows = [], []
+        rows = stacked(self.rows) if self.rows else None
+        return Chunk(self.numbers, rows, self.spec, self.failures)
 
 
 @dataclass(frozen=True, eq=False)
 class AssembledRows:
-    """Rows and failures of all records, or of those up to the first failure.
+    """Rows, numbers of their records, and failures of all records or those up to the first."""
 
-    Args:
-        rows: Nested arrays with rows on the first axis; None if no record has a row.
-        kept: Numbers of the records that have a row, ascending, shape ``[rows]``.
-    """
-
-    rows: Nested | None
+    rows: Nested | None  # None if no record has a row
     kept: "np.ndarray[Any, Any]"
     failures: tuple[RecordFailure, ...]
 
@@ -130,54 +104,35 @@ class AssembledRows:
 def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool) -> AssembledRows:
     """Copy chunks, in the order of their records, into arrays allocated once for all rows.
 
-    A row that differs in form from the first counts as a failure.
+    A row that differs in spec from the first counts as a failure.
     """
-    assembly = _Assembly(num_records)
+    kept = np.empty(num_records, np.int64)
+    spec: Nested = None
+    rows: Nested = None
+    failures: list[RecordFailure] = []
+    end = 0
     for chunk in stream:
-        assembly.add(chunk)
-        if stop_at_failure and assembly.failures:
+        failures += chunk.failures
+        if chunk.numbers and spec is None:
+            spec = chunk.spec
+            # Memory is used only as the arrays are filled.
+            rows = map_nested(
+                lambda leaf: np.empty((num_records, *leaf.shape[1:]), leaf.dtype), chunk.rows
+            )
+        if chunk.numbers and chunk.spec != spec:
+            error = (
+                f"ValueError: its row is {format_spec(chunk.spec)}, but the row of record "
+                f"{kept[0]} is {format_spec(spec)}; all rows must have one shape and type"
+            )
+            failures += [RecordFailure(number, error) for number in chunk.numbers]
+        elif chunk.numbers:
+            start, end = end, end + len(chunk.numbers)
+            kept[start:end] = chunk.numbers
+            leaves = zip(leaves_of("", rows), leaves_of("", chunk.rows), strict=True)
+            for (_, leaf), (_, chunk_leaf) in leaves:
+                leaf[start:end] = chunk_leaf
+        if stop_at_failure and failures:
             break
-    return assembly.assembled()
-
-
-class _Assembly:
-    def __init__(self, num_records: int) -> None:
-        self.failures: list[RecordFailure] = []
-        self._kept = np.empty(num_records, np.int64)
-        self._count = 0
-        self._form: Nested = None
-        self._rows: Nested = None
-
-    def add(self, chunk: Chunk) -> None:
-        self.failures += chunk.failures
-        for run in chunk.runs:
-            if self._form is None:
-                self._form = run.form
-                self._rows = map_nested(self._allocated, run.form)
-            if run.form != self._form:
-                self.failures += self._unlike(run)
-                continue
-            end = self._count + len(run.numbers)
-            self._kept[self._count : end] = run.numbers
-            map_nested(self._fill, self._rows, run.rows)
-            self._count = end
-
-    def assembled(self) -> AssembledRows:
-        count = self._count
-        rows = None if self._form is None else map_nested(lambda leaf: leaf[:count], self._rows)
-        failures = sorted(self.failures, key=lambda failure: failure.index)
-        return AssembledRows(rows, self._kept[:count], tuple(failures))
-
-    def _allocated(self, form: Any) -> "np.ndarray[Any, Any]":
-        """Allocate the rows of all records; memory is used only as they are filled."""
-        return np.empty((len(self._kept), *form.shape), form.dtype)
-
-    def _fill(self, leaf: Any, rows: Any) -> None:
-        leaf[self._count : self._count + len(rows)] = rows
-
-    def _unlike(self, run: RowRun) -> list[RecordFailure]:
-        error = (
-            f"ValueError: its row is {format_spec(run.form)}, but the row of record "
-            f"{self._kept[0]} is {format_spec(self._form)}; all rows must have one shape and type"
-        )
-        return [RecordFailure(int(number), error) for number in run.numbers]
+    failures.sort(key=lambda failure: failure.index)
+    rows = None if spec is None else map_nested(lambda leaf: leaf[:end], rows)
+    return AssembledRows(rows, kept[:end], tuple(failures))

@@ -7,7 +7,7 @@ import pickle
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,8 +17,8 @@ from tune_tf.data.nested import Nested
 from tune_tf.data.prepare.chunk import AssembledRows, Chunk, assemble, chunks
 from tune_tf.errors import WorkerLostError, WorkloadError
 
-_CHUNKS_A_WORKER = 8
-_MAX_CHUNK = 1024
+_BATCHES_A_WORKER = 8
+_MAX_BATCH = 1024  # records
 
 _MAX_RETRIES = 3
 """Retries of records after a lost process; limited, because a record may kill every process."""
@@ -32,43 +32,38 @@ _MEMORY_BYTES = 1
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Records and the function that makes a row of each.
-
-    Args:
-        stop_at_failure: Whether to stop at a record without a row.
-        version: Distinguishes contents beyond records and function.
-    """
+    """Records and the function that makes a row of each; ``version`` distinguishes equal ones."""
 
     records: Sequence[Any]
     fn: Callable[[Any], Nested]
     stop_at_failure: bool
     version: str = ""
 
-    def here(self) -> AssembledRows:
+    def run(self) -> AssembledRows:
         """Prepare the records in this process."""
-        made = chunks(0, self.records, self.fn, stop_at_failure=self.stop_at_failure)
-        return assemble(made, len(self.records), stop_at_failure=self.stop_at_failure)
+        stream = chunks(0, self.records, self.fn, stop_at_failure=self.stop_at_failure)
+        return assemble(stream, len(self.records), stop_at_failure=self.stop_at_failure)
 
     def key(self) -> str:
-        """Return the identifier of the content, the same in every process.
+        """Return the identifier of the rows, the same in every process.
 
         If the function or a record cannot be compared, every call returns a new one.
         """
-        content_digest = digest((self.fn, self.stop_at_failure, self.version, self.records))
-        return uuid.uuid4().hex if content_digest is None else content_digest.hex()
+        key = digest((self.fn, self.stop_at_failure, self.version, self.records))
+        return (key or uuid.uuid4().bytes).hex()
 
-    def packed(self, num_workers: int) -> "PackedPreparation":
-        """Return the picklable form, in chunks for a number of workers."""
-        share = -(-len(self.records) // (num_workers * _CHUNKS_A_WORKER))
-        size = min(max(share, 1), _MAX_CHUNK)
-        starts = range(0, len(self.records), size)
+    def pack(self, num_workers: int) -> "PackedPreparation":
+        """Return the picklable form, in batches of records for a number of workers."""
+        share = -(-len(self.records) // (num_workers * _BATCHES_A_WORKER))
+        size = min(max(share, 1), _MAX_BATCH)
         return PackedPreparation(
-            fn=PackedFunction(pickled("the function", self.fn), digest(self.fn)),
-            starts=tuple(starts),
-            chunks=tuple(
-                pickled(f"one of the records from {start} on", self.records[start : start + size])
-                for start in starts
-            ),
+            fn=PackedFunction(to_pickle("the function", self.fn), digest(self.fn)),
+            batches={
+                start: to_pickle(
+                    f"one of the records from {start} on", self.records[start : start + size]
+                )
+                for start in range(0, len(self.records), size)
+            },
             num_records=len(self.records),
             stop_at_failure=self.stop_at_failure,
         )
@@ -82,37 +77,34 @@ class ChangedFunctionError(WorkloadError):
 class PackedFunction:
     """Pickled function with a digest that detects changes on unpickling."""
 
-    content: bytes
-    content_digest: bytes | None
+    pickled: bytes
+    digest: bytes | None
 
-    def unpacked(self) -> Callable[[Any], Nested]:
+    def unpack(self) -> Callable[[Any], Nested]:
         """Return the function.
 
         Raises:
             ChangedFunctionError: The module, imported again here, has other code or global values.
         """
-        fn: Callable[[Any], Nested] = pickle.loads(self.content)  # noqa: S301  of the same job
-        if self.content_digest is not None and digest(fn) != self.content_digest:
+        fn: Callable[[Any], Nested] = pickle.loads(self.pickled)  # noqa: S301  of the same job
+        if self.digest is not None and digest(fn) != self.digest:
             raise ChangedFunctionError(f"{fn!r} differs from that in the requesting process")
         return fn
 
 
 @dataclass(frozen=True, eq=False)
 class PackedPreparation:
-    """Picklable preparation whose chunks are unpickled only where they are needed.
+    """Picklable preparation whose records are unpickled only where they are needed.
 
-    Args:
-        starts: Number of the first record of each chunk.
-        chunks: Pickled lists of consecutive records.
+    ``batches`` are pickled lists of consecutive records by the number of the first one.
     """
 
     fn: PackedFunction
-    starts: tuple[int, ...]
-    chunks: tuple[bytes, ...]
+    batches: Mapping[int, bytes]
     num_records: int
     stop_at_failure: bool
 
-    def prepared_rows(self) -> AssembledRows:
+    def run(self) -> AssembledRows:
         """Prepare the records. Call it in a dedicated process.
 
         This process starts alone and hands over to a pool of actors if the rest would take longer
@@ -122,17 +114,17 @@ class PackedPreparation:
             ChangedFunctionError: The function differs from that of the sending process.
             WorkerLostError: Processes of the pool were lost repeatedly over the same records.
         """
-        _hide_gpus()
-        return assemble(self._stream(), self.num_records, stop_at_failure=self.stop_at_failure)
+        return assemble(self._chunks(), self.num_records, stop_at_failure=self.stop_at_failure)
 
-    def _stream(self) -> Iterator[Chunk]:
+    def _chunks(self) -> Iterator[Chunk]:
         began = time.monotonic()
         worker = _Worker(self.fn, self.stop_at_failure)
-        for done, (start, records) in enumerate(zip(self.starts, self.chunks, strict=True), 1):
+        rest = dict(self.batches)
+        for num_done, (start, records) in enumerate(self.batches.items(), 1):
             yield from worker.chunks(start, records)
-            if (time.monotonic() - began) / done * (len(self.chunks) - done) > _POOL_READY_S:
-                rest = replace(self, starts=self.starts[done:], chunks=self.chunks[done:])
-                yield from _chunks_by_pool(rest)
+            del rest[start]
+            if (time.monotonic() - began) / num_done * len(rest) > _POOL_READY_S:
+                yield from _chunks_by_pool(replace(self, batches=rest))
                 return
 
 
@@ -140,36 +132,33 @@ class _Worker:
     """Preparation of pickled records; an actor of the pool, or this process."""
 
     def __init__(self, fn: PackedFunction, stop_at_failure: bool) -> None:
-        _hide_gpus()
+        # TensorFlow would take the trials' GPU memory for decoding images.
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         self._packed_fn = fn
         self._stop_at_failure = stop_at_failure
 
     def __call__(self, table: Any) -> Iterator[Any]:
         """Yield chunks, each as a table of one row."""
-        columns = (table[name].to_pylist() for name in ("start", "records"))
-        for start, records in zip(*columns, strict=True):
-            yield from map(_as_table, self.chunks(start, records))
+        for batch in table.to_pylist():
+            yield from map(_to_table, self.chunks(**batch))
 
-    def chunks(self, start: int, content: bytes) -> Iterator[Chunk]:
-        records = pickle.loads(content)  # noqa: S301  from a process of the same job
-        return chunks(start, records, self._fn, stop_at_failure=self._stop_at_failure)
+    def chunks(self, start: int, records: bytes) -> Iterator[Chunk]:
+        return chunks(
+            start,
+            pickle.loads(records),  # noqa: S301  from a process of the same job
+            self._fn,
+            stop_at_failure=self._stop_at_failure,
+        )
 
     @cached_property
     def _fn(self) -> Callable[[Any], Any]:
-        return self._packed_fn.unpacked()
-
-
-def _hide_gpus() -> None:
-    """Hide the GPUs from TensorFlow, which would take the trials' memory for decoding images."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        return self._packed_fn.unpack()
 
 
 def _chunks_by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
-    """Prepare records in a pool of actors and yield chunks in the records' order.
+    """Prepare records in a pool of actors of Ray Data and yield chunks in the records' order.
 
-    Ray Data schedules the actors, applies backpressure and retries the records of lost processes.
     The actors reserve no CPUs, because the waiting processes have often reserved all of them.
-    Silences Ray Data in this process.
     """
     import ray.data
 
@@ -180,10 +169,7 @@ def _chunks_by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
     # Items in memory need no read task, for which no CPU might be free.
-    items = [
-        {"start": start, "records": records}
-        for start, records in zip(packed.starts, packed.chunks, strict=True)
-    ]
+    items = [{"start": start, "records": records} for start, records in packed.batches.items()]
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         _Worker,
         fn_constructor_args=(packed.fn, packed.stop_at_failure),
@@ -197,7 +183,7 @@ def _chunks_by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
     last = 0
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
-            for chunk in _chunks_of(table):
+            for chunk in _from_table(table):
                 last = max(last, chunk.last)
                 yield chunk
     except ray.exceptions.RayActorError as error:
@@ -212,55 +198,54 @@ class _ActorOptions:
     """Actor options that distribute the actors over nodes in proportion to their CPUs."""
 
     def __init__(self) -> None:
-        ids = [node for node, cpus in _nodes() for _ in range(int(cpus))]
-        self._ids = itertools.cycle(ids) if ids else None
+        self._node_ids = itertools.cycle(_cpu_nodes() or [None])
 
     def __call__(self) -> dict[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options: dict[str, Any] = {"max_task_retries": _MAX_RETRIES}
-        if self._ids is not None:
-            place = NodeAffinitySchedulingStrategy(next(self._ids), soft=True)
-            options["scheduling_strategy"] = place
+        node_id = next(self._node_ids)
+        if node_id is not None:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True)
         return options
 
 
 def num_cpus() -> int:
     """Return the number of CPUs of the cluster, reserved or not, at least 1."""
-    return max(int(sum(cpus for _, cpus in _nodes())), 1)
+    return max(len(_cpu_nodes()), 1)
 
 
-def _nodes() -> list[tuple[str, float]]:
+def _cpu_nodes() -> list[str | None]:
+    """Return the node of each CPU."""
     import ray
 
-    return [
-        (node["NodeID"], node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]
-    ]
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    return [node["NodeID"] for node in nodes for _ in range(int(node["Resources"].get("CPU", 0)))]
 
 
-def _as_table(chunk: Chunk) -> Any:
+def _to_table(chunk: Chunk) -> Any:
     """Return a chunk as one row of bytes, which keeps dtypes and shapes exactly."""
     import pyarrow as pa
 
     buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(chunk, protocol=5, buffer_callback=buffers.append)
+    pickled = pickle.dumps(chunk, protocol=5, buffer_callback=buffers.append)
     arrays = [[buffer.raw() for buffer in buffers]]
     return pa.table(
         {
-            "head": pa.array([head], pa.large_binary()),
+            "chunk": pa.array([pickled], pa.large_binary()),
             "arrays": pa.array(arrays, pa.list_(pa.large_binary())),
         }
     )
 
 
-def _chunks_of(table: Any) -> Iterator[Chunk]:
+def _from_table(table: Any) -> Iterator[Chunk]:
     """Yield the chunks in a table; their arrays are views of it."""
-    for head, arrays in zip(table["head"], table["arrays"], strict=True):
+    for pickled, arrays in zip(table["chunk"], table["arrays"], strict=True):
         buffers = [array.as_buffer() for array in arrays.values]
-        yield pickle.loads(head.as_buffer(), buffers=buffers)  # noqa: S301  as above
+        yield pickle.loads(pickled.as_buffer(), buffers=buffers)  # noqa: S301  as above
 
 
-def pickled(name: str, value: Any) -> bytes:
+def to_pickle(name: str, value: Any) -> bytes:
     """Pickle a value, including one defined in a script, for other processes.
 
     Raises:
@@ -269,11 +254,11 @@ def pickled(name: str, value: Any) -> bytes:
     from ray import cloudpickle  # unlike pickle, it supports functions defined in a script
 
     try:
-        content: bytes = cloudpickle.dumps(value)
+        pickled: bytes = cloudpickle.dumps(value)
     except Exception as error:
         raise WorkloadError(
             f"{name} cannot be sent to the processes that prepare data "
             f"({type(error).__name__}: {error}): use plain values, and a function that holds no "
             "open file, lock or tensor"
         ) from error
-    return content
+    return pickled

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +46,10 @@ def preparation_counts() -> PreparationCounts:
     return PreparationCounts()
 
 
-def prepare_on_cluster(
-    preparation: Preparation, keep_s: float = _KEEP_S
-) -> tuple[AssembledRows, bool]:
+def prepare_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> AssembledRows:
     """Return the rows of a preparation, which runs once for all processes of the job.
 
-    Returns:
-        The rows, as read-only arrays in this node's object store, and whether this call started the
-        preparation.
+    They are read-only arrays in this node's object store.
 
     Raises:
         ChangedFunctionError: The function differs in the preparing processes.
@@ -67,10 +62,7 @@ def prepare_on_cluster(
     lost: Exception | None = None
     for _ in range(1 + _MAX_LOST):
         try:
-            actor, user = leased_actor(
-                PrepareActor, _NAME, keep_s, per_node=False, max_concurrency=10_000
-            )
-            return _request(actor, user, key, preparation)
+            return _request(key, preparation, keep_s)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
     raise WorkerLostError(
@@ -87,7 +79,7 @@ class PrepareActor(LeasedActor):
 
     def __init__(self, keep_s: float) -> None:
         super().__init__(keep_s)
-        self._contents: dict[str, asyncio.Future[_Answer]] = {}
+        self._answers: dict[str, asyncio.Future[_Answer]] = {}
         self._num_asked = 0
         self._num_run = 0
 
@@ -99,42 +91,33 @@ class PrepareActor(LeasedActor):
         Returns None if there is no preparation and ``packed`` is None.
         """
         self._lease(key, user)
-        began = key not in self._contents
-        if began:
+        if key not in self._answers:
             if packed is None:
                 return None
-            self._contents[key] = asyncio.ensure_future(_answer(packed))
+            self._answers[key] = asyncio.ensure_future(_answer(packed))
             self._num_run += 1
         self._num_asked += 1
-        content = self._contents[key]
-        answer = await asyncio.shield(content)
-        if not answer.is_final and self._contents.get(key) is content:
-            del self._contents[key]  # a failed preparation may succeed the next time
-        return dataclasses.replace(answer, began=began)
+        pending = self._answers[key]
+        answer = await asyncio.shield(pending)
+        if not answer.is_final and self._answers.get(key) is pending:
+            del self._answers[key]  # a failed preparation may succeed the next time
+        return answer
 
     async def counts(self) -> PreparationCounts:
         """Return the counts so far."""
         return PreparationCounts(self._num_asked, self._num_run)
 
     def _drop(self, key: str) -> None:
-        self._contents.pop(key, None)
+        self._answers.pop(key, None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """Answer to a preparation request.
+    """Answer to a preparation request; later requests get the same if it is final."""
 
-    Args:
-        found: Reference to the rows, in a tuple so that Ray does not resolve it.
-        problem: Failure for a reason other than a record; empty if there was none.
-        began: Whether this request started the preparation.
-        is_final: Whether later requests get the same answer.
-    """
-
-    found: tuple[Any]
-    problem: str = ""
-    began: bool = False
-    is_final: bool = True
+    rows: tuple[Any]  # a reference, in a tuple so that Ray does not resolve it
+    error: str  # empty, or a failure for a reason other than a record
+    is_final: bool
 
 
 async def _answer(packed: PackedPreparation) -> _Answer:
@@ -145,12 +128,11 @@ async def _answer(packed: PackedPreparation) -> _Answer:
     import ray
 
     run = ray.remote(num_cpus=0, num_returns=2, max_calls=1, scheduling_strategy="DEFAULT")(_run)
-    ending, found = run.remote(packed)
+    outcome, rows = run.remote(packed)
     try:
-        problem, is_whole = await ending
+        return _Answer((rows,), *(await outcome))
     except ray.exceptions.RayError as error:
-        problem, is_whole = str(error), False
-    return _Answer((found,), problem, is_final=is_whole)
+        return _Answer((rows,), str(error), is_final=False)
 
 
 def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | None]:
@@ -159,29 +141,29 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | N
     Only processes that need the rows then fetch them.
     """
     try:
-        found = packed.prepared_rows()
+        rows = packed.run()
     except ChangedFunctionError:
         return (_CHANGED, False), None
     except Exception as error:  # noqa: BLE001  raised again by the requesting process
         error = getattr(error, "cause", error)  # the text of a RayTaskError is a long traceback
         return (f"{type(error).__name__}: {error}", False), None
-    failed = found.rows is None or (packed.stop_at_failure and bool(found.failures))
-    return ("", not failed), found
+    failed = rows.rows is None or (packed.stop_at_failure and bool(rows.failures))
+    return ("", not failed), rows
 
 
-def _request(
-    actor: Any, user: str, key: str, preparation: Preparation
-) -> tuple[AssembledRows, bool]:
+def _request(key: str, preparation: Preparation, keep_s: float) -> AssembledRows:
     import ray
 
+    actor, user = leased_actor(PrepareActor, _NAME, keep_s, per_node=False, max_concurrency=10_000)
     answer = ray.get(actor.request.remote(key, user))
     if answer is None:
-        packed = ray.put(preparation.packed(num_cpus()))
+        packed = ray.put(preparation.pack(num_cpus()))
         answer = ray.get(actor.request.remote(key, user, packed))
-    if answer.problem == _CHANGED:
-        raise ChangedFunctionError(answer.problem)
-    if answer.problem:
+    if answer.error == _CHANGED:
+        raise ChangedFunctionError(answer.error)
+    if answer.error:
         raise WorkerError(
-            f"the preparation of {len(preparation.records)} record(s) failed: {answer.problem}"
+            f"the preparation of {len(preparation.records)} record(s) failed: {answer.error}"
         )
-    return ray.get(answer.found[0]), answer.began
+    rows: AssembledRows = ray.get(answer.rows[0])
+    return rows

@@ -33,10 +33,7 @@ _MAX_CHARACTERS = 500
 class BadRecord:
     """Record without a row, or with a row unlike the others.
 
-    Args:
-        index: Number of the record, from 0.
-        record: ``str`` of the record, such as a path, truncated if long.
-        error: ``"Type: message"``.
+    ``index`` is its number from 0, ``record`` its text, such as a path, truncated if long.
     """
 
     index: int
@@ -50,12 +47,9 @@ class BadRecord:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows prepared from records.
+    """Read-only nested arrays of rows, and which records have a row.
 
-    Args:
-        rows: A read-only array, or nested dicts and tuples of them, with rows on the first axis.
-        kept: Numbers of the records that have a row, ascending, int64 of shape ``[rows]``.
-        skipped: Records without a row, in order.
+    ``kept`` are the numbers of these records, ascending, int64 of shape ``[rows]``.
     """
 
     rows: Nested
@@ -72,26 +66,23 @@ def prepared(
 ) -> Prepared:
     """Return the rows that a function makes of records, stacked in the records' order.
 
-    Use it in ``Workload.load_data`` for expensive steps: decoding, resizing, parsing. On a
-    connected Ray cluster, each content is prepared once by processes on all nodes and stored in the
-    object store; the arrays of all trials are views of it. Concurrent calls wait for a running
-    preparation. The processes reserve no CPUs, because waiting trials have often reserved all of
-    them. Without a cluster, this process prepares the records one by one.
+    Use it in ``Workload.load_data`` for decoding, resizing and parsing. On a connected Ray cluster,
+    processes on all nodes, which reserve no CPUs, prepare the rows once for all trials and keep
+    them in the object store while a process that requested them is alive, and some minutes longer.
+    Otherwise this process prepares the records one by one.
 
-    A content is identified by the function, the records and ``version``. The function counts with
-    its code, closure, defaults and the global values that it names, a method also with its object.
-    If any of these cannot be compared, each call repeats the preparation. A function that holds a
-    trial's config counts as reading all of it, so pass single values. A content is kept as long as
-    a process that requested it is alive, and some minutes longer.
+    Rows are identified by the function (its code, closure, defaults, the global values that it
+    names, and the object of a method), the records and ``version``. If these cannot be compared,
+    each call repeats the preparation. A function that holds a trial's config counts as reading all
+    of it, so pass single values.
 
     Args:
         records: Arguments of ``fn``, such as paths; must be picklable on a cluster.
         fn: Takes a record and returns its row: an array, a number, or nested dicts or tuples of
-            them, of the same shapes and dtypes for all records. It should depend on its record
-            only.
-        on_bad_record: Action if ``fn`` raises or a row differs in shape or dtype from the first:
-            ``"raise"``, or ``"skip"`` to leave the record out.
-        version: Distinguishes contents beyond the records, such as the modification times of files.
+            them, of the same shapes and dtypes for all records.
+        on_bad_record: ``"raise"`` if ``fn`` raises or a row differs in shape or dtype from the
+            first, or ``"skip"`` to leave the record out.
+        version: Distinguishes rows of equal records, such as the modification times of files.
 
     Raises:
         InvalidSettingsError: An argument is invalid.
@@ -102,7 +93,7 @@ def prepared(
     preparation = _preparation(records, fn, on_bad_record, version)
     try:
         if _is_connected():
-            return _checked(preparation, *prepare_on_cluster(preparation))
+            return _checked(preparation, prepare_on_cluster(preparation))
     except ChangedFunctionError:
         _log.warning(
             "the records are prepared in this process only: the module of %s (its file or a global "
@@ -110,11 +101,11 @@ def prepared(
             "with functools.partial",
             getattr(fn, "__qualname__", fn),
         )
-    found = preparation.here()
-    if found.rows is not None:
-        for _, leaf in leaves_of("", (found.rows, found.kept)):
+    assembled = preparation.run()
+    if assembled.rows is not None:
+        for _, leaf in leaves_of("", (assembled.rows, assembled.kept)):
             leaf.flags.writeable = False  # as on a cluster
-    return _checked(preparation, found, True)
+    return _checked(preparation, assembled)
 
 
 def _preparation(
@@ -122,11 +113,8 @@ def _preparation(
 ) -> Preparation:
     errors = []
     if isinstance(records, str | bytes):
-        errors.append(
-            ErrorDetail(
-                "records", f"must be a sequence of records, not one {type(records).__name__}"
-            )
-        )
+        text = f"must be a sequence of records, not one {type(records).__name__}"
+        errors.append(ErrorDetail("records", text))
     if not callable(fn):
         errors.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
     if on_bad_record not in (known := get_args(OnBadRecord)):
@@ -146,29 +134,26 @@ def _is_connected() -> bool:
     return ray is not None and ray.is_initialized()
 
 
-def _checked(preparation: Preparation, found: AssembledRows, began: bool) -> Prepared:
+def _checked(preparation: Preparation, assembled: AssembledRows) -> Prepared:
     bad = tuple(
         BadRecord(failure.index, _format_record(preparation.records[failure.index]), failure.error)
-        for failure in found.failures
+        for failure in assembled.failures
     )
     if bad and preparation.stop_at_failure:
         error = WorkloadError(
             f"{bad[0]}; fix or remove the record, or skip such records with on_bad_record: skip"
         )
-        if found.failures[0].trace:
-            error.add_note(f"{RAISED_AT}\n{found.failures[0].trace}")
+        if assembled.failures[0].trace:
+            error.add_note(f"{RAISED_AT}\n{assembled.failures[0].trace}")
         raise error
-    if found.rows is None:
-        raise WorkloadError(f"none of the {len(bad)} records can be prepared: {_first(bad)}")
-    if bad and began:
+    more = f"; and {len(bad) - _MAX_LISTED} more" if len(bad) > _MAX_LISTED else ""
+    listed = "; ".join(map(str, bad[:_MAX_LISTED])) + more
+    if assembled.rows is None:
+        raise WorkloadError(f"none of the {len(bad)} records can be prepared: {listed}")
+    if bad:
         total = len(preparation.records)
-        _log.warning("%d of %d records were skipped: %s", len(bad), total, _first(bad))
-    return Prepared(found.rows, found.kept, bad)
-
-
-def _first(bad: tuple[BadRecord, ...]) -> str:
-    more = [f"and {len(bad) - _MAX_LISTED} more"] if len(bad) > _MAX_LISTED else []
-    return "; ".join([*map(str, bad[:_MAX_LISTED]), *more])
+        _log.warning("%d of %d records were skipped: %s", len(bad), total, listed)
+    return Prepared(assembled.rows, assembled.kept, bad)
 
 
 def _format_record(record: Any) -> str:

@@ -97,7 +97,7 @@ class PerExampleCache:
         made, changes = copies.run(
             _PER_EXAMPLE, lambda copy: PerExample(copy, config, self._sample, self._count)
         )
-        copies.put(_PER_EXAMPLE, changes, config)
+        copies.apply(_PER_EXAMPLE, changes, config)
         return made
 
 

@@ -14,7 +14,7 @@ from tune_tf.data.leased_actor import BEATS, LeasedActor, leased_actor
 from tune_tf.data.nested import leaves_of, num_bytes
 from tune_tf.data.node_cache.node_cache import KEEP_S
 from tune_tf.data.pipeline import Pipeline
-from tune_tf.data.prepare.preparation import pickled
+from tune_tf.data.prepare.preparation import to_pickle
 from tune_tf.errors import WorkloadError
 
 _NAME = "epochs"
@@ -95,7 +95,7 @@ class SharedEpochs:
         self._num_rows = pipeline.num_rows
         digest = hashlib.sha256(f"{keras.config.floatx()} {name}".encode())
         for part in (pipeline.map, pipeline.augment):
-            digest.update(pickled("a function of a shared Pipeline", part))
+            digest.update(to_pickle("a function of a shared Pipeline", part))
         for path, leaf in leaves_of("", pipeline.rows):
             array = np.asarray(leaf)
             digest.update(f"{path} {array.dtype} {array.shape}".encode())

@@ -6,24 +6,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space import SearchSpace, nest
+from tune_tf.space import SearchSpace
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
+from tune_tf.workloads.keras_tuner.discovery import HyperparameterDiscovery
+from tune_tf.workloads.keras_tuner.fit_recorder import FitRecorder
 from tune_tf.workloads.keras_tuner.hypermodel_space import (
     HypermodelSpace,
-    Hyperparameter,
     HyperparameterValues,
     hypermodel_space,
 )
-from tune_tf.workloads.keras_tuner.probing import Probing
-from tune_tf.workloads.keras_tuner.recorded_fit import FitArguments, FitRecorder
 
 _log = logging.getLogger(__name__)
-
 
 _BATCH_SIZE = 32  # the default of keras.Model.fit
 
@@ -37,22 +33,18 @@ def from_hypermodel(
 ) -> "HypermodelWorkload":
     """Return a workload with a search space from an unmodified KerasTuner hypermodel.
 
-    Search it with ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))``. The
-    hypermodel declares names, ranges (both ends included), choices, conditional scopes and
-    defaults; loops over a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become
-    conditions. Names become paths: ``.`` becomes ``_``, and a name that has different values in two
-    scopes gets the suffix ``-2``.
+    Search it with ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))``. Loops over
+    a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become conditions. Names
+    become paths: ``.`` becomes ``_``, and a name that has different values in two scopes gets the
+    suffix ``-2``.
 
     Args:
-        hypermodel: A ``keras_tuner.HyperModel``, a subclass of it without required arguments, or a
-            function from ``HyperParameters`` to a compiled model. Its ``fit`` may prepare the
-            arguments of ``model.fit``: data, ``batch_size``, ``epochs``, ``shuffle``,
-            ``class_weight``, ``callbacks``.
+        hypermodel: A ``keras_tuner.HyperModel`` or a function from ``HyperParameters`` to a
+            compiled model. Its ``fit`` may prepare the arguments of ``model.fit``.
         data: The data sets, or a function from a config to them.
         probes: Values by hyperparameter name that reveal hyperparameters which probing would miss,
             such as those behind two rare choices.
-        fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64`` or
-            ``epochs=10``.
+        fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64``.
 
     Raises:
         InvalidSettingsError: KerasTuner is not installed, or an argument is of the wrong type.
@@ -62,17 +54,9 @@ def from_hypermodel(
     except ImportError as error:
         text = f"hypermodels need KerasTuner ({error}): pip install tune-tf[keras-tuner]"
         raise InvalidSettingsError([text]) from error
-    if isinstance(hypermodel, type) and issubclass(hypermodel, keras_tuner.HyperModel):
-        try:
-            hypermodel = hypermodel()
-        except TypeError as error:
-            text = (
-                f"{hypermodel.__name__} cannot be created without arguments ({error}): pass an "
-                "instance"
-            )
-            raise InvalidSettingsError([text]) from error
     errors = []
-    if not isinstance(hypermodel, keras_tuner.HyperModel) and not callable(hypermodel):
+    is_function = callable(hypermodel) and not isinstance(hypermodel, type)
+    if not isinstance(hypermodel, keras_tuner.HyperModel) and not is_function:
         errors.append(
             "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
             f"a compiled model, not {hypermodel!r}"
@@ -84,6 +68,9 @@ def from_hypermodel(
         )
     if errors:
         raise InvalidSettingsError(errors)
+    if not isinstance(hypermodel, keras_tuner.HyperModel):
+        build, hypermodel = hypermodel, keras_tuner.HyperModel()
+        hypermodel.build = build
     return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), fit_arguments)
 
 
@@ -108,8 +95,8 @@ class HypermodelWorkload(Workload):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle with the result of probing and without loaded data."""
-        own = {name: value for name, value in vars(self).items() if name != "_loads"}
-        return own | {"_found": self._found}
+        state = {name: value for name, value in vars(self).items() if name != "_load_cache"}
+        return state | {"_probed_space": self._probed_space}
 
     @property
     def space(self) -> SearchSpace:
@@ -120,116 +107,97 @@ class HypermodelWorkload(Workload):
             WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` has a
                 custom training loop.
         """
-        return self._found.space
-
-    @property
-    def default_config(self) -> dict[str, Any]:
-        """Config of KerasTuner's defaults, a good initial point."""
-        values: dict[str, Any] = {}
-        for path, parameter in self._found.space.parameters.items():
-            if parameter.condition.holds(values):
-                values[path] = self._found.defaults[path]
-        return nest(values)
+        return self._probed_space.space
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
-        build = getattr(self._hypermodel, "build", self._hypermodel)
-        return build(trial_hyperparameters(config, self._found))
+        return self._hypermodel.build(trial_hyperparameters(config, self._probed_space))
 
     def load_data(self, config: Config) -> Data:
         """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
-        data = self._loaded(config)
-        given = self._given(config, data)
-        train = (given.x, given.y, given.sample_weight)
-        if given.y is None and given.sample_weight is None:
-            train = given.x  # a data set
-        elif given.sample_weight is None:
-            train = train[:2]  # type: ignore[assignment]
+        arguments = self._fit_arguments_of(config)
+        x, y, weights = (arguments.get(name) for name in ("x", "y", "sample_weight"))
+        train: Any = (x, y) if weights is None else (x, y, weights)
+        if y is None and weights is None:
+            train = x  # a data set
         return Data(
             train=_arrays(train),
-            validation=_arrays(given.validation_data),
-            test=data.test,
-            class_weight=given.class_weight,
+            validation=_arrays(arguments.get("validation_data")),
+            test=self._load(config).test,
+            class_weight=arguments.get("class_weight"),
         )
 
     def global_batch_size(self, config: Config) -> int:
         """Return the batch size passed to ``model.fit``, by default Keras' 32."""
-        return int(self._given(config, self._loaded(config)).batch_size or _BATCH_SIZE)
+        return int(self._fit_arguments_of(config).get("batch_size") or _BATCH_SIZE)
 
     def shuffle(self, config: Config) -> bool:
         """Return whether ``model.fit`` shuffles the rows in every epoch."""
-        return bool(self._given(config, self._loaded(config)).shuffle)
+        return bool(self._fit_arguments_of(config).get("shuffle", True))
 
     def callbacks(self, config: Config) -> Sequence[Any]:
         """Return the callbacks passed to ``model.fit``, and one that stops after its ``epochs``."""
-        given = self._given(config, self._loaded(config))
-        return [*given.callbacks, *([_last_epoch(given.epochs)] if given.epochs else [])]
+        import keras
+
+        arguments = self._fit_arguments_of(config)
+        callbacks: list[Any] = keras.tree.flatten(arguments.get("callbacks") or [])
+        num_epochs = arguments.get("epochs")
+        return [*callbacks, _last_epoch(num_epochs)] if num_epochs else callbacks
 
     @functools.cached_property
-    def _found(self) -> HypermodelSpace:
+    def _probed_space(self) -> HypermodelSpace:
         _spare_gpus()
-        probing = Probing(self._declare, self._probes)
-        if not probing.found:
+        discovery = HyperparameterDiscovery(self._declare, self._probes)
+        if not discovery.hyperparameters:
             text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
             raise InvalidSettingsError([f"{text}: there is nothing to search"])
         return hypermodel_space(
-            probing.found, {key: probing.inferred(key) for key in probing.found}
+            discovery.hyperparameters,
+            {key: discovery.conditions_of(key) for key in discovery.hyperparameters},
         )
 
     @functools.cached_property
-    def _loads(self) -> LoadCache[Data]:
+    def _load_cache(self) -> LoadCache[Data]:
         return LoadCache(self._data)  # type: ignore[arg-type]
 
-    def _loaded(self, config: Config) -> Data:
-        return self._data if isinstance(self._data, Data) else self._loads.get(config)
+    def _load(self, config: Config) -> Data:
+        return self._data if isinstance(self._data, Data) else self._load_cache.get(config)
 
     def _declare(self, hps: Any) -> None:
         """Let the hypermodel declare its hyperparameters, including those of ``fit``."""
         import keras
+        import keras_tuner
 
-        if hasattr(self._hypermodel, "declare_hyperparameters"):
-            self._hypermodel.declare_hyperparameters(hps)
+        self._hypermodel.declare_hyperparameters(hps)
         with keras.device("cpu:0"):
-            getattr(self._hypermodel, "build", self._hypermodel)(hps)
-        if _fits_by_itself(self._hypermodel):
-            self._recorded(hps, self._loaded(dict(hps.values)))
+            self._hypermodel.build(hps)
+        if type(self._hypermodel).fit is not keras_tuner.HyperModel.fit:
+            self._record_fit(hps, dict(hps.values))
 
-    def _given(self, config: Config, data: Data) -> FitArguments:
-        return self._recorded(trial_hyperparameters(config, self._found), data)
+    def _fit_arguments_of(self, config: Config) -> dict[str, Any]:
+        return self._record_fit(trial_hyperparameters(config, self._probed_space), config)
 
-    def _recorded(self, hps: Any, data: Data) -> FitArguments:
-        model = FitRecorder(type(self._hypermodel).__name__)
-        given, named = _search_arguments(data)
+    def _record_fit(self, hps: Any, config: Config) -> dict[str, Any]:
+        """Return the arguments that the hypermodel's ``fit`` passes to ``model.fit``."""
+        data = self._load(config)
+        train = data.train if isinstance(data.train, tuple) else (data.train,)
+        options = {
+            "validation_data": data.validation,
+            "class_weight": data.class_weight,
+            "sample_weight": train[2] if len(train) == 3 else None,
+        }
+        options = {name: value for name, value in options.items() if value is not None}
         # Callbacks have state, so each trial needs copies, as in KerasTuner.
-        named = {**named, "callbacks": [], **copy.deepcopy(self._fit_arguments)}
-        if not _fits_by_itself(self._hypermodel):
-            return model.taken(model.fit(*given, **named))
-        return model.taken(self._hypermodel.fit(hps, model, *given, **named))
-
-
-def _fits_by_itself(hypermodel: Any) -> bool:
-    """Return whether a hypermodel overrides ``fit``."""
-    import keras_tuner
-
-    own = isinstance(hypermodel, keras_tuner.HyperModel)
-    return own and type(hypermodel).fit is not keras_tuner.HyperModel.fit
-
-
-def _search_arguments(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    named = {"validation_data": data.validation, "class_weight": data.class_weight}
-    parts = data.train if isinstance(data.train, tuple) else (data.train,)
-    if len(parts) == 3:
-        named["sample_weight"] = parts[2]
-    return parts[:2], {name: value for name, value in named.items() if value is not None}
+        options |= {"callbacks": [], **copy.deepcopy(self._fit_arguments)}
+        model = FitRecorder(type(self._hypermodel).__name__)
+        return model.recorded(self._hypermodel.fit(hps, model, *train[:2], **options))
 
 
 def _arrays(rows: Any) -> Any:
     import keras
 
-    def array(part: Any) -> Any:
-        if isinstance(part, np.ndarray) or not keras.ops.is_tensor(part):
-            return part
-        return keras.ops.convert_to_numpy(part)
+    def array(leaf: Any) -> Any:
+        return keras.ops.convert_to_numpy(leaf) if keras.ops.is_tensor(leaf) else leaf
 
     return keras.tree.map_structure(array, rows) if isinstance(rows, tuple) else rows
 
@@ -256,16 +224,16 @@ def _spare_gpus() -> None:
             return  # TensorFlow is already initialized and has reserved its memory
 
 
-def trial_hyperparameters(config: Config, found: HypermodelSpace) -> Any:
+def trial_hyperparameters(config: Config, space: HypermodelSpace) -> Any:
     """Return the ``HyperParameters`` of a trial.
 
     None in the config means inactive, as in Ray's random search.
     """
     import keras_tuner  # late: loads TensorFlow
 
-    records = [dict(copy.deepcopy(hp.record)) for hp in found.hyperparameters]
+    records = [dict(copy.deepcopy(hp.record)) for hp in space.hyperparameters]
     hps = keras_tuner.HyperParameters.from_config({"space": records, "values": {}})
-    hps.values = TrialValues(config, found)
+    hps.values = TrialValues(config, space)
     return hps
 
 
@@ -277,30 +245,28 @@ class TrialValues(MutableMapping[str, Any]):
     KerasTuner's default.
     """
 
-    def __init__(self, config: Config, found: HypermodelSpace) -> None:
+    def __init__(self, config: Config, space: HypermodelSpace) -> None:
         self._config = config
-        self._paths = found.paths
-        self._known: dict[str, list[Hyperparameter]] = {}
-        for hp in found.hyperparameters:
-            self._known.setdefault(hp.name, []).append(hp)
-        self._own: dict[str, Any] = {}
+        self._paths = space.paths
+        self._hyperparameters = space.hyperparameters
+        self._stored: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         """Return a value; raise KeyError if it is inactive or unknown."""
-        if name in self._own:
-            return self._own[name]
+        if name in self._stored:
+            return self._stored[name]
         for path in self._paths.get(name, ()):
-            value = _looked_up(self._config, path)
+            value = _value_at(self._config, path)
             if value is not None:
                 return value
-        for hp in self._known.get(name, ()):
-            if hp.active(self):
+        for hp in self._hyperparameters:
+            if hp.name == name and hp.active(self):
                 return hp.default
         raise KeyError(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Store a value that KerasTuner sets: the default of a hyperparameter missed by probing."""
-        if name not in self._known:
+        if all(hp.name != name for hp in self._hyperparameters):
             _log.warning(
                 "hyperparameter %r is not in the search space and keeps its default %r: it was not "
                 "declared when the hypermodel was probed; pass from_hypermodel(probes=[{...}]) "
@@ -308,23 +274,23 @@ class TrialValues(MutableMapping[str, Any]):
                 name,
                 value,
             )
-        self._own[name] = value
+        self._stored[name] = value
 
     def __delitem__(self, name: str) -> None:
         """Remove a stored value."""
-        del self._own[name]
+        del self._stored[name]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of active hyperparameters."""
-        yield from (name for name in self._known if name in self)
-        yield from (name for name in self._own if name not in self._known)
+        names = dict.fromkeys([*(hp.name for hp in self._hyperparameters), *self._stored])
+        yield from (name for name in names if name in self)
 
     def __len__(self) -> int:
         """Return the number of active hyperparameters."""
         return sum(1 for _ in self)
 
 
-def _looked_up(config: Mapping[str, Any], path: str) -> Any:
+def _value_at(config: Mapping[str, Any], path: str) -> Any:
     value: Any = config
     for name in path.split(SEPARATOR):
         if not isinstance(value, Mapping) or name not in value:

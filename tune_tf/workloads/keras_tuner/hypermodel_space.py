@@ -26,13 +26,10 @@ _MAX_LISTED = 64
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """Hyperparameter that a build declares.
+    """Hyperparameter that a build declares, named as in ``HyperParameters.values``.
 
-    Args:
-        name: Name with name scopes, as in ``HyperParameters.values``.
-        conditions: The conditional scopes around it.
-        parameter: Its values, without a condition.
-        record: Its serialized form for ``HyperParameters.from_config``.
+    ``conditions`` are the conditional scopes around it, which ``parameter`` lacks; ``record`` is
+    its serialized form for ``HyperParameters.from_config``.
     """
 
     name: str
@@ -43,9 +40,7 @@ class Hyperparameter:
 
     @classmethod
     def of(cls, hp: Any, record: Mapping[str, Any]) -> "Hyperparameter":
-        """Convert an entry of ``HyperParameters.space``.
-
-        ``record`` is its entry in ``HyperParameters.get_config()["space"]``.
+        """Convert an entry of ``HyperParameters.space``, whose serialized form is ``record``.
 
         Raises:
             InvalidSettingsError: It has no counterpart.
@@ -149,13 +144,13 @@ class HypermodelSpace:
 
     Args:
         paths: Paths by hyperparameter name; several if it occurs in mutually exclusive scopes.
-        defaults: KerasTuner's default of each path.
+
         hyperparameters: All hyperparameters found, parents first.
     """
 
     space: SearchSpace
     paths: Mapping[str, tuple[str, ...]]
-    defaults: Mapping[str, Any]
+
     hyperparameters: tuple[Hyperparameter, ...]
 
 
@@ -167,61 +162,59 @@ class _Entry:
 
 
 def hypermodel_space(
-    found: Mapping[HyperparameterKey, Hyperparameter],
-    inferred: Mapping[HyperparameterKey, Mapping[HyperparameterKey, tuple[Any, ...]]],
+    hyperparameters: Mapping[HyperparameterKey, Hyperparameter],
+    conditions: Mapping[HyperparameterKey, Mapping[HyperparameterKey, tuple[Any, ...]]],
 ) -> HypermodelSpace:
     """Return the search space of hyperparameters, which must be ordered parents first.
 
-    ``inferred`` has the values of others under which each is used, besides its scopes.
+    ``conditions`` has the values of others under which each is used, besides its scopes.
 
     Raises:
         InvalidSettingsError: A name has different values in scopes that can be active together, for
             which KerasTuner would use either.
     """
-    entries: dict[HyperparameterKey, _Entry] = {}
+    entries: dict[HyperparameterKey, _Entry] = {}  # several hyperparameters may share one
     errors: list[ErrorDetail] = []
-    groups = {group for name, _ in found for group in _groups(_path(name))}
-    for key, hp in found.items():
-        when = _when(hp, inferred.get(key, {}), entries)
+    groups = {group for name, _ in hyperparameters for group in _groups(_path(name))}
+    for key, hp in hyperparameters.items():
+        when = _when(hp, conditions.get(key, {}), entries)
         if when is None:
             continue
-        rivals = list({id(e): e for e in entries.values() if e.hp.name == hp.name}.values())
-        joined = next(
-            (e for e in rivals if e.hp.parameter == hp.parameter and _join(e, when)), None
-        )
-        if joined is None and all(_exclude(each.when, when) for each in rivals):
-            taken = {each.path for each in entries.values()}
-            joined = _Entry(_free_path(hp.name, taken | groups), hp, when)
-        if joined is None:
+        by_path = {entry.path: entry for entry in entries.values()}
+        rivals = [entry for entry in by_path.values() if entry.hp.name == hp.name]
+        equal = (entry for entry in rivals if entry.hp.parameter == hp.parameter)
+        entry = next((entry for entry in equal if _join(entry, when)), None)
+        if entry is None and all(_exclude(rival.when, when) for rival in rivals):
+            entry = _Entry(_free_path(hp.name, by_path.keys() | groups), hp, when)
+        if entry is None:
             text = (
                 "is declared with different values, or in different scopes, that can be active "
                 "together: it then has one value for both; give each a separate name"
             )
             errors.append(ErrorDetail(hp.name, text))
             continue
-        entries[key] = joined
+        entries[key] = entry
     if errors:
         raise InvalidSettingsError(errors)
-    unique = list({entry.path: entry for entry in entries.values()}.values())
+    by_path = {entry.path: entry for entry in entries.values()}
     paths: dict[str, tuple[str, ...]] = {}
-    for entry in unique:
-        paths[entry.hp.name] = (*paths.get(entry.hp.name, ()), entry.path)
+    for path, entry in by_path.items():
+        paths[entry.hp.name] = (*paths.get(entry.hp.name, ()), path)
     return HypermodelSpace(
-        SearchSpace({entry.path: _conditional(entry.hp.parameter, entry.when) for entry in unique}),
+        SearchSpace({path: _conditional(e.hp.parameter, e.when) for path, e in by_path.items()}),
         paths,
-        {entry.path: _default(entry.hp) for entry in unique},
-        tuple(found.values()),
+        tuple(hyperparameters.values()),
     )
 
 
 def _when(
     hp: Hyperparameter,
-    inferred: Mapping[HyperparameterKey, tuple[Any, ...]],
+    conditions: Mapping[HyperparameterKey, tuple[Any, ...]],
     entries: Mapping[HyperparameterKey, _Entry],
 ) -> When | None:
     """Return the condition of a hyperparameter, by path; None if it is never active."""
     when: When = {}
-    for parent, values in (*hp.parents, *inferred.items()):
+    for parent, values in (*hp.parents, *conditions.items()):
         entry = entries.get(parent)
         if entry is None:
             return None
@@ -263,11 +256,6 @@ def _conditional(parameter: Parameter, when: When) -> Parameter:
     return type(parameter)(**{**vars(parameter), "when": condition})
 
 
-def _default(hp: Hyperparameter) -> Any:
-    """Return the default, or the first value if the default is out of range."""
-    return hp.ends[0] if hp.parameter.error_for(hp.default) else hp.default
-
-
 def _groups(path: str) -> list[str]:
     names = path.split(SEPARATOR)
     return [SEPARATOR.join(names[:end]) for end in range(1, len(names))]
@@ -280,7 +268,7 @@ def _path(name: str) -> str:
     return SEPARATOR.join(f"{part}_" if part in reserved else part for part in parts)
 
 
-def _free_path(name: str, taken: Collection[str]) -> str:
-    """Return a path for a hyperparameter, numbered if its name is taken."""
+def _free_path(name: str, used: Collection[str]) -> str:
+    """Return a path for a hyperparameter, numbered if its name is used."""
     numbered = (f"{_path(name)}-{count}" for count in itertools.count(2))
-    return next(path for path in itertools.chain([_path(name)], numbered) if path not in taken)
+    return next(path for path in itertools.chain([_path(name)], numbered) if path not in used)

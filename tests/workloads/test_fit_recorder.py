@@ -11,7 +11,7 @@ from hypermodels import DATA, X, Y, branches, space, taken_over
 from keras import layers
 
 from tune_tf import Choice, Data, Float, Int
-from tune_tf.data.node_cache.load_cache import ConfigReads
+from tune_tf.data.node_cache.recording_config import ConfigReads
 from tune_tf.errors import WorkloadError
 
 
@@ -89,20 +89,20 @@ def test_callbacks_and_epochs_of_fit_steer_the_trial():
 
 def test_data_are_loaded_again_only_for_what_fit_asks():
     plain = taken_over(branches)
-    reads = ConfigReads(plain.default_config)
+    reads = ConfigReads({"deep": True, "kind": "a"})
     plain.load_data(reads.recording)
-    assert dict(reads.noted) == {}
+    assert dict(reads.digests) == {}
 
     own, reads = taken_over(fitting(choosing)), ConfigReads({**CHOSEN, "unrelated": 1})
     own.load_data(reads.recording)
-    assert {path[0] for path in reads.noted} == set(CHOSEN)
+    assert {path[0] for path in reads.digests} == set(CHOSEN)
 
 
 def test_arguments_of_a_search_reach_the_trial():
     weights = np.ones(6, "float32")
     workload = taken_over(branches, data=Data(train=(X, Y, weights)), batch_size=5, verbose=0)
 
-    assert workload.global_batch_size(workload.default_config) == 5
+    assert workload.global_batch_size({}) == 5
     assert workload.load_data({}).train[2] is weights
     assert taken_over(branches).global_batch_size({}) == 32
 

@@ -1,4 +1,4 @@
-"""Workloads on users' own data: settings, split of rows, stamp of files, base class."""
+"""Workloads that settings describe: their base class, split of rows and stamp of files."""
 
 import abc
 import hashlib
@@ -12,15 +12,16 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, short_repr
 from tune_tf.errors import WorkloadError
+from tune_tf.formatting import counted
 from tune_tf.workload import Config, Data, Workload
 
 
 def _texts(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names like [a, b], not {short_repr(value)}")
-    wrong = [each for each in value if not isinstance(each, str)]
-    if wrong:
-        raise ValueError(f"must hold names, not {short_repr(wrong[0])}: put it in quotes")
+    for name in value:
+        if not isinstance(name, str):
+            raise ValueError(f"must hold names, not {short_repr(name)}: put it in quotes")
     return tuple(value)
 
 
@@ -33,19 +34,19 @@ Text = Annotated[str, Field(min_length=1)]
 TaskKind = Literal["auto", "classification", "regression"]
 """Kind of the target; ``auto`` infers it from the target's values."""
 
+PART_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid"),
+    "test": ("test", "testing"),
+}
+"""Names that the parts of a data set may have in folders and files."""
+
 
 class DataSettings(Settings):
-    """How rows are divided, for any data.
+    """Split of rows: shares to validate on and that no trial sees, and the seed of their choice."""
 
-    Args:
-        validation_share: Share of the rows to validate on, 0 for none; as good as the same share of
-            each class.
-        test_share: Share of the rows that no trial sees.
-        seed: Of the choice of these rows, the same for all trials.
-    """
-
+    #: Names of the settings that are paths.
     paths: ClassVar[tuple[str, ...]] = ("path",)
-    """Names of the settings that are paths."""
 
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
     test_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -77,10 +78,9 @@ def row_splits(
 ) -> "dict[str, np.ndarray[Any, Any]]":
     """Return the numbers of the rows of each part, ascending, by the shares and seed of settings.
 
-    If ``classes`` of shape ``[rows]`` are given, each part gets its share of each class, to within
-    one row. The parts are ``train``, ``validation`` and ``test``, as far as they have rows. If the
-    data have test rows of their own (in ``parts``), none are split off; if they have validation
-    rows, nothing is split and the result is empty.
+    With ``classes`` of shape ``[rows]``, each part gets its share of each class, to within one row.
+    If the data have test rows of their own (in ``parts``), none are split off; if they have
+    validation rows, nothing is split and the result is empty.
 
     Raises:
         WorkloadError: A part with a share above 0, or the training part, would be empty.
@@ -96,20 +96,18 @@ def row_splits(
     is_test = _evenly(num_rows, round(num_rows * test_share), rng)
     rest = order[~is_test]
     is_validation = _evenly(len(rest), min(num_validation, len(rest)), rng)
-    found = {
-        "train": rest[~is_validation],
-        "validation": rest[is_validation],
-        "test": order[is_test],
-    }
-    wanted = {"validation": settings.validation_share, "test": test_share}
-    empty = [name for name, rows in found.items() if not len(rows) and wanted.get(name, 1)]
-    if empty:
+    rows_by_part = {"train": rest[~is_validation]}
+    if settings.validation_share:
+        rows_by_part["validation"] = rest[is_validation]
+    if test_share:
+        rows_by_part["test"] = order[is_test]
+    if empty := [part for part, rows in rows_by_part.items() if not len(rows)]:
         raise WorkloadError(
             f"{num_rows} row(s) are too few: with validation_share "
             f"{settings.validation_share:g} and test_share {test_share:g} there are "
             f"none for {' and '.join(empty)}"
         )
-    return {name: np.sort(rows) for name, rows in found.items() if len(rows)}
+    return {part: np.sort(rows) for part, rows in rows_by_part.items()}
 
 
 def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.ndarray[Any, Any]":
@@ -158,8 +156,7 @@ class FileStamp:
 
     def __str__(self) -> str:
         """Return the number of files and bytes as text."""
-        files = "1 file" if self.num_files == 1 else f"{self.num_files:,} files"
-        return f"{files} of {self.num_bytes:,} bytes"
+        return f"{counted(self.num_files, 'file')} of {counted(self.num_bytes, 'byte')}"
 
 
 def existing_file(path: str, setting: str) -> Path:
@@ -168,17 +165,19 @@ def existing_file(path: str, setting: str) -> Path:
     Raises:
         WorkloadError: The file is missing or empty, or the path is a folder.
     """
-    found = Path(path)
-    if found.is_dir():
+    file = Path(path)
+    if file.is_dir():
         raise WorkloadError(f"{setting}: {path} is a folder: name a file in it")
-    if not found.is_file():
-        raise WorkloadError(
-            f"{setting}: there is no file {path}; relative paths are relative to the folder of the "
-            "sweep file"
-        )
-    if not found.stat().st_size:
+    if not file.is_file():
+        raise missing_path_error(f"{setting}: there is no file {path}")
+    if not file.stat().st_size:
         raise WorkloadError(f"{setting}: the file {path} is empty")
-    return found
+    return file
+
+
+def missing_path_error(text: str) -> WorkloadError:
+    """Return the error of a missing file or folder."""
+    return WorkloadError(f"{text}; relative paths are relative to the folder of the sweep file")
 
 
 class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
@@ -188,19 +187,16 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
     and pickled with the workload: processes of trials build models without reading files, and
     reject files that have changed.
 
-    Args:
-        settings: Fields of ``settings_class``; relative paths start at the working directory.
-
-    Raises:
-        InvalidSettingsError: With all errors.
+    The arguments are the fields of ``settings_class``; relative paths start at the working
+    directory. Raises InvalidSettingsError with all errors.
     """
 
     settings_class: ClassVar[type[DataSettings]]
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings without reading files."""
-        made = self.settings_class.from_dict(settings).resolved(Path.cwd())
-        self.settings: SettingsT = made  # type: ignore[assignment]
+        resolved = self.settings_class.from_dict(settings).resolved(Path.cwd())
+        self.settings: SettingsT = resolved  # type: ignore[assignment]
         self._properties: PropertiesT | None = None
         self._stamp: FileStamp | None = None
 
@@ -234,17 +230,16 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         if self._properties is None:
             self._inspect(source, stamp)
         if stamp != self._stamp:
-            settings = self.settings
-            paths = (getattr(settings, name) for name in settings.paths)
+            paths = (getattr(self.settings, name) for name in self.settings.paths)
             raise WorkloadError(
                 f"{' or '.join(filter(None, paths))} changed during the sweep: it had "
                 f"{self._stamp}, now {stamp} (or the same with other names or times): trials on "
                 "different data cannot be compared; start a new sweep"
             )
-        return self._data(source, config)
+        return self._data_of(source, config)
 
     def _inspect(self, source: SourceT, stamp: FileStamp | None) -> None:
-        self._properties, self._stamp = self._found(source), stamp
+        self._properties, self._stamp = self._properties_of(source), stamp
 
     @abc.abstractmethod
     def _read(self) -> tuple[SourceT, FileStamp | None]:
@@ -254,9 +249,9 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         """
 
     @abc.abstractmethod
-    def _found(self, source: SourceT) -> PropertiesT:
+    def _properties_of(self, source: SourceT) -> PropertiesT:
         """Return the properties of the data."""
 
     @abc.abstractmethod
-    def _data(self, source: SourceT, config: Config) -> Data:
-        """Return the rows."""
+    def _data_of(self, source: SourceT, config: Config) -> Data:
+        """Return the rows, split into parts."""

@@ -1,9 +1,10 @@
 """Workloads on arrays x and y: their validation, split and model."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
@@ -14,7 +15,7 @@ from tune_tf.workloads.head import (
     is_classification,
     model_for_shape,
 )
-from tune_tf.workloads.own_data import (
+from tune_tf.workloads.settings_workload import (
     DataSettings,
     SettingsT,
     SettingsWorkload,
@@ -33,6 +34,20 @@ class NamedArray(NamedTuple):
     name: str
 
 
+class TargetSettings(DataSettings):
+    """Settings of data with a target y.
+
+    Args:
+        task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
+            at most 20 values.
+        num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
+            highest in y says.
+    """
+
+    task: TaskKind = "auto"
+    num_classes: Annotated[int, Field(ge=2)] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class ArrayProperties:
     """Shape and dtype of a row of x, and the output layer of the model."""
@@ -43,7 +58,13 @@ class ArrayProperties:
 
 
 class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, SourceT]):
-    """Base class of workloads on arrays: convolutional network on images, else perceptron."""
+    """Base class of workloads on arrays: convolutional network on images, else perceptron.
+
+    Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
+    scaled to [0, 1] inside the model; other numbers are used as they are. Config values read: those
+    of :func:`~tune_tf.workloads.head.convolutions` or :func:`~tune_tf.workloads.head.dense_layers`,
+    and of :func:`~tune_tf.workloads.head.make_optimizer`.
+    """
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
@@ -66,21 +87,18 @@ def input_dtype(dtype: Any, where: str) -> str:
     return "uint8" if dtype == np.uint8 else "float32"
 
 
-def target_head(
-    ys: dict[str, NamedArray], settings: DataSettings, *, task: TaskKind, num_classes: int | None
-) -> Head:
+def target_head(ys: dict[str, NamedArray], settings: TargetSettings) -> Head:
     """Return the output layer for targets by part; at least ``train``.
-
-    The number of classes is derived from the targets if it is None.
 
     Raises:
         WorkloadError: A target does not fit the task.
     """
     y, name = ys["train"]
-    if not is_classification(y, "classification" if num_classes else task):
-        rows = _split(ys, settings, task).get("train", slice(None))
+    num_classes = settings.num_classes
+    if not is_classification(y, "classification" if num_classes else settings.task):
+        rows = _split(ys, settings, settings.task).get("train", slice(None))
         return Head.of_numbers(_numbers(y, name)[rows])
-    highest = max(class_numbers(each, num_classes, name)[1] for each, name in ys.values())
+    highest = max(class_numbers(*target, num_classes)[1] for target in ys.values())
     return Head(num_classes or highest)
 
 
@@ -100,7 +118,10 @@ def data_of(
     parts: dict[str, Any] = {}
     for part, (x, name) in xs.items():
         _refuse_non_finite(x, name)
-        y = _numbers(*ys[part]) if num_classes is None else _classes(ys[part], num_classes)
+        if num_classes is None:
+            y = _numbers(*ys[part])
+        else:
+            y, _ = class_numbers(*ys[part], num_classes)
         parts[part] = (np.asarray(x).astype(properties.dtype, copy=False), y)
     x, y = parts["train"]
     parts |= {part: (x[rows], y[rows]) for part, rows in _split(ys, settings, task).items()}
@@ -114,28 +135,22 @@ def _split(ys: dict[str, NamedArray], settings: DataSettings, task: TaskKind) ->
     return row_splits(len(y), settings, y.reshape(-1) if stratified else None, ys)
 
 
-def _classes(y: NamedArray, num_classes: int) -> Any:
-    return class_numbers(y.values, num_classes, y.name)[0]
-
-
 def _numbers(y: Any, where: str) -> Any:
     if y.dtype.kind not in "biuf" or y.ndim > 2:
         raise WorkloadError(
             f"{where} is {y.dtype} of shape {list(y.shape)}, but numbers to predict need shape "
             "[rows] or [rows, numbers]"
         )
-    wrong = ~np.isfinite(y.reshape(len(y), -1)).all(axis=1)
-    if wrong.any():
-        raise WorkloadError(f"{where} holds NaN or infinity in {format_rows(wrong)}")
+    _refuse_non_finite(y, where)
     return y.astype(np.float32)
 
 
-def _refuse_non_finite(x: Any, where: str) -> None:
-    if x.dtype.kind != "f":
+def _refuse_non_finite(values: Any, where: str) -> None:
+    if values.dtype.kind != "f":
         return
-    wrong = np.zeros(len(x), bool)
-    for start in range(0, len(x), _BLOCK_ROWS):  # a mask of all x would take a quarter of its size
-        block = np.asarray(x[start : start + _BLOCK_ROWS])
+    wrong = np.zeros(len(values), bool)
+    for start in range(0, len(values), _BLOCK_ROWS):  # a mask of all would take much memory
+        block = np.asarray(values[start : start + _BLOCK_ROWS])
         wrong[start : start + len(block)] = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
     if wrong.any():
         raise WorkloadError(
