@@ -153,12 +153,10 @@ def exit_on_errors() -> Iterator[None]:
     """Print a user's error as one message without a traceback, and exit."""
     try:
         yield
-    except DiskFullError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(ExitCode.NOTHING_COMPLETED)
     except TuneTfError as error:
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(ExitCode.WRONG_SETTINGS)
+        is_full = isinstance(error, DiskFullError)
+        sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(ExitCode.INTERRUPTED)

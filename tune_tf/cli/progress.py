@@ -62,7 +62,7 @@ class TerminalProgress(Callback):
 
     def __enter__(self) -> Self:
         """Start drawing."""
-        self._say(Text(f"{self._config.name}: starting Ray ...", style="dim"))
+        self._print(Text(f"{self._config.name}: starting Ray ...", style="dim"))
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -81,14 +81,14 @@ class TerminalProgress(Callback):
             self._draw(trials)
 
     def _draw(self, trials: list[Trial]) -> None:
-        counts = Counter(trial_state(trial) for trial in trials)
+        counts = Counter(_trial_state(trial) for trial in trials)
         done = sum(trial.is_finished() for trial in trials)
         if self._console.is_terminal:
-            self._live.update(self._picture(trials, counts, done), refresh=True)
+            self._live.update(self._display(trials, counts, done), refresh=True)
         else:
-            self._say(Text(f"{self._line(counts, done)}; {self._best(trials)}"))
+            self._print(Text(f"{self._line(counts, done)}; {self._best(trials)}"))
 
-    def _picture(self, trials: list[Trial], counts: Counter[str], done: int) -> RenderableType:
+    def _display(self, trials: list[Trial], counts: Counter[str], done: int) -> RenderableType:
         total = self._config.budget.num_samples
         table = Table.grid(padding=(0, 2))
         table.add_row(
@@ -168,7 +168,7 @@ class TerminalProgress(Callback):
         config = ", ".join(f"{k}={value_text(v)}" for k, v in trials[best.key].config.items())
         return f"best {objective.metric} {value_text(best.value)} by {trials[best.key]}: {config}"
 
-    def _say(self, text: Text) -> None:
+    def _print(self, text: Text) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
 
@@ -176,8 +176,7 @@ def _on_stderr(config: SweepConfig) -> TerminalProgress:
     return TerminalProgress(config, Console(stderr=True))
 
 
-def trial_state(trial: Trial) -> str:
-    """Return a trial's state or outcome."""
+def _trial_state(trial: Trial) -> str:
     if trial.status == Trial.ERROR:
         return Outcome.ERROR.value
     if trial.is_finished():
@@ -200,32 +199,20 @@ class _EndOnSigterm(Callback):
         signal.signal(signal.SIGTERM, interrupt)
 
 
-@contextlib.contextmanager
-def session(config: SweepConfig, *, quiet: bool) -> Iterator[list[Callback]]:
-    """Show progress and handle signals while a sweep runs; yield Ray Tune callbacks for it.
-
-    Warnings are printed even if ``quiet``.
-    """
-    before = signal.getsignal(signal.SIGTERM)
-    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
-    console = Console(stderr=True, quiet=quiet)
-    warnings = Console(stderr=True) if quiet else console  # with --json too
-    with TerminalProgress(config, console) as progress, warnings_above_progress(warnings):
-        try:
-            yield [progress, _EndOnSigterm()]
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-
-def run_in_terminal(
-    drive: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool
-) -> None:
+def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool) -> None:
     """Run a sweep with progress, print its result, and exit with its code.
 
-    ``drive`` receives Ray Tune callbacks.
+    ``run`` receives Ray Tune callbacks.
     """
-    with session(config, quiet=as_json) as callbacks:
-        result = drive(callbacks=callbacks)
+    handler_before = signal.getsignal(signal.SIGTERM)
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
+    console = Console(stderr=True, quiet=as_json)
+    warnings = Console(stderr=True) if as_json else console  # with --json too
+    with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
+        try:
+            result = run(callbacks=[progress, _EndOnSigterm()])
+        finally:
+            signal.signal(signal.SIGTERM, handler_before)
     raise typer.Exit(print_result(result, as_json=as_json))
 
 
@@ -246,8 +233,7 @@ class _WarningPrinter(logging.Handler):
 
 
 @contextlib.contextmanager
-def warnings_above_progress(console: Console) -> Iterator[None]:
-    """Print each warning of tune_tf once, above the live display of a console."""
+def _warnings_above_progress(console: Console) -> Iterator[None]:
     logger, handler = logging.getLogger("tune_tf"), _WarningPrinter(console)
     logger.addHandler(handler)
     logger.propagate, propagated = False, logger.propagate

@@ -8,18 +8,15 @@ from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 from tune_tf.space.parameter import Parameter
 from tune_tf.space.paths import nested
 
-
-def middle_config(space: SearchSpace) -> dict[str, Any]:
-    """Return a nested config with the middle of each range.
-
-    The middle is geometric for logarithmic ranges, the (upper) median for numeric options, and
-    the first option otherwise.
-    """
-    return nested(fill_with_middle(space, {}))
+_MAX_OPTIONS = 8
 
 
 def middle_value(parameter: Parameter) -> Any:
-    """Return the middle of one parameter, as defined by :func:`middle_config`."""
+    """Return the middle of one parameter.
+
+    It is geometric for logarithmic ranges, the (upper) median for numeric options, and the first
+    option otherwise.
+    """
     if isinstance(parameter, Constant):
         return parameter.value
     if isinstance(parameter, Choice):
@@ -36,13 +33,7 @@ def middle_value(parameter: Parameter) -> Any:
     raise TypeError(f"{type(parameter).__name__} has no middle")
 
 
-_MOST_OPTIONS = 8
-
-ParameterValues = Mapping[str, Any]
-"""A flat config: values by path."""
-
-
-def fill_with_middle(space: SearchSpace, chosen: ParameterValues) -> dict[str, Any]:
+def fill_with_middle(space: SearchSpace, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat config of the given values and the middle of every other parameter."""
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
@@ -52,13 +43,13 @@ def fill_with_middle(space: SearchSpace, chosen: ParameterValues) -> dict[str, A
 
 
 def extreme_values(parameter: Parameter) -> list[Any]:
-    """Return both bounds of a parameter, or at most ``_MOST_OPTIONS + 1`` evenly spaced options."""
+    """Return both bounds of a parameter, or at most nine evenly spaced options."""
     if isinstance(parameter, Constant):
         return [parameter.value]
     if isinstance(parameter, Choice):
         options = list(parameter.options)
-        every = math.ceil(len(options) / _MOST_OPTIONS)
-        return [*options[::every], *options[-1:]] if every > 1 else options
+        step = math.ceil(len(options) / _MAX_OPTIONS)
+        return [*options[::step], *options[-1:]] if step > 1 else options
     if isinstance(parameter, Float | Int):
         return [parameter.low, parameter.high]
     raise TypeError(f"{type(parameter).__name__} has no ends")

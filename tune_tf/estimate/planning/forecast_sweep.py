@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import ray
 
 from tune_tf.config import SweepConfig
@@ -18,12 +19,7 @@ from tune_tf.estimate.planning.measure_trials import (
     measure_trials,
     num_affordable_slots,
 )
-from tune_tf.estimate.planning.measured_sweep import (
-    Machine,
-    MeasuredOverhead,
-    MeasuredSweep,
-    measure_busy_cores,
-)
+from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredOverhead, MeasuredSweep
 from tune_tf.estimate.planning.model_profiles import (
     ModelProfile,
     ModelProfiles,
@@ -35,7 +31,8 @@ from tune_tf.estimate.planning.simulated import simulate_sweeps
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.outcome import Outcome
-from tune_tf.simulation import Trace
+from tune_tf.results import SweepResult, TrialResult
+from tune_tf.simulation import Trace, VirtualTrial
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
 
@@ -68,12 +65,12 @@ def forecast_sweep(
         UnavailableResourcesError: No machine has the resources or the memory for a trial.
     """
     on_progress("starting Ray", 0.0)
-    busy_cores = measure_busy_cores()
+    busy_percent = psutil.cpu_percent(interval=0.5)
     begun = time.perf_counter()
     with cluster():
         start_s = time.perf_counter() - begun
         plan = plan_sweep(config, base_dir=base_dir or Path.cwd())
-        sweep = _measure(plan, Machine.of(busy_cores), on_progress)
+        sweep = _measure(plan, Machine.of(busy_percent), on_progress)
         begun = time.perf_counter()
     sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - begun)
     made_at = datetime.now(UTC).astimezone().isoformat()
@@ -81,7 +78,6 @@ def forecast_sweep(
 
 
 def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -> MeasuredSweep:
-    """Measure and simulate a sweep in the connected cluster."""
     config = plan.config
     on_progress("building models", 0.1)
     profiles = _profile_in_process(plan)
@@ -138,36 +134,36 @@ def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
         UnavailableResourcesError: The process was killed while building a model.
     """
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
-        notes = str(Path(folder, "building"))
+        notes = Path(folder, "building")
         task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_workload_models)
         config = plan.config
         try:
-            found: ModelProfiles = ray.get(
+            profiles: ModelProfiles = ray.get(
                 task.remote(plan.workload, config.space, config.seed, notes)
             )
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-            what = Path(notes).read_text() if Path(notes).exists() else "a config of the space"
+            built = notes.read_text() if notes.exists() else "a config of the space"
             raise UnavailableResourcesError(
-                f"the process that built the model of {what} was killed: it probably needs more "
+                f"the process that built the model of {built} was killed: it probably needs more "
                 "memory than is available; narrow the space"
             ) from error
-    return found
+    return profiles
 
 
 def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
     """Return the models to train: the extremes first, then two other random ones."""
-    found = [profiles.largest]
+    trained = [profiles.largest]
     for profile in (profiles.smallest, *profiles.drawn[:2]):
-        if profile not in found:
-            found.append(profile)
-    return tuple(found)
+        if profile not in trained:
+            trained.append(profile)
+    return tuple(trained)
 
 
 def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:
     """Raise an error that names the config if this machine's memory cannot hold a single trial."""
-    needed = measured.grown.host_bytes + measured.left_out_bytes
+    needed = measured.grown.host_bytes + measured.grown.left_out_bytes
     if needed > machine.memory_bytes and machine.num_nodes == 1:
         raise UnavailableResourcesError(
             f"a trial of the largest model, {config_text(profiles.largest.config)}, needs "
@@ -189,47 +185,48 @@ def _time_store_creation() -> MeasuredOverhead:
 
 def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
     """Time the report of a simulated sweep with iterations of equal length."""
-    from tune_tf.report import write_report as write
-    from tune_tf.results import SweepResult, TrialResult
+    from tune_tf.report import write_report  # slow to import
 
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(config.to_yaml())
-        begun_s, metric = time.time(), trace.objective.metric
-        lines: dict[int, list[dict[str, Any]]] = {trial.number: [] for trial in trace.trials}
-        for event in trace.events:
-            since_s = event.iteration * iteration_s
-            # As in Tune's result.json.
-            line = {
-                metric: event.value,
-                **{f"metric_{number}": event.value for number in range(_NUM_METRICS)},
-                "training_iteration": event.iteration,
-                "timestamp": int(begun_s + since_s),
-                "time_total_s": since_s,
-                "time_since_restore": since_s,
-                "pid": 1,
-                "hostname": "here",
-            }
-            lines[event.trial].append(line)
-        trials = []
-        for trial in trace.trials:
-            reported = [line | {"config": dict(trial.config)} for line in lines[trial.number]]
-            path = folder / f"trial_{trial.number:05d}"
-            path.mkdir()
-            (path / "result.json").write_text("".join(f"{json.dumps(it)}\n" for it in reported))
-            iterations = reported[-1]["training_iteration"] if reported else 0
-            trials.append(
-                TrialResult(
-                    trial_id=f"{trial.number:08d}",
-                    number=trial.number,
-                    config=trial.config,
-                    outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
-                    iterations=iterations,
-                    metrics={metric: reported[-1][metric]} if reported else {},
-                )
-            )
-        result = SweepResult(folder.name, folder, config, folder, tuple(trials))
+        trials = tuple(_write_results(folder, trace, trial, iteration_s) for trial in trace.trials)
+        result = SweepResult(folder.name, folder, config, folder, trials)
         begun = time.perf_counter()
-        files = write(result, folder / "report")
-        took = time.perf_counter() - begun
-        return MeasuredOverhead(took, sum(path.stat().st_size for path in files.values()))
+        files = write_report(result, folder / "report")
+        seconds = time.perf_counter() - begun
+        return MeasuredOverhead(seconds, sum(path.stat().st_size for path in files.values()))
+
+
+def _write_results(
+    folder: Path, trace: Trace, trial: VirtualTrial, iteration_s: float
+) -> TrialResult:
+    """Write the ``result.json`` of a simulated trial, as Tune would; return the trial's result."""
+    metric, now_s = trace.objective.metric, time.time()
+    lines: list[dict[str, Any]] = [
+        {
+            metric: event.value,
+            **{f"metric_{number}": event.value for number in range(_NUM_METRICS)},
+            "training_iteration": event.iteration,
+            "timestamp": int(now_s + event.iteration * iteration_s),
+            "time_total_s": event.iteration * iteration_s,
+            "time_since_restore": event.iteration * iteration_s,
+            "pid": 1,
+            "hostname": "here",
+            "config": dict(trial.config),
+        }
+        for event in trace.events
+        if event.trial == trial.number
+    ]
+    path = folder / f"trial_{trial.number:05d}" / "result.json"
+    path.parent.mkdir()
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    iterations = lines[-1]["training_iteration"] if lines else 0
+    return TrialResult(
+        trial_id=f"{trial.number:08d}",
+        number=trial.number,
+        config=trial.config,
+        outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
+        iterations=iterations,
+        metrics={metric: lines[-1][metric]} if lines else {},
+    )

@@ -65,7 +65,7 @@ class ModelProfiles:
             each value has its own program, ``"lowest"`` if only the lowest value has, such as a
             dropout of 0.
         shares: Whether trials share traced programs at all.
-        broken: Config and error of the first of ``num_broken`` models that could not be built.
+        broken: Config and error of each random model that could not be built.
     """
 
     smallest: ModelProfile
@@ -73,8 +73,7 @@ class ModelProfiles:
     drawn: tuple[ModelProfile, ...]
     structural: Mapping[str, Difference]
     shares: bool
-    num_broken: int = 0
-    broken: str = ""
+    broken: tuple[str, ...] = ()
 
     @property
     def known(self) -> tuple[ModelProfile, ...]:
@@ -107,13 +106,12 @@ def profile_models(
             except Exception as error:
                 raise WorkloadError(
                     "cannot build the model of an extreme config of the space, "
-                    f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}; narrow "
-                    "the space"
+                    f"{_failure_text(config, error)}; narrow the space"
                 ) from error
         return known[name]
 
     def size_of(config: Config) -> float:
-        return profile_of(dict(config)).size
+        return profile_of(config).size
 
     smallest, largest = (
         profile_of(extreme_config(space, size_of, largest=largest)) for largest in (False, True)
@@ -133,15 +131,14 @@ def profile_models(
         try:
             drawn.append(build_profile(config))
         except Exception as error:  # noqa: BLE001  the workload's own code may raise anything
-            broken.append(f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}")
+            broken.append(_failure_text(config, error))
     return ModelProfiles(
         smallest,
         largest,
         tuple(drawn),
         structural,
         shares=all(each.key is not None for each in known.values()),
-        num_broken=len(broken),
-        broken=broken[0] if broken else "",
+        broken=tuple(broken),
     )
 
 
@@ -169,12 +166,14 @@ def config_text(config: Config) -> str:
     return ", ".join(f"{path}={value!r}" for path, value in flat(config).items())
 
 
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), "no text")
+def _failure_text(config: Config, error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    reason = lines[0] if lines else "no text"
+    return f"{config_text(config)}: {type(error).__name__}: {reason}"
 
 
 def profile_workload_models(
-    workload: Workload, space: SearchSpace, seed: int, notes: str
+    workload: Workload, space: SearchSpace, seed: int, notes: Path
 ) -> ModelProfiles:
     """Profile the models of a workload in this process, which loads TensorFlow.
 
@@ -187,7 +186,7 @@ def profile_workload_models(
 
     def build_profile(config: Config) -> ModelProfile:
         with contextlib.suppress(OSError):  # the folder is missing on other machines
-            Path(notes).write_text(config_text(config))
+            notes.write_text(config_text(config))
         return _profile(workload, config, build_for_checkpoint(workload, config, seed=0))
 
     with throwaway_run():
@@ -216,11 +215,10 @@ def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
 
 def _layers(model: Any) -> list[Any]:
     """Return the leaf layers of a model, including those of nested models."""
-    found = []
+    leaves = []
     for layer in model.layers:
-        inner = getattr(layer, "layers", None)
-        found += _layers(layer) if inner else [layer]
-    return found
+        leaves += _layers(layer) if getattr(layer, "layers", None) else [layer]
+    return leaves
 
 
 def _output_shape(layer: Any) -> tuple[int, ...]:

@@ -17,12 +17,8 @@ from tune_tf.simulation import Trace
 from tune_tf.space import flat
 from tune_tf.space.frozen import hashable
 
-_TURN_S = 0.06
-"""Seconds that Tune, searcher and tracking take between two trials."""
-
-_RESULT_S = 0.003
-"""Seconds of overhead of the driver and of Ray per result."""
-
+_TURN_S = 0.06  # that Tune, searcher and tracking take between two trials
+_RESULT_S = 0.003  # of overhead of the driver and of Ray per result
 _GAP = 1.5  # iterations between two reports of a trial above which it must have been paused
 
 
@@ -56,23 +52,6 @@ class Limits:
             max_epochs=math.inf if budget.epochs is None else budget.epochs,
             max_trial_s=3600 * min(hours, default=math.inf),
         )
-
-
-@dataclass(frozen=True)
-class TrialCost:
-    """Duration of a trial.
-
-    Args:
-        start_s: Seconds before it trains, including the gap after the previous trial.
-        epoch_s: Seconds per iteration.
-        trace_s: Extra seconds of the first iteration of a structure in a process.
-        structure: Key shared by configs with the same traced program; None if none is shared.
-    """
-
-    start_s: float
-    epoch_s: float
-    trace_s: float
-    structure: Hashable
 
 
 @dataclass(frozen=True)
@@ -134,24 +113,24 @@ def extend_segments(
         first: Index of the sweep to start with.
         growth: Ratio of the numbers of trials, at least 1.
     """
-    found: list[Segment] = []
-    before, number = 0, first
+    extended: list[Segment] = []
+    offset, number = 0, first
     while growth > 0:
         segments = sweeps[number % len(sweeps)]
         num_trials = 1 + max((segment.trial for segment in segments), default=0)
-        most = round(num_trials * min(1.0, growth))
-        found += [
-            replace(segment, trial=before + segment.trial)
+        num_added = round(num_trials * min(1.0, growth))
+        extended += [
+            replace(segment, trial=offset + segment.trial)
             for segment in segments
-            if segment.trial < most
+            if segment.trial < num_added
         ]
-        before, number, growth = before + num_trials, number + 1, growth - 1
-    return tuple(found)
+        offset, number, growth = offset + num_trials, number + 1, growth - 1
+    return tuple(extended)
 
 
 def simulate_slots(
     segments: Sequence[Segment],
-    cost_of: Callable[[Mapping[str, Any]], TrialCost],
+    costs: "CostModel",
     *,
     num_slots: int,
     reuses: bool = True,
@@ -168,26 +147,26 @@ def simulate_slots(
     epochs, trial_s, wall_s = 0, 0.0, 0.0
     for segment in segments:
         begin, slot = heapq.heappop(free)
-        cost = cost_of(segment.config)
-        known = programs[slot] if reuses else []
-        before = cost.start_s
-        if cost.structure is None or cost.structure not in known:
-            before += cost.trace_s
-            known.append(cost.structure)
+        epoch_s, structure = costs.epoch_s(segment.config), costs.structure(segment.config)
+        traced = programs[slot] if reuses else []
+        start_s = costs.turnaround_s
+        if structure is None or structure not in traced:
+            start_s += costs.trace_s
+            traced.append(structure)
         seconds = min(limits.max_wall_s - begin, limits.max_trial_s - trial_s)
-        left = limits.max_epochs - epochs
-        if min(seconds, left) <= 0:
+        epochs_left = limits.max_epochs - epochs
+        if min(seconds, epochs_left) <= 0:
             break
-        done = int(min(segment.epochs, left, max(0.0, (seconds - before) / cost.epoch_s)))
-        took = before + done * cost.epoch_s
+        done = int(min(segment.epochs, epochs_left, max(0.0, (seconds - start_s) / epoch_s)))
+        segment_s = start_s + done * epoch_s
         if done < segment.epochs and limits.max_wall_s < math.inf:
-            took = max(took, min(limits.max_wall_s - begin, took + cost.epoch_s))
+            segment_s = max(segment_s, min(limits.max_wall_s - begin, segment_s + epoch_s))
         trials.add(segment.trial)
         epochs += done
-        trial_s += took
-        wall_s = max(wall_s, begin + took)
-        heapq.heappush(free, (begin + took, slot))
-        if done < segment.epochs and begin + took < limits.max_wall_s:
+        trial_s += segment_s
+        wall_s = max(wall_s, begin + segment_s)
+        heapq.heappush(free, (begin + segment_s, slot))
+        if done < segment.epochs and begin + segment_s < limits.max_wall_s:
             break  # a limit on all trials together was reached
     return SweepUsage(len(trials), epochs, wall_s, trial_s, max(len(it) for it in programs))
 
@@ -214,14 +193,10 @@ class CostModel:
         values = _features(self._nearest(flat(config)))
         return max(1e-4, sum(w * x for w, x in zip(self.weights, values, strict=True))) + _RESULT_S
 
-    def of(self, config: Mapping[str, Any]) -> TrialCost:
-        """Return the cost of a trial of a config."""
-        return TrialCost(
-            start_s=self.start_s + self.process_s + _TURN_S,
-            epoch_s=self.epoch_s(config),
-            trace_s=self.trace_s,
-            structure=self.structure(config),
-        )
+    @property
+    def turnaround_s(self) -> float:
+        """Seconds from the end of a trial until the next one in its slot trains."""
+        return self.start_s + self.process_s + _TURN_S
 
     def structure(self, config: Mapping[str, Any]) -> Hashable:
         """Return a key shared by configs with the same traced program; None if none is shared."""
