@@ -190,7 +190,7 @@ def scale(
 
 
 def _print_scaling(scaling: "Scaling", files: "ScalingFiles", console: Console) -> None:
-    from tune_tf.estimate.scaling.scaling_report import HEADERS, NARROW, table_of
+    from tune_tf.estimate.scaling.scaling_report import HEADERS, OPTIONAL_HEADERS, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
@@ -199,7 +199,7 @@ def _print_scaling(scaling: "Scaling", files: "ScalingFiles", console: Console) 
     columns = [
         number
         for number, header in enumerate(HEADERS)
-        if console.width >= _WIDE or header not in NARROW
+        if console.width >= _WIDE or header not in OPTIONAL_HEADERS
     ]
     table = borderless_table(*(HEADERS[number] for number in columns), right=HEADERS[1:])
     errors: list[tuple[str, str]] = []
