@@ -12,8 +12,8 @@ from markupsafe import Markup
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
-from tune_tf.estimate.scaling.picture import ScalingPlot
 from tune_tf.estimate.scaling.scale import Scaling
+from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
 from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
 from tune_tf.report.plots.picture import draw_static, svg_text, write_png
