@@ -8,7 +8,7 @@ from tune_tf.estimate.planning.build_forecast import build_forecast
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredOverhead, MeasuredSweep
 from tune_tf.estimate.planning.schedule_model import fit_costs
-from tune_tf.estimate.planning.simulated import simulate_sweeps
+from tune_tf.estimate.planning.simulated_sweeps import simulate_sweeps
 from tune_tf.estimate.sample_process import TrialUsage
 from tune_tf.resources import TrialResources
 from tune_tf.sweep.plan import SweepPlan

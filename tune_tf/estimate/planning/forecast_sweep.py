@@ -27,7 +27,7 @@ from tune_tf.estimate.planning.model_profiles import (
     profile_workload_models,
 )
 from tune_tf.estimate.planning.schedule_model import fit_costs
-from tune_tf.estimate.planning.simulated import simulate_sweeps
+from tune_tf.estimate.planning.simulated_sweeps import simulate_sweeps
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.outcome import Outcome

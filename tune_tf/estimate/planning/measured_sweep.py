@@ -18,7 +18,7 @@ from tune_tf.estimate.planning.schedule_model import (
     segments_of,
     simulate_slots,
 )
-from tune_tf.estimate.planning.simulated import SimulatedSweeps
+from tune_tf.estimate.planning.simulated_sweeps import SimulatedSweeps
 from tune_tf.forecast import Range
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.memory.recycling import Recycling
