@@ -51,8 +51,7 @@ class TerminalProgress(Callback):
         self._begun = self._drawn = clock()
         self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
         self._cluster: dict[str, float] = {}
-        self._ended: set[str] = set()
-        self._values: list[float] = []
+        self._values: dict[str, float] = {}  # of ended trials by id, in order of their ends
         self._done_before: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
@@ -109,7 +108,7 @@ class TerminalProgress(Callback):
         return Group(*rows)
 
     def _pace(self, trials: list[Trial], done: int) -> str:
-        """Return the reserved resources and the rate of trials."""
+        """Return the reserved resources, the rate of trials and the number of epochs."""
         reserved: Counter[str] = Counter()
         for trial in trials:
             if trial.status == Trial.RUNNING:
@@ -130,12 +129,12 @@ class TerminalProgress(Callback):
         """Return the best value after each ended trial."""
         objective = self._config.leading_objective
         for trial in trials:
-            if trial.is_finished() and trial.trial_id not in self._ended:
-                self._ended.add(trial.trial_id)
+            if trial.is_finished() and trial.trial_id not in self._values:
                 last = latest_result(trial)
-                if is_feasible(self._config.constraints, last):
-                    self._values.append(last.get(objective.metric, math.nan))
-        return best_so_far(self._values, objective)
+                feasible = is_feasible(self._config.constraints, last)
+                value = last.get(objective.metric, math.nan) if feasible else math.nan
+                self._values[trial.trial_id] = value
+        return best_so_far(self._values.values(), objective)
 
     def _line(self, counts: Counter[str], done: int) -> str:
         states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
@@ -151,22 +150,17 @@ class TerminalProgress(Callback):
 
     def _best(self, trials: list[Trial]) -> str:
         objective = self._config.leading_objective
-        best = best_of(
-            (
-                Candidate(
-                    number,
-                    Outcome.of_result(last),
-                    last.get(objective.metric),
-                    is_feasible(self._config.constraints, last),
-                )
-                for number, last in enumerate(map(latest_result, trials))
-            ),
-            objective,
-        )
+        candidates = []
+        for trial in trials:
+            last = latest_result(trial)
+            feasible = is_feasible(self._config.constraints, last)
+            value = last.get(objective.metric)
+            candidates.append(Candidate(trial, Outcome.of_result(last), value, feasible))
+        best = best_of(candidates, objective)
         if best is None:
             return "no result yet"
-        config = ", ".join(f"{k}={value_text(v)}" for k, v in trials[best.key].config.items())
-        return f"best {objective.metric} {value_text(best.value)} by {trials[best.key]}: {config}"
+        config = ", ".join(f"{k}={value_text(v)}" for k, v in best.key.config.items())
+        return f"best {objective.metric} {value_text(best.value)} by {best.key}: {config}"
 
     def _print(self, text: Text) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)

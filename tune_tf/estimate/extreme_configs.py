@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
-from tune_tf.space.parameter import Parameter
+from tune_tf.space.parameter import Parameter, is_number
 from tune_tf.space.paths import nested
 
 _MAX_OPTIONS = 8
@@ -21,7 +21,7 @@ def middle_value(parameter: Parameter) -> Any:
         return parameter.value
     if isinstance(parameter, Choice):
         options = list(parameter.options)
-        if all(isinstance(each, int | float) and not isinstance(each, bool) for each in options):
+        if all(map(is_number, options)):
             return sorted(options)[len(options) // 2]
         return options[0]
     if isinstance(parameter, Float | Int):
@@ -61,8 +61,7 @@ def extreme_config(
     """Search for the nested config with the largest or the smallest model.
 
     One pass of coordinate descent over the parameters, each after those it depends on; exact if a
-    value that enlarges one model enlarges every other. ``size_of`` returns the size of the model of
-    a nested config.
+    value that enlarges one model enlarges every other.
     """
     chosen: dict[str, Any] = {}
     sign = 1 if largest else -1

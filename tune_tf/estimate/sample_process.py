@@ -30,12 +30,9 @@ _CAPACITY_WAIT_S = 60.0
 
 @dataclass(frozen=True)
 class EpochTimings:
-    """Timings of consecutive epochs of a trial.
+    """Seconds of consecutive epochs of a trial.
 
-    Args:
-        epochs_s: Seconds of each epoch.
-        cpu_s: CPU seconds of the trial's processes on the actor's node.
-        other_cpu_s: CPU seconds of all other processes there.
+    ``cpu_s`` and ``other_cpu_s`` are CPU seconds of its and all other processes on the node.
     """
 
     epochs_s: tuple[float, ...]
@@ -45,12 +42,10 @@ class EpochTimings:
 
 @dataclass(frozen=True)
 class TrialUsage:
-    """Peak memory and rows of a trial's processes.
+    """Peak memory and training rows of a trial's processes.
 
-    Args:
-        gpu_bytes: Peak GPU memory; None without GPUs.
-        num_rows: Training rows used; 0 if unknown.
-        left_out_bytes: Bytes of the data that a real trial holds but the sample omits.
+    ``gpu_bytes`` is None without GPUs, the numbers of rows are 0 if unknown. ``left_out_bytes`` are
+    those of the data that a real trial holds but the sample omits.
     """
 
     host_bytes: int
@@ -63,7 +58,7 @@ class TrialUsage:
 class TrialActor:
     """Ray actor that drives Trainables step by step, one trial after another, as Tune would.
 
-    ``notes`` is a folder for the notes of its processes, created on this node.
+    Its processes write notes to the folder ``notes`` of this node.
     """
 
     def __init__(self, notes: str) -> None:

@@ -14,6 +14,7 @@ from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
+from tune_tf.space.parameter import is_number
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -170,11 +171,7 @@ class TrialFilter:
 
     @classmethod
     def parse(cls, text: str) -> "TrialFilter":
-        """Parse a condition such as ``outcome=completed``.
-
-        Raises:
-            InvalidSettingsError: The text is not a condition.
-        """
+        """Parse a condition such as ``outcome=completed``, or raise an InvalidSettingsError."""
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise InvalidSettingsError(f"a condition must be {_CONDITION_FORM}, not {text!r}")
@@ -188,7 +185,7 @@ class TrialFilter:
         if value is None:
             return self.relation == "!="
         number = _number(self.value)
-        if number is not None and isinstance(value, int | float) and not isinstance(value, bool):
+        if number is not None and is_number(value):
             return _COMPARE[self.relation](value, number)
         if self.relation in ("<", "<=", ">", ">="):
             return number is None and _COMPARE[self.relation](str(value), self.value)

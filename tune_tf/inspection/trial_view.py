@@ -32,7 +32,6 @@ class TrialView:
     """Snapshot of a trial, read from its folder.
 
     Args:
-        result: Its config, outcome and last metrics.
         state: How it ended, as :class:`~tune_tf.outcome.Outcome` calls it, else ``"running"``,
             ``"paused"`` by the scheduler, ``"pending"`` since a resume, or ``"interrupted"``.
         folder: Its folder, which exists once the trial has started.
@@ -67,7 +66,7 @@ class TrialView:
         driven: bool,
         run_ids: Mapping[str, str],
     ) -> "TrialView":
-        """Read a trial's folder; ``driven`` says whether the sweep has a driver."""
+        """Read a trial's folder; ``driven`` tells whether the sweep has a driver."""
         report = read_last_result(folder / RESULTS)
         if events is not None and _iteration(events.last) > _iteration(report):
             report = events.last

@@ -168,15 +168,15 @@ def status(
     """
     folder = SweepFolder.open(sweep, storage_path)
 
-    def look(before: SweepView | None = None) -> SweepView:
+    def read_view(before: SweepView | None = None) -> SweepView:
         return SweepView.of(folder, before=before)
 
     console = make_console()
     console.quiet = as_json
     if follow:
-        view = follow_status(look, console)
+        view = follow_status(read_view, console)
     else:
-        view = look()
+        view = read_view()
         console.print(status_view(view))
     if as_json:
         print_json(view.to_dict())
@@ -188,18 +188,17 @@ def status(
 
 
 def follow_status(
-    look: Callable[[SweepView | None], SweepView],
+    read_view: Callable[[SweepView | None], SweepView],
     console: Console,
     wait: Callable[[float], None] = time.sleep,
 ) -> SweepView:
     """Display a sweep until it stops running; return its last view.
 
-    Without a terminal, a line is printed for each change. ``look`` reads the sweep, given the
-    previous view.
+    Without a terminal, a line is printed for each change. ``read_view`` gets the previous view.
     """
     from rich.live import Live
 
-    view, line = look(None), ""
+    view, line = read_view(None), ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while view.state is SweepState.RUNNING:
             if console.is_terminal:
@@ -207,7 +206,7 @@ def follow_status(
             elif line != (line := _line(view)):
                 console.print(line, soft_wrap=True)
             wait(_READ_EVERY_S)
-            view = look(view)
+            view = read_view(view)
     console.print(status_view(view))
     return view
 

@@ -2,7 +2,6 @@
 
 import shutil
 import statistics
-from pathlib import Path
 
 from tune_tf.estimate.planning.measured_sweep import MeasuredSweep
 from tune_tf.forecast import ConfigMeasurement, Forecast, Range
@@ -147,7 +146,9 @@ def _warnings(sweep: MeasuredSweep, fitting: int) -> tuple[str, ...]:
             f"other programs used {machine.busy_cores:.1f} of {machine.num_cores} cores when "
             "this was measured: times are longer than on a quiet machine"
         )
-    free = _free_bytes(config.sweeps_path)
+    folder = config.sweeps_path.absolute()
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(existing).free
     if free < sweep.folder_bytes.high:
         warnings.append(
             f"the sweep's folder may grow to {sweep.folder_bytes.high / 1e9:.1f} GB, but "
@@ -159,9 +160,3 @@ def _warnings(sweep: MeasuredSweep, fitting: int) -> tuple[str, ...]:
             f"be built, their trials will fail: {broken[0]}"
         )
     return tuple(warnings)
-
-
-def _free_bytes(path: Path) -> int:
-    """Return the free bytes of the disk of a folder that may not exist yet."""
-    folders = (path.absolute(), *path.absolute().parents)
-    return shutil.disk_usage(next(each for each in folders if each.exists())).free

@@ -28,12 +28,10 @@ _ROUND_S = 1.0
 
 @dataclass(frozen=True)
 class TrialTiming:
-    """Timing of one config in one process.
+    """Timing of one config in one process, in seconds.
 
-    Args:
-        start_s: Seconds until training: building the model, plus startup in a fresh process.
-        first_s: Seconds of the first iteration, which may include tracing.
-        epochs_s: Seconds of each further iteration.
+    ``start_s`` is until training, with the startup of a fresh process; ``first_s`` is that of the
+    first iteration, which may include tracing; ``epochs_s`` are those of the others.
     """
 
     start_s: float

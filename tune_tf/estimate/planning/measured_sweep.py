@@ -39,10 +39,7 @@ _BEST_MODEL_BYTES = 30_000  # a logged model, without its weights
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources of the Ray cluster, and of this machine before the measurement.
-
-    ``num_cores``, ``memory_bytes``, ``available_bytes`` and ``busy_cores`` describe this machine.
-    """
+    """Resources of the Ray cluster and, from ``num_cores`` on, of this machine."""
 
     num_nodes: int
     cpus: float
@@ -54,10 +51,7 @@ class Machine:
 
     @classmethod
     def of(cls, busy_percent: float) -> "Machine":
-        """Inspect the connected cluster and this machine.
-
-        ``busy_percent`` is the CPU usage of this machine before a cluster is started.
-        """
+        """Inspect the connected cluster, and this machine with its CPU usage before the start."""
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         memory = psutil.virtual_memory()
         num_cores = os.cpu_count() or 1
@@ -80,7 +74,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class MeasuredOverhead:
-    """Duration of a task, and total size of the files it wrote."""
+    """Duration of a task, and size of the files it wrote."""
 
     seconds: float
     num_bytes: int

@@ -90,8 +90,6 @@ def profile_models(
 ) -> ModelProfiles:
     """Profile the smallest, the largest and random models of a search space.
 
-    ``build_profile`` builds and profiles the model of a config; ``clock`` is monotonic, in seconds.
-
     Raises:
         WorkloadError: The model of an extreme config cannot be built; names the config.
     """

@@ -16,10 +16,11 @@ from tune_tf.resources import TrialResources
 from tune_tf.simulation import Trace
 from tune_tf.space import flat
 from tune_tf.space.frozen import hashable
+from tune_tf.space.parameter import is_number
 
-_TURN_S = 0.06  # that Tune, searcher and tracking take between two trials
+_TURNAROUND_S = 0.06  # that Tune, searcher and tracking take between two trials
 _RESULT_S = 0.003  # of overhead of the driver and of Ray per result
-_GAP = 1.5  # iterations between two reports of a trial above which it must have been paused
+_MAX_GAP = 1.5  # iterations between two reports of a trial above which it must have been paused
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,8 @@ class Segment:
 class SweepUsage:
     """Trials, epochs and time of a sweep.
 
-    Args:
-        epochs: Iterations of all trials.
-        wall_s: Seconds until the last trial ended.
-        trial_s: Seconds of all trials together.
-        structures: Largest number of traced programs in one process.
+    ``trial_s`` are the seconds of all trials together, ``structures`` the largest number of traced
+    programs in one process.
     """
 
     trials: int
@@ -82,36 +80,26 @@ class SweepUsage:
 
 
 def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Segment, ...]:
-    """Return the segments of a simulated sweep in order of their start.
-
-    ``epoch_s`` returns the virtual seconds per iteration of a config.
-    """
+    """Return the segments of a simulated sweep by start; ``epoch_s`` are virtual seconds."""
     configs = {trial.number: trial.config for trial in trace.trials}
     seconds = {number: epoch_s(config) for number, config in configs.items()}
-    open_: dict[int, list[float]] = {}  # by trial: start, last report and number of iterations
-    closed: list[tuple[float, int, int]] = []
+    spans: list[tuple[float, int, list[float]]] = []  # start, trial, and times of its reports
+    current: dict[int, list[float]] = {}
     for event in trace.events:
-        last = open_.get(event.trial)
-        if last is not None and event.time_s - last[1] <= _GAP * seconds[event.trial]:
-            last[1:] = [event.time_s, last[2] + 1]
-            continue
-        if last is not None:
-            closed.append((last[0], event.trial, int(last[2])))
-        began = event.time_s - seconds[event.trial]
-        open_[event.trial] = [began, event.time_s, 1]
-    closed += [(it[0], trial, int(it[2])) for trial, it in open_.items()]
-    return tuple(Segment(trial, configs[trial], epochs) for _, trial, epochs in sorted(closed))
+        times = current.get(event.trial)
+        if times is None or event.time_s - times[-1] > _MAX_GAP * seconds[event.trial]:
+            times = current[event.trial] = []
+            spans.append((event.time_s - seconds[event.trial], event.trial, times))
+        times.append(event.time_s)
+    return tuple(Segment(trial, configs[trial], len(times)) for _, trial, times in sorted(spans))
 
 
 def extend_segments(
     sweeps: Sequence[Sequence[Segment]], first: int, growth: float
 ) -> tuple[Segment, ...]:
-    """Return the segments of a larger sweep, made of those of several simulated sweeps in turn.
+    """Return the segments of a sweep with ``growth`` times as many trials as the simulated ones.
 
-    Args:
-        sweeps: Segments by simulated sweep, all with equally many trials.
-        first: Index of the sweep to start with.
-        growth: Ratio of the numbers of trials, at least 1.
+    It consists of the segments of the simulated sweeps in turn, from the one with index ``first``.
     """
     extended: list[Segment] = []
     offset, number = 0, first
@@ -196,7 +184,7 @@ class CostModel:
     @property
     def turnaround_s(self) -> float:
         """Seconds from the end of a trial until the next one in its slot trains."""
-        return self.start_s + self.process_s + _TURN_S
+        return self.start_s + self.process_s + _TURNAROUND_S
 
     def structure(self, config: Mapping[str, Any]) -> Hashable:
         """Return a key shared by configs with the same traced program; None if none is shared."""
@@ -217,7 +205,7 @@ class CostModel:
 
         def distance(profile: ModelProfile) -> float:
             other = flat(profile.config)
-            return sum(_apart(values.get(path), other.get(path)) for path in paths)
+            return sum(_distance(values.get(path), other.get(path)) for path in paths)
 
         return min(self.profiles.known, key=distance)
 
@@ -237,21 +225,21 @@ def fit_costs(
         measured.scale * float(np.mean([timing.epoch_s for timing in timings]))
         for timings in measured.timings
     ]
-    every = [timing for timings in measured.timings for timing in timings]
+    all_timings = [timing for timings in measured.timings for timing in timings]
     later = [
         timing for index in range(len(trained)) for timing in measured.later_timings(index)
-    ] or every
+    ] or all_timings
     return CostModel(
         profiles,
         _weights([_features(each) for each in trained], seconds),
         start_s=float(np.median([timing.start_s + timing.save_s for timing in later])),
-        trace_s=float(np.median([max(0.0, it.first_s - it.epoch_s) for it in every])),
+        trace_s=float(np.median([max(0.0, it.first_s - it.epoch_s) for it in all_timings])),
         process_s=process_s,
     )
 
 
 def _features(profile: ModelProfile) -> tuple[float, float]:
-    """Return the features of the time per iteration: relative number of batches, and arithmetic."""
+    """Return relative numbers of batches and of multiplications per iteration."""
     return 1 / profile.batch_size, profile.work
 
 
@@ -269,26 +257,22 @@ def _weights(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> tuple
             scale = np.abs(table[:, chosen]).max(axis=0)  # features differ by orders of magnitude
             if not scale.all():
                 continue
-            found, *_ = np.linalg.lstsq(table[:, chosen] / scale, np.ones(len(seconds)), rcond=None)
-            if (found < 0).any():
+            fit, *_ = np.linalg.lstsq(table[:, chosen] / scale, np.ones(len(seconds)), rcond=None)
+            if (fit < 0).any():
                 continue
             weights = np.zeros(count)
-            weights[chosen] = found / scale
+            weights[chosen] = fit / scale
             logs = np.log(table @ weights)
-            error, middle = float(logs.std()), float(logs.mean())
-            if best is None or error < best[0]:
-                best = error, tuple(float(each) for each in weights / np.exp(middle))
+            if best is None or logs.std() < best[0]:
+                best = float(logs.std()), tuple((weights / np.exp(logs.mean())).tolist())
     if best is None:
         raise ValueError("cannot fit the measured seconds: all features are 0")
     return best[1]
 
 
-def _apart(value: Any, other: Any) -> float:
+def _distance(value: Any, other: Any) -> float:
     """Return the distance between two values of a parameter, from 0 to 1."""
-    numbers = all(
-        isinstance(each, int | float) and not isinstance(each, bool) for each in (value, other)
-    )
-    if not numbers:
+    if not (is_number(value) and is_number(other)):
         return float(hashable(value) != hashable(other))
     largest = max(abs(value), abs(other))
     return abs(value - other) / largest if largest else 0.0

@@ -17,6 +17,7 @@ from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.estimate.scaling.advice import Advice, advise
 from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark
 from tune_tf.estimate.scaling.candidates import Measurement, candidates
+from tune_tf.formatting import counted
 from tune_tf.space.paths import nested
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import checked_tracking_uri
@@ -28,11 +29,8 @@ _QUICK = Effort(rounds=3, round_s=0.3, max_batches=50)
 class Scaling:
     """Scaling of a workload over devices, batch sizes and amounts of data.
 
-    Args:
-        workload: Reference to the workload, as in the sweep file.
-        measurements: All measurements; the first is the reference: one replica on one device.
-        total_rows: Number of training rows of the workload.
-        profile: Files of the TensorFlow profile, content by path within a log folder.
+    The first measurement is the reference: one replica on one device. ``profile`` are the files of
+    the TensorFlow profile, content by path within a log folder.
     """
 
     name: str
@@ -57,8 +55,7 @@ class Scaling:
     @property
     def machine(self) -> str:
         """Description of the devices, such as ``4 GPUs``."""
-        kind = "GPU" if self.on_gpus else "CPU core"
-        return f"{self.num_devices} {kind}{'' if self.num_devices == 1 else 's'}"
+        return counted(self.num_devices, "GPU" if self.on_gpus else "CPU core")
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
@@ -170,11 +167,11 @@ def _cpus_per_device(config: SweepConfig) -> int:
 
 def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
     """Return sentences that explain numbers from the first ``used`` of ``total`` training rows."""
-    part = f" Here, all data are the first {used:,} of {total:,} rows." if used < total else ""
+    sample = f" Here, all data are the first {used:,} of {total:,} rows." if used < total else ""
     return (
         f"Each line was trained in separate processes, warmed up, and then measured {rounds} "
         "times in turn with the others. rows/s is the median: training rows a second, without "
-        f"validation.{part}",
+        f"validation.{sample}",
         "speed-up compares with one replica on one device in the same round; the number after it "
         "is how far the rounds deviate from it. efficiency is the speed-up divided by the "
         "devices used.",
