@@ -52,7 +52,7 @@ class TerminalProgress(Callback):
         self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
         self._cluster: dict[str, float] = {}
         self._values: dict[str, float] = {}  # of ended trials by id, in order of their ends
-        self._done_before: int | None = None
+        self._num_ended_before: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __reduce__(self) -> tuple[Callable[[SweepConfig], "TerminalProgress"], tuple[SweepConfig]]:
@@ -72,8 +72,8 @@ class TerminalProgress(Callback):
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Redraw at most every so many seconds."""
-        if self._done_before is None:
-            self._done_before = sum(trial.is_finished() for trial in trials)
+        if self._num_ended_before is None:
+            self._num_ended_before = sum(trial.is_finished() for trial in trials)
         now = self._clock()
         if now - self._drawn >= self._every_s:
             self._drawn = now
@@ -81,24 +81,24 @@ class TerminalProgress(Callback):
 
     def _draw(self, trials: list[Trial]) -> None:
         counts = Counter(_trial_state(trial) for trial in trials)
-        done = sum(trial.is_finished() for trial in trials)
+        num_ended = sum(trial.is_finished() for trial in trials)
         if self._console.is_terminal:
-            self._live.update(self._display(trials, counts, done), refresh=True)
+            self._live.update(self._display(trials, counts, num_ended), refresh=True)
         else:
-            self._print(Text(f"{self._line(counts, done)}; {self._best(trials)}"))
+            self._print(Text(f"{self._line(counts, num_ended)}; {self._best(trials)}"))
 
-    def _display(self, trials: list[Trial], counts: Counter[str], done: int) -> RenderableType:
+    def _display(self, trials: list[Trial], counts: Counter[str], num_ended: int) -> RenderableType:
         total = self._config.budget.num_samples
         table = Table.grid(padding=(0, 2))
         table.add_row(
             Text(self._config.name, style="bold"),
-            ProgressBar(total=total, completed=done, width=32),
-            f"{done}/{total} trials",
-            self._times(done),
+            ProgressBar(total=total, completed=num_ended, width=32),
+            f"{num_ended}/{total} trials",
+            self._times(num_ended),
         )
         rows: list[RenderableType] = [
             table,
-            Text("  ").join([counted_states(counts), Text(self._pace(trials, done), "dim")]),
+            Text("  ").join([counted_states(counts), Text(self._pace(trials, num_ended), "dim")]),
             Text(self._best(trials)),
         ]
         curve = self._best_so_far(trials)
@@ -107,7 +107,7 @@ class TerminalProgress(Callback):
             rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
         return Group(*rows)
 
-    def _pace(self, trials: list[Trial], done: int) -> str:
+    def _pace(self, trials: list[Trial], num_ended: int) -> str:
         """Return the reserved resources, the rate of trials and the number of epochs."""
         reserved: Counter[str] = Counter()
         for trial in trials:
@@ -120,7 +120,7 @@ class TerminalProgress(Callback):
             if self._cluster.get(name)
         ]
         minutes = max(self._clock() - self._begun, 1.0) / 60
-        if new := done - (self._done_before or 0):
+        if new := num_ended - (self._num_ended_before or 0):
             parts.append(f"{new / minutes:.3g} trials per minute")
         epochs = sum(int(latest_result(trial).get("training_iteration", 0)) for trial in trials)
         return ", ".join([*parts, f"{epochs} epochs"])
@@ -136,17 +136,18 @@ class TerminalProgress(Callback):
                 self._values[trial.trial_id] = value
         return best_so_far(self._values.values(), objective)
 
-    def _line(self, counts: Counter[str], done: int) -> str:
+    def _line(self, counts: Counter[str], num_ended: int) -> str:
         states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
-        return f"{done}/{self._config.budget.num_samples} trials ({states}), {self._times(done)}"
+        total = self._config.budget.num_samples
+        return f"{num_ended}/{total} trials ({states}), {self._times(num_ended)}"
 
-    def _times(self, done: int) -> str:
+    def _times(self, num_ended: int) -> str:
         elapsed, budget = self._clock() - self._begun, self._config.budget
-        left = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
-        if new := done - (self._done_before or 0):
-            left.append(elapsed / new * (budget.num_samples - done))
+        estimates = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
+        if new := num_ended - (self._num_ended_before or 0):
+            estimates.append(elapsed / new * (budget.num_samples - num_ended))
         text = f"{_whole_seconds(elapsed)} elapsed"
-        return f"{text}, at most {_whole_seconds(min(left))} left" if left else text
+        return f"{text}, at most {_whole_seconds(min(estimates))} left" if estimates else text
 
     def _best(self, trials: list[Trial]) -> str:
         objective = self._config.leading_objective

@@ -33,12 +33,12 @@ def middle_value(parameter: Parameter) -> Any:
     raise TypeError(f"{type(parameter).__name__} has no middle")
 
 
-def fill_with_middle(space: SearchSpace, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat config of the given values and the middle of every other parameter."""
+def fill_with_middle(space: SearchSpace, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a flat config of the fixed values and the middle of every other parameter."""
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
         if parameter.condition.holds(values):
-            values[path] = chosen[path] if path in chosen else middle_value(parameter)
+            values[path] = fixed[path] if path in fixed else middle_value(parameter)
     return values
 
 
@@ -63,20 +63,17 @@ def extreme_config(
     One pass of coordinate descent over the parameters, each after those it depends on; exact if a
     value that enlarges one model enlarges every other.
     """
-    chosen: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
     sign = 1 if largest else -1
     for path, parameter in space.parameters.items():
-        if path not in fill_with_middle(space, chosen):
-            continue
         values = extreme_values(parameter)
+        if len(values) == 1 or path not in fill_with_middle(space, fixed):
+            continue
         sizes = [
-            sign * size_of(nested(fill_with_middle(space, {**chosen, path: value})))
-            if len(values) > 1
-            else 0.0
+            sign * size_of(nested(fill_with_middle(space, {**fixed, path: value})))
             for value in values
         ]
-        best = max(sizes)
         # A parameter without effect keeps its middle value, where training most likely works.
-        if min(sizes) < best or len(values) == 1:
-            chosen[path] = values[sizes.index(best)]
-    return nested(fill_with_middle(space, chosen))
+        if min(sizes) < max(sizes):
+            fixed[path] = values[sizes.index(max(sizes))]
+    return nested(fill_with_middle(space, fixed))

@@ -68,12 +68,12 @@ class TrialActor:
 
     def begin(self, trainable_class: TrainableClass, config: dict[str, Any]) -> float:
         """Start a trial, in the Trainable of the last one if any; return the seconds it took."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         if self._trainable is None:
             self._trainable = trainable_class(config=config)
         else:
             self._trainable.reset_config(config)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
     def train(self, seconds: float = 0.0) -> EpochTimings:
         """Train whole epochs, at least one, until the time is over."""
@@ -85,10 +85,10 @@ class TrialActor:
 
     def save(self) -> tuple[float, int]:
         """Save a checkpoint; return the seconds it took, and its bytes."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             self._trainable.save_checkpoint(folder)
-            save_s = time.perf_counter() - begun
+            save_s = time.perf_counter() - start
             files = (path for path in Path(folder).rglob("*") if path.is_file())
             return save_s, sum(path.stat().st_size for path in files)
 
@@ -211,9 +211,9 @@ def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
 
     epochs_s: list[float] = []
     while not epochs_s or sum(epochs_s) < seconds:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         trainable.train()
-        epochs_s.append(time.perf_counter() - begun)
+        epochs_s.append(time.perf_counter() - start)
     return tuple(epochs_s)
 
 

@@ -39,7 +39,7 @@ def read_last_result(path: Path) -> Mapping[str, Any]:
         report = _parsed(line)
         if report is not None:
             return report
-    last = deque(read_results(path) if start else (), maxlen=1)
+    last: deque[Mapping[str, Any]] = deque(read_results(path) if start else (), maxlen=1)
     return last[0] if last else {}
 
 

@@ -68,13 +68,12 @@ class TrialRows:
         return (*known, *sorted(names.difference(known)))
 
     @property
-    def _known_fields(self) -> dict[str, None]:
+    def _known_fields(self) -> tuple[str, ...]:
         """Fields that rows may have besides further metrics, in the order of columns."""
         config = self.sweep.config
         paths = (f"{_CONFIG}{path}" for path in config.space.parameters)
-        return dict.fromkeys(
-            (*_GENERAL_FIELDS, *paths, *(objective.metric for objective in config.objectives))
-        )
+        metrics = (objective.metric for objective in config.objectives)
+        return (*_GENERAL_FIELDS, *paths, *metrics)
 
     def where(self, conditions: Iterable[str]) -> "TrialRows":
         """Return the rows that meet all conditions, such as ``outcome=completed``.

@@ -45,7 +45,7 @@ def forecast_sweep(
     config: SweepConfig,
     *,
     base_dir: Path | None = None,
-    on_progress: ProgressCallback = lambda what, done: None,
+    on_progress: ProgressCallback = lambda step, share: None,
 ) -> Forecast:
     """Forecast a sweep by training a few batches of a few configs.
 
@@ -66,13 +66,13 @@ def forecast_sweep(
     """
     on_progress("starting Ray", 0.0)
     busy_percent = psutil.cpu_percent(interval=0.5)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with cluster():
-        start_s = time.perf_counter() - begun
+        start_s = time.perf_counter() - start
         plan = plan_sweep(config, base_dir=base_dir or Path.cwd())
         sweep = _measure(plan, Machine.of(busy_percent), on_progress)
-        begun = time.perf_counter()
-    sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - begun)
+        start = time.perf_counter()
+    sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - start)
     made_at = datetime.now(UTC).astimezone().isoformat()
     return build_forecast(sweep, settings_digest(config), made_at)
 
@@ -92,7 +92,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
         plan,
         [profile.config for profile in trained],
         num_slots,
-        lambda what, done: on_progress(what, 0.3 + 0.5 * done),
+        lambda step, share: on_progress(step, 0.3 + 0.5 * share),
     )
     _check_memory(profiles, measured, machine)
     scheduler = make_scheduler(config, plan.mutations)
@@ -175,12 +175,12 @@ def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine:
 
 def _time_store_creation() -> MeasuredOverhead:
     with TemporaryDirectory() as folder:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         from tune_tf.tracking.store import connect
 
         path = Path(folder, "mlflow.db")
         connect(f"sqlite:///{path}").search_experiments()
-        return MeasuredOverhead(time.perf_counter() - begun, path.stat().st_size)
+        return MeasuredOverhead(time.perf_counter() - start, path.stat().st_size)
 
 
 def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
@@ -192,9 +192,9 @@ def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Measu
         (folder / "sweep.yaml").write_text(config.to_yaml())
         trials = tuple(_write_results(folder, trace, trial, iteration_s) for trial in trace.trials)
         result = SweepResult(folder.name, folder, config, folder, trials)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         files = write_report(result, folder / "report")
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         return MeasuredOverhead(seconds, sum(path.stat().st_size for path in files.values()))
 
 

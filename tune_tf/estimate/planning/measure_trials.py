@@ -94,7 +94,7 @@ def measure_trials(
     timings: dict[tuple[int, int], TrialTiming] = {}
     with contextlib.ExitStack() as stack:
         on_progress(f"starting {num_slots} process{'' if num_slots == 1 else 'es'}", 0.0)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         processes: list[SampleProcess] = []
         for _ in range(num_slots):
             processes.append(_start_process(plan, configs[0]))
@@ -112,7 +112,7 @@ def measure_trials(
             ]
             starts = _answers(pending, assigned)
             if not number:
-                process_s = time.perf_counter() - begun
+                process_s = time.perf_counter() - start
             first_epochs = _ask_all(processes, assigned, "train")
             further = _ask_all(processes, assigned, "train", _ROUND_S)
             saves = _ask_all(processes, assigned, "save")

@@ -2,7 +2,7 @@
 
 import os
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import psutil
@@ -174,8 +174,9 @@ class MeasuredSweep:
             likely = max(largest, self.measured.grown.host_bytes)
             num_programs = len(self.measured.timings)
             program_bytes = (likely - largest) / max(1, num_programs - 1)
-            most = min(Recycling().max_programs, max(each.structures for each in self.usages))
-            growth = program_bytes * max(0, most - num_programs)
+            max_programs = max(each.structures for each in self.usages)
+            num_new = min(Recycling().max_programs, max_programs) - num_programs
+            growth = program_bytes * max(0, num_new)
         likely += growth + left_out_bytes
         low = min(float(min(fresh)) + left_out_bytes, likely)
         return Range(low, likely, 1.1 * likely + growth + left_out_bytes)
@@ -257,7 +258,5 @@ class MeasuredSweep:
         if config.keep_checkpoints == "all":
             return trials
         num_kept = config.keep_checkpoints
-        most = num_kept + 2 * self.plan.max_concurrent_trials
-        return Range(
-            min(trials.low, num_kept), min(trials.likely, num_kept), min(trials.high, most)
-        )
+        num_with_running = num_kept + 2 * self.plan.max_concurrent_trials
+        return replace(trials.at_most(num_kept), high=min(trials.high, num_with_running))

@@ -93,20 +93,20 @@ def profile_models(
     Raises:
         WorkloadError: The model of an extreme config cannot be built; names the config.
     """
-    begun = clock()
-    known: dict[str, ModelProfile] = {}
+    start = clock()
+    profiles: dict[str, ModelProfile] = {}
 
     def profile_of(config: Config) -> ModelProfile:
         name = repr(sorted(flat(config).items()))
-        if name not in known:
+        if name not in profiles:
             try:
-                known[name] = build_profile(config)
+                profiles[name] = build_profile(config)
             except Exception as error:
                 raise WorkloadError(
                     "cannot build the model of an extreme config of the space, "
                     f"{_failure_text(config, error)}; narrow the space"
                 ) from error
-        return known[name]
+        return profiles[name]
 
     def size_of(config: Config) -> float:
         return profile_of(config).size
@@ -123,7 +123,7 @@ def profile_models(
     drawn: list[ModelProfile] = []
     broken: list[str] = []
     for number in range(_NUM_DRAWN):
-        if number >= 2 and clock() - begun > _ENOUGH_S:
+        if number >= 2 and clock() - start > _ENOUGH_S:
             break
         config = space.sample(rng)
         try:
@@ -135,7 +135,7 @@ def profile_models(
         largest,
         tuple(drawn),
         structural,
-        shares=all(each.key is not None for each in known.values()),
+        shares=all(each.key is not None for each in profiles.values()),
         broken=tuple(broken),
     )
 

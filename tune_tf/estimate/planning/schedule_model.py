@@ -253,15 +253,15 @@ def _weights(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> tuple
     count = table.shape[1]
     best: tuple[float, tuple[float, ...]] | None = None
     for size in range(1, count + 1):
-        for chosen in map(list, itertools.combinations(range(count), size)):
-            scale = np.abs(table[:, chosen]).max(axis=0)  # features differ by orders of magnitude
+        for subset in map(list, itertools.combinations(range(count), size)):
+            scale = np.abs(table[:, subset]).max(axis=0)  # features differ by orders of magnitude
             if not scale.all():
                 continue
-            fit, *_ = np.linalg.lstsq(table[:, chosen] / scale, np.ones(len(seconds)), rcond=None)
+            fit, *_ = np.linalg.lstsq(table[:, subset] / scale, np.ones(len(seconds)), rcond=None)
             if (fit < 0).any():
                 continue
             weights = np.zeros(count)
-            weights[chosen] = fit / scale
+            weights[subset] = fit / scale
             logs = np.log(table @ weights)
             if best is None or logs.std() < best[0]:
                 best = float(logs.std()), tuple((weights / np.exp(logs.mean())).tolist())

@@ -11,12 +11,12 @@ import optuna
 from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
 from tune_tf.simulation.problem import Problem, Values
 from tune_tf.simulation.test_functions import falling, rough
 from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.sweep.plan import make_scheduler
 
 _MAX_TRIALS = 100  # to simulate; larger sweeps are extrapolated in proportion to their trials
 _MIN_TRIALS_PER_SLOT = 4
@@ -27,11 +27,7 @@ _SLOW_SAMPLER = "gp"  # needs packages that may be missing, and seconds per prop
 
 @dataclass(frozen=True)
 class SimulatedSweeps:
-    """Simulations of one sweep with different seeds.
-
-    Args:
-        growth: Number of trials of the real sweep divided by that of a simulation.
-    """
+    """Simulations of a sweep, which has ``growth`` times as many trials, with several seeds."""
 
     traces: tuple[Trace, ...]
     growth: float
@@ -52,12 +48,9 @@ def simulate_sweeps(
     that the scheduler changes, None for those of the settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    settings = config.scheduler
-    if isinstance(settings, ResourceChangingSettings):
-        settings = settings.base  # simulated trials have no resources to change
-    options = settings.model_dump()
-    if mutations is not None:
-        options["mutations"] = list(mutations)
+    if isinstance(config.scheduler, ResourceChangingSettings):
+        # Simulated trials have no resources to change.
+        config = config.model_copy(update={"scheduler": config.scheduler.base})
     sampler: str = config.searcher.sampler
     if sampler == _SLOW_SAMPLER or len(config.objectives) > 1:
         sampler = "random"
@@ -66,10 +59,10 @@ def simulate_sweeps(
     traces = tuple(
         simulate(
             synthetic_problem(
-                config.space, objective, max_t=settings.max_t, seed=seed, cost_s=epoch_s
+                config.space, objective, max_t=config.scheduler.max_t, seed=seed, cost_s=epoch_s
             ),
             OptunaSearcher(config.space, objective, sampler, seed=seed),
-            scheduler(**options, objective=objective, space=config.space),
+            make_scheduler(config, mutations),
             num_workers=num_slots,
             num_samples=num_samples,
             max_concurrent_trials=num_slots,
@@ -99,14 +92,14 @@ def synthetic_problem(
 
     def curve(values: Values, iteration: int) -> float:
         progress = iteration / max_t
-        units = [term.position_of(values.get(path)) for path, term in terms.items()]
+        positions = [term.position_of(values.get(path)) for path, term in terms.items()]
         quality = sum(
-            term.weight * (unit - term.best) ** 2
-            for term, unit in zip(terms.values(), units, strict=True)
+            term.weight * (position - term.best) ** 2
+            for term, position in zip(terms.values(), positions, strict=True)
         )
-        units = units or [_UNKNOWN]
-        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * units[0])
-        return float(sign * (loss + rough(units, progress, _NOISE)))
+        positions = positions or [_UNKNOWN]
+        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * positions[0])
+        return float(sign * (loss + rough(positions, progress, _NOISE)))
 
     return Problem(
         name="surrogate",

@@ -31,13 +31,9 @@ _MIN_BATCHES = 8  # a quarter of the rows, or batches four times as large, are t
 
 @dataclass(frozen=True)
 class Effort:
-    """Length of a benchmark.
+    """Length of a benchmark: the number and length of the measurements of a candidate.
 
-    Args:
-        rounds: Measurements per candidate, at least 1.
-        round_s: Seconds per measurement; an epoch that takes longer is finished.
-        max_batches: Most batches of the original size that count as all data; reduced to what
-            trains in about two rounds.
+    At most ``max_batches`` of the original size count as all data; fewer if two rounds train fewer.
     """
 
     rounds: int = 5
@@ -175,19 +171,19 @@ class ScalingBenchmark:
             sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, notes)
             return self._trainable(sample, candidate.parallelism, candidate.resources)
 
-        begun = time.perf_counter()
+        start = time.perf_counter()
         smallest = sampled(batch_size * _MIN_BATCHES)
         process = SampleProcess(smallest, config, notes)
         try:
             if self._max_batches is None:
                 epoch_s = process.call("time_other", smallest, config, round_s / 4)
-                begun += max(epoch_s, round_s / 4)
+                start += max(epoch_s, round_s / 4)
                 # As many batches as train in about two rounds.
                 num_batches = int(2 * round_s / max(epoch_s / _MIN_BATCHES, 1e-6))
                 self._max_batches = max(_MIN_BATCHES, min(self.effort.max_batches, num_batches))
             process.call("begin", sampled(own_batch_size * self._max_batches, notes), config)
             process.call("train")
-            start_s = time.perf_counter() - begun
+            start_s = time.perf_counter() - start
             usage = process.call("usage")
         except BaseException:
             process.end()
@@ -253,8 +249,7 @@ def group_by_capacity(
 ) -> tuple[list[list[int]], list[int]]:
     """Group candidates that fit beside the reference, by the amounts of resources they need.
 
-    Returns:
-        Groups of indices, and the indices of candidates that do not fit beside the reference.
+    Returns groups of indices, and the indices of those that do not fit beside the reference.
     """
     together: list[list[int]] = []
     alone: list[int] = []

@@ -151,28 +151,22 @@ ScalingCurves = dict[tuple[Dimension, str], list[Measurement]]
 def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
     """Return the successful measurements by dimension and family, each curve with the reference.
 
-    Batch sizes and amounts of data, which may have no measurement besides the reference, have the
-    family "".
+    Batch sizes and amounts of data have the family "", and a curve in any case.
     """
     reference, *others = measurements
-    curves: ScalingCurves = {}
+    curves: ScalingCurves = {("batch", ""): [reference], ("data", ""): [reference]}
     for each in others:
         if not each.error:
             dimension = each.candidate.dimension
             family = each.candidate.family if dimension == "devices" else ""
             curves.setdefault((dimension, family), [reference]).append(each)
-    curves.setdefault(("batch", ""), [reference])
-    curves.setdefault(("data", ""), [reference])
     return curves
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return 1.5 times the median absolute deviation, which is robust to outliers.
-
-    For a normal distribution this is about the standard deviation.
-    """
-    middle = statistics.median(values)
-    return 1.5 * statistics.median(abs(value - middle) for value in values)
+    """Return 1.5 times the median absolute deviation, about the standard deviation of a normal."""
+    median = statistics.median(values)
+    return 1.5 * statistics.median(abs(value - median) for value in values)
 
 
 def candidates(

@@ -80,7 +80,7 @@ def scale_workload(
     quick: bool = False,
     max_devices: int | None = None,
     profile: bool = False,
-    on_progress: ProgressCallback = lambda what, done: None,
+    on_progress: ProgressCallback = lambda step, share: None,
 ) -> Scaling:
     """Measure how a sweep's workload scales over devices, batch sizes and amounts of data.
 

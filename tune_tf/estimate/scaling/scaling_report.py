@@ -59,7 +59,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class ScalingFiles:
-    """Folder of the scaling files, and id of the MLflow run; None if nothing was recorded."""
+    """Folder of the scaling files, and id of the MLflow run, None without one."""
 
     folder: Path
     mlflow_run_id: str | None
@@ -69,9 +69,6 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
     """Write scaling files below ``storage_path``, and an MLflow run in the sweep's experiment.
 
     If MLflow's store does not answer, only the run is missing.
-
-    Raises:
-        OSError: A file cannot be written.
     """
     from mlflow.exceptions import MlflowException  # slow to import, needed only here
 
