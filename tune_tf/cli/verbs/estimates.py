@@ -102,7 +102,7 @@ def _models(forecast: Forecast) -> Table:
             f"{model.num_parameters:,}",
             _memory_text(model.memory_bytes),
             bytes_text(model.checkpoint_bytes),
-            range_text(model.epoch_s, lambda seconds: f"{seconds:.3g}"),
+            range_text(model.epoch_s, "{:.3g}".format),
             f"+ {model.trace_s:.1f} s",
         ]
         if has_gpus:
@@ -116,12 +116,7 @@ def _memory_text(num_bytes: int | None) -> str:
 
 
 def _totals(forecast: Forecast) -> Table:
-    def count(value: float) -> str:
-        return f"{value:,.0f}"
-
-    def hours(value: float) -> str:
-        return f"{value:.2g}"
-
+    count, hours = "{:,.0f}".format, "{:.2g}".format
     ranges = ("likely", "from", "to")
     table = borderless_table("the sweep", *ranges, right=ranges)
 
@@ -131,7 +126,7 @@ def _totals(forecast: Forecast) -> Table:
     add("wall time", forecast.wall_s, seconds_text)
     add(f"trials, {forecast.num_at_once} at a time", forecast.trials, count)
     add("epochs of all trials", forecast.epochs, count)
-    add("seconds per epoch", forecast.epoch_s, lambda value: f"{value:.3g}")
+    add("seconds per epoch", forecast.epoch_s, "{:.3g}".format)
     add("parameters per model", forecast.num_parameters, count)
     add("peak memory per trial", forecast.memory_bytes, bytes_text)
     if forecast.gpu_memory_bytes is not None:
