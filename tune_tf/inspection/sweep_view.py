@@ -58,21 +58,16 @@ class SweepView:
     suspension: str | None = None
 
     @classmethod
-    def open(
-        cls,
-        sweep: str | Path,
-        storage_path: str | Path = "sweeps",
-        clock: Callable[[], float] = time.time,
-    ) -> "SweepView":
+    def open(cls, sweep: str | Path, storage_path: str | Path = "sweeps") -> "SweepView":
         """Read a sweep's folder, by path, id, or name for the latest sweep of that name.
 
-        Ids and names are looked up in ``storage_path``; ``clock`` is in seconds since 1970.
+        Ids and names are looked up in ``storage_path``.
 
         Raises:
             UnknownSweepError: There is no such sweep; lists existing ones.
             SweepConflictError: It was written by a newer version of tune_tf.
         """
-        return cls.of(SweepFolder.open(sweep, storage_path), clock)
+        return cls.of(SweepFolder.open(sweep, storage_path))
 
     @classmethod
     def of(
@@ -81,7 +76,10 @@ class SweepView:
         clock: Callable[[], float] = time.time,
         before: "SweepView | None" = None,
     ) -> "SweepView":
-        """Read a sweep's folder; trials that had ended in ``before`` are not read again."""
+        """Read a sweep's folder; trials that had ended in ``before`` are not read again.
+
+        ``clock`` is in seconds since 1970.
+        """
         driven = has_driver(folder.path)
         history = EventHistory.read(folder.path)
         known = {trial.number: trial for trial in before.trials} if before else {}

@@ -1,7 +1,6 @@
 """The sweeps of a storage path, and comparison of sweeps."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.objective import Objective
 from tune_tf.ranking import Candidate, best_of
-from tune_tf.sweep_folder import SweepFolder, sweep_paths
+from tune_tf.sweep_folder import sweep_paths
 
 
 @dataclass(frozen=True)
@@ -22,15 +21,13 @@ class SweepList:
     unreadable: Mapping[str, str]
 
 
-def list_sweeps(
-    storage_path: str | Path = "sweeps", clock: Callable[[], float] = time.time
-) -> SweepList:
-    """Read the folders of all sweeps under a storage path; ``clock`` is in seconds since 1970."""
+def list_sweeps(storage_path: str | Path = "sweeps") -> SweepList:
+    """Read the folders of all sweeps under a storage path."""
     root = Path(storage_path)
     sweeps, unreadable = [], {}
     for path in sweep_paths(root):
         try:
-            sweeps.append(SweepView.of(SweepFolder.open(path), clock))
+            sweeps.append(SweepView.open(path))
         except TuneTfError as error:
             unreadable[path.name] = str(error)
     newest_first = sorted(sweeps, key=lambda sweep: sweep.began_s, reverse=True)
