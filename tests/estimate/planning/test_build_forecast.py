@@ -35,8 +35,8 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
     measured = TrialMeasurements(
         num_slots=2,
         timings=timings_of(PROFILES),
-        fresh={0: TrialUsage(GB, None), 1: TrialUsage(GB // 2, None)},
-        grown=TrialUsage(memory or GB + 10**7, None, num_rows=1000, total_rows=1000),
+        first_usages={0: TrialUsage(GB, None), 1: TrialUsage(GB // 2, None)},
+        final_usage=TrialUsage(memory or GB + 10**7, None, num_rows=1000, total_rows=1000),
         process_s=8.0,
     )
     costs = fit_costs(measured, PROFILES, profiles, process_s=0.0)

@@ -10,8 +10,8 @@ def costs_of(epochs_s=None, *, scale=1, **how):
     measured = TrialMeasurements(
         num_slots=2,
         timings=timings_of(PROFILES, epochs_s, **how),
-        fresh={},
-        grown=TrialUsage(10**9, None, num_rows=1000, total_rows=1000 * scale),
+        first_usages={},
+        final_usage=TrialUsage(10**9, None, num_rows=1000, total_rows=1000 * scale),
         process_s=8.0,
     )
     return fit_costs(measured, PROFILES, profiles_of(), process_s=0.0)

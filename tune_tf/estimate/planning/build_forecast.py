@@ -17,14 +17,14 @@ def build_forecast(sweep: MeasuredSweep, digest: str, made_at: str) -> Forecast:
     config, resources = sweep.plan.config, sweep.plan.resources
     num_at_once, process_s = sweep.plan.max_concurrent_trials, sweep.measured.process_s
     logging_s = _MODEL_LOGGING * process_s if sweep.logs_model else 0.0
-    closing_s = sweep.once(sweep.report.seconds + logging_s)
-    start_s = sweep.once(sweep.cluster_s + _SETUP * process_s)
-    processes_s = sweep.once(process_s)
-    training_s = sweep.doubted(Range.of(each.wall_s for each in sweep.usages))
+    closing_s = sweep.around_single(sweep.report.seconds + logging_s)
+    start_s = sweep.around_single(sweep.cluster_s + _SETUP * process_s)
+    processes_s = sweep.around_single(process_s)
+    training_s = sweep.widen(Range.of(each.wall_s for each in sweep.usages))
     if config.budget.time_budget_s is not None:
         training_s = training_s.at_most(config.budget.time_budget_s + max(sweep.epoch_seconds))
     wall_s = start_s + processes_s + training_s + closing_s
-    trial_s = sweep.doubted(Range.of(each.trial_s for each in sweep.usages))
+    trial_s = sweep.widen(Range.of(each.trial_s for each in sweep.usages))
     hours = (trial_s + processes_s.times(num_at_once)).times(1 / 3600)
     memory = sweep.memory_bytes
     fitting = int(sweep.machine.available_bytes // max(1.0, memory.likely))
@@ -68,7 +68,7 @@ def _models(sweep: MeasuredSweep) -> tuple[ConfigMeasurement, ...]:
     models = []
     for index, (profile, timings) in enumerate(zip(sweep.trained, measured.timings, strict=True)):
         label = "smallest" if profile == profiles.smallest else f"random {index}"
-        usage = measured.fresh.get(index)
+        usage = measured.first_usages.get(index)
         seconds = [each for timing in timings for each in timing.epochs_s]
         first_s = statistics.median(timing.first_s for timing in timings)
         later = measured.later_timings(index) or timings
@@ -78,7 +78,9 @@ def _models(sweep: MeasuredSweep) -> tuple[ConfigMeasurement, ...]:
                 config=profile.config,
                 num_parameters=profile.num_parameters,
                 checkpoint_bytes=max(timing.checkpoint_bytes for timing in timings),
-                memory_bytes=usage.host_bytes + measured.grown.left_out_bytes if usage else None,
+                memory_bytes=usage.host_bytes + measured.final_usage.left_out_bytes
+                if usage
+                else None,
                 gpu_memory_bytes=usage.gpu_bytes if usage else None,
                 epoch_s=Range.of(seconds).times(measured.scale),
                 trace_s=max(0.0, first_s - statistics.median(seconds)),
@@ -99,15 +101,16 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         at_once += f", where the sweep runs {num}, which may slow each other down"
     rows = ""
     if measured.scale > 1:
+        usage = measured.final_usage
         rows = (
-            f" The first {measured.grown.num_rows:,} of {measured.grown.total_rows:,} training "
-            "rows were used; an iteration is assumed to grow with the rows."
+            f" The first {usage.num_rows:,} of {usage.total_rows:,} training rows were used; an "
+            "iteration is assumed to grow with the rows."
         )
     assumptions = [
         f"Trained: {len(sweep.trained)} configs in fresh processes, {at_once}, with the "
         f"resources of a trial.{rows}",
         "Smallest and largest are corners of the space, found by changing one parameter at a "
-        f"time; {len(sweep.profiles.drawn)} random models were built as well.",
+        f"time; {len(sweep.profiles.random)} random models were built as well.",
         f"Iterations that the scheduler lets trials run: {len(sweep.runs.traces)} sweeps in "
         f"virtual time under {config.scheduler.name} with the sampler {sweep.runs.sampler}, on "
         "synthetic learning curves. Your curves will differ: that is most of the range.",
@@ -156,7 +159,7 @@ def _warnings(sweep: MeasuredSweep, fitting: int) -> tuple[str, ...]:
         )
     if broken := sweep.profiles.broken:
         warnings.append(
-            f"{len(broken)} of {len(broken) + len(sweep.profiles.drawn)} random models could not "
+            f"{len(broken)} of {len(broken) + len(sweep.profiles.random)} random models could not "
             f"be built, their trials will fail: {broken[0]}"
         )
     return tuple(warnings)

@@ -36,7 +36,7 @@ from tune_tf.simulation import Trace, VirtualTrial
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
 
-_MOST_SLOTS = 16
+_MAX_SLOTS = 16
 _NUM_SEEDS = 5
 _NUM_METRICS = 8  # typical number of metrics per result besides the objective
 
@@ -82,7 +82,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
     on_progress("building models", 0.1)
     profiles = _profile_in_process(plan)
     trained = _profiles_to_train(profiles)
-    num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
+    num_slots = min(plan.max_concurrent_trials, _MAX_SLOTS)
     if machine.num_nodes == 1:
         num_slots = num_affordable_slots(num_slots, machine.available_bytes)
     # The store is created while the processes start, as in a sweep.
@@ -155,7 +155,7 @@ def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
 def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
     """Return the models to train: the extremes first, then two other random ones."""
     trained = [profiles.largest]
-    for profile in (profiles.smallest, *profiles.drawn[:2]):
+    for profile in (profiles.smallest, *profiles.random[:2]):
         if profile not in trained:
             trained.append(profile)
     return tuple(trained)
@@ -163,7 +163,7 @@ def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
 
 def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:
     """Raise an error that names the config if this machine's memory cannot hold a single trial."""
-    needed = measured.grown.host_bytes + measured.grown.left_out_bytes
+    needed = measured.final_usage.host_bytes + measured.final_usage.left_out_bytes
     if needed > machine.memory_bytes and machine.num_nodes == 1:
         raise UnavailableResourcesError(
             f"a trial of the largest model, {config_text(profiles.largest.config)}, needs "

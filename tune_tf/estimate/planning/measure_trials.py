@@ -53,21 +53,25 @@ class TrialMeasurements:
     Args:
         num_slots: Number of concurrent processes.
         timings: Timings by config and slot.
-        fresh: Usage by index of the config that a fresh process trained; some configs only.
-        grown: Largest usage of a process at the end, after all configs.
+        first_usages: Usage by index of the config that a fresh process trained; some configs only.
+        final_usage: Largest usage of a process at the end, after all configs.
         process_s: Seconds to start a process and its first trial, imports and data included.
     """
 
     num_slots: int
     timings: tuple[tuple[TrialTiming, ...], ...]
-    fresh: dict[int, TrialUsage]
-    grown: TrialUsage
+    first_usages: dict[int, TrialUsage]
+    final_usage: TrialUsage
     process_s: float
 
     @property
     def scale(self) -> float:
         """Ratio of the time of an iteration on all rows to that of a measured one."""
-        return self.grown.total_rows / self.grown.num_rows if self.grown.num_rows else 1.0
+        return (
+            self.final_usage.total_rows / self.final_usage.num_rows
+            if self.final_usage.num_rows
+            else 1.0
+        )
 
     def later_timings(self, index: int) -> list[TrialTiming]:
         """Return the timings of a config, without those that include the start of a process."""
@@ -125,7 +129,7 @@ def measure_trials(
                 )
             usages: list[TrialUsage] = _ask_all(processes, assigned, "usage")
             if not number:
-                fresh = dict(zip(order, usages, strict=True))
+                first_usages = dict(zip(order, usages, strict=True))
     gpu_sizes = [each.gpu_bytes for each in usages if each.gpu_bytes is not None]
     return TrialMeasurements(
         num_slots=num_slots,
@@ -133,8 +137,8 @@ def measure_trials(
             tuple(timings[index, slot] for slot in range(num_slots))
             for index in range(len(configs))
         ),
-        fresh=fresh,
-        grown=TrialUsage(
+        first_usages=first_usages,
+        final_usage=TrialUsage(
             host_bytes=max(each.host_bytes for each in usages),
             gpu_bytes=max(gpu_sizes, default=None),
             num_rows=max(each.num_rows for each in usages),

@@ -23,7 +23,7 @@ from tune_tf.forecast import Range
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.memory.recycling import Recycling
 
-_LEAST_DOUBT = 0.1  # relative; speed varies that much between minutes, however it is measured
+_MIN_UNCERTAINTY = 0.1  # relative; speed varies that much between minutes, however it is measured
 
 # Bytes in the sweep's folder, as Tune, Optuna and the event log write them.
 _RESULT_BYTES = 750  # a line in result.json
@@ -135,7 +135,7 @@ class MeasuredSweep:
         return Range.of(each.epochs for each in self.usages)
 
     @cached_property
-    def _doubt(self) -> float:
+    def _uncertainty(self) -> float:
         """Relative spread of the measured seconds over slots and rounds.
 
         At least half the share of cores that other programs used, because that load may change.
@@ -146,16 +146,16 @@ class MeasuredSweep:
             median = statistics.median(seconds)
             deviations.append(statistics.median(abs(each - median) for each in seconds) / median)
         busy = min(1.0, self.machine.busy_cores / self.machine.num_cores)
-        return max(_LEAST_DOUBT, 1.5 * statistics.fmean(deviations), busy / 2)
+        return max(_MIN_UNCERTAINTY, 1.5 * statistics.fmean(deviations), busy / 2)
 
-    def once(self, seconds: float) -> Range:
+    def around_single(self, seconds: float) -> Range:
         """Return a range around a quantity that was measured once."""
-        less, more = min(0.6, 0.2 + self._doubt), 0.3 + 2 * self._doubt
+        less, more = min(0.6, 0.2 + self._uncertainty), 0.3 + 2 * self._uncertainty
         return Range.around(seconds, less=less, more=more)
 
-    def doubted(self, seconds: Range) -> Range:
+    def widen(self, seconds: Range) -> Range:
         """Widen a range by the uncertainty of the measured speed."""
-        less, more = min(0.6, self._doubt), 2 * self._doubt
+        less, more = min(0.6, self._uncertainty), 2 * self._uncertainty
         return Range(seconds.low * (1 - less), seconds.likely, seconds.high * (1 + more))
 
     @cached_property
@@ -166,25 +166,28 @@ class MeasuredSweep:
     @cached_property
     def memory_bytes(self) -> Range:
         """Peak host memory of a trial at the end of the sweep."""
-        left_out_bytes = self.measured.grown.left_out_bytes
-        fresh = [each.host_bytes for each in self.measured.fresh.values()]
-        largest = likely = float(max(fresh))
+        left_out_bytes = self.measured.final_usage.left_out_bytes
+        host_bytes = [each.host_bytes for each in self.measured.first_usages.values()]
+        largest = likely = float(max(host_bytes))
         growth = 0.0
         if self.reuses:
-            likely = max(largest, self.measured.grown.host_bytes)
+            likely = max(largest, self.measured.final_usage.host_bytes)
             num_programs = len(self.measured.timings)
             program_bytes = (likely - largest) / max(1, num_programs - 1)
             max_programs = max(each.structures for each in self.usages)
             num_new = min(Recycling().max_programs, max_programs) - num_programs
             growth = program_bytes * max(0, num_new)
         likely += growth + left_out_bytes
-        low = min(float(min(fresh)) + left_out_bytes, likely)
+        low = min(float(min(host_bytes)) + left_out_bytes, likely)
         return Range(low, likely, 1.1 * likely + growth + left_out_bytes)
 
     @cached_property
     def gpu_memory_bytes(self) -> Range | None:
         """Peak GPU memory of a trial; None without GPUs."""
-        sizes = [each.gpu_bytes for each in (*self.measured.fresh.values(), self.measured.grown)]
+        sizes = [
+            each.gpu_bytes
+            for each in (*self.measured.first_usages.values(), self.measured.final_usage)
+        ]
         known = [each for each in sizes if each is not None]
         return Range(min(known), max(known), 1.1 * max(known)) if known else None
 
@@ -230,7 +233,7 @@ class MeasuredSweep:
         ratio = measured_bytes / max(1, sum(each.state_bytes for each in self.trained))
         sizes = sorted(ratio * each.state_bytes for each in self.profiles.known)
         mean = statistics.fmean(
-            ratio * each.state_bytes for each in self.profiles.drawn or self.trained
+            ratio * each.state_bytes for each in self.profiles.random or self.trained
         )
         counts = []
         interval_s = self.plan.config.checkpoint_interval_s

@@ -22,7 +22,7 @@ from tune_tf.space import Float, SearchSpace, flat
 from tune_tf.space.paths import nested
 from tune_tf.workload import Config, Workload
 
-_NUM_DRAWN = 12
+_NUM_RANDOM = 12
 _ENOUGH_S = 30.0  # of building, after which further random models are skipped
 _BYTES = 4
 
@@ -70,7 +70,7 @@ class ModelProfiles:
 
     smallest: ModelProfile
     largest: ModelProfile
-    drawn: tuple[ModelProfile, ...]
+    random: tuple[ModelProfile, ...]
     structural: Mapping[str, Difference]
     shares: bool
     broken: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class ModelProfiles:
     @property
     def known(self) -> tuple[ModelProfile, ...]:
         """All profiles."""
-        return (self.smallest, self.largest, *self.drawn)
+        return (self.smallest, self.largest, *self.random)
 
 
 def profile_models(
@@ -120,20 +120,20 @@ def profile_models(
         if (difference := _difference(space, path, profile_of)) is not None
     }
     rng = np.random.default_rng(seed)
-    drawn: list[ModelProfile] = []
+    random: list[ModelProfile] = []
     broken: list[str] = []
-    for number in range(_NUM_DRAWN):
+    for number in range(_NUM_RANDOM):
         if number >= 2 and clock() - start > _ENOUGH_S:
             break
         config = space.sample(rng)
         try:
-            drawn.append(build_profile(config))
+            random.append(build_profile(config))
         except Exception as error:  # noqa: BLE001  the workload's own code may raise anything
             broken.append(_failure_text(config, error))
     return ModelProfiles(
         smallest,
         largest,
-        tuple(drawn),
+        tuple(random),
         structural,
         shares=all(each.key is not None for each in profiles.values()),
         broken=tuple(broken),

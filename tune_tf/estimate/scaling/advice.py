@@ -81,7 +81,7 @@ def _pays(measurement: Measurement) -> bool:
 
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
     """Return whether a gain exceeds a small threshold and the spread of the rounds."""
-    return ratio > 1 + max(_MIN_GAIN, measurement.doubt / measurement.speed_up)
+    return ratio > 1 + max(_MIN_GAIN, measurement.speed_up_spread / measurement.speed_up)
 
 
 def _family_text(members: Sequence[Measurement], device: str) -> str:
@@ -145,7 +145,7 @@ def _data_text(reference: Measurement, *others: Measurement) -> str:
         return ""
     least = min(others, key=attrgetter("num_rows"))
     slower = 1 / least.speed_up
-    if abs(slower - 1) <= max(_MIN_GAIN, least.doubt / least.speed_up):
+    if abs(slower - 1) <= max(_MIN_GAIN, least.speed_up_spread / least.speed_up):
         return (
             f"A row takes as long among {least.num_rows:,} rows as among "
             f"{reference.num_rows:,}: more data take longer in proportion."

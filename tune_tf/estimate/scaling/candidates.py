@@ -100,7 +100,7 @@ class Measurement:
         return self.rows_per_s / statistics.median(self.reference_rates)
 
     @property
-    def doubt(self) -> float:
+    def speed_up_spread(self) -> float:
         """Spread of the speed-ups of single rounds."""
         pairs = zip(self.rates, self.reference_rates, strict=True)
         return _spread([rate / reference for rate, reference in pairs])

@@ -208,7 +208,7 @@ def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
         f"{measurement.batch_size:,}",
         f"{measurement.num_rows:,}",
         f"{measurement.rows_per_s:,.0f}",
-        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.doubt:.2f}",
+        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.speed_up_spread:.2f}",
         efficiency,
         "-" if cores is None else f"{cores:.1f}",
         _memory(measurement),
