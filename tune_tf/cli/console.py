@@ -141,7 +141,7 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb."""
+    """Exit codes of every verb; an unexpected error has 1, as in all Python programs."""
 
     ENDED = 0
     NOTHING_COMPLETED = 1

@@ -131,21 +131,10 @@ class TrialRows:
 
 
 def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
-    result = trial.result
-    row = {
-        "number": trial.number,
-        "trial_id": trial.trial_id,
-        "outcome": trial.state,
-        "cause": result.cause,
-        "iterations": result.iterations,
-        "began": local_time(trial.began_s),
-        "trained_s": trial.trained_s,
-        "node": trial.node or None,
-        "mlflow_run_id": trial.mlflow_run_id,
-        "feasible": result.feasible,
-    }
+    values = trial.to_dict() | {"began": local_time(trial.began_s), "node": trial.node or None}
+    row = {name: values[name] for name in _GENERAL_FIELDS}
     row.update({f"{_CONFIG}{path}": it for path, it in sweep.active_config(trial).items()})
-    row.update(result.metrics)
+    row.update(trial.result.metrics)
     return {name: value for name, value in row.items() if value is not None}
 
 
