@@ -52,12 +52,8 @@ def forecast_sweep(
     Builds the smallest, the largest and random models of the space, trains the first two and two
     random ones in as many processes as the sweep has concurrent trials, simulates the scheduler
     in virtual time, and times the report and MLflow's store. Without a connected Ray cluster, it
-    starts one on this machine and stops it afterwards.
-
-    Args:
-        config: The sweep's settings.
-        base_dir: Folder that the workload's path is relative to; the working directory by default.
-        on_progress: Called with a description of the current step and the share done, 0 to 1.
+    starts one on this machine and stops it afterwards. The workload's path is relative to
+    ``base_dir``, by default the working directory.
 
     Raises:
         WorkloadError: The workload fails, or a model of an extreme config cannot be built.
@@ -128,11 +124,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
 
 
 def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
-    """Build models in a cluster process that ends afterwards.
-
-    Raises:
-        UnavailableResourcesError: The process was killed while building a model.
-    """
+    """Build models in a cluster process that ends afterwards."""
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
         notes = Path(folder, "building")
         task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_workload_models)

@@ -149,7 +149,7 @@ class MeasuredSweep:
         return max(_MIN_UNCERTAINTY, 1.5 * statistics.fmean(deviations), busy / 2)
 
     def around_single(self, seconds: float) -> Range:
-        """Return a range around a quantity that was measured once."""
+        """Return a range around a single measurement."""
         less, more = min(0.6, 0.2 + self._uncertainty), 0.3 + 2 * self._uncertainty
         return Range.around(seconds, less=less, more=more)
 

@@ -95,7 +95,7 @@ def scale_workload(
         quick: Whether to skip candidates between the extremes, and to shorten the benchmark.
         max_devices: Most devices to try; all by default.
         profile: Whether to also profile a few batches.
-        on_progress: Called with a description of the current step and the share done, 0 to 1.
+        on_progress: Receives the steps of the measurement.
 
     Raises:
         WorkloadError: The workload cannot be imported, or one replica cannot train it.
