@@ -55,7 +55,7 @@ for _name, _verb in _VERBS.items():
     app.command(_name)(_verb)
 
 
-def _print_version(is_requested: bool) -> None:
+def _version(is_requested: bool) -> None:
     if is_requested:
         typer.echo(__version__)
         raise typer.Exit
@@ -64,11 +64,7 @@ def _print_version(is_requested: bool) -> None:
 @app.callback()
 def main_options(
     version: bool = typer.Option(
-        False,
-        "--version",
-        callback=_print_version,
-        is_eager=True,
-        help="Print the version and exit.",
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Hyperparameter search over TensorFlow/Keras models with Ray Tune, Optuna and MLflow."""
