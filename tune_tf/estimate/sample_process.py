@@ -3,10 +3,11 @@
 import contextlib
 import importlib
 import shutil
+import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,12 @@ def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
         trainable.train()
         epochs_s.append(time.perf_counter() - start)
     return tuple(epochs_s)
+
+
+def robust_spread(values: Sequence[float]) -> float:
+    """Return 1.5 times the median absolute deviation, about the standard deviation of a normal."""
+    median = statistics.median(values)
+    return 1.5 * statistics.median(abs(value - median) for value in values)
 
 
 def _cpu_seconds(process_id: int) -> float:

@@ -19,6 +19,7 @@ from tune_tf.estimate.planning.schedule_model import (
     simulate_slots,
 )
 from tune_tf.estimate.planning.simulated_sweeps import SimulatedSweeps
+from tune_tf.estimate.sample_process import robust_spread
 from tune_tf.forecast import Range
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.memory.recycling import Recycling
@@ -140,13 +141,12 @@ class MeasuredSweep:
 
         At least half the share of cores that other programs used, because that load may change.
         """
-        deviations = []
+        spreads = []
         for timings in self.measured.timings:
             seconds = [each for timing in timings for each in timing.epochs_s]
-            median = statistics.median(seconds)
-            deviations.append(statistics.median(abs(each - median) for each in seconds) / median)
+            spreads.append(robust_spread(seconds) / statistics.median(seconds))
         busy = min(1.0, self.machine.busy_cores / self.machine.num_cores)
-        return max(_MIN_UNCERTAINTY, 1.5 * statistics.fmean(deviations), busy / 2)
+        return max(_MIN_UNCERTAINTY, statistics.fmean(spreads), busy / 2)
 
     def around_single(self, seconds: float) -> Range:
         """Return a range around a single measurement."""

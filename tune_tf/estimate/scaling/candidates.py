@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from tune_tf.estimate.sample_process import robust_spread
 from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
@@ -92,7 +93,7 @@ class Measurement:
     @property
     def noise(self) -> float:
         """Relative spread of the rounds around their median."""
-        return _spread(self.rates) / self.rows_per_s
+        return robust_spread(self.rates) / self.rows_per_s
 
     @property
     def speed_up(self) -> float:
@@ -103,7 +104,7 @@ class Measurement:
     def speed_up_spread(self) -> float:
         """Spread of the speed-ups of single rounds."""
         pairs = zip(self.rates, self.reference_rates, strict=True)
-        return _spread([rate / reference for rate, reference in pairs])
+        return robust_spread([rate / reference for rate, reference in pairs])
 
     @property
     def efficiency(self) -> float:
@@ -161,12 +162,6 @@ def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
             family = each.candidate.family if dimension == "devices" else ""
             curves.setdefault((dimension, family), [reference]).append(each)
     return curves
-
-
-def _spread(values: Sequence[float]) -> float:
-    """Return 1.5 times the median absolute deviation, about the standard deviation of a normal."""
-    median = statistics.median(values)
-    return 1.5 * statistics.median(abs(value - median) for value in values)
 
 
 def candidates(
