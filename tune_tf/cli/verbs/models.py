@@ -11,7 +11,7 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import print_either
 
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 
 class Format(StrEnum):
@@ -145,7 +145,7 @@ def retrain(
     from tune_tf.sweep.model.retrain import retrain_trial
 
     def tell(epoch: int, metrics: Mapping[str, float]) -> None:
-        if as_json or (epochs and epoch % max(1, epochs // _MOST_LINES)):
+        if as_json or (epochs and epoch % max(1, epochs // _MAX_LINES)):
             return
         values = "  ".join(
             f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name
