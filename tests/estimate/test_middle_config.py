@@ -1,7 +1,8 @@
 """The config that is measured."""
 
-from tune_tf.estimate.extreme_configs import middle_config
+from tune_tf.estimate.extreme_configs import fill_with_middle
 from tune_tf.space import SearchSpace
+from tune_tf.space.paths import nest
 
 
 def test_it_lies_in_the_middle_of_every_range_and_in_the_space():
@@ -15,7 +16,7 @@ def test_it_lies_in_the_middle_of_every_range_and_in_the_space():
             "batch_size": 64,
         }
     )
-    config = middle_config(space)
+    config = nest(fill_with_middle(space, {}))
     assert config == {
         "optimizer": "adamw",
         "decay": 1e-4,

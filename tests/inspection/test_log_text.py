@@ -3,7 +3,7 @@ import os
 import pytest
 
 from tune_tf.events import TrialLog, log_path, mask_log
-from tune_tf.inspection import log_text
+from tune_tf.events.trial_log import log_text
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""The command line: verbs are thin layers over Python functions.
-
-Exit codes: 0 the sweep ended; 1 it ended without a completed trial, or an unexpected error
-occurred; 2 invalid settings, workload or resources; 130 interrupted, can be resumed.
-"""
+"""The command line: verbs are thin layers over Python functions."""
 
 import os
 import sys
@@ -59,8 +55,8 @@ for _name, _verb in _VERBS.items():
     app.command(_name)(_verb)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(__version__)
         raise typer.Exit
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,14 +48,14 @@ def make_console() -> Console:
 def measurement_progress(console: Console) -> Iterator[Callable[[str, float], None]]:
     """Show the progress of a measurement: a bar in a terminal, else one line per step."""
     if not console.is_terminal:
-        yield lambda what, done: console.print(f"{done:4.0%}  {what}", highlight=False)
+        yield lambda step, done: console.print(f"{done:4.0%}  {step}", highlight=False)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting", total=1.0)
-        yield lambda what, done: progress.update(task, description=what, completed=done)
+        yield lambda step, done: progress.update(task, description=step, completed=done)
 
 
 def print_json(data: Any) -> None:
@@ -76,7 +77,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    if isinstance(value, float) and value - value != 0:
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
@@ -129,7 +130,7 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     """Draw finite values as a line of at most ``width`` bars, sampled evenly, ends included."""
     if len(values) > width:
         step = (len(values) - 1) / (width - 1)
-        values = [values[round(place * step)] for place in range(width)]
+        values = [values[round(index * step)] for index in range(width)]
     if not values:
         return ""
     halves = [value / 2 for value in values]  # the difference of two is finite
@@ -140,7 +141,7 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb."""
+    """Exit codes of every verb; an unexpected error has 1, as in all Python programs."""
 
     ENDED = 0
     NOTHING_COMPLETED = 1
@@ -153,12 +154,10 @@ def exit_on_errors() -> Iterator[None]:
     """Print a user's error as one message without a traceback, and exit."""
     try:
         yield
-    except DiskFullError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(ExitCode.NOTHING_COMPLETED)
     except TuneTfError as error:
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(ExitCode.WRONG_SETTINGS)
+        is_full = isinstance(error, DiskFullError)
+        sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(ExitCode.INTERRUPTED)

@@ -73,7 +73,6 @@ JsonOption = Annotated[
 ]
 
 STORAGE_PATH = Path("sweeps")
-"""Default storage path."""
 
 
 def read_config(

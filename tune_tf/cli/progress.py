@@ -51,9 +51,8 @@ class TerminalProgress(Callback):
         self._begun = self._drawn = clock()
         self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
         self._cluster: dict[str, float] = {}
-        self._ended: set[str] = set()
-        self._values: list[float] = []
-        self._done_before: int | None = None
+        self._values: dict[str, float] = {}  # of ended trials by id, in order of their ends
+        self._num_ended_before: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __reduce__(self) -> tuple[Callable[[SweepConfig], "TerminalProgress"], tuple[SweepConfig]]:
@@ -62,7 +61,7 @@ class TerminalProgress(Callback):
 
     def __enter__(self) -> Self:
         """Start drawing."""
-        self._say(Text(f"{self._config.name}: starting Ray ...", style="dim"))
+        self._print(Text(f"{self._config.name}: starting Ray ...", style="dim"))
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -73,33 +72,33 @@ class TerminalProgress(Callback):
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Redraw at most every so many seconds."""
-        if self._done_before is None:
-            self._done_before = sum(trial.is_finished() for trial in trials)
+        if self._num_ended_before is None:
+            self._num_ended_before = sum(trial.is_finished() for trial in trials)
         now = self._clock()
         if now - self._drawn >= self._every_s:
             self._drawn = now
             self._draw(trials)
 
     def _draw(self, trials: list[Trial]) -> None:
-        counts = Counter(trial_state(trial) for trial in trials)
-        done = sum(trial.is_finished() for trial in trials)
+        counts = Counter(_trial_state(trial) for trial in trials)
+        num_ended = sum(trial.is_finished() for trial in trials)
         if self._console.is_terminal:
-            self._live.update(self._picture(trials, counts, done), refresh=True)
+            self._live.update(self._display(trials, counts, num_ended), refresh=True)
         else:
-            self._say(Text(f"{self._line(counts, done)}; {self._best(trials)}"))
+            self._print(Text(f"{self._line(counts, num_ended)}; {self._best(trials)}"))
 
-    def _picture(self, trials: list[Trial], counts: Counter[str], done: int) -> RenderableType:
+    def _display(self, trials: list[Trial], counts: Counter[str], num_ended: int) -> RenderableType:
         total = self._config.budget.num_samples
         table = Table.grid(padding=(0, 2))
         table.add_row(
             Text(self._config.name, style="bold"),
-            ProgressBar(total=total, completed=done, width=32),
-            f"{done}/{total} trials",
-            self._times(done),
+            ProgressBar(total=total, completed=num_ended, width=32),
+            f"{num_ended}/{total} trials",
+            self._times(num_ended),
         )
         rows: list[RenderableType] = [
             table,
-            Text("  ").join([counted_states(counts), Text(self._pace(trials, done), "dim")]),
+            Text("  ").join([counted_states(counts), Text(self._pace(trials, num_ended), "dim")]),
             Text(self._best(trials)),
         ]
         curve = self._best_so_far(trials)
@@ -108,8 +107,8 @@ class TerminalProgress(Callback):
             rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
         return Group(*rows)
 
-    def _pace(self, trials: list[Trial], done: int) -> str:
-        """Return the reserved resources and the rate of trials."""
+    def _pace(self, trials: list[Trial], num_ended: int) -> str:
+        """Return the reserved resources, the rate of trials and the number of epochs."""
         reserved: Counter[str] = Counter()
         for trial in trials:
             if trial.status == Trial.RUNNING:
@@ -121,7 +120,7 @@ class TerminalProgress(Callback):
             if self._cluster.get(name)
         ]
         minutes = max(self._clock() - self._begun, 1.0) / 60
-        if new := done - (self._done_before or 0):
+        if new := num_ended - (self._num_ended_before or 0):
             parts.append(f"{new / minutes:.3g} trials per minute")
         epochs = sum(int(latest_result(trial).get("training_iteration", 0)) for trial in trials)
         return ", ".join([*parts, f"{epochs} epochs"])
@@ -130,45 +129,41 @@ class TerminalProgress(Callback):
         """Return the best value after each ended trial."""
         objective = self._config.leading_objective
         for trial in trials:
-            if trial.is_finished() and trial.trial_id not in self._ended:
-                self._ended.add(trial.trial_id)
+            if trial.is_finished() and trial.trial_id not in self._values:
                 last = latest_result(trial)
-                if is_feasible(self._config.constraints, last):
-                    self._values.append(last.get(objective.metric, math.nan))
-        return best_so_far(self._values, objective)
+                feasible = is_feasible(self._config.constraints, last)
+                value = last.get(objective.metric, math.nan) if feasible else math.nan
+                self._values[trial.trial_id] = value
+        return best_so_far(self._values.values(), objective)
 
-    def _line(self, counts: Counter[str], done: int) -> str:
+    def _line(self, counts: Counter[str], num_ended: int) -> str:
         states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
-        return f"{done}/{self._config.budget.num_samples} trials ({states}), {self._times(done)}"
+        total = self._config.budget.num_samples
+        return f"{num_ended}/{total} trials ({states}), {self._times(num_ended)}"
 
-    def _times(self, done: int) -> str:
+    def _times(self, num_ended: int) -> str:
         elapsed, budget = self._clock() - self._begun, self._config.budget
-        left = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
-        if new := done - (self._done_before or 0):
-            left.append(elapsed / new * (budget.num_samples - done))
+        estimates = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
+        if new := num_ended - (self._num_ended_before or 0):
+            estimates.append(elapsed / new * (budget.num_samples - num_ended))
         text = f"{_whole_seconds(elapsed)} elapsed"
-        return f"{text}, at most {_whole_seconds(min(left))} left" if left else text
+        return f"{text}, at most {_whole_seconds(min(estimates))} left" if estimates else text
 
     def _best(self, trials: list[Trial]) -> str:
         objective = self._config.leading_objective
-        best = best_of(
-            (
-                Candidate(
-                    number,
-                    Outcome.of_result(last),
-                    last.get(objective.metric),
-                    is_feasible(self._config.constraints, last),
-                )
-                for number, last in enumerate(map(latest_result, trials))
-            ),
-            objective,
-        )
+        candidates = []
+        for trial in trials:
+            last = latest_result(trial)
+            feasible = is_feasible(self._config.constraints, last)
+            value = last.get(objective.metric)
+            candidates.append(Candidate(trial, Outcome.of_result(last), value, feasible))
+        best = best_of(candidates, objective)
         if best is None:
             return "no result yet"
-        config = ", ".join(f"{k}={value_text(v)}" for k, v in trials[best.key].config.items())
-        return f"best {objective.metric} {value_text(best.value)} by {trials[best.key]}: {config}"
+        config = ", ".join(f"{k}={value_text(v)}" for k, v in best.key.config.items())
+        return f"best {objective.metric} {value_text(best.value)} by {best.key}: {config}"
 
-    def _say(self, text: Text) -> None:
+    def _print(self, text: Text) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
 
@@ -176,8 +171,7 @@ def _on_stderr(config: SweepConfig) -> TerminalProgress:
     return TerminalProgress(config, Console(stderr=True))
 
 
-def trial_state(trial: Trial) -> str:
-    """Return a trial's state or outcome."""
+def _trial_state(trial: Trial) -> str:
     if trial.status == Trial.ERROR:
         return Outcome.ERROR.value
     if trial.is_finished():
@@ -200,32 +194,20 @@ class _EndOnSigterm(Callback):
         signal.signal(signal.SIGTERM, interrupt)
 
 
-@contextlib.contextmanager
-def session(config: SweepConfig, *, quiet: bool) -> Iterator[list[Callback]]:
-    """Show progress and handle signals while a sweep runs; yield Ray Tune callbacks for it.
-
-    Warnings are printed even if ``quiet``.
-    """
-    before = signal.getsignal(signal.SIGTERM)
-    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
-    console = Console(stderr=True, quiet=quiet)
-    warnings = Console(stderr=True) if quiet else console  # with --json too
-    with TerminalProgress(config, console) as progress, warnings_above_progress(warnings):
-        try:
-            yield [progress, _EndOnSigterm()]
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-
-def run_in_terminal(
-    drive: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool
-) -> None:
+def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool) -> None:
     """Run a sweep with progress, print its result, and exit with its code.
 
-    ``drive`` receives Ray Tune callbacks.
+    ``run`` receives Ray Tune callbacks.
     """
-    with session(config, quiet=as_json) as callbacks:
-        result = drive(callbacks=callbacks)
+    handler_before = signal.getsignal(signal.SIGTERM)
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
+    console = Console(stderr=True, quiet=as_json)
+    warnings = Console(stderr=True) if as_json else console  # with --json too
+    with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
+        try:
+            result = run(callbacks=[progress, _EndOnSigterm()])
+        finally:
+            signal.signal(signal.SIGTERM, handler_before)
     raise typer.Exit(print_result(result, as_json=as_json))
 
 
@@ -246,8 +228,7 @@ class _WarningPrinter(logging.Handler):
 
 
 @contextlib.contextmanager
-def warnings_above_progress(console: Console) -> Iterator[None]:
-    """Print each warning of tune_tf once, above the live display of a console."""
+def _warnings_above_progress(console: Console) -> Iterator[None]:
     logger, handler = logging.getLogger("tune_tf"), _WarningPrinter(console)
     logger.addHandler(handler)
     logger.propagate, propagated = False, logger.propagate

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
-from tune_tf.results import SweepResult, TrialResult
+from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 from tune_tf.sweep import SweepPlan
@@ -58,17 +59,17 @@ def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
 
 def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:
     """Print the result of a sweep; return the exit code."""
-    best = result.best_if_any
     if as_json:
-        print_json(_as_data(result, best))
+        print_json(_as_data(result))
     else:
-        _print_tables(result, best, Console())
+        _print_tables(result, Console())
     if result.interrupted:
         return ExitCode.INTERRUPTED
     return ExitCode.ENDED if result.count(Outcome.COMPLETED) else ExitCode.NOTHING_COMPLETED
 
 
-def _as_data(result: SweepResult, best: TrialResult | None) -> dict[str, Any]:
+def _as_data(result: SweepResult) -> dict[str, Any]:
+    best = result.best_if_any
     return {
         "sweep_id": result.sweep_id,
         "path": str(result.path),
@@ -87,27 +88,24 @@ def _as_data(result: SweepResult, best: TrialResult | None) -> dict[str, Any]:
         },
         "pareto_front": [trial.number for trial in result.pareto_front],
         "mlflow_run_id": result.mlflow_run_id,
-        "forecast": _forecast_as_data(result),
+        "forecast": {
+            each.what: {**asdict(each.forecast), "actual": each.actual, "ratio": each.ratio}
+            for each in _deviations(result)
+        }
+        or None,
     }
 
 
-def _forecast_as_data(result: SweepResult) -> dict[str, Any] | None:
-    """Return the comparison of forecast and actual values; None without a forecast."""
-    return {
-        each.what: {**asdict(each.forecast), "actual": each.actual, "ratio": each.ratio}
-        for each in _compared_forecast(result)
-    } or None
+def _deviations(result: SweepResult) -> Sequence[Deviation]:
+    """Return the comparison of forecast and actual values; empty without a forecast."""
+    stored = read_actuals(result.path)
+    if stored is None or stored.actuals is None:
+        return ()
+    return compare_forecast(stored.forecast, stored.actuals)
 
 
-def _compared_forecast(result: SweepResult) -> list[Deviation]:
-    settled = read_actuals(result.path)
-    if settled is None or settled.actuals is None:
-        return []
-    return list(compare_forecast(settled.forecast, settled.actuals))
-
-
-def _print_tables(result: SweepResult, best: TrialResult | None, console: Console) -> None:
-    objective = result.objective
+def _print_tables(result: SweepResult, console: Console) -> None:
+    best, objective = result.best_if_any, result.objective
     counts = ", ".join(
         f"{result.count(outcome)} {state_label(outcome.value)}"
         for outcome in Outcome
@@ -121,9 +119,7 @@ def _print_tables(result: SweepResult, best: TrialResult | None, console: Consol
     _print_failures(result, console)
     if best is not None:
         console.print(f"Best trial: number {best.number} ({best.trial_id})", highlight=False)
-        table = Table()
-        table.add_column("")
-        table.add_column("value")
+        table = Table("", "value")
         table.add_row(
             f"[bold]{objective.metric}[/]", f"[bold]{value_text(objective.value(best.metrics))}[/]"
         )
@@ -134,43 +130,39 @@ def _print_tables(result: SweepResult, best: TrialResult | None, console: Consol
         for path, value in flatten(best.config).items():
             table.add_row(path, value_text(value))
         console.print(table)
-        _say(console, f"Checkpoint: {best.checkpoint}")
+        _print_line(console, f"Checkpoint: {best.checkpoint}")
     if len(result.config.objectives) > 1:
         _print_front(result, console)
     if result.interrupted:
-        _say(console, f"Resume with: {_command('tune-tf')} resume {result.path}")
+        _print_line(console, f"Resume with: {_command('tune-tf')} resume {result.path}")
     _print_forecast(result, console)
     if result.report_path.exists():
-        _say(console, f"Report:      {result.report_path}")
+        _print_line(console, f"Report:      {result.report_path}")
     if result.config.mlflow is not None:
         uri = mask_secrets(result.config.mlflow.tracking_uri)
         is_server = uri.startswith(("http://", "https://"))
-        where = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
-        _say(console, f"MLflow:      {where}")
+        hint = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
+        _print_line(console, f"MLflow:      {hint}")
 
 
 def _print_forecast(result: SweepResult, console: Console) -> None:
-    """Print forecast and actual values on one line."""
     parts = []
-    for each in _compared_forecast(result):
+    for each in _deviations(result):
         if each.what.startswith(("wall time", "peak memory")):
             forecast, actual = deviation_texts(each)
             parts.append(f"{each.what} {actual}, forecast {forecast}")
     if parts:
-        _say(console, f"Forecast:    {'; '.join(parts)}")
+        _print_line(console, f"Forecast:    {'; '.join(parts)}")
 
 
-def _say(console: Console, text: str) -> None:
+def _print_line(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
 
 def _print_front(result: SweepResult, console: Console) -> None:
-    """Print the Pareto front."""
     objectives = result.config.objectives
-    table = Table(title=f"Pareto front: {counted(len(result.pareto_front), 'trial')}")
-    table.add_column("trial")
-    for objective in objectives:
-        table.add_column(f"{objective.mode} {objective.metric}")
+    headers = ("trial", *(f"{objective.mode} {objective.metric}" for objective in objectives))
+    table = Table(*headers, title=f"Pareto front: {counted(len(result.pareto_front), 'trial')}")
     for trial in result.pareto_front:
         values = (value_text(objective.value(trial.metrics)) for objective in objectives)
         table.add_row(str(trial.number), *values)
@@ -189,12 +181,12 @@ def _command(name: str) -> str:
 
 def _print_failures(result: SweepResult, console: Console) -> None:
     """Print each cause of failure once."""
-    alike: dict[tuple[str, str], list[int]] = {}
+    numbers_by_reason: dict[tuple[str, str], list[int]] = {}
     for trial in result.trials:
         if trial.outcome in _FAILURES and trial.cause:
             reason = (trial.outcome.value, trial.cause.splitlines()[-1])
-            alike.setdefault(reason, []).append(trial.number)
-    for (word, cause), numbers in alike.items():
-        who = f"{len(numbers)} trials" if len(numbers) > 1 else f"trial {numbers[0]}"
-        text = f"  {who} {word}: {cause}"
+            numbers_by_reason.setdefault(reason, []).append(trial.number)
+    for (outcome, cause), numbers in numbers_by_reason.items():
+        subject = f"{len(numbers)} trials" if len(numbers) > 1 else f"trial {numbers[0]}"
+        text = f"  {subject} {outcome}: {cause}"
         console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -5,26 +5,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
-from tune_tf.space.parameter import Parameter
+from tune_tf.space.parameter import Parameter, is_number
 from tune_tf.space.paths import nest
 
-
-def middle_config(space: SearchSpace) -> dict[str, Any]:
-    """Return a nested config with the middle of each range.
-
-    The middle is geometric for logarithmic ranges, the (upper) median for numeric options, and
-    the first option otherwise.
-    """
-    return nest(fill_with_middle(space, {}))
+_MAX_OPTIONS = 8
 
 
 def middle_value(parameter: Parameter) -> Any:
-    """Return the middle of one parameter, as defined by :func:`middle_config`."""
+    """Return the middle of one parameter.
+
+    It is geometric for logarithmic ranges, the (upper) median for numeric options, and the first
+    option otherwise.
+    """
     if isinstance(parameter, Constant):
         return parameter.value
     if isinstance(parameter, Choice):
         options = list(parameter.options)
-        if all(isinstance(each, int | float) and not isinstance(each, bool) for each in options):
+        if all(map(is_number, options)):
             return sorted(options)[len(options) // 2]
         return options[0]
     if isinstance(parameter, Float | Int):
@@ -36,29 +33,23 @@ def middle_value(parameter: Parameter) -> Any:
     raise TypeError(f"{type(parameter).__name__} has no middle")
 
 
-_MOST_OPTIONS = 8
-
-ParameterValues = Mapping[str, Any]
-"""A flat config: values by path."""
-
-
-def fill_with_middle(space: SearchSpace, chosen: ParameterValues) -> dict[str, Any]:
-    """Return a flat config of the given values and the middle of every other parameter."""
+def fill_with_middle(space: SearchSpace, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a flat config of the fixed values and the middle of every other parameter."""
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
         if parameter.condition.holds(values):
-            values[path] = chosen[path] if path in chosen else middle_value(parameter)
+            values[path] = fixed[path] if path in fixed else middle_value(parameter)
     return values
 
 
 def extreme_values(parameter: Parameter) -> list[Any]:
-    """Return both bounds of a parameter, or at most ``_MOST_OPTIONS + 1`` evenly spaced options."""
+    """Return both bounds of a parameter, or at most nine evenly spaced options."""
     if isinstance(parameter, Constant):
         return [parameter.value]
     if isinstance(parameter, Choice):
         options = list(parameter.options)
-        every = math.ceil(len(options) / _MOST_OPTIONS)
-        return [*options[::every], *options[-1:]] if every > 1 else options
+        step = math.ceil(len(options) / _MAX_OPTIONS)
+        return [*options[::step], *options[-1:]] if step > 1 else options
     if isinstance(parameter, Float | Int):
         return [parameter.low, parameter.high]
     raise TypeError(f"{type(parameter).__name__} has no ends")
@@ -70,23 +61,19 @@ def extreme_config(
     """Search for the nested config with the largest or the smallest model.
 
     One pass of coordinate descent over the parameters, each after those it depends on; exact if a
-    value that enlarges one model enlarges every other. ``size_of`` returns the size of the model of
-    a nested config.
+    value that enlarges one model enlarges every other.
     """
-    chosen: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
     sign = 1 if largest else -1
     for path, parameter in space.parameters.items():
-        if path not in fill_with_middle(space, chosen):
-            continue
         values = extreme_values(parameter)
+        if len(values) == 1 or path not in fill_with_middle(space, fixed):
+            continue
         sizes = [
-            sign * size_of(nest(fill_with_middle(space, {**chosen, path: value})))
-            if len(values) > 1
-            else 0.0
+            sign * size_of(nest(fill_with_middle(space, {**fixed, path: value})))
             for value in values
         ]
-        best = max(sizes)
         # A parameter without effect keeps its middle value, where training most likely works.
-        if min(sizes) < best or len(values) == 1:
-            chosen[path] = values[sizes.index(best)]
-    return nest(fill_with_middle(space, chosen))
+        if min(sizes) < max(sizes):
+            fixed[path] = values[sizes.index(max(sizes))]
+    return nest(fill_with_middle(space, fixed))

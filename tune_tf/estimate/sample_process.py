@@ -3,10 +3,11 @@
 import contextlib
 import importlib
 import shutil
+import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,14 @@ ProgressCallback = Callable[[str, float], None]
 
 TrainableClass = type[tune.Trainable]
 
-_ROOM_S = 60.0
+_CAPACITY_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class EpochTimings:
-    """Timings of consecutive epochs of a trial.
+    """Seconds of consecutive epochs of a trial.
 
-    Args:
-        epochs_s: Seconds of each epoch.
-        cpu_s: CPU seconds of the trial's processes on the actor's node.
-        other_cpu_s: CPU seconds of all other processes there.
+    ``cpu_s`` and ``other_cpu_s`` are CPU seconds of its and all other processes on the node.
     """
 
     epochs_s: tuple[float, ...]
@@ -44,32 +42,24 @@ class EpochTimings:
 
 
 @dataclass(frozen=True)
-class PeakMemory:
-    """Peak memory of a trial's processes; ``gpu_bytes`` is None without GPUs."""
+class TrialUsage:
+    """Peak memory and training rows of a trial's processes.
+
+    ``gpu_bytes`` is None without GPUs, the numbers of rows are 0 if unknown. ``left_out_bytes`` are
+    those of the data that a real trial holds but the sample omits.
+    """
 
     host_bytes: int
     gpu_bytes: int | None
-
-
-@dataclass(frozen=True)
-class TrialUsage:
-    """Memory and rows of a trial's processes.
-
-    Args:
-        num_rows: Training rows used; 0 if unknown.
-        left_out_bytes: Bytes of the data that a real trial holds but the sample omits.
-    """
-
-    memory: PeakMemory
-    num_rows: int
-    total_rows: int
-    left_out_bytes: int
+    num_rows: int = 0
+    total_rows: int = 0
+    left_out_bytes: int = 0
 
 
 class TrialActor:
     """Ray actor that drives Trainables step by step, one trial after another, as Tune would.
 
-    ``notes`` is a folder for the notes of its processes, created on this node.
+    Its processes write notes to the folder ``notes`` of this node.
     """
 
     def __init__(self, notes: str) -> None:
@@ -77,58 +67,57 @@ class TrialActor:
         self._trainable: Any = None
         Path(notes).mkdir(parents=True, exist_ok=True)
 
-    def begin(self, made: TrainableClass, config: dict[str, Any]) -> float:
+    def begin(self, trainable_class: TrainableClass, config: dict[str, Any]) -> float:
         """Start a trial, in the Trainable of the last one if any; return the seconds it took."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         if self._trainable is None:
-            self._trainable = made(config=config)
+            self._trainable = trainable_class(config=config)
         else:
             self._trainable.reset_config(config)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
     def train(self, seconds: float = 0.0) -> EpochTimings:
         """Train whole epochs, at least one, until the time is over."""
-        cpu_s, all_cpu_s = self._cpu_seconds(), _machine_cpu_seconds()
+        trial_before_s, machine_before_s = self._cpu_seconds(), _machine_cpu_seconds()
         epochs_s = _train(self._trainable, seconds)
-        own = self._cpu_seconds() - cpu_s
-        return EpochTimings(epochs_s, own, max(0.0, _machine_cpu_seconds() - all_cpu_s - own))
+        cpu_s = self._cpu_seconds() - trial_before_s
+        other_cpu_s = max(0.0, _machine_cpu_seconds() - machine_before_s - cpu_s)
+        return EpochTimings(epochs_s, cpu_s, other_cpu_s)
 
     def save(self) -> tuple[float, int]:
         """Save a checkpoint; return the seconds it took, and its bytes."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             self._trainable.save_checkpoint(folder)
-            took = time.perf_counter() - begun
+            save_s = time.perf_counter() - start
             files = (path for path in Path(folder).rglob("*") if path.is_file())
-            return took, sum(path.stat().st_size for path in files)
+            return save_s, sum(path.stat().st_size for path in files)
 
     def usage(self) -> TrialUsage:
         """Return memory and rows of the trial's processes on this node."""
         process_ids = self._process_ids()
         peaks = (peak_memory_bytes(process_id) for process_id in process_ids)
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for note in read_notes(self._notes).values():
-            found |= note
-        return TrialUsage(
-            PeakMemory(sum(filter(None, peaks)), gpu_memory_bytes(process_ids)),
-            num_rows=found.get("num_rows", 0),
-            total_rows=found.get("total_rows", 0),
-            left_out_bytes=found.get("left_out_bytes", 0),
-        )
+            counts |= note
+        counts.pop(TRAINS, None)
+        return TrialUsage(sum(filter(None, peaks)), gpu_memory_bytes(process_ids), **counts)
 
-    def time_other(self, made: TrainableClass, config: dict[str, Any], seconds: float) -> float:
+    def time_other(
+        self, trainable_class: TrainableClass, config: dict[str, Any], seconds: float
+    ) -> float:
         """Return the seconds per epoch of another trial on the same devices, after tracing."""
-        trainable = made(config=config)
+        trainable = trainable_class(config=config)
         trainable.train()
         epochs_s = _train(trainable, seconds)
         trainable.stop()
         return sum(epochs_s) / len(epochs_s)
 
-    def profile(self, made: TrainableClass, config: dict[str, Any]) -> dict[str, bytes]:
+    def profile(self, trainable_class: TrainableClass, config: dict[str, Any]) -> dict[str, bytes]:
         """Return the files of a TensorFlow profile of an epoch, by path within a log folder."""
         import tensorflow as tf  # only this process loads it
 
-        trainable = made(config=config)
+        trainable = trainable_class(config=config)
         trainable.train()  # excludes tracing from the profile
         with tempfile.TemporaryDirectory() as folder:
             tf.profiler.experimental.start(folder)
@@ -161,21 +150,22 @@ class TrialActor:
 class SampleProcess:
     """Cluster process of a :class:`TrialActor`, with resources for all processes of a trial.
 
-    ``made`` defines the resources; ``notes`` is a path from :func:`notes_path`.
+    ``trainable_class`` defines the resources; ``notes`` is a path from :func:`notes_path`.
 
     Raises:
         UnavailableResourcesError: The cluster does not have the resources within a minute.
     """
 
-    def __init__(self, made: TrainableClass, config: dict[str, Any], notes: str) -> None:
-        self.made = made
+    def __init__(self, trainable_class: TrainableClass, config: dict[str, Any], notes: str) -> None:
+        self.trainable_class = trainable_class
         self._notes = notes
-        request = made.default_resource_request(config)
+        request = trainable_class.default_resource_request(config)
         self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
-        if not self._group.wait(_ROOM_S):
+        if not self._group.wait(_CAPACITY_WAIT_S):
             ray.util.remove_placement_group(self._group)
             raise UnavailableResourcesError(
-                f"the Ray cluster had no capacity for {request.bundles} within {_ROOM_S:g} s: "
+                f"the Ray cluster had no capacity for {request.bundles} within "
+                f"{_CAPACITY_WAIT_S:g} s: "
                 "stop what else runs there"
             )
         head = {} if request.head_bundle_is_empty else request.bundles[0]
@@ -219,13 +209,19 @@ def notes_path() -> str:
 
 
 def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
-    """Train whole epochs, at least one, until the time is over; return the seconds of each."""
+
     epochs_s: list[float] = []
     while not epochs_s or sum(epochs_s) < seconds:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         trainable.train()
-        epochs_s.append(time.perf_counter() - begun)
+        epochs_s.append(time.perf_counter() - start)
     return tuple(epochs_s)
+
+
+def robust_spread(values: Sequence[float]) -> float:
+    """Return 1.5 times the median absolute deviation, about the standard deviation of a normal."""
+    median = statistics.median(values)
+    return 1.5 * statistics.median(abs(value - median) for value in values)
 
 
 def _cpu_seconds(process_id: int) -> float:
@@ -258,5 +254,5 @@ def gpu_memory_bytes(process_ids: set[int]) -> int | None:
         ]
     except nvml.NVMLError:
         return None
-    taken = [it.usedGpuMemory or 0 for it in running if it.pid in process_ids]
-    return sum(taken) if taken else None
+    sizes = [it.usedGpuMemory or 0 for it in running if it.pid in process_ids]
+    return sum(sizes) if sizes else None

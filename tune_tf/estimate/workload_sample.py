@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tune_tf.atomic_files import write_atomically
 from tune_tf.data import Pipeline, first_rows, rows_of
-from tune_tf.data.nested import leaves_of
+from tune_tf.data.nested import num_bytes
 from tune_tf.data.pipeline import MEMORY
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload, with_mixin
@@ -19,21 +20,16 @@ TRAINS = "trains"
 
 @dataclass(frozen=True)
 class TrialSample:
-    """First batches of a workload's training and validation rows, for measuring trials.
+    """First batches of a workload's training rows, and validation rows in proportion.
 
-    Args:
-        max_batches: Number of batches of training rows; validation rows are cut in proportion.
-        notes: Folder on a node for the notes of the trial's processes.
+    ``notes`` is the folder on a node for the notes of the trial's processes.
     """
 
     max_batches: int
     notes: str
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
-        """Return the sampled data, and counts of rows and bytes.
-
-        Data with an unknown number of rows, such as batches for ``fit``, stay unchanged.
-        """
+        """Return the sampled data, unchanged if their rows are not known, and counts."""
         if not isinstance(data, Data) or not isinstance(data.train, tuple | Pipeline):
             return data, {}
         rows = rows_of(replace(data, class_weight=None))
@@ -60,10 +56,8 @@ class TrialSample:
 class ScalingSample:
     """First training rows of a workload, without validation, for scaling measurements.
 
-    Args:
-        max_rows: Number of rows that count as all data.
-        data_fraction: Share of these rows to train on.
-        notes: Folder on a node for the notes of the trial's processes; None for no notes.
+    It is a share ``data_fraction`` of the ``max_rows`` that count as all data. Without a folder
+    ``notes``, the trial's processes write none.
     """
 
     batch_size: int
@@ -99,10 +93,10 @@ class _Sampled:
 
     def load_data(self, config: Config) -> Data:
         data = super().load_data(config)  # type: ignore[misc]
-        sample = self._tune_tf_sample
-        cut, counts = sample.cut(data, self.global_batch_size(config))  # type: ignore[attr-defined]
-        write_note(sample.notes, counts)
-        return cut
+        batch_size = self.global_batch_size(config)  # type: ignore[attr-defined]
+        rows, counts = self._tune_tf_sample.cut(data, batch_size)
+        write_note(self._tune_tf_sample.notes, counts)
+        return rows
 
     def build_model(self, config: Config) -> Any:
         write_note(self._tune_tf_sample.notes, {TRAINS: 1})
@@ -152,29 +146,19 @@ def _first(part: Any, num_rows: int) -> Any:
 
 def _bytes(part: Any) -> int:
     """Return the bytes of arrays; 0 for a pipeline, whose rows a trial does not keep in memory."""
-    if not isinstance(part, tuple):
-        return 0
-    return sum(leaf.nbytes for _, leaf in leaves_of("", part))
+    return num_bytes(part) if isinstance(part, tuple) else 0
 
 
 def read_notes(folder: str) -> dict[int, dict[str, int]]:
     """Return the notes of the processes on this machine, by process id."""
-    return {
-        int(path.stem): json.loads(path.read_text())
-        for path in Path(folder).glob("*.json")
-        if path.stem.isdigit()
-    }
+    paths = Path(folder).glob("*.json")
+    return {int(path.stem): json.loads(path.read_text()) for path in paths}
 
 
-def write_note(folder: str | None, found: Mapping[str, int]) -> None:
-    """Add counts to the note of this process.
-
-    Nothing is written if ``folder`` is None or missing, such as a folder of another machine.
-    """
+def write_note(folder: str | None, counts: Mapping[str, int]) -> None:
+    """Add counts to the note of this process, unless the folder is None or of another machine."""
     if folder is None or not Path(folder).is_dir():
         return
     path = Path(folder, f"{os.getpid()}.json")
     earlier = json.loads(path.read_text()) if path.exists() else {}
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({**earlier, **found}))
-    partial.replace(path)
+    write_atomically(path, json.dumps({**earlier, **counts}), on_disk=False)

@@ -1,6 +1,5 @@
 """Views of a sweep, read from its folder alone, also while it runs or after a crash."""
 
-from tune_tf.events.trial_log import log_text
 from tune_tf.inspection.sweep_view import SweepState, SweepView
 from tune_tf.inspection.sweeps import Comparison, SweepList, compare_sweeps, list_sweeps
 from tune_tf.inspection.trial_rows import TrialRows
@@ -15,5 +14,4 @@ __all__ = [
     "TrialView",
     "compare_sweeps",
     "list_sweeps",
-    "log_text",
 ]

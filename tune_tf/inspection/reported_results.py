@@ -2,13 +2,12 @@
 
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 RESULTS: Final = "result.json"
-"""Name of the file in a trial's folder."""
-
 REMOTE_CHECKPOINT: Final = "checkpoint.uri"
 """Name of the file with the URI of the last checkpoint, if ``storage_path`` is a URI."""
 
@@ -28,10 +27,7 @@ def read_results(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def read_last_result(path: Path) -> Mapping[str, Any]:
-    """Return the last complete result of a ``result.json``, reading only its end.
-
-    Empty if there is none.
-    """
+    """Return the last complete result of a ``result.json``, from its end; empty if none."""
     try:
         with path.open("rb") as file:
             start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
@@ -43,12 +39,8 @@ def read_last_result(path: Path) -> Mapping[str, Any]:
         report = _parsed(line)
         if report is not None:
             return report
-    if not start:
-        return {}
-    last: Mapping[str, Any] = {}
-    for last in read_results(path):  # noqa: B007 - the last one is wanted
-        pass
-    return last
+    last: deque[Mapping[str, Any]] = deque(read_results(path) if start else (), maxlen=1)
+    return last[0] if last else {}
 
 
 def metric_value(report: Mapping[str, Any], metric: str) -> Any:

@@ -25,10 +25,7 @@ _OTHER = "#8C8C8C"
 
 
 def sweep_card(sweep: "SweepView") -> str:
-    """Render a sweep as HTML: trials by state, the best one, and the curve of the best value.
-
-    It is self-contained, without scripts and external styles.
-    """
+    """Render a sweep as HTML without scripts and external styles."""
     total = sweep.config.budget.num_samples
     counts = " ".join(
         f'<span style="color:{_COLOURS.get(state, _OTHER)}">&#9632;</span> '
@@ -84,8 +81,8 @@ def _curve(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     points = " ".join(
-        f"{place / (len(values) - 1) * _WIDTH:.1f},{(high - value) / span * _HEIGHT + 4:.1f}"
-        for place, value in enumerate(values)
+        f"{index / (len(values) - 1) * _WIDTH:.1f},{(high - value) / span * _HEIGHT + 4:.1f}"
+        for index, value in enumerate(values)
     )
     return (
         f'<svg width="{_WIDTH}" height="{_HEIGHT + 8}" role="img" '

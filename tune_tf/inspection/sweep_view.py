@@ -21,7 +21,7 @@ from tune_tf.space import flatten
 from tune_tf.sweep_folder import SweepFolder
 
 _TRIAL = re.compile(r"trial_(\d+)")
-_MOST_NAMED = 8
+_MAX_LISTED = 8
 
 
 class SweepState(enum.Enum):
@@ -38,12 +38,9 @@ class SweepView:
     """Snapshot of a sweep, read from its folder alone.
 
     Args:
-        folder: The sweep's folder.
-        state: Whether it runs.
         trials: In order of number.
         began_s: Start, in seconds since 1970.
         worked_s: Seconds with a driver.
-        session_s: Seconds with a driver since the start or the last resume.
         driver: The current or last driver process; empty if unknown.
         mlflow_run_id: Id of its parent run in MLflow, if known.
         ended_early: Why it ended before all trials were run; None if it did not.
@@ -55,31 +52,22 @@ class SweepView:
     trials: tuple[TrialView, ...]
     began_s: float
     worked_s: float
-    session_s: float
     driver: str = ""
     mlflow_run_id: str | None = None
     ended_early: str | None = None
     suspension: str | None = None
 
     @classmethod
-    def open(
-        cls,
-        sweep: str | Path,
-        storage_path: str | Path = "sweeps",
-        clock: Callable[[], float] = time.time,
-    ) -> "SweepView":
-        """Read a sweep's folder.
+    def open(cls, sweep: str | Path, storage_path: str | Path = "sweeps") -> "SweepView":
+        """Read a sweep's folder, by path, id, or name for the latest sweep of that name.
 
-        Args:
-            sweep: Path, id, or name for the latest sweep of that name.
-            storage_path: Folder to look up ids and names in.
-            clock: Seconds since 1970.
+        Ids and names are looked up in ``storage_path``.
 
         Raises:
             UnknownSweepError: There is no such sweep; lists existing ones.
             SweepConflictError: It was written by a newer version of tune_tf.
         """
-        return cls.of(SweepFolder.open(sweep, storage_path), clock)
+        return cls.of(SweepFolder.open(sweep, storage_path))
 
     @classmethod
     def of(
@@ -88,38 +76,33 @@ class SweepView:
         clock: Callable[[], float] = time.time,
         before: "SweepView | None" = None,
     ) -> "SweepView":
-        """Read a sweep's folder; trials that had ended in ``before`` are not read again."""
+        """Read a sweep's folder; trials that had ended in ``before`` are not read again.
+
+        ``clock`` is in seconds since 1970.
+        """
         driven = has_driver(folder.path)
         history = EventHistory.read(folder.path)
-        last_s = _last_write(folder.path)
         known = {trial.number: trial for trial in before.trials} if before else {}
-        trials = _trials(folder, history, known, driven=driven)
-        spans = [(session.begun_s, session.last_s) for session in history.sessions]
-        if not spans:
-            begun_s = folder.began_s
-            spans = [(begun_s, max(begun_s, last_s))]
-        begun_s, end_s = spans[-1]
+        trials = _read_trials(folder, history, known, driven=driven)
         session = history.sessions[-1] if history.sessions else None
+        spans = [(each.begun_s, each.last_s) for each in history.sessions]
+        begun_s, end_s = spans.pop() if spans else (folder.began_s, folder.began_s)
         if driven:
             end_s = clock()
         elif session is None or not session.over:
-            end_s = max(end_s, last_s)
-        spans[-1] = begun_s, max(begun_s, end_s)
-        if driven:
-            state = SweepState.RUNNING
-        elif session is not None:
-            over = session.over and not session.interrupted
-            state = SweepState.ENDED if over else SweepState.INTERRUPTED
+            end_s = max(end_s, _last_write(folder.path))
+        spans.append((begun_s, max(begun_s, end_s)))
+        if session is not None:
+            has_ended = session.over and not session.interrupted
         else:
-            over = bool(trials) and all(trial.has_ended for trial in trials)
-            state = SweepState.ENDED if over else SweepState.INTERRUPTED
+            has_ended = bool(trials) and all(trial.has_ended for trial in trials)
+        state = SweepState.ENDED if has_ended else SweepState.INTERRUPTED
         return cls(
             folder=folder,
-            state=state,
+            state=SweepState.RUNNING if driven else state,
             trials=trials,
             began_s=spans[0][0],
             worked_s=sum(end - begun for begun, end in spans),
-            session_s=spans[-1][1] - spans[-1][0],
             driver=session.driver if session else "",
             mlflow_run_id=history.run_id,
             ended_early=session.ended_early if session else None,
@@ -200,13 +183,13 @@ class SweepView:
         """Estimated seconds left, at most those of the time budget; None if unknown."""
         if self.state is not SweepState.RUNNING:
             return None
-        left = []
+        budget, estimates = self.config.budget, []
         if self.trials_per_s:
-            missing = max(0, self.config.budget.num_samples - self.num_ended)
-            left.append(missing / self.trials_per_s)
-        if self.config.budget.time_budget_s:
-            left.append(max(0.0, self.config.budget.time_budget_s - self.worked_s))
-        return min(left, default=None)
+            num_missing = max(0, budget.num_samples - self.num_ended)
+            estimates.append(num_missing / self.trials_per_s)
+        if budget.time_budget_s:
+            estimates.append(max(0.0, budget.time_budget_s - self.worked_s))
+        return min(estimates, default=None)
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
@@ -245,37 +228,37 @@ class SweepView:
         for trial in self.trials:
             if name in (trial.trial_id, str(trial.number), trial.folder.name):
                 return trial
-        alike = [trial for trial in self.trials if name and trial.trial_id.startswith(name)]
-        if len(alike) == 1:
-            return alike[0]
-        if alike:
+        matches = [trial for trial in self.trials if name and trial.trial_id.startswith(name)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise UnknownTrialError(
-                f"{name!r} is a prefix of {len(alike)} trial ids in {self.sweep_id}: "
-                f"{_named(alike)}; write more characters"
+                f"{name!r} is a prefix of {len(matches)} trial ids in {self.sweep_id}: "
+                f"{_id_list(matches)}; write more characters"
             )
         known = [trial.trial_id for trial in self.trials]
-        there = "none has been started"
+        existing = "none has been started"
         if known:
-            there = f"there are {len(known)}, for example {_named(self.trials)}"
+            existing = f"there are {len(known)}, for example {_id_list(self.trials)}"
         raise UnknownTrialError(
-            f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {there}"
+            f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {existing}"
         )
 
 
-def _trials(
+def _read_trials(
     folder: SweepFolder, history: EventHistory, known: Mapping[int, TrialView], *, driven: bool
 ) -> tuple[TrialView, ...]:
-    of_number = {events.number: events for events in history.trials.values()}
+    events_by_number = {events.number: events for events in history.trials.values()}
     sessions = history.sessions
     is_over = bool(sessions) and sessions[-1].over and not sessions[-1].interrupted
-    numbers = set(of_number)
+    numbers = set(events_by_number)
     for path in folder.path.iterdir():
         # A kill may leave the folder of a trial that an ended sweep did not propose again.
         if (match := _TRIAL.fullmatch(path.name)) and (not is_over or (path / RESULTS).is_file()):
             numbers.add(int(match[1]))
 
-    def look(number: int) -> TrialView:
-        events, before = of_number.get(number), known.get(number)
+    def read_trial(number: int) -> TrialView:
+        events, before = events_by_number.get(number), known.get(number)
         if (
             events
             and before
@@ -294,7 +277,7 @@ def _trials(
             run_ids=history.run_ids,
         )
 
-    return tuple(look(number) for number in sorted(numbers))
+    return tuple(read_trial(number) for number in sorted(numbers))
 
 
 def _last_write(path: Path) -> float:
@@ -303,6 +286,6 @@ def _last_write(path: Path) -> float:
     return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
 
 
-def _named(trials: Sequence[TrialView]) -> str:
-    names = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MOST_NAMED])
-    return f"{names}, ..." if len(trials) > _MOST_NAMED else names
+def _id_list(trials: Sequence[TrialView]) -> str:
+    ids = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MAX_LISTED])
+    return f"{ids}, ..." if len(trials) > _MAX_LISTED else ids

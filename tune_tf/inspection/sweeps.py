@@ -1,7 +1,6 @@
 """The sweeps of a storage path, and comparison of sweeps."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.objective import Objective
-from tune_tf.sweep_folder import SweepFolder, sweep_paths
+from tune_tf.ranking import Candidate, best_of
+from tune_tf.sweep_folder import sweep_paths
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,13 @@ class SweepList:
     unreadable: Mapping[str, str]
 
 
-def list_sweeps(
-    storage_path: str | Path = "sweeps", clock: Callable[[], float] = time.time
-) -> SweepList:
-    """Read the folders of all sweeps under a storage path.
-
-    Args:
-        storage_path: Parent of the sweeps' folders.
-        clock: Seconds since 1970.
-    """
+def list_sweeps(storage_path: str | Path = "sweeps") -> SweepList:
+    """Read the folders of all sweeps under a storage path."""
     root = Path(storage_path)
     sweeps, unreadable = [], {}
     for path in sweep_paths(root):
         try:
-            sweeps.append(SweepView.of(SweepFolder.open(path), clock))
+            sweeps.append(SweepView.open(path))
         except TuneTfError as error:
             unreadable[path.name] = str(error)
     newest_first = sorted(sweeps, key=lambda sweep: sweep.began_s, reverse=True)
@@ -59,13 +52,11 @@ class Comparison:
             errors.append("name at least two sweeps to compare")
         ids = [sweep.sweep_id for sweep in self.sweeps]
         errors += [f"{name} is named twice" for name in {it for it in ids if ids.count(it) > 1}]
-        objectives = {str(_objective_text(sweep.config.leading_objective)) for sweep in self.sweeps}
-        if len(objectives) > 1:
-            each = ", ".join(
-                f"{sweep.sweep_id}: {_objective_text(sweep.config.leading_objective)}"
-                for sweep in self.sweeps
-            )
-            errors.append(f"sweeps with different objectives cannot be compared ({each})")
+        leading = [sweep.config.leading_objective for sweep in self.sweeps]
+        objectives = [f"{objective.mode} {objective.metric}" for objective in leading]
+        if len(set(objectives)) > 1:
+            text = ", ".join(f"{name}: {it}" for name, it in zip(ids, objectives, strict=True))
+            errors.append(f"sweeps with different objectives cannot be compared ({text})")
         if errors:
             raise InvalidSettingsError(errors)
 
@@ -77,12 +68,9 @@ class Comparison:
     @property
     def best(self) -> SweepView | None:
         """The sweep with the best value; None if none has a value."""
-        best: SweepView | None = None
-        for sweep in self.sweeps:
-            value, so_far = sweep.best_value, best.best_value if best else None
-            if value is not None and (so_far is None or self.objective.better(value, so_far)):
-                best = sweep
-        return best
+        candidates = (Candidate(sweep, None, sweep.best_value) for sweep in self.sweeps)
+        best = best_of(candidates, self.objective)
+        return best.key if best else None
 
     @property
     def best_configs(self) -> dict[str, tuple[Any, ...]]:
@@ -95,11 +83,7 @@ class Comparison:
 def compare_sweeps(
     sweeps: Sequence[str | Path], *, storage_path: str | Path = "sweeps"
 ) -> Comparison:
-    """Read sweeps and compare them.
-
-    Args:
-        sweeps: Paths, ids, or names for the latest sweep of that name.
-        storage_path: Folder to look up ids and names in.
+    """Read sweeps by path, id, or name for the latest of that name, and compare them.
 
     Raises:
         UnknownSweepError: A sweep does not exist.
@@ -107,7 +91,3 @@ def compare_sweeps(
         InvalidSettingsError: They cannot be compared.
     """
     return Comparison(tuple(SweepView.open(sweep, storage_path) for sweep in sweeps))
-
-
-def _objective_text(objective: Objective) -> str:
-    return f"{objective.mode} {objective.metric}"

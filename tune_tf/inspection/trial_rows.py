@@ -5,7 +5,7 @@ import io
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,20 +14,21 @@ from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
+from tune_tf.space.parameter import is_number
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
+    "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
-_TEXT = re.compile(r"\s*([^<>=!\s]+)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*")
-_FORM = "FIELD=VALUE, or with != < <= > >= instead of =, for example 'outcome=completed'"
+_CONDITION = re.compile(r"\s*([^<>=!\s]+)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*")
+_CONDITION_FORM = "FIELD=VALUE, or with != < <= > >= instead of =, for example 'outcome=completed'"
 _CONFIG = "config/"
-_SAME = {"started": "began", "state": "outcome", "id": "trial_id"}
-_FIRST: Sequence[str] = (
+_GENERAL_FIELDS = (
     "number",
     "trial_id",
     "outcome",
@@ -45,9 +46,8 @@ _FIRST: Sequence[str] = (
 class TrialRows:
     """Table of trials.
 
-    A row holds ``number``, ``trial_id``, ``outcome``, ``cause``, ``iterations``, ``began`` (a local
-    time), ``trained_s``, ``node``, ``mlflow_run_id``, ``feasible``, the config as ``config/...``
-    without inactive parameters, and the last metrics. Missing values have
+    A row holds general fields such as ``number``, ``outcome`` and ``began`` (a local time), the
+    config as ``config/...`` without inactive parameters, and the last metrics. Missing values have
     no key. The outcome of a trial that has not ended is its state: ``running``, ``paused``,
     ``pending`` or ``interrupted``.
     """
@@ -63,8 +63,17 @@ class TrialRows:
     @property
     def fields(self) -> tuple[str, ...]:
         """Keys of the rows: general ones, then config, then metrics."""
-        names = dict.fromkeys(name for row in self.rows for name in row)
-        return tuple(sorted(names, key=lambda name: _place(name, self.sweep)))
+        names = {name for row in self.rows for name in row}
+        known = [name for name in self._known_fields if name in names]
+        return (*known, *sorted(names.difference(known)))
+
+    @property
+    def _known_fields(self) -> tuple[str, ...]:
+        """Fields that rows may have besides further metrics, in the order of columns."""
+        config = self.sweep.config
+        paths = (f"{_CONFIG}{path}" for path in config.space.parameters)
+        metrics = (objective.metric for objective in config.objectives)
+        return (*_GENERAL_FIELDS, *paths, *metrics)
 
     def where(self, conditions: Iterable[str]) -> "TrialRows":
         """Return the rows that meet all conditions, such as ``outcome=completed``.
@@ -72,10 +81,10 @@ class TrialRows:
         Raises:
             InvalidSettingsError: A text is not a condition, or a field is unknown.
         """
-        tests = [TrialFilter.parse(text) for text in conditions]
-        named = [(self._field(test.field), test) for test in tests]
-        kept = (row for row in self.rows if all(test.holds(row.get(name)) for name, test in named))
-        return replace(self, rows=tuple(kept))
+        filters = [TrialFilter.parse(text) for text in conditions]
+        by_field = [(self._field(each.field), each) for each in filters]
+        rows = (row for row in self.rows if all(it.holds(row.get(name)) for name, it in by_field))
+        return replace(self, rows=tuple(rows))
 
     def sorted(self, field: str) -> "TrialRows":
         """Sort by a field: objectives best first, others ascending, missing values last.
@@ -110,14 +119,11 @@ class TrialRows:
         return text.getvalue()
 
     def _field(self, name: str) -> str:
-        name = _SAME.get(name, name)
-        space = self.sweep.config.space.parameters
-        metrics = {each.metric for each in self.sweep.config.objectives}
-        known = {*_FIRST, *metrics, *self.fields, *(f"{_CONFIG}{path}" for path in space)}
+        known = {*self._known_fields, *self.fields}
         for candidate in (name, f"{_CONFIG}{name}", f"{_CONFIG}{name.replace('.', '/')}"):
             if candidate in known:
                 return candidate
-        names = sorted({*known, *(it.removeprefix(_CONFIG) for it in known), *_SAME})
+        names = sorted({*known, *(it.removeprefix(_CONFIG) for it in known)})
         raise InvalidSettingsError(
             f"trials have no field {name!r}{did_you_mean(name, names)}; the fields are "
             f"{', '.join(sorted(known))}"
@@ -125,21 +131,10 @@ class TrialRows:
 
 
 def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
-    result = trial.result
-    row = {
-        "number": trial.number,
-        "trial_id": trial.trial_id,
-        "outcome": trial.state,
-        "cause": result.cause,
-        "iterations": result.iterations,
-        "began": local_time(trial.began_s),
-        "trained_s": trial.trained_s,
-        "node": trial.node or None,
-        "mlflow_run_id": trial.mlflow_run_id,
-        "feasible": result.feasible,
-    }
+    values = trial.to_dict() | {"began": local_time(trial.began_s), "node": trial.node or None}
+    row = {name: values[name] for name in _GENERAL_FIELDS}
     row.update({f"{_CONFIG}{path}": it for path, it in sweep.active_config(trial).items()})
-    row.update(result.metrics)
+    row.update(trial.result.metrics)
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -148,17 +143,6 @@ def local_time(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def _place(name: str, sweep: SweepView) -> tuple[int, int, str]:
-    if name in _FIRST:
-        return 0, _FIRST.index(name), name
-    if name.startswith(_CONFIG):
-        paths = list(sweep.config.space.parameters)
-        path = name.removeprefix(_CONFIG)
-        return 1, paths.index(path) if path in paths else len(paths), name
-    metrics = [each.metric for each in sweep.config.objectives]
-    return 2, metrics.index(name) if name in metrics else len(metrics), name
 
 
 def _csv_value(value: Any) -> Any:
@@ -175,16 +159,11 @@ class TrialFilter:
 
     @classmethod
     def parse(cls, text: str) -> "TrialFilter":
-        """Parse a condition such as ``outcome=completed``.
-
-        Raises:
-            InvalidSettingsError: The text is not a condition.
-        """
-        match = _TEXT.fullmatch(text)
+        """Parse a condition such as ``outcome=completed``, or raise an InvalidSettingsError."""
+        match = _CONDITION.fullmatch(text)
         if match is None:
-            raise InvalidSettingsError(f"a condition must be {_FORM}, not {text!r}")
-        field, relation, value = match.groups()
-        return cls(field, "=" if relation == "==" else relation, value)
+            raise InvalidSettingsError(f"a condition must be {_CONDITION_FORM}, not {text!r}")
+        return cls(*match.groups())
 
     def holds(self, value: Any) -> bool:
         """Return whether a trial's value meets the condition.
@@ -194,9 +173,9 @@ class TrialFilter:
         if value is None:
             return self.relation == "!="
         number = _number(self.value)
-        if number is not None and isinstance(value, int | float) and not isinstance(value, bool):
+        if number is not None and is_number(value):
             return _COMPARE[self.relation](value, number)
-        if self.relation not in ("=", "!="):
+        if self.relation in ("<", "<=", ">", ">="):
             return number is None and _COMPARE[self.relation](str(value), self.value)
         return _COMPARE[self.relation](str(value).lower(), self.value.lower())
 

@@ -32,7 +32,6 @@ class TrialView:
     """Snapshot of a trial, read from its folder.
 
     Args:
-        result: Its config, outcome and last metrics.
         state: How it ended, as :class:`~tune_tf.outcome.Outcome` calls it, else ``"running"``,
             ``"paused"`` by the scheduler, ``"pending"`` since a resume, or ``"interrupted"``.
         folder: Its folder, which exists once the trial has started.
@@ -67,9 +66,11 @@ class TrialView:
         driven: bool,
         run_ids: Mapping[str, str],
     ) -> "TrialView":
-        """Read a trial's folder; ``driven`` says whether the sweep has a driver."""
-        report = _newest(read_last_result(folder / RESULTS), events)
-        last = flatten({name: value for name, value in report.items() if name != "config"})
+        """Read a trial's folder; ``driven`` tells whether the sweep has a driver."""
+        report = read_last_result(folder / RESULTS)
+        if events is not None and _iteration(events.last) > _iteration(report):
+            report = events.last
+        last = flat({name: value for name, value in report.items() if name != "config"})
         trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
         outcome = _outcome(events, last, folder)
         values = report.get("config") or (events.config if events else {})
@@ -85,7 +86,7 @@ class TrialView:
             cause=cause,
             iterations=int(last.get("training_iteration", 0)),
             metrics=kept_metrics(last, config.constraints, config.objectives),
-            checkpoint=None if removed else _last_checkpoint(folder),
+            checkpoint=None if removed else next(reversed(_checkpoints(folder)), None),
             feasible=is_feasible(config.constraints, last),
             checkpoints_removed=removed,
         )
@@ -168,13 +169,6 @@ class TrialView:
         return dict(sorted(values.items()))
 
 
-def _newest(report: Mapping[str, Any], events: TrialEvents | None) -> Mapping[str, Any]:
-    """Return a trial's last result: from the event log if the file lacks it."""
-    if events is None or _iteration(events.last) <= _iteration(report):
-        return report
-    return events.last
-
-
 def _iteration(report: Mapping[str, Any]) -> int:
     iteration = report.get("training_iteration")
     return iteration if isinstance(iteration, int) else 0
@@ -197,8 +191,8 @@ def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool)
 
 
 def _start_time(last: Mapping[str, Any]) -> float | None:
-    now, total = _number(last.get("timestamp")), _number(last.get("time_total_s"))
-    return None if now is None or total is None else now - total
+    now_s, trained_s = _number(last.get("timestamp")), _number(last.get("time_total_s"))
+    return None if now_s is None or trained_s is None else now_s - trained_s
 
 
 def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:
@@ -217,11 +211,6 @@ def _holds_files(path: Path) -> bool:
         return any(path.iterdir())
     except FileNotFoundError:  # removed meanwhile
         return False
-
-
-def _last_checkpoint(folder: Path) -> CheckpointLocation | None:
-    found_there = _checkpoints(folder)
-    return found_there[-1] if found_there else None
 
 
 def _error(folder: Path) -> str:

@@ -55,7 +55,7 @@ def profiles_of(trained=PROFILES, **how):
     given = {
         "smallest": trained[-1],
         "largest": trained[0],
-        "drawn": tuple(trained),
+        "random": tuple(trained),
         "structural": {"width": "value", "dropout": "lowest"},
         "shares": True,
     }

@@ -8,8 +8,8 @@ from tune_tf.estimate.planning.build_forecast import build_forecast
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredOverhead, MeasuredSweep
 from tune_tf.estimate.planning.schedule_model import fit_costs
-from tune_tf.estimate.planning.simulated import simulate_sweeps
-from tune_tf.estimate.sample_process import PeakMemory
+from tune_tf.estimate.planning.simulated_sweeps import simulate_sweeps
+from tune_tf.estimate.sample_process import TrialUsage
 from tune_tf.resources import TrialResources
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.workloads.digits import DigitsMLP
@@ -31,16 +31,13 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
             "storage_path": str(tmp_path),
         }
     )
-    profiles = profiles_of(num_broken=broken, broken="width=64: ValueError: no")
+    profiles = profiles_of(broken=("width=64: ValueError: no",) * broken)
     measured = TrialMeasurements(
         num_slots=2,
         timings=timings_of(PROFILES),
-        fresh={0: PeakMemory(GB, None), 1: PeakMemory(GB // 2, None)},
-        grown=PeakMemory(memory or GB + 10**7, None),
+        first_usages={0: TrialUsage(GB, None), 1: TrialUsage(GB // 2, None)},
+        final_usage=TrialUsage(memory or GB + 10**7, None, num_rows=1000, total_rows=1000),
         process_s=8.0,
-        num_rows=1000,
-        total_rows=1000,
-        left_out_bytes=0,
     )
     costs = fit_costs(measured, PROFILES, profiles, process_s=0.0)
     here = {"num_nodes": 1, "cpus": 6, "gpus": 0, "num_cores": 6, "busy_cores": 0.1}

@@ -3,19 +3,16 @@ from measured_trials import PROFILES, SPACE, profiles_of, timings_of
 
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.schedule_model import fit_costs
-from tune_tf.estimate.sample_process import PeakMemory
+from tune_tf.estimate.sample_process import TrialUsage
 
 
 def costs_of(epochs_s=None, *, scale=1, **how):
     measured = TrialMeasurements(
         num_slots=2,
         timings=timings_of(PROFILES, epochs_s, **how),
-        fresh={},
-        grown=PeakMemory(10**9, None),
+        first_usages={},
+        final_usage=TrialUsage(10**9, None, num_rows=1000, total_rows=1000 * scale),
         process_s=8.0,
-        num_rows=1000,
-        total_rows=1000 * scale,
-        left_out_bytes=0,
     )
     return fit_costs(measured, PROFILES, profiles_of(), process_s=0.0)
 

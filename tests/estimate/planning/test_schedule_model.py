@@ -6,7 +6,6 @@ from tune_tf.config import BudgetSettings
 from tune_tf.estimate.planning.schedule_model import (
     Limits,
     Segment,
-    TrialCost,
     extend_segments,
     segments_of,
     simulate_slots,
@@ -16,8 +15,18 @@ from tune_tf.resources import TrialResources
 from tune_tf.simulation import SweepEndReason, Trace, VirtualResult, VirtualTrial
 
 
-def cost(config):
-    return TrialCost(start_s=1.0, epoch_s=2.0, trace_s=10.0, structure=config["structure"])
+class ScriptedCosts:
+    turnaround_s = 1.0
+    trace_s = 10.0
+
+    def epoch_s(self, config):
+        return 2.0
+
+    def structure(self, config):
+        return config["structure"]
+
+
+cost = ScriptedCosts()
 
 
 def segment(trial, epochs, structure="a"):

@@ -20,7 +20,7 @@ from tune_tf.cli.console import (
     print_json,
 )
 from tune_tf.config import SweepConfig
-from tune_tf.forecast import ConfigMeasurement, Forecast, Range, write_forecast
+from tune_tf.forecast import Forecast, Range, write_forecast
 from tune_tf.forecast.actuals import range_text, seconds_text
 from tune_tf.formatting import bytes_text
 
@@ -56,8 +56,8 @@ def print_and_save_forecast(
     """Forecast a sweep, print the forecast and save it for a run of the same settings."""
     from tune_tf.estimate.planning import forecast_sweep
 
-    with measurement_progress(Console(stderr=True, quiet=quiet)) as tell:
-        forecast = forecast_sweep(config, base_dir=base_dir, on_progress=tell)
+    with measurement_progress(Console(stderr=True, quiet=quiet)) as on_progress:
+        forecast = forecast_sweep(config, base_dir=base_dir, on_progress=on_progress)
     path = write_forecast(forecast, config)
     if not quiet:
         console = make_console()
@@ -73,7 +73,10 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     console.print()
     console.print(_totals(forecast))
     console.print("\n[bold]Where the time goes[/]")
-    console.print(_phases(forecast))
+    phases = Table.grid(padding=(0, 2, 0, 2))
+    for phase, seconds in forecast.phases.items():
+        phases.add_row(phase, range_text(seconds, seconds_text))
+    console.print(phases)
     console.print("\n[bold]Assumptions[/]", style="dim")
     console.print(bullet_list(forecast.assumptions), style="dim")
     for warning in forecast.warnings:
@@ -81,8 +84,6 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
 
 
 def _models(forecast: Forecast) -> Table:
-
-    has_gpus = any(model.gpu_memory_bytes is not None for model in forecast.models)
     headers = [
         "model",
         "parameters",
@@ -91,50 +92,41 @@ def _models(forecast: Forecast) -> Table:
         "seconds per epoch",
         "first epoch",
     ]
+    has_gpus = any(model.gpu_memory_bytes is not None for model in forecast.models)
     if has_gpus:
         headers.insert(3, "GPU memory")
     table = borderless_table(*headers, right=headers[1:])
     for model in forecast.models:
-        table.add_row(*_row(model, has_gpus=has_gpus))
+        cells = [
+            model.label,
+            f"{model.num_parameters:,}",
+            _memory_text(model.memory_bytes),
+            bytes_text(model.checkpoint_bytes),
+            range_text(model.epoch_s, "{:.3g}".format),
+            f"+ {model.trace_s:.1f} s",
+        ]
+        if has_gpus:
+            cells.insert(3, _memory_text(model.gpu_memory_bytes))
+        table.add_row(*cells)
     return table
 
 
-def _row(model: ConfigMeasurement, *, has_gpus: bool) -> list[str]:
-
-    def known(num_bytes: int | None) -> str:
-        return "-" if num_bytes is None else bytes_text(num_bytes)
-
-    cells = [
-        model.label,
-        f"{model.num_parameters:,}",
-        known(model.memory_bytes),
-        bytes_text(model.checkpoint_bytes),
-        range_text(model.epoch_s, lambda seconds: f"{seconds:.3g}"),
-        f"+ {model.trace_s:.1f} s",
-    ]
-    if has_gpus:
-        cells.insert(3, known(model.gpu_memory_bytes))
-    return cells
+def _memory_text(num_bytes: int | None) -> str:
+    return "-" if num_bytes is None else bytes_text(num_bytes)
 
 
 def _totals(forecast: Forecast) -> Table:
-
-    def count(value: float) -> str:
-        return f"{value:,.0f}"
-
-    def hours(value: float) -> str:
-        return f"{value:.2g}"
-
+    count, hours = "{:,.0f}".format, "{:.2g}".format
     ranges = ("likely", "from", "to")
     table = borderless_table("the sweep", *ranges, right=ranges)
 
-    def add(what: str, value: Range, to_text: Callable[[float], str]) -> None:
-        table.add_row(what, *(to_text(each) for each in (value.likely, value.low, value.high)))
+    def add(label: str, value: Range, to_text: Callable[[float], str]) -> None:
+        table.add_row(label, *(to_text(each) for each in (value.likely, value.low, value.high)))
 
     add("wall time", forecast.wall_s, seconds_text)
     add(f"trials, {forecast.num_at_once} at a time", forecast.trials, count)
     add("epochs of all trials", forecast.epochs, count)
-    add("seconds per epoch", forecast.epoch_s, lambda value: f"{value:.3g}")
+    add("seconds per epoch", forecast.epoch_s, "{:.3g}".format)
     add("parameters per model", forecast.num_parameters, count)
     add("peak memory per trial", forecast.memory_bytes, bytes_text)
     if forecast.gpu_memory_bytes is not None:
@@ -144,16 +136,7 @@ def _totals(forecast: Forecast) -> Table:
         add("GPU-hours reserved", forecast.gpu_hours, hours)
     add("disk: the sweep's folder", forecast.disk_bytes, bytes_text)
     add("disk: MLflow", forecast.mlflow_bytes, bytes_text)
-    fitting = forecast.num_fitting_memory
-    table.add_row("trials that fit in free memory", f"{fitting:,}", "", "")
-    return table
-
-
-def _phases(forecast: Forecast) -> Table:
-
-    table = Table.grid(padding=(0, 2, 0, 2))
-    for what, seconds in forecast.phases.items():
-        table.add_row(what, range_text(seconds, seconds_text))
+    table.add_row("trials that fit in free memory", f"{forecast.num_fitting_memory:,}", "", "")
     return table
 
 
@@ -183,26 +166,26 @@ def scale(
     config = options.read_config(file, overrides, settings)
     from tune_tf.estimate.scaling import scale_workload, write_scaling
 
-    with measurement_progress(Console(stderr=True, quiet=as_json)) as tell:
+    with measurement_progress(Console(stderr=True, quiet=as_json)) as on_progress:
         scaling = scale_workload(
             config,
             base_dir=file.parent.absolute(),
             quick=quick,
             max_devices=max_devices,
             profile=profile,
-            on_progress=tell,
+            on_progress=on_progress,
         )
-        tell("writing", 1.0)
-        kept = write_scaling(scaling, config)
+        on_progress("writing", 1.0)
+        files = write_scaling(scaling, config)
     if as_json:
-        data = {"path": str(kept.folder), "mlflow_run_id": kept.mlflow_run_id}
+        data = {"path": str(files.folder), "mlflow_run_id": files.mlflow_run_id}
         print_json({**scaling.to_dict(), **data})
     else:
-        _print_scaling(scaling, kept, Console())
+        _print_scaling(scaling, files, Console())
 
 
-def _print_scaling(scaling: "Scaling", kept: "ScalingFiles", console: Console) -> None:
-    from tune_tf.estimate.scaling.scaling_report import HEADERS, NARROW, table_of
+def _print_scaling(scaling: "Scaling", files: "ScalingFiles", console: Console) -> None:
+    from tune_tf.estimate.scaling.scaling_report import HEADERS, OPTIONAL_HEADERS, table_of
 
     console.print(
         f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
@@ -211,7 +194,7 @@ def _print_scaling(scaling: "Scaling", kept: "ScalingFiles", console: Console) -
     columns = [
         number
         for number, header in enumerate(HEADERS)
-        if console.width >= _WIDE or header not in NARROW
+        if console.width >= _WIDE or header not in OPTIONAL_HEADERS
     ]
     table = borderless_table(*(HEADERS[number] for number in columns), right=HEADERS[1:])
     errors: list[tuple[str, str]] = []
@@ -232,14 +215,14 @@ def _print_scaling(scaling: "Scaling", kept: "ScalingFiles", console: Console) -
     console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
     console.print("\n[bold]Method[/]", style="dim")
     console.print(bullet_list(scaling.how), style="dim")
-    console.print(Text(f"\nPage and picture: {kept.folder / 'scale.html'}"), soft_wrap=True)
+    console.print(Text(f"\nPage and picture: {files.folder / 'scale.html'}"), soft_wrap=True)
     if scaling.profile:
         console.print(
             Text(
                 "Profile: pip install tensorboard tensorboard-plugin-profile; "
-                f"tensorboard --logdir {kept.folder / 'profile'}"
+                f"tensorboard --logdir {files.folder / 'profile'}"
             ),
             soft_wrap=True,
         )
-    if kept.mlflow_run_id is not None:
-        console.print(Text(f"MLflow run: {kept.mlflow_run_id}"), soft_wrap=True)
+    if files.mlflow_run_id is not None:
+        console.print(Text(f"MLflow run: {files.mlflow_run_id}"), soft_wrap=True)

@@ -11,7 +11,7 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import print_either
 
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 
 class Format(StrEnum):
@@ -55,7 +55,7 @@ def export(
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
     from tune_tf.sweep.model.export import export_trial
 
-    done = export_trial(
+    model = export_trial(
         sweep,
         output,
         trial=trial,
@@ -64,15 +64,15 @@ def export(
         force=force,
     )
     data = {
-        "path": str(done.path),
-        "format": done.file_format,
-        "sweep_id": done.sweep_id,
-        "trial_id": done.trial.trial_id,
-        "number": done.trial.number,
-        "config": done.trial.config,
-        "metrics": done.trial.metrics,
+        "path": str(model.path),
+        "format": model.file_format,
+        "sweep_id": model.sweep_id,
+        "trial_id": model.trial.trial_id,
+        "number": model.trial.number,
+        "config": model.trial.config,
+        "metrics": model.trial.metrics,
     }
-    text = f"Wrote {done.path}: trial {done.trial.number} of {done.sweep_id}"
+    text = f"Wrote {model.path}: trial {model.trial.number} of {model.sweep_id}"
     print_either(data, text, as_json=as_json)
 
 
@@ -102,19 +102,19 @@ def promote(
     """
     from tune_tf.sweep.model.best_model import promote_best
 
-    done = promote_best(sweep, alias, name=name, retrained=retrained, storage_path=storage_path)
+    model = promote_best(sweep, alias, name=name, retrained=retrained, storage_path=storage_path)
     data = {
-        "uri": done.uri,
-        "version_uri": done.version_uri,
-        "model_uri": done.model_uri,
-        "before": done.before,
-        "sweep_id": done.sweep_id,
-        "trial_id": done.trial.trial_id,
-        "number": done.trial.number,
+        "uri": model.uri,
+        "version_uri": model.version_uri,
+        "model_uri": model.model_uri,
+        "before": model.before,
+        "sweep_id": model.sweep_id,
+        "trial_id": model.trial.trial_id,
+        "number": model.trial.number,
     }
-    lines = [f"{done.uri} is {done.version_uri}: trial {done.trial.number} of {done.sweep_id}"]
-    if done.before:
-        lines.append(f"Previously: {done.before}")
+    lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
+    if model.before:
+        lines.append(f"Previously: {model.before}")
     print_either(data, *lines, as_json=as_json)
 
 
@@ -145,7 +145,7 @@ def retrain(
     from tune_tf.sweep.model.retrain import retrain_trial
 
     def tell(epoch: int, metrics: Mapping[str, float]) -> None:
-        if as_json or (epochs and epoch % max(1, epochs // _MOST_LINES)):
+        if as_json or (epochs and epoch % max(1, epochs // _MAX_LINES)):
             return
         values = "  ".join(
             f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name

@@ -40,7 +40,7 @@ def extend(
 
     Example: `sweep.py extend digits-cnn --num-samples +20`
     """
-    given = {
+    values = {
         "num_samples": num_samples,
         "time_budget_s": time_budget_s,
         "epochs": epochs,
@@ -49,7 +49,7 @@ def extend(
         "target": target,
         "patience": patience,
     }
-    budget = {name: value for name, value in given.items() if value is not None}
+    budget = {name: value for name, value in values.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
     from tune_tf.cli.progress import run_in_terminal
@@ -86,9 +86,9 @@ def resume(
     from tune_tf.sweep import resume_sweep
     from tune_tf.sweep.sweep_result import finished_result
 
-    if (settled := finished_result(folder)) is not None:
+    if (result := finished_result(folder)) is not None:
         sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to resume\n")
-        raise typer.Exit(print_result(settled, as_json=as_json))
+        raise typer.Exit(print_result(result, as_json=as_json))
     config = (folder.edited() if allow_changes else None) or folder.config
-    resumed = partial(resume_sweep, folder.path, allow_changes=allow_changes)
-    run_in_terminal(resumed, config, as_json=as_json)
+    run = partial(resume_sweep, folder.path, allow_changes=allow_changes)
+    run_in_terminal(run, config, as_json=as_json)

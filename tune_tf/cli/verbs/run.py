@@ -75,8 +75,8 @@ def stop(
     console = make_console()
     console.quiet = as_json
     name = SweepView.open(sweep, storage_path).sweep_id
-    what = f"trial {', '.join(trials)} of {name}" if trials else name
-    console.print(f"{what}: asked to stop{' ...' if wait else ''}")
+    target = f"trial {', '.join(trials)} of {name}" if trials else name
+    console.print(f"{target}: asked to stop{' ...' if wait else ''}")
     if trials:
         view = stop_trials(sweep, trials, storage_path=storage_path, wait=wait)
     else:

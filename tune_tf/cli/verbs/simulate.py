@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,21 +42,25 @@ def simulate_command(
     """
     import optuna
 
-    from tune_tf.simulation import make_problem, read_curve_table, run_seeds
+    from tune_tf.simulation import make_pairing, make_problem, read_curve_table, run_seeds
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     budget_epochs = budget_epochs or 100 * max_t
-    given = {"grace_period": grace_period, "reduction_factor": reduction_factor}
-    settings = {name: value for name, value in given.items() if value is not None}
+    values = {"grace_period": grace_period, "reduction_factor": reduction_factor}
+    settings = {name: value for name, value in values.items() if value is not None}
     searched = (
         read_curve_table(problem, max_t=max_t)
         if problem.endswith(".npz")
         else make_problem(problem, max_t=max_t)
     )
+
+    def pairing(name: str, seed: int) -> "Pairing":
+        return make_pairing(searched, name, scheduler, seed=seed, **settings)
+
     runs_by_sampler = {
         name: run_seeds(
             searched,
-            partial(_pairing, searched, name, scheduler, settings),
+            partial(pairing, name),
             num_seeds=seeds,
             num_workers=num_workers,
             budget_epochs=budget_epochs,
@@ -70,14 +73,6 @@ def simulate_command(
         sys.stdout.write("\n")
     else:
         _print_table(searched, scheduler, runs_by_sampler)
-
-
-def _pairing(
-    problem: "Problem", sampler: str, scheduler: str, settings: Mapping[str, Any], seed: int
-) -> "Pairing":
-    from tune_tf.simulation import make_pairing
-
-    return make_pairing(problem, sampler, scheduler, seed=seed, **settings)
 
 
 def _as_data(runs: "MultiSeedRuns") -> dict[str, Any]:
@@ -104,9 +99,7 @@ def _print_table(
         f"or better after {problem.max_t} epochs.",
         highlight=False,
     )
-    table = Table()
-    for header in ("", "epochs to one of them", "found by", "median best", "trials", "speed"):
-        table.add_column(header)
+    table = Table("", "epochs to one of them", "found by", "median best", "trials", "speed")
     for name, runs in runs_by_sampler.items():
         best = runs.median_best_value
         num_trials = sum(len(trace.trials) for trace in runs.traces) / len(runs.traces)

@@ -29,7 +29,7 @@ from tune_tf.inspection import Comparison, SweepState, SweepView, compare_sweeps
 from tune_tf.inspection.trial_rows import local_time
 from tune_tf.sweep_folder import SweepFolder
 
-_LOOK_EVERY_S = 1.0
+_READ_EVERY_S = 1.0
 
 
 def list_command(
@@ -43,18 +43,18 @@ def list_command(
 
     Example: `sweep.py list --storage-path sweeps`
     """
-    found = list_sweeps(storage_path)
+    listed = list_sweeps(storage_path)
     if as_json:
-        sweeps = [sweep.to_dict() for sweep in found.sweeps]
-        print_json({"sweeps": sweeps, "unreadable": dict(found.unreadable)})
+        sweeps = [sweep.to_dict() for sweep in listed.sweeps]
+        print_json({"sweeps": sweeps, "unreadable": dict(listed.unreadable)})
         return
     console = make_console()
-    if not found.sweeps and not found.unreadable:
-        console.print(f"There are no sweeps in {found.storage_path}.", soft_wrap=True)
+    if not listed.sweeps and not listed.unreadable:
+        console.print(f"There are no sweeps in {listed.storage_path}.", soft_wrap=True)
         return
     headers = ("sweep", "state", "trials", "best", "began", "duration")
     table = borderless_table(*headers, wrap=["trials"])
-    for sweep in found.sweeps:
+    for sweep in listed.sweeps:
         best = sweep.best_value
         metric = sweep.config.leading_objective.metric
         table.add_row(
@@ -66,8 +66,8 @@ def list_command(
             duration(sweep.worked_s),
         )
     console.print(table)
-    for name, why in found.unreadable.items():
-        console.print(Text(f"{name}: {why}", style="red"), soft_wrap=True)
+    for name, error in listed.unreadable.items():
+        console.print(Text(f"{name}: {error}", style="red"), soft_wrap=True)
 
 
 def compare_command(
@@ -168,15 +168,15 @@ def status(
     """
     folder = SweepFolder.open(sweep, storage_path)
 
-    def look(before: SweepView | None = None) -> SweepView:
+    def read_view(before: SweepView | None = None) -> SweepView:
         return SweepView.of(folder, before=before)
 
     console = make_console()
     console.quiet = as_json
     if follow:
-        view = follow_status(look, console)
+        view = follow_status(read_view, console)
     else:
-        view = look()
+        view = read_view()
         console.print(status_view(view))
     if as_json:
         print_json(view.to_dict())
@@ -188,26 +188,25 @@ def status(
 
 
 def follow_status(
-    look: Callable[[SweepView | None], SweepView],
+    read_view: Callable[[SweepView | None], SweepView],
     console: Console,
     wait: Callable[[float], None] = time.sleep,
 ) -> SweepView:
     """Display a sweep until it stops running; return its last view.
 
-    Without a terminal, a line is printed for each change. ``look`` reads the sweep, given the
-    previous view.
+    Without a terminal, a line is printed for each change. ``read_view`` gets the previous view.
     """
     from rich.live import Live
 
-    view, line = look(None), ""
+    view, line = read_view(None), ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while view.state is SweepState.RUNNING:
             if console.is_terminal:
                 live.update(status_view(view), refresh=True)
             elif line != (line := _line(view)):
                 console.print(line, soft_wrap=True)
-            wait(_LOOK_EVERY_S)
-            view = look(view)
+            wait(_READ_EVERY_S)
+            view = read_view(view)
     console.print(status_view(view))
     return view
 

@@ -176,26 +176,26 @@ def logs(
     Example: `sweep.py logs digits-cnn 3 --follow --tail 20`
     """
     view = SweepView.open(sweep, storage_path)
-    found = view.trial(trial)
-    path = found.folder / TRIAL_LOG
+    trial_view = view.trial(trial)
+    path = trial_view.folder / TRIAL_LOG
 
     def is_over() -> bool:
         if not follow:
             return True
-        events = EventHistory.read(view.folder.path).trials.get(found.trial_id)
+        events = EventHistory.read(view.folder.path).trials.get(trial_view.trial_id)
         has_ended = events is not None and events.outcome is not None
         return has_ended or not has_driver(view.folder.path)
 
     chunks = log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep)
     if as_json:
         text = b"".join(chunks).decode(errors="replace")
-        print_json({"trial_id": found.trial_id, "path": str(path), "text": text})
+        print_json({"trial_id": trial_view.trial_id, "path": str(path), "text": text})
         return
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
-    if found.log is None:
-        sys.stderr.write(f"trial {found.number} has no log: {path} does not exist\n")
+    if trial_view.log is None:
+        sys.stderr.write(f"trial {trial_view.number} has no log: {path} does not exist\n")
 
 
 def best(

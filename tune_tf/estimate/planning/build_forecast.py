@@ -2,7 +2,6 @@
 
 import shutil
 import statistics
-from pathlib import Path
 
 from tune_tf.estimate.planning.measured_sweep import MeasuredSweep
 from tune_tf.forecast import ConfigMeasurement, Forecast, Range
@@ -16,15 +15,16 @@ _BUSY = 0.2  # share of cores in use by other programs above which times are unr
 def build_forecast(sweep: MeasuredSweep, digest: str, made_at: str) -> Forecast:
     """Return the forecast; ``made_at`` is an ISO 8601 time."""
     config, resources = sweep.plan.config, sweep.plan.resources
-    num_at_once, closing_s = sweep.plan.max_concurrent_trials, _closing_s(sweep)
-    setup_s = sweep.cluster_s + _SETUP * sweep.measured.process_s
-    start_s = sweep.once(setup_s)
-    processes_s = sweep.once(sweep.measured.process_s)
-    training_s = sweep.doubted(Range.of(each.wall_s for each in sweep.spent))
+    num_at_once, process_s = sweep.plan.max_concurrent_trials, sweep.measured.process_s
+    logging_s = _MODEL_LOGGING * process_s if sweep.logs_model else 0.0
+    closing_s = sweep.around_single(sweep.report.seconds + logging_s)
+    start_s = sweep.around_single(sweep.cluster_s + _SETUP * process_s)
+    processes_s = sweep.around_single(process_s)
+    training_s = sweep.widen(Range.of(each.wall_s for each in sweep.usages))
     if config.budget.time_budget_s is not None:
-        training_s = training_s.at_most(config.budget.time_budget_s + sweep.longest_epoch_s)
+        training_s = training_s.at_most(config.budget.time_budget_s + max(sweep.epoch_seconds))
     wall_s = start_s + processes_s + training_s + closing_s
-    trial_s = sweep.doubted(Range.of(each.trial_s for each in sweep.spent))
+    trial_s = sweep.widen(Range.of(each.trial_s for each in sweep.usages))
     hours = (trial_s + processes_s.times(num_at_once)).times(1 / 3600)
     memory = sweep.memory_bytes
     fitting = int(sweep.machine.available_bytes // max(1.0, memory.likely))
@@ -63,116 +63,103 @@ def build_forecast(sweep: MeasuredSweep, digest: str, made_at: str) -> Forecast:
     )
 
 
-def _closing_s(sweep: MeasuredSweep) -> Range:
-    """Seconds after the last trial."""
-    seconds = sweep.report.seconds
-    mlflow = sweep.plan.config.mlflow
-    if mlflow is not None and mlflow.log_best_model:
-        seconds += _MODEL_LOGGING * sweep.measured.process_s
-    return sweep.once(seconds)
-
-
 def _models(sweep: MeasuredSweep) -> tuple[ConfigMeasurement, ...]:
     measured, profiles = sweep.measured, sweep.profiles
-    found = []
+    models = []
     for index, (profile, timings) in enumerate(zip(sweep.trained, measured.timings, strict=True)):
         label = "smallest" if profile == profiles.smallest else f"random {index}"
-        memory = measured.fresh.get(index)
+        usage = measured.first_usages.get(index)
         seconds = [each for timing in timings for each in timing.epochs_s]
         first_s = statistics.median(timing.first_s for timing in timings)
         later = measured.later_timings(index) or timings
-        found.append(
+        models.append(
             ConfigMeasurement(
                 label="largest" if profile == profiles.largest else label,
                 config=profile.config,
                 num_parameters=profile.num_parameters,
                 checkpoint_bytes=max(timing.checkpoint_bytes for timing in timings),
-                memory_bytes=memory.host_bytes + measured.left_out_bytes if memory else None,
-                gpu_memory_bytes=memory.gpu_bytes if memory else None,
+                memory_bytes=usage.host_bytes + measured.final_usage.left_out_bytes
+                if usage
+                else None,
+                gpu_memory_bytes=usage.gpu_bytes if usage else None,
                 epoch_s=Range.of(seconds).times(measured.scale),
                 trace_s=max(0.0, first_s - statistics.median(seconds)),
                 start_s=statistics.median(timing.start_s for timing in later),
             )
         )
-    return tuple(found)
+    return tuple(models)
 
 
 def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
     measured, config = sweep.measured, sweep.plan.config
-    ended = "the trials of a process share programs by structure"
-    shares = ended if sweep.profiles.shares else "every trial is retraced"
+    tracing = "every trial is retraced"
+    if sweep.profiles.shares:
+        tracing = "the trials of a process share programs by structure"
     at_once = f"{measured.num_slots} at a time"
     if measured.num_slots < sweep.plan.max_concurrent_trials:
         num = sweep.plan.max_concurrent_trials
         at_once += f", where the sweep runs {num}, which may slow each other down"
     rows = ""
     if measured.scale > 1:
+        usage = measured.final_usage
         rows = (
-            f" The first {measured.num_rows:,} of {measured.total_rows:,} training rows were "
-            "used; an iteration is assumed to grow with the rows."
+            f" The first {usage.num_rows:,} of {usage.total_rows:,} training rows were used; an "
+            "iteration is assumed to grow with the rows."
         )
-    found = [
+    assumptions = [
         f"Trained: {len(sweep.trained)} configs in fresh processes, {at_once}, with the "
         f"resources of a trial.{rows}",
         "Smallest and largest are corners of the space, found by changing one parameter at a "
-        f"time; {len(sweep.profiles.drawn)} random models were built as well.",
+        f"time; {len(sweep.profiles.random)} random models were built as well.",
         f"Iterations that the scheduler lets trials run: {len(sweep.runs.traces)} sweeps in "
         f"virtual time under {config.scheduler.name} with the sampler {sweep.runs.sampler}, on "
         "synthetic learning curves. Your curves will differ: that is most of the range.",
-        f"Tracing: {shares}.",
+        f"Tracing: {tracing}.",
         "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
     ]
     if sweep.runs.growth > 1:
-        found.append(
+        assumptions.append(
             "Trials beyond the simulated ones are assumed to behave alike: "
             f"{config.budget.num_samples:,} for {len(sweep.runs.traces[0].trials):,}."
         )
-    return tuple(found)
+    return tuple(assumptions)
 
 
 def _warnings(sweep: MeasuredSweep, fitting: int) -> tuple[str, ...]:
     config, machine, memory = sweep.plan.config, sweep.machine, sweep.memory_bytes
     num_at_once = sweep.plan.max_concurrent_trials
-    found = []
+    warnings = []
     if fitting < num_at_once and machine.num_nodes == 1:
-        found.append(
+        warnings.append(
             f"{num_at_once} concurrent trials need about "
             f"{num_at_once * memory.likely / 1e9:.1f} GB of memory, of which "
             f"{machine.available_bytes / 1e9:.1f} GB are free: set max_concurrent_trials to "
             f"{max(1, fitting)}, or trials will be killed and restarted"
         )
-    first_s = sweep.measured.process_s + sweep.costs.trace_s
-    first_s += sweep.first_rung * sweep.longest_epoch_s
+    rung_s = sweep.measured.process_s + sweep.costs.trace_s
+    rung_s += sweep.first_rung * max(sweep.epoch_seconds)
     budget_s = config.budget.time_budget_s
-    if budget_s is not None and budget_s < first_s:
-        found.append(
-            f"budget.time_budget_s is {budget_s:g}, but the largest model takes {first_s:.0f} "
+    if budget_s is not None and budget_s < rung_s:
+        warnings.append(
+            f"budget.time_budget_s is {budget_s:g}, but the largest model takes {rung_s:.0f} "
             f"s to its first rung (iteration {sweep.first_rung}): trials may never be compared"
         )
     if machine.busy_cores > _BUSY * machine.num_cores:
-        found.append(
+        warnings.append(
             f"other programs used {machine.busy_cores:.1f} of {machine.num_cores} cores when "
             "this was measured: times are longer than on a quiet machine"
         )
-    free = _free_bytes(config.sweeps_path)
-    if free is not None and free < sweep.folder_bytes.high:
-        found.append(
+    folder = config.sweeps_path.absolute()
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(existing).free
+    if free < sweep.folder_bytes.high:
+        warnings.append(
             f"the sweep's folder may grow to {sweep.folder_bytes.high / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free in {config.sweeps_path}"
         )
-    if sweep.profiles.num_broken:
-        found.append(
-            f"{sweep.profiles.num_broken} of "
-            f"{sweep.profiles.num_broken + len(sweep.profiles.drawn)} random models could not be "
-            f"built, their trials will fail: {sweep.profiles.broken}"
+    if broken := sweep.profiles.broken:
+        warnings.append(
+            f"{len(broken)} of {len(broken) + len(sweep.profiles.random)} random models could not "
+            f"be built, their trials will fail: {broken[0]}"
         )
-    return tuple(found)
-
-
-def _free_bytes(path: Path) -> int | None:
-    """Return the free bytes of the disk of a folder that may not exist yet; None if unknown."""
-    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-    try:
-        return shutil.disk_usage(there).free
-    except OSError:
-        return None
+    return tuple(warnings)

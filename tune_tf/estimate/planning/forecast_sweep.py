@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import ray
 
 from tune_tf.config import SweepConfig
@@ -18,12 +19,7 @@ from tune_tf.estimate.planning.measure_trials import (
     measure_trials,
     num_affordable_slots,
 )
-from tune_tf.estimate.planning.measured_sweep import (
-    Machine,
-    MeasuredOverhead,
-    MeasuredSweep,
-    measure_busy_cores,
-)
+from tune_tf.estimate.planning.measured_sweep import Machine, MeasuredOverhead, MeasuredSweep
 from tune_tf.estimate.planning.model_profiles import (
     ModelProfile,
     ModelProfiles,
@@ -31,15 +27,16 @@ from tune_tf.estimate.planning.model_profiles import (
     profile_workload_models,
 )
 from tune_tf.estimate.planning.schedule_model import fit_costs
-from tune_tf.estimate.planning.simulated import simulate_sweeps
+from tune_tf.estimate.planning.simulated_sweeps import simulate_sweeps
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.outcome import Outcome
-from tune_tf.simulation import Trace
+from tune_tf.results import SweepResult, TrialResult
+from tune_tf.simulation import Trace, VirtualTrial
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
 
-_MOST_SLOTS = 16
+_MAX_SLOTS = 16
 _NUM_SEEDS = 5
 _NUM_METRICS = 8  # typical number of metrics per result besides the objective
 
@@ -48,19 +45,15 @@ def forecast_sweep(
     config: SweepConfig,
     *,
     base_dir: Path | None = None,
-    on_progress: ProgressCallback = lambda what, done: None,
+    on_progress: ProgressCallback = lambda step, share: None,
 ) -> Forecast:
     """Forecast a sweep by training a few batches of a few configs.
 
     Builds the smallest, the largest and random models of the space, trains the first two and two
     random ones in as many processes as the sweep has concurrent trials, simulates the scheduler
     in virtual time, and times the report and MLflow's store. Without a connected Ray cluster, it
-    starts one on this machine and stops it afterwards.
-
-    Args:
-        config: The sweep's settings.
-        base_dir: Folder that the workload's path is relative to; the working directory by default.
-        on_progress: Called with a description of the current step and the share done, 0 to 1.
+    starts one on this machine and stops it afterwards. The workload's path is relative to
+    ``base_dir``, by default the working directory.
 
     Raises:
         WorkloadError: The workload fails, or a model of an extreme config cannot be built.
@@ -68,25 +61,24 @@ def forecast_sweep(
         UnavailableResourcesError: No machine has the resources or the memory for a trial.
     """
     on_progress("starting Ray", 0.0)
-    busy_cores = measure_busy_cores()
-    begun = time.perf_counter()
+    busy_percent = psutil.cpu_percent(interval=0.5)
+    start = time.perf_counter()
     with cluster():
-        start_s = time.perf_counter() - begun
+        start_s = time.perf_counter() - start
         plan = plan_sweep(config, base_dir=base_dir or Path.cwd())
-        sweep = _measure(plan, Machine.of(busy_cores), on_progress)
-        begun = time.perf_counter()
-    sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - begun)
+        sweep = _measure(plan, Machine.of(busy_percent), on_progress)
+        start = time.perf_counter()
+    sweep = replace(sweep, cluster_s=start_s + time.perf_counter() - start)
     made_at = datetime.now(UTC).astimezone().isoformat()
     return build_forecast(sweep, settings_digest(config), made_at)
 
 
 def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -> MeasuredSweep:
-    """Measure and simulate a sweep in the connected cluster."""
     config = plan.config
     on_progress("building models", 0.1)
     profiles = _profile_in_process(plan)
     trained = _profiles_to_train(profiles)
-    num_slots = min(plan.max_concurrent_trials, _MOST_SLOTS)
+    num_slots = min(plan.max_concurrent_trials, _MAX_SLOTS)
     if machine.num_nodes == 1:
         num_slots = num_affordable_slots(num_slots, machine.available_bytes)
     # The store is created while the processes start, as in a sweep.
@@ -96,7 +88,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
         plan,
         [profile.config for profile in trained],
         num_slots,
-        lambda what, done: on_progress(what, 0.3 + 0.5 * done),
+        lambda step, share: on_progress(step, 0.3 + 0.5 * share),
     )
     _check_memory(profiles, measured, machine)
     scheduler = make_scheduler(config, plan.mutations)
@@ -132,42 +124,38 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
 
 
 def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
-    """Build models in a cluster process that ends afterwards.
-
-    Raises:
-        UnavailableResourcesError: The process was killed while building a model.
-    """
+    """Build models in a cluster process that ends afterwards."""
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
-        notes = str(Path(folder, "building"))
+        notes = Path(folder, "building")
         task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_workload_models)
         config = plan.config
         try:
-            found: ModelProfiles = ray.get(
+            profiles: ModelProfiles = ray.get(
                 task.remote(plan.workload, config.space, config.seed, notes)
             )
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-            what = Path(notes).read_text() if Path(notes).exists() else "a config of the space"
+            built = notes.read_text() if notes.exists() else "a config of the space"
             raise UnavailableResourcesError(
-                f"the process that built the model of {what} was killed: it probably needs more "
+                f"the process that built the model of {built} was killed: it probably needs more "
                 "memory than is available; narrow the space"
             ) from error
-    return found
+    return profiles
 
 
 def _profiles_to_train(profiles: ModelProfiles) -> tuple[ModelProfile, ...]:
     """Return the models to train: the extremes first, then two other random ones."""
-    found = [profiles.largest]
-    for profile in (profiles.smallest, *profiles.drawn[:2]):
-        if profile not in found:
-            found.append(profile)
-    return tuple(found)
+    trained = [profiles.largest]
+    for profile in (profiles.smallest, *profiles.random[:2]):
+        if profile not in trained:
+            trained.append(profile)
+    return tuple(trained)
 
 
 def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine: Machine) -> None:
     """Raise an error that names the config if this machine's memory cannot hold a single trial."""
-    needed = measured.grown.host_bytes + measured.left_out_bytes
+    needed = measured.final_usage.host_bytes + measured.final_usage.left_out_bytes
     if needed > machine.memory_bytes and machine.num_nodes == 1:
         raise UnavailableResourcesError(
             f"a trial of the largest model, {config_text(profiles.largest.config)}, needs "
@@ -179,57 +167,58 @@ def _check_memory(profiles: ModelProfiles, measured: TrialMeasurements, machine:
 
 def _time_store_creation() -> MeasuredOverhead:
     with TemporaryDirectory() as folder:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         from tune_tf.tracking.store import connect
 
         path = Path(folder, "mlflow.db")
         connect(f"sqlite:///{path}").search_experiments()
-        return MeasuredOverhead(time.perf_counter() - begun, path.stat().st_size)
+        return MeasuredOverhead(time.perf_counter() - start, path.stat().st_size)
 
 
 def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> MeasuredOverhead:
     """Time the report of a simulated sweep with iterations of equal length."""
-    from tune_tf.report import write_report as write
-    from tune_tf.results import SweepResult, TrialResult
+    from tune_tf.report import write_report  # slow to import
 
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(config.to_yaml())
-        begun_s, metric = time.time(), trace.objective.metric
-        lines: dict[int, list[dict[str, Any]]] = {trial.number: [] for trial in trace.trials}
-        for event in trace.events:
-            since_s = event.iteration * iteration_s
-            # As in Tune's result.json.
-            line = {
-                metric: event.value,
-                **{f"metric_{number}": event.value for number in range(_NUM_METRICS)},
-                "training_iteration": event.iteration,
-                "timestamp": int(begun_s + since_s),
-                "time_total_s": since_s,
-                "time_since_restore": since_s,
-                "pid": 1,
-                "hostname": "here",
-            }
-            lines[event.trial].append(line)
-        trials = []
-        for trial in trace.trials:
-            reported = [line | {"config": dict(trial.config)} for line in lines[trial.number]]
-            path = folder / f"trial_{trial.number:05d}"
-            path.mkdir()
-            (path / "result.json").write_text("".join(f"{json.dumps(it)}\n" for it in reported))
-            iterations = reported[-1]["training_iteration"] if reported else 0
-            trials.append(
-                TrialResult(
-                    trial_id=f"{trial.number:08d}",
-                    number=trial.number,
-                    config=trial.config,
-                    outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
-                    iterations=iterations,
-                    metrics={metric: reported[-1][metric]} if reported else {},
-                )
-            )
-        result = SweepResult(folder.name, folder, config, folder, tuple(trials))
-        begun = time.perf_counter()
-        files = write(result, folder / "report")
-        took = time.perf_counter() - begun
-        return MeasuredOverhead(took, sum(path.stat().st_size for path in files.values()))
+        trials = tuple(_write_results(folder, trace, trial, iteration_s) for trial in trace.trials)
+        result = SweepResult(folder.name, folder, config, folder, trials)
+        start = time.perf_counter()
+        files = write_report(result, folder / "report")
+        seconds = time.perf_counter() - start
+        return MeasuredOverhead(seconds, sum(path.stat().st_size for path in files.values()))
+
+
+def _write_results(
+    folder: Path, trace: Trace, trial: VirtualTrial, iteration_s: float
+) -> TrialResult:
+    """Write the ``result.json`` of a simulated trial, as Tune would; return the trial's result."""
+    metric, now_s = trace.objective.metric, time.time()
+    lines: list[dict[str, Any]] = [
+        {
+            metric: event.value,
+            **{f"metric_{number}": event.value for number in range(_NUM_METRICS)},
+            "training_iteration": event.iteration,
+            "timestamp": int(now_s + event.iteration * iteration_s),
+            "time_total_s": event.iteration * iteration_s,
+            "time_since_restore": event.iteration * iteration_s,
+            "pid": 1,
+            "hostname": "here",
+            "config": dict(trial.config),
+        }
+        for event in trace.events
+        if event.trial == trial.number
+    ]
+    path = folder / f"trial_{trial.number:05d}" / "result.json"
+    path.parent.mkdir()
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    iterations = lines[-1]["training_iteration"] if lines else 0
+    return TrialResult(
+        trial_id=f"{trial.number:08d}",
+        number=trial.number,
+        config=trial.config,
+        outcome=Outcome.COMPLETED if iterations >= trace.max_t else Outcome.PRUNED,
+        iterations=iterations,
+        metrics={metric: lines[-1][metric]} if lines else {},
+    )

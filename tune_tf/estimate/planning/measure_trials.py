@@ -11,7 +11,6 @@ import ray
 from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
 from tune_tf.estimate.planning.model_profiles import config_text
 from tune_tf.estimate.sample_process import (
-    PeakMemory,
     ProgressCallback,
     SampleProcess,
     TrialUsage,
@@ -29,12 +28,10 @@ _ROUND_S = 1.0
 
 @dataclass(frozen=True)
 class TrialTiming:
-    """Timing of one config in one process.
+    """Timing of one config in one process, in seconds.
 
-    Args:
-        start_s: Seconds until training: building the model, plus startup in a fresh process.
-        first_s: Seconds of the first iteration, which may include tracing.
-        epochs_s: Seconds of each further iteration.
+    ``start_s`` is until training, with the startup of a fresh process; ``first_s`` is that of the
+    first iteration, which may include tracing; ``epochs_s`` are those of the others.
     """
 
     start_s: float
@@ -56,31 +53,30 @@ class TrialMeasurements:
     Args:
         num_slots: Number of concurrent processes.
         timings: Timings by config and slot.
-        fresh: Peak memory by index of the config that a fresh process trained; some configs only.
-        grown: Peak memory of the processes at the end, after all configs.
+        first_usages: Usage by index of the config that a fresh process trained; some configs only.
+        final_usage: Largest usage of a process at the end, after all configs.
         process_s: Seconds to start a process and its first trial, imports and data included.
-        num_rows: Training rows used; 0 if unknown.
-        left_out_bytes: Bytes of the data that a real trial holds but the sample omits.
     """
 
     num_slots: int
     timings: tuple[tuple[TrialTiming, ...], ...]
-    fresh: dict[int, PeakMemory]
-    grown: PeakMemory
+    first_usages: dict[int, TrialUsage]
+    final_usage: TrialUsage
     process_s: float
-    num_rows: int
-    total_rows: int
-    left_out_bytes: int
 
     @property
     def scale(self) -> float:
         """Ratio of the time of an iteration on all rows to that of a measured one."""
-        return self.total_rows / self.num_rows if self.num_rows else 1.0
+        return (
+            self.final_usage.total_rows / self.final_usage.num_rows
+            if self.final_usage.num_rows
+            else 1.0
+        )
 
     def later_timings(self, index: int) -> list[TrialTiming]:
         """Return the timings of a config, without those that include the start of a process."""
-        first = range(index, self.num_slots, len(self.timings))
-        return [it for place, it in enumerate(self.timings[index]) if place not in first]
+        starting = range(index, self.num_slots, len(self.timings))
+        return [it for slot, it in enumerate(self.timings[index]) if slot not in starting]
 
 
 def num_affordable_slots(num_slots: int, available_bytes: float) -> int:
@@ -102,59 +98,60 @@ def measure_trials(
     timings: dict[tuple[int, int], TrialTiming] = {}
     with contextlib.ExitStack() as stack:
         on_progress(f"starting {num_slots} process{'' if num_slots == 1 else 'es'}", 0.0)
-        begun = time.perf_counter()
-        slots: list[SampleProcess] = []
+        start = time.perf_counter()
+        processes: list[SampleProcess] = []
         for _ in range(num_slots):
-            slots.append(_slot(plan, configs[0]))
-            stack.callback(slots[-1].end)
+            processes.append(_start_process(plan, configs[0]))
+            stack.callback(processes[-1].end)
         for number in range(len(configs)):
-            order = [(number + place) % len(configs) for place in range(num_slots)]
-            chosen = [configs[index] for index in order]
+            order = [(number + slot) % len(configs) for slot in range(num_slots)]
+            assigned = [configs[index] for index in order]
             if number:
                 on_progress(
                     f"training, round {number + 1} of {len(configs)}", number / len(configs)
                 )
             pending = [
-                slot.ask("begin", slot.made, dict(config))
-                for slot, config in zip(slots, chosen, strict=True)
+                process.ask("begin", process.trainable_class, dict(config))
+                for process, config in zip(processes, assigned, strict=True)
             ]
-            starts = _answers(pending, chosen)
+            starts = _answers(pending, assigned)
             if not number:
-                process_s = time.perf_counter() - begun
-            firsts = _ask_all(slots, chosen, "train")
-            further = _ask_all(slots, chosen, "train", _ROUND_S)
-            saves = _ask_all(slots, chosen, "save")
-            for place, index in enumerate(order):
-                timings[index, place] = TrialTiming(
-                    starts[place],
-                    firsts[place].epochs_s[0],
-                    further[place].epochs_s,
-                    *saves[place],
+                process_s = time.perf_counter() - start
+            first_epochs = _ask_all(processes, assigned, "train")
+            further = _ask_all(processes, assigned, "train", _ROUND_S)
+            saves = _ask_all(processes, assigned, "save")
+            for slot, index in enumerate(order):
+                timings[index, slot] = TrialTiming(
+                    starts[slot],
+                    first_epochs[slot].epochs_s[0],
+                    further[slot].epochs_s,
+                    *saves[slot],
                 )
+            usages: list[TrialUsage] = _ask_all(processes, assigned, "usage")
             if not number:
-                usage = _ask_all(slots, chosen, "usage")
-                fresh = {index: it.memory for index, it in zip(order, usage, strict=True)}
-        used: list[TrialUsage] = _ask_all(slots, [configs[0]] * num_slots, "usage")
-    gpus = [each.memory.gpu_bytes for each in used if each.memory.gpu_bytes is not None]
+                first_usages = dict(zip(order, usages, strict=True))
+    gpu_sizes = [each.gpu_bytes for each in usages if each.gpu_bytes is not None]
     return TrialMeasurements(
         num_slots=num_slots,
         timings=tuple(
-            tuple(timings[index, place] for place in range(num_slots))
+            tuple(timings[index, slot] for slot in range(num_slots))
             for index in range(len(configs))
         ),
-        fresh=fresh,
-        grown=PeakMemory(max(each.memory.host_bytes for each in used), max(gpus, default=None)),
+        first_usages=first_usages,
+        final_usage=TrialUsage(
+            host_bytes=max(each.host_bytes for each in usages),
+            gpu_bytes=max(gpu_sizes, default=None),
+            num_rows=max(each.num_rows for each in usages),
+            total_rows=max(each.total_rows for each in usages),
+            left_out_bytes=max(each.left_out_bytes for each in usages),
+        ),
         process_s=process_s,
-        num_rows=max(each.num_rows for each in used),
-        total_rows=max(each.total_rows for each in used),
-        left_out_bytes=max(each.left_out_bytes for each in used),
     )
 
 
-def _slot(plan: SweepPlan, config: Config) -> SampleProcess:
-    """Start a process with the resources of a trial."""
+def _start_process(plan: SweepPlan, config: Config) -> SampleProcess:
     settings, notes = plan.config, notes_path()
-    made = trainable(
+    trainable_class = trainable(
         sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
         settings.parallelism,
         resources=plan.resources,
@@ -162,43 +159,38 @@ def _slot(plan: SweepPlan, config: Config) -> SampleProcess:
         validation=settings.validation,
         seed=settings.seed,
     )
-    return SampleProcess(made, dict(config), notes)
+    return SampleProcess(trainable_class, dict(config), notes)
 
 
 def _ask_all(
-    slots: Sequence[SampleProcess], configs: Sequence[Config], method: str, *arguments: Any
+    processes: Sequence[SampleProcess], configs: Sequence[Config], method: str, *arguments: Any
 ) -> list[Any]:
     """Call a method of all processes concurrently; return the results."""
-    return _answers([slot.ask(method, *arguments) for slot in slots], configs)
+    return _answers([process.ask(method, *arguments) for process in processes], configs)
 
 
 def _answers(pending: Sequence[Any], configs: Sequence[Config]) -> list[Any]:
-    found = []
+    results = []
     for reference, config in zip(pending, configs, strict=True):
         try:
-            found.append(ray.get(reference))
+            results.append(ray.get(reference))
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
+            kind = type(cause).__name__
             if isinstance(cause, UnavailableResourcesError):
                 raise cause from None
-            if _is_out_of_memory(cause):
-                raise _too_large(config, cause) from error
-            text = (
-                str(cause) if isinstance(cause, TuneTfError) else f"{type(cause).__name__}: {cause}"
-            )
+            if isinstance(cause, MemoryError) or kind == "ResourceExhaustedError":
+                raise _out_of_memory_error(config, cause) from error
+            text = str(cause) if isinstance(cause, TuneTfError) else f"{kind}: {cause}"
             raise WorkloadError(
                 f"a trial of this space cannot be trained, {config_text(config)}: {text.strip()}"
             ) from error
         except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
-            raise _too_large(config, error) from error
-    return found
+            raise _out_of_memory_error(config, error) from error
+    return results
 
 
-def _is_out_of_memory(cause: BaseException) -> bool:
-    return isinstance(cause, MemoryError) or type(cause).__name__ == "ResourceExhaustedError"
-
-
-def _too_large(config: Config, cause: BaseException) -> UnavailableResourcesError:
+def _out_of_memory_error(config: Config, cause: BaseException) -> UnavailableResourcesError:
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     return UnavailableResourcesError(
         "a trial of this space ran out of memory or its process was killed, "

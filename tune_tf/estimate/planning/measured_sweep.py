@@ -2,7 +2,7 @@
 
 import os
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import psutil
@@ -18,12 +18,13 @@ from tune_tf.estimate.planning.schedule_model import (
     segments_of,
     simulate_slots,
 )
-from tune_tf.estimate.planning.simulated import SimulatedSweeps
+from tune_tf.estimate.planning.simulated_sweeps import SimulatedSweeps
+from tune_tf.estimate.sample_process import robust_spread
 from tune_tf.forecast import Range
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.trainables.memory.recycling import Recycling
 
-_LEAST_DOUBT = 0.1  # relative; speed varies that much between minutes, however it is measured
+_MIN_UNCERTAINTY = 0.1  # relative; speed varies that much between minutes, however it is measured
 
 # Bytes in the sweep's folder, as Tune, Optuna and the event log write them.
 _RESULT_BYTES = 750  # a line in result.json
@@ -39,10 +40,7 @@ _BEST_MODEL_BYTES = 30_000  # a logged model, without its weights
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources of the Ray cluster, and of this machine before the measurement.
-
-    ``num_cores``, ``memory_bytes``, ``available_bytes`` and ``busy_cores`` describe this machine.
-    """
+    """Resources of the Ray cluster and, from ``num_cores`` on, of this machine."""
 
     num_nodes: int
     cpus: float
@@ -53,21 +51,19 @@ class Machine:
     busy_cores: float
 
     @classmethod
-    def of(cls, busy_cores: float) -> "Machine":
-        """Inspect the connected cluster and this machine.
-
-        ``busy_cores`` is measured by :func:`measure_busy_cores` before a cluster is started.
-        """
+    def of(cls, busy_percent: float) -> "Machine":
+        """Inspect the connected cluster, and this machine with its CPU usage before the start."""
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         memory = psutil.virtual_memory()
+        num_cores = os.cpu_count() or 1
         return cls(
             num_nodes=len(nodes),
             cpus=sum(node.get("CPU", 0) for node in nodes),
             gpus=sum(node.get("GPU", 0) for node in nodes),
-            num_cores=_num_cores(),
+            num_cores=num_cores,
             memory_bytes=int(memory.total),
             available_bytes=int(memory.available),
-            busy_cores=busy_cores,
+            busy_cores=busy_percent / 100 * num_cores,
         )
 
     def __str__(self) -> str:
@@ -77,18 +73,9 @@ class Machine:
         return f"{nodes}{self.cpus:g} CPU(s){gpus}, {self.memory_bytes / 1e9:.0f} GB of memory"
 
 
-def measure_busy_cores() -> float:
-    """Measure how many cores of this machine are busy."""
-    return float(psutil.cpu_percent(interval=0.5)) / 100 * _num_cores()
-
-
-def _num_cores() -> int:
-    return os.cpu_count() or 1
-
-
 @dataclass(frozen=True)
 class MeasuredOverhead:
-    """Duration of a task, and total size of the files it wrote."""
+    """Duration of a task, and size of the files it wrote."""
 
     seconds: float
     num_bytes: int
@@ -122,7 +109,7 @@ class MeasuredSweep:
     report: MeasuredOverhead
 
     @cached_property
-    def spent(self) -> tuple[SweepUsage, ...]:
+    def usages(self) -> tuple[SweepUsage, ...]:
         """Usage of each simulated sweep within the budget."""
         sweeps = [segments_of(trace, self.costs.epoch_s) for trace in self.runs.traces]
         budget = self.plan.config.budget
@@ -130,7 +117,7 @@ class MeasuredSweep:
         return tuple(
             simulate_slots(
                 extend_segments(sweeps, first, self.runs.growth),
-                self.costs.of,
+                self.costs,
                 num_slots=self.plan.max_concurrent_trials,
                 reuses=self.reuses,
                 limits=limits,
@@ -141,35 +128,34 @@ class MeasuredSweep:
     @cached_property
     def trials(self) -> Range:
         """Number of trials."""
-        return Range.of(each.trials for each in self.spent)
+        return Range.of(each.trials for each in self.usages)
 
     @cached_property
     def epochs(self) -> Range:
         """Iterations of all trials."""
-        return Range.of(each.epochs for each in self.spent)
+        return Range.of(each.epochs for each in self.usages)
 
     @cached_property
-    def _doubt(self) -> float:
+    def _uncertainty(self) -> float:
         """Relative spread of the measured seconds over slots and rounds.
 
         At least half the share of cores that other programs used, because that load may change.
         """
-        apart = []
+        spreads = []
         for timings in self.measured.timings:
             seconds = [each for timing in timings for each in timing.epochs_s]
-            middle = statistics.median(seconds)
-            apart.append(statistics.median(abs(each - middle) for each in seconds) / middle)
+            spreads.append(robust_spread(seconds) / statistics.median(seconds))
         busy = min(1.0, self.machine.busy_cores / self.machine.num_cores)
-        return max(_LEAST_DOUBT, 1.5 * statistics.fmean(apart), busy / 2)
+        return max(_MIN_UNCERTAINTY, statistics.fmean(spreads), busy / 2)
 
-    def once(self, seconds: float) -> Range:
-        """Return a range around a quantity that was measured once."""
-        less, more = min(0.6, 0.2 + self._doubt), 0.3 + 2 * self._doubt
+    def around_single(self, seconds: float) -> Range:
+        """Return a range around a single measurement."""
+        less, more = min(0.6, 0.2 + self._uncertainty), 0.3 + 2 * self._uncertainty
         return Range.around(seconds, less=less, more=more)
 
-    def doubted(self, seconds: Range) -> Range:
+    def widen(self, seconds: Range) -> Range:
         """Widen a range by the uncertainty of the measured speed."""
-        less, more = min(0.6, self._doubt), 2 * self._doubt
+        less, more = min(0.6, self._uncertainty), 2 * self._uncertainty
         return Range(seconds.low * (1 - less), seconds.likely, seconds.high * (1 + more))
 
     @cached_property
@@ -177,41 +163,43 @@ class MeasuredSweep:
         """Seconds per iteration of each profiled model."""
         return [self.costs.epoch_s(each.config) for each in self.profiles.known]
 
-    @property
-    def longest_epoch_s(self) -> float:
-        """Seconds per iteration of the slowest one."""
-        return max(self.epoch_seconds)
-
     @cached_property
     def memory_bytes(self) -> Range:
         """Peak host memory of a trial at the end of the sweep."""
-        measured = self.measured
-        fresh = [each.host_bytes for each in measured.fresh.values()] or [measured.grown.host_bytes]
-        largest = float(max(fresh))
-        grown, growth = max(largest, measured.grown.host_bytes), 0.0
+        left_out_bytes = self.measured.final_usage.left_out_bytes
+        host_bytes = [each.host_bytes for each in self.measured.first_usages.values()]
+        largest = likely = float(max(host_bytes))
+        growth = 0.0
         if self.reuses:
-            num_met = len(measured.timings)
-            a_program = (grown - largest) / max(1, num_met - 1)
-            most = min(Recycling().max_programs, max(it.structures for it in self.spent))
-            growth = a_program * max(0, most - num_met)
-        likely = (grown if self.reuses else largest) + growth + measured.left_out_bytes
-        low = min(float(min(fresh)) + measured.left_out_bytes, likely)
-        return Range(low, likely, 1.1 * likely + growth + measured.left_out_bytes)
+            likely = max(largest, self.measured.final_usage.host_bytes)
+            num_programs = len(self.measured.timings)
+            program_bytes = (likely - largest) / max(1, num_programs - 1)
+            max_programs = max(each.structures for each in self.usages)
+            num_new = min(Recycling().max_programs, max_programs) - num_programs
+            growth = program_bytes * max(0, num_new)
+        likely += growth + left_out_bytes
+        low = min(float(min(host_bytes)) + left_out_bytes, likely)
+        return Range(low, likely, 1.1 * likely + growth + left_out_bytes)
 
     @cached_property
     def gpu_memory_bytes(self) -> Range | None:
         """Peak GPU memory of a trial; None without GPUs."""
-        taken = [each.gpu_bytes for each in (*self.measured.fresh.values(), self.measured.grown)]
-        known = [each for each in taken if each is not None]
+        sizes = [
+            each.gpu_bytes
+            for each in (*self.measured.first_usages.values(), self.measured.final_usage)
+        ]
+        known = [each for each in sizes if each is not None]
         return Range(min(known), max(known), 1.1 * max(known)) if known else None
 
     @cached_property
     def folder_bytes(self) -> Range:
         """Size of the sweep's folder at its end; the upper bound also holds while trials run."""
-        each, keeping = self._checkpoints_bytes, self._keeping()
-        kept = Range(keeping.low * each.low, keeping.likely * each.likely, keeping.high * each.high)
+        size, count = self._checkpoints_bytes(), self._trials_with_checkpoints()
+        checkpoints = Range(
+            count.low * size.low, count.likely * size.likely, count.high * size.high
+        )
         logs = self.epochs.times(_RESULT_BYTES) + self.trials.times(_TRIAL_BYTES)
-        return kept + logs + self.closing_bytes + Range.exactly(_SWEEP_BYTES)
+        return checkpoints + logs + self.closing_bytes + Range.exactly(_SWEEP_BYTES)
 
     @cached_property
     def mlflow_bytes(self) -> Range:
@@ -226,46 +214,52 @@ class MeasuredSweep:
     @cached_property
     def closing_bytes(self) -> Range:
         """Bytes written after the last trial: the report and the best model."""
-        return Range.around(self.report.num_bytes + self._model_bytes, less=0.4, more=0.3)
+        num_bytes = self.report.num_bytes
+        if self.logs_model:
+            num_bytes += self.profiles.largest.state_bytes + _BEST_MODEL_BYTES
+        return Range.around(num_bytes, less=0.4, more=0.3)
 
-    @cached_property
+    @property
+    def logs_model(self) -> bool:
+        """Whether the best model is logged to MLflow."""
+        mlflow = self.plan.config.mlflow
+        return mlflow is not None and mlflow.log_best_model
+
     def _checkpoints_bytes(self) -> Range:
-        """Size of the checkpoints kept per trial."""
-        written = [
+        """Return the size of the checkpoints kept per trial."""
+        measured_bytes = sum(
             max(timing.checkpoint_bytes for timing in timings) for timings in self.measured.timings
-        ]
-        ratio = sum(written) / max(1, sum(each.state_bytes for each in self.trained))
+        )
+        ratio = measured_bytes / max(1, sum(each.state_bytes for each in self.trained))
         sizes = sorted(ratio * each.state_bytes for each in self.profiles.known)
         mean = statistics.fmean(
-            ratio * each.state_bytes for each in self.profiles.drawn or self.trained
+            ratio * each.state_bytes for each in self.profiles.random or self.trained
         )
-        kept = []
-        interval = self.plan.config.checkpoint_interval_s
-        for spent in self.spent:
-            took = spent.trial_s / max(1, spent.trials)
-            most = spent.epochs / max(1, spent.trials)
-            # One at the end of the trial, and one per interval.
-            made = 1 + (took // interval if interval else most)
-            kept.append(max(1.0, min(made, self.num_to_keep or made)))
-        many = Range.of(kept)
+        counts = []
+        interval_s = self.plan.config.checkpoint_interval_s
+        for usage in self.usages:
+            num_trials = max(1, usage.trials)
+            num_intervals = (
+                usage.trial_s / num_trials // interval_s
+                if interval_s
+                else usage.epochs / num_trials
+            )
+            num_saved = 1 + num_intervals  # one at the end of the trial
+            counts.append(max(1.0, min(num_saved, self.num_to_keep or num_saved)))
+        count = Range.of(counts)
         return Range(
-            (sizes[0] + mean) / 2 * many.low, mean * many.likely, (sizes[-1] + mean) / 2 * many.high
+            (sizes[0] + mean) / 2 * count.low,
+            mean * count.likely,
+            (sizes[-1] + mean) / 2 * count.high,
         )
 
-    def _keeping(self) -> Range:
+    def _trials_with_checkpoints(self) -> Range:
         """Return how many trials have checkpoints on disk; the upper bound counts running ones."""
         config, trials = self.plan.config, self.trials
         if config.remote_storage is not None:
             return Range.exactly(0)
         if config.keep_checkpoints == "all":
             return trials
-        kept, moving = config.keep_checkpoints, 2 * self.plan.max_concurrent_trials
-        return Range(
-            min(trials.low, kept), min(trials.likely, kept), min(trials.high, kept + moving)
-        )
-
-    @property
-    def _model_bytes(self) -> int:
-        mlflow = self.plan.config.mlflow
-        logged = mlflow is not None and mlflow.log_best_model
-        return self.profiles.largest.state_bytes + _BEST_MODEL_BYTES if logged else 0
+        num_kept = config.keep_checkpoints
+        num_with_running = num_kept + 2 * self.plan.max_concurrent_trials
+        return replace(trials.at_most(num_kept), high=min(trials.high, num_with_running))

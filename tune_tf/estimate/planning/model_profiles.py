@@ -22,7 +22,7 @@ from tune_tf.space import Float, SearchSpace, flatten
 from tune_tf.space.paths import nest
 from tune_tf.workload import Config, Workload
 
-_NUM_DRAWN = 12
+_NUM_RANDOM = 12
 _ENOUGH_S = 30.0  # of building, after which further random models are skipped
 _BYTES = 4
 
@@ -65,21 +65,20 @@ class ModelProfiles:
             each value has its own program, ``"lowest"`` if only the lowest value has, such as a
             dropout of 0.
         shares: Whether trials share traced programs at all.
-        broken: Config and error of the first of ``num_broken`` models that could not be built.
+        broken: Config and error of each random model that could not be built.
     """
 
     smallest: ModelProfile
     largest: ModelProfile
-    drawn: tuple[ModelProfile, ...]
+    random: tuple[ModelProfile, ...]
     structural: Mapping[str, Difference]
     shares: bool
-    num_broken: int = 0
-    broken: str = ""
+    broken: tuple[str, ...] = ()
 
     @property
     def known(self) -> tuple[ModelProfile, ...]:
         """All profiles."""
-        return (self.smallest, self.largest, *self.drawn)
+        return (self.smallest, self.largest, *self.random)
 
 
 def profile_models(
@@ -91,29 +90,26 @@ def profile_models(
 ) -> ModelProfiles:
     """Profile the smallest, the largest and random models of a search space.
 
-    ``build_profile`` builds and profiles the model of a config; ``clock`` is monotonic, in seconds.
-
     Raises:
         WorkloadError: The model of an extreme config cannot be built; names the config.
     """
-    begun = clock()
-    known: dict[str, ModelProfile] = {}
+    start = clock()
+    profiles: dict[str, ModelProfile] = {}
 
     def profile_of(config: Config) -> ModelProfile:
-        name = repr(sorted(flatten(config).items()))
-        if name not in known:
+        name = repr(sorted(flat(config).items()))
+        if name not in profiles:
             try:
-                known[name] = build_profile(config)
+                profiles[name] = build_profile(config)
             except Exception as error:
                 raise WorkloadError(
                     "cannot build the model of an extreme config of the space, "
-                    f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}; narrow "
-                    "the space"
+                    f"{_failure_text(config, error)}; narrow the space"
                 ) from error
-        return known[name]
+        return profiles[name]
 
     def size_of(config: Config) -> float:
-        return profile_of(dict(config)).size
+        return profile_of(config).size
 
     smallest, largest = (
         profile_of(extreme_config(space, size_of, largest=largest)) for largest in (False, True)
@@ -124,24 +120,23 @@ def profile_models(
         if (difference := _difference(space, path, profile_of)) is not None
     }
     rng = np.random.default_rng(seed)
-    drawn: list[ModelProfile] = []
+    random: list[ModelProfile] = []
     broken: list[str] = []
-    for number in range(_NUM_DRAWN):
-        if number >= 2 and clock() - begun > _ENOUGH_S:
+    for number in range(_NUM_RANDOM):
+        if number >= 2 and clock() - start > _ENOUGH_S:
             break
         config = space.sample(rng)
         try:
-            drawn.append(build_profile(config))
+            random.append(build_profile(config))
         except Exception as error:  # noqa: BLE001  the workload's own code may raise anything
-            broken.append(f"{config_text(config)}: {type(error).__name__}: {_first_line(error)}")
+            broken.append(_failure_text(config, error))
     return ModelProfiles(
         smallest,
         largest,
-        tuple(drawn),
+        tuple(random),
         structural,
-        shares=all(each.key is not None for each in known.values()),
-        num_broken=len(broken),
-        broken=broken[0] if broken else "",
+        shares=all(each.key is not None for each in profiles.values()),
+        broken=tuple(broken),
     )
 
 
@@ -169,12 +164,14 @@ def config_text(config: Config) -> str:
     return ", ".join(f"{path}={value!r}" for path, value in flatten(config).items())
 
 
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), "no text")
+def _failure_text(config: Config, error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    reason = lines[0] if lines else "no text"
+    return f"{config_text(config)}: {type(error).__name__}: {reason}"
 
 
 def profile_workload_models(
-    workload: Workload, space: SearchSpace, seed: int, notes: str
+    workload: Workload, space: SearchSpace, seed: int, notes: Path
 ) -> ModelProfiles:
     """Profile the models of a workload in this process, which loads TensorFlow.
 
@@ -187,7 +184,7 @@ def profile_workload_models(
 
     def build_profile(config: Config) -> ModelProfile:
         with contextlib.suppress(OSError):  # the folder is missing on other machines
-            Path(notes).write_text(config_text(config))
+            notes.write_text(config_text(config))
         return _profile(workload, config, build_for_checkpoint(workload, config, seed=0))
 
     with throwaway_run():
@@ -216,11 +213,10 @@ def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
 
 def _layers(model: Any) -> list[Any]:
     """Return the leaf layers of a model, including those of nested models."""
-    found = []
+    leaves = []
     for layer in model.layers:
-        inner = getattr(layer, "layers", None)
-        found += _layers(layer) if inner else [layer]
-    return found
+        leaves += _layers(layer) if getattr(layer, "layers", None) else [layer]
+    return leaves
 
 
 def _output_shape(layer: Any) -> tuple[int, ...]:

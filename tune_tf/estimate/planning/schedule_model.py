@@ -16,14 +16,11 @@ from tune_tf.resources import TrialResources
 from tune_tf.simulation import Trace
 from tune_tf.space import flatten
 from tune_tf.space.frozen import hashable
+from tune_tf.space.parameter import is_number
 
-_TURN_S = 0.06
-"""Seconds that Tune, searcher and tracking take between two trials."""
-
-_RESULT_S = 0.003
-"""Seconds of overhead of the driver and of Ray per result."""
-
-_GAP = 1.5  # iterations between two reports of a trial above which it must have been paused
+_TURNAROUND_S = 0.06  # that Tune, searcher and tracking take between two trials
+_RESULT_S = 0.003  # of overhead of the driver and of Ray per result
+_MAX_GAP = 1.5  # iterations between two reports of a trial above which it must have been paused
 
 
 @dataclass(frozen=True)
@@ -59,23 +56,6 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class TrialCost:
-    """Duration of a trial.
-
-    Args:
-        start_s: Seconds before it trains, including the gap after the previous trial.
-        epoch_s: Seconds per iteration.
-        trace_s: Extra seconds of the first iteration of a structure in a process.
-        structure: Key shared by configs with the same traced program; None if none is shared.
-    """
-
-    start_s: float
-    epoch_s: float
-    trace_s: float
-    structure: Hashable
-
-
-@dataclass(frozen=True)
 class Segment:
     """Consecutive iterations of a trial in one slot; ``epochs`` is their number."""
 
@@ -88,11 +68,8 @@ class Segment:
 class SweepUsage:
     """Trials, epochs and time of a sweep.
 
-    Args:
-        epochs: Iterations of all trials.
-        wall_s: Seconds until the last trial ended.
-        trial_s: Seconds of all trials together.
-        structures: Largest number of traced programs in one process.
+    ``trial_s`` are the seconds of all trials together, ``structures`` the largest number of traced
+    programs in one process.
     """
 
     trials: int
@@ -103,55 +80,45 @@ class SweepUsage:
 
 
 def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Segment, ...]:
-    """Return the segments of a simulated sweep in order of their start.
-
-    ``epoch_s`` returns the virtual seconds per iteration of a config.
-    """
+    """Return the segments of a simulated sweep by start; ``epoch_s`` are virtual seconds."""
     configs = {trial.number: trial.config for trial in trace.trials}
     seconds = {number: epoch_s(config) for number, config in configs.items()}
-    open_: dict[int, list[float]] = {}  # by trial: start, last report and number of iterations
-    closed: list[tuple[float, int, int]] = []
+    spans: list[tuple[float, int, list[float]]] = []  # start, trial, and times of its reports
+    current: dict[int, list[float]] = {}
     for event in trace.events:
-        last = open_.get(event.trial)
-        if last is not None and event.time_s - last[1] <= _GAP * seconds[event.trial]:
-            last[1:] = [event.time_s, last[2] + 1]
-            continue
-        if last is not None:
-            closed.append((last[0], event.trial, int(last[2])))
-        began = event.time_s - seconds[event.trial]
-        open_[event.trial] = [began, event.time_s, 1]
-    closed += [(it[0], trial, int(it[2])) for trial, it in open_.items()]
-    return tuple(Segment(trial, configs[trial], epochs) for _, trial, epochs in sorted(closed))
+        times = current.get(event.trial)
+        if times is None or event.time_s - times[-1] > _MAX_GAP * seconds[event.trial]:
+            times = current[event.trial] = []
+            spans.append((event.time_s - seconds[event.trial], event.trial, times))
+        times.append(event.time_s)
+    return tuple(Segment(trial, configs[trial], len(times)) for _, trial, times in sorted(spans))
 
 
 def extend_segments(
     sweeps: Sequence[Sequence[Segment]], first: int, growth: float
 ) -> tuple[Segment, ...]:
-    """Return the segments of a larger sweep, made of those of several simulated sweeps in turn.
+    """Return the segments of a sweep with ``growth`` times as many trials as the simulated ones.
 
-    Args:
-        sweeps: Segments by simulated sweep, all with equally many trials.
-        first: Index of the sweep to start with.
-        growth: Ratio of the numbers of trials, at least 1.
+    It consists of the segments of the simulated sweeps in turn, from the one with index ``first``.
     """
-    found: list[Segment] = []
-    before, number = 0, first
+    extended: list[Segment] = []
+    offset, number = 0, first
     while growth > 0:
         segments = sweeps[number % len(sweeps)]
         num_trials = 1 + max((segment.trial for segment in segments), default=0)
-        most = round(num_trials * min(1.0, growth))
-        found += [
-            replace(segment, trial=before + segment.trial)
+        num_added = round(num_trials * min(1.0, growth))
+        extended += [
+            replace(segment, trial=offset + segment.trial)
             for segment in segments
-            if segment.trial < most
+            if segment.trial < num_added
         ]
-        before, number, growth = before + num_trials, number + 1, growth - 1
-    return tuple(found)
+        offset, number, growth = offset + num_trials, number + 1, growth - 1
+    return tuple(extended)
 
 
 def simulate_slots(
     segments: Sequence[Segment],
-    cost_of: Callable[[Mapping[str, Any]], TrialCost],
+    costs: "CostModel",
     *,
     num_slots: int,
     reuses: bool = True,
@@ -168,26 +135,26 @@ def simulate_slots(
     epochs, trial_s, wall_s = 0, 0.0, 0.0
     for segment in segments:
         begin, slot = heapq.heappop(free)
-        cost = cost_of(segment.config)
-        known = programs[slot] if reuses else []
-        before = cost.start_s
-        if cost.structure is None or cost.structure not in known:
-            before += cost.trace_s
-            known.append(cost.structure)
+        epoch_s, structure = costs.epoch_s(segment.config), costs.structure(segment.config)
+        traced = programs[slot] if reuses else []
+        start_s = costs.turnaround_s
+        if structure is None or structure not in traced:
+            start_s += costs.trace_s
+            traced.append(structure)
         seconds = min(limits.max_wall_s - begin, limits.max_trial_s - trial_s)
-        left = limits.max_epochs - epochs
-        if min(seconds, left) <= 0:
+        epochs_left = limits.max_epochs - epochs
+        if min(seconds, epochs_left) <= 0:
             break
-        done = int(min(segment.epochs, left, max(0.0, (seconds - before) / cost.epoch_s)))
-        took = before + done * cost.epoch_s
+        done = int(min(segment.epochs, epochs_left, max(0.0, (seconds - start_s) / epoch_s)))
+        segment_s = start_s + done * epoch_s
         if done < segment.epochs and limits.max_wall_s < math.inf:
-            took = max(took, min(limits.max_wall_s - begin, took + cost.epoch_s))
+            segment_s = max(segment_s, min(limits.max_wall_s - begin, segment_s + epoch_s))
         trials.add(segment.trial)
         epochs += done
-        trial_s += took
-        wall_s = max(wall_s, begin + took)
-        heapq.heappush(free, (begin + took, slot))
-        if done < segment.epochs and begin + took < limits.max_wall_s:
+        trial_s += segment_s
+        wall_s = max(wall_s, begin + segment_s)
+        heapq.heappush(free, (begin + segment_s, slot))
+        if done < segment.epochs and begin + segment_s < limits.max_wall_s:
             break  # a limit on all trials together was reached
     return SweepUsage(len(trials), epochs, wall_s, trial_s, max(len(it) for it in programs))
 
@@ -214,14 +181,10 @@ class CostModel:
         values = _features(self._nearest(flatten(config)))
         return max(1e-4, sum(w * x for w, x in zip(self.weights, values, strict=True))) + _RESULT_S
 
-    def of(self, config: Mapping[str, Any]) -> TrialCost:
-        """Return the cost of a trial of a config."""
-        return TrialCost(
-            start_s=self.start_s + self.process_s + _TURN_S,
-            epoch_s=self.epoch_s(config),
-            trace_s=self.trace_s,
-            structure=self.structure(config),
-        )
+    @property
+    def turnaround_s(self) -> float:
+        """Seconds from the end of a trial until the next one in its slot trains."""
+        return self.start_s + self.process_s + _TURNAROUND_S
 
     def structure(self, config: Mapping[str, Any]) -> Hashable:
         """Return a key shared by configs with the same traced program; None if none is shared."""
@@ -241,8 +204,8 @@ class CostModel:
         paths = self.profiles.structural
 
         def distance(profile: ModelProfile) -> float:
-            other = flatten(profile.config)
-            return sum(_apart(values.get(path), other.get(path)) for path in paths)
+            other = flat(profile.config)
+            return sum(_distance(values.get(path), other.get(path)) for path in paths)
 
         return min(self.profiles.known, key=distance)
 
@@ -262,21 +225,21 @@ def fit_costs(
         measured.scale * float(np.mean([timing.epoch_s for timing in timings]))
         for timings in measured.timings
     ]
-    every = [timing for timings in measured.timings for timing in timings]
+    all_timings = [timing for timings in measured.timings for timing in timings]
     later = [
         timing for index in range(len(trained)) for timing in measured.later_timings(index)
-    ] or every
+    ] or all_timings
     return CostModel(
         profiles,
         _weights([_features(each) for each in trained], seconds),
         start_s=float(np.median([timing.start_s + timing.save_s for timing in later])),
-        trace_s=float(np.median([max(0.0, it.first_s - it.epoch_s) for it in every])),
+        trace_s=float(np.median([max(0.0, it.first_s - it.epoch_s) for it in all_timings])),
         process_s=process_s,
     )
 
 
 def _features(profile: ModelProfile) -> tuple[float, float]:
-    """Return the features of the time per iteration: relative number of batches, and arithmetic."""
+    """Return relative numbers of batches and of multiplications per iteration."""
     return 1 / profile.batch_size, profile.work
 
 
@@ -290,30 +253,26 @@ def _weights(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> tuple
     count = table.shape[1]
     best: tuple[float, tuple[float, ...]] | None = None
     for size in range(1, count + 1):
-        for chosen in map(list, itertools.combinations(range(count), size)):
-            scale = np.abs(table[:, chosen]).max(axis=0)  # features differ by orders of magnitude
+        for subset in map(list, itertools.combinations(range(count), size)):
+            scale = np.abs(table[:, subset]).max(axis=0)  # features differ by orders of magnitude
             if not scale.all():
                 continue
-            found, *_ = np.linalg.lstsq(table[:, chosen] / scale, np.ones(len(seconds)), rcond=None)
-            if (found < 0).any():
+            fit, *_ = np.linalg.lstsq(table[:, subset] / scale, np.ones(len(seconds)), rcond=None)
+            if (fit < 0).any():
                 continue
             weights = np.zeros(count)
-            weights[chosen] = found / scale
+            weights[subset] = fit / scale
             logs = np.log(table @ weights)
-            error, middle = float(logs.std()), float(logs.mean())
-            if best is None or error < best[0]:
-                best = error, tuple(float(each) for each in weights / np.exp(middle))
+            if best is None or logs.std() < best[0]:
+                best = float(logs.std()), tuple((weights / np.exp(logs.mean())).tolist())
     if best is None:
         raise ValueError("cannot fit the measured seconds: all features are 0")
     return best[1]
 
 
-def _apart(value: Any, other: Any) -> float:
+def _distance(value: Any, other: Any) -> float:
     """Return the distance between two values of a parameter, from 0 to 1."""
-    numbers = all(
-        isinstance(each, int | float) and not isinstance(each, bool) for each in (value, other)
-    )
-    if not numbers:
+    if not (is_number(value) and is_number(other)):
         return float(hashable(value) != hashable(other))
     largest = max(abs(value), abs(other))
     return abs(value - other) / largest if largest else 0.0

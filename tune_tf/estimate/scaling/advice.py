@@ -4,17 +4,16 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate, scaling_curves
 
-EFFICIENT = 0.7
-"""Least efficiency at which more devices are recommended."""
-
-_CLEAR = 0.05  # least relative difference to report
-_MUCH_INPUT = 0.25
-_RESTLESS = 0.2
-_OTHERS = 0.3  # cores in use by other processes to report; Ray and the system need some
+_MIN_EFFICIENCY = 0.7  # at which more devices are recommended
+_MIN_GAIN = 0.05  # relative difference to report
+_HIGH_INPUT_SHARE = 0.25
+_HIGH_NOISE = 0.2
+_OTHER_CORES = 0.3  # in use by other processes to report; Ray and the system need some
 
 
 @dataclass(frozen=True)
@@ -28,33 +27,33 @@ class Advice:
 
 def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     """Derive advice from measurements; the first is the reference, one replica on one device."""
-    reference, *others = measurements
-    good = [reference, *(each for each in others if not each.error)]
+    reference = measurements[0]
+    successful = [each for each in measurements if not each.error]
     curves = scaling_curves(measurements)
     families = {
         family: members[1:]
         for (dimension, family), members in curves.items()
         if dimension == "devices"
     }
-    spread = [each for members in families.values() for each in members]
-    chosen = max(filter(_pays, spread), key=lambda each: each.speed_up, default=reference)
+    parallel = [each for members in families.values() for each in members]
+    chosen = max(filter(_pays, parallel), key=attrgetter("speed_up"), default=reference)
     device = "GPU" if on_gpus else "core"
     sentences = [
         f"One replica on one {device} trains {reference.rows_per_s:,.0f} rows a second "
         f"in batches of {reference.batch_size}.",
         *(
-            f"{family.capitalize()}: {_of_family(members, device)}."
+            f"{family.capitalize()}: {_family_text(members, device)}."
             for family, members in families.items()
         ),
         "There is no GPU here: replicas, workers and threads share the machine's cores, and "
         "gain only where one replica leaves cores idle. On GPUs, measure again."
-        if spread and not on_gpus
+        if parallel and not on_gpus
         else "",
-        _of_choice(reference, chosen, spread, device),
-        _of_batches(*curves["batch", ""]),
-        _of_data(*curves["data", ""]),
-        _of_input(good),
-        _of_others(good),
+        _choice_text(reference, chosen, parallel, device),
+        _batches_text(*curves["batch", ""]),
+        _data_text(*curves["data", ""]),
+        _input_text(successful),
+        _noise_text(successful),
     ]
     settings = settings_of(chosen.candidate)
     return Advice(tuple(filter(None, sentences)), chosen.candidate, settings)
@@ -76,19 +75,18 @@ def settings_of(candidate: ScalingCandidate) -> str:
 
 
 def _pays(measurement: Measurement) -> bool:
-    clear = _is_clear(measurement.speed_up, measurement)
-    return clear and measurement.efficiency >= EFFICIENT
+    is_clear = _is_clear(measurement.speed_up, measurement)
+    return is_clear and measurement.efficiency >= _MIN_EFFICIENCY
 
 
 def _is_clear(ratio: float, measurement: Measurement) -> bool:
     """Return whether a gain exceeds a small threshold and the spread of the rounds."""
-    return ratio > 1 + max(_CLEAR, measurement.doubt / measurement.speed_up)
+    return ratio > 1 + max(_MIN_GAIN, measurement.speed_up_spread / measurement.speed_up)
 
 
-def _of_family(members: Sequence[Measurement], device: str) -> str:
-    """Describe up to how many devices more devices pay."""
+def _family_text(members: Sequence[Measurement], device: str) -> str:
     last = members[-1]
-    best = max(members, key=lambda each: each.speed_up)
+    best = max(members, key=attrgetter("speed_up"))
     if not _is_clear(best.speed_up, best):
         return f"does not pay; {_gain(last, device)}"
     paying = [each for each in members if _pays(each)]
@@ -99,39 +97,38 @@ def _of_family(members: Sequence[Measurement], device: str) -> str:
 
 
 def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
-    num, efficiency = measurement.candidate.num_devices, measurement.efficiency
+    candidate, num = measurement.candidate, measurement.candidate.num_devices
+    subject = f"{num} {device}s" if candidate.is_multicore_replica else candidate.label
     return (
-        f"{_on(measurement, device)}{joint} train {measurement.speed_up:.2f} times the rows of "
-        f"one {device} ({efficiency:.0%} of what {num} single ones would)"
+        f"{subject}{joint} train {measurement.speed_up:.2f} times the rows of one {device} "
+        f"({measurement.efficiency:.0%} of what {num} single ones would)"
     )
 
 
-def _of_choice(
-    reference: Measurement, chosen: Measurement, spread: Sequence[Measurement], device: str
+def _choice_text(
+    reference: Measurement, chosen: Measurement, parallel: Sequence[Measurement], device: str
 ) -> str:
-    fastest = max(spread, key=lambda each: each.speed_up, default=reference)
-    if chosen is not reference:
-        text = f"Choose {chosen.candidate.label}."
-    else:
+    fastest = max(parallel, key=attrgetter("speed_up"), default=reference)
+    text = f"Choose {chosen.candidate.label}."
+    if chosen is reference:
         text = (
             f"Choose one {device} per trial, and let a sweep run as many concurrent trials as "
             f"there are {device}s: that uses them all."
         )
-    faster = fastest is not reference and fastest is not chosen
-    if faster and _is_clear(fastest.speed_up / chosen.speed_up, fastest):
-        faster_by = f"{fastest.speed_up / chosen.speed_up:.2f} times"
+    ratio = fastest.speed_up / chosen.speed_up
+    if fastest not in (reference, chosen) and _is_clear(ratio, fastest):
         text += (
             f" If a single trial must finish sooner: {fastest.candidate.label} "
-            f"({fastest.candidate.family}), {faster_by} as fast, at {fastest.efficiency:.0%} of "
-            f"what its {device}s could do."
+            f"({fastest.candidate.family}), {ratio:.2f} times as fast, at "
+            f"{fastest.efficiency:.0%} of what its {device}s could do."
         )
     return text
 
 
-def _of_batches(reference: Measurement, *others: Measurement) -> str:
+def _batches_text(reference: Measurement, *others: Measurement) -> str:
     if not others:
         return ""
-    best = max(others, key=lambda each: each.speed_up)
+    best = max(others, key=attrgetter("speed_up"))
     if not _is_clear(best.speed_up, best):
         return f"Other batch sizes are no faster than {reference.batch_size}."
     text = f"A batch of {best.batch_size} trains {best.speed_up:.2f} times the rows a second"
@@ -143,33 +140,33 @@ def _of_batches(reference: Measurement, *others: Measurement) -> str:
     return f"{text}."
 
 
-def _of_data(reference: Measurement, *others: Measurement) -> str:
+def _data_text(reference: Measurement, *others: Measurement) -> str:
     if not others:
         return ""
-    least = min(others, key=lambda each: each.num_rows)
+    least = min(others, key=attrgetter("num_rows"))
     slower = 1 / least.speed_up
-    if abs(slower - 1) <= max(_CLEAR, least.doubt / least.speed_up):
+    if abs(slower - 1) <= max(_MIN_GAIN, least.speed_up_spread / least.speed_up):
         return (
             f"A row takes as long among {least.num_rows:,} rows as among "
             f"{reference.num_rows:,}: more data take longer in proportion."
         )
-    why = (
+    reason = (
         "an epoch has a fixed cost, which more rows share"
         if slower > 1
         else "fewer rows fit into caches nearer to the processor"
     )
     return (
         f"A row takes {slower:.2f} times the time among {least.num_rows:,} rows that it takes "
-        f"among {reference.num_rows:,}: {why}."
+        f"among {reference.num_rows:,}: {reason}."
     )
 
 
-def _of_input(good: Sequence[Measurement]) -> str:
-    worst = max(good, key=lambda each: each.input_share or 0)
+def _input_text(successful: Sequence[Measurement]) -> str:
+    worst = max(successful, key=lambda each: each.input_share or 0)
     share = worst.input_share
     if share is None:
         return ""
-    if share <= _MUCH_INPUT:
+    if share <= _HIGH_INPUT_SHARE:
         return f"Input is not the bottleneck: preparing rows takes at most {share:.0%} of the time."
     return (
         f"Preparing rows takes up to {share:.0%} of the time ({worst.candidate.label}, batch "
@@ -178,27 +175,19 @@ def _of_input(good: Sequence[Measurement]) -> str:
     )
 
 
-def _of_others(good: Sequence[Measurement]) -> str:
-    others = statistics.median(each.other_cores for each in good)
-    if others > _OTHERS:
+def _noise_text(successful: Sequence[Measurement]) -> str:
+    others = statistics.median(each.other_cores for each in successful)
+    if others > _OTHER_CORES:
         return (
             f"Other processes kept {others:.1f} cores of this machine busy meanwhile: measure "
             "again when it is quiet."
         )
-    if statistics.median(each.noise for each in good) > _RESTLESS:
+    if statistics.median(each.noise for each in successful) > _HIGH_NOISE:
         return "The rounds vary widely: measure again when the machine is quiet."
     return ""
 
 
-def _on(measurement: Measurement, device: str) -> str:
-    candidate = measurement.candidate
-    if candidate.family == candidate.parallelism.kind.replace("_", " "):
-        return candidate.label
-    return f"{candidate.num_devices} {device}s"
-
-
 def _flow(values: dict[str, Any]) -> str:
-    """Format a mapping in YAML's flow style."""
     texts = (
         f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
         for key, value in values.items()

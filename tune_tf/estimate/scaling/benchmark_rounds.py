@@ -1,7 +1,8 @@
 """Benchmark of scaling candidates in rounds, interleaved with one device."""
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,18 +26,14 @@ from tune_tf.workload import Workload
 
 _EXPECTED_BYTES = 1.2e9  # of a process with TensorFlow, without the model
 _PROFILED_BATCHES = 8
-_FEWEST_BATCHES = 8  # a quarter of the rows, or batches four times as large, are then two
+_MIN_BATCHES = 8  # a quarter of the rows, or batches four times as large, are then two
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Length of a benchmark.
+    """Length of a benchmark: the number and length of the measurements of a candidate.
 
-    Args:
-        rounds: Measurements per candidate, at least 1.
-        round_s: Seconds per measurement; an epoch that takes longer is finished.
-        max_batches: Most batches of the original size that count as all data; reduced to what
-            trains in about two rounds.
+    At most ``max_batches`` of the original size count as all data; fewer if two rounds train fewer.
     """
 
     rounds: int = 5
@@ -58,10 +55,7 @@ class _Running:
 class ScalingBenchmark:
     """Benchmark of candidates in interleaved rounds.
 
-    Args:
-        config: The config to train.
-        loop: The loop of an epoch, as in the sweep file.
-        total_rows: Rows of the workload's training data, once measured.
+    ``loop`` is that of an epoch, as in the sweep file; ``total_rows`` is known once measured.
     """
 
     workload: Workload
@@ -81,20 +75,17 @@ class ScalingBenchmark:
         """Measure candidates, the first of which is the reference, and optionally profile that.
 
         The reference is measured together with as many other candidates as fit into the cluster.
-        They take turns: a process that waits takes no time from the others.
-
-        Returns:
-            A measurement of each candidate, in order, and the files of a TensorFlow profile of a
-            few batches, by path within a log folder.
+        They take turns: a process that waits takes no time from the others. The second result are
+        the files of a TensorFlow profile of a few batches, by path within a log folder.
 
         Raises:
             TuneTfError: The reference cannot be measured.
         """
         reference, *others = candidates
         self._done, self._all = 0, len(candidates) * (1 + self.effort.rounds) + 1
-        found: dict[ScalingCandidate, Measurement] = {}
+        measurements: dict[ScalingCandidate, Measurement] = {}
         try:
-            first = self._started(reference)
+            baseline = self._start(reference)
         except ray.exceptions.RayError as error:
             raise WorkloadError(f"one replica on one device failed: {_text(error)}") from error
         try:
@@ -103,106 +94,96 @@ class ScalingBenchmark:
                 _free_resources(),
                 _needed_resources(reference),
             )
-            for wave in together or [[]]:
-                found |= self._wave(first, [others[index] for index in wave])
-            input_s = self._input_seconds(first, found.values())
-            files = self._profile(first) if profile else {}
+            for group in together or [[]]:
+                measurements |= self._measure_group(baseline, [others[index] for index in group])
+            input_s = self._input_seconds(baseline, measurements.values())
+            files = self._profile(baseline) if profile else {}
         finally:
-            first.process.end()
-        found[reference] = replace(found[reference], reference_rates=found[reference].rates)
+            baseline.process.end()
         for index in alone:
-            found |= self._wave(None, [others[index]], found[reference].rates)
-        return [_with_input(found[each], input_s) for each in candidates], files
+            measurements |= self._measure_group(
+                None, [others[index]], measurements[reference].rates
+            )
+        return [_with_input(measurements[each], input_s) for each in candidates], files
 
-    def _profile(self, first: _Running) -> dict[str, bytes]:
-        self._say("profiling a few batches", 0)
-        sample = ScalingSample(first.batch_size, first.batch_size * _PROFILED_BATCHES, 1.0)
-        made = self._made(sample, first.candidate.parallelism, first.candidate.resources)
-        files: dict[str, bytes] = first.process.call("profile", made, self.config)
+    def _profile(self, baseline: _Running) -> dict[str, bytes]:
+        self._report("profiling a few batches", 0)
+        sample = ScalingSample(baseline.batch_size, baseline.batch_size * _PROFILED_BATCHES, 1.0)
+        profiled = self._trainable(
+            sample, baseline.candidate.parallelism, baseline.candidate.resources
+        )
+        files: dict[str, bytes] = baseline.process.call("profile", profiled, self.config)
         return files
 
-    def _wave(
+    def _measure_group(
         self,
-        first: _Running | None,
+        baseline: _Running | None,
         others: Sequence[ScalingCandidate],
         reference_rates: tuple[float, ...] = (),
     ) -> dict[ScalingCandidate, Measurement]:
         """Measure candidates, together with the reference if it runs."""
-        found: dict[ScalingCandidate, Measurement] = {}
+        measurements: dict[ScalingCandidate, Measurement] = {}
         running: list[_Running] = []
         try:
             for candidate in others:
-                try:
-                    running.append(self._started(candidate))
-                except (TuneTfError, ray.exceptions.RayError) as error:
-                    found[candidate] = Measurement(candidate, error=_text(error))
-            measured = running if first is None else [first, *running]
-            self._run_rounds(measured, first, found)
-            if first is not None:
-                reference_rates = _rates(first)
+                with _record_error(candidate, measurements, None):
+                    running.append(self._start(candidate))
+            measured = running if baseline is None else [baseline, *running]
+            self._run_rounds(measured, baseline, measurements)
+            if baseline is not None:
+                reference_rates = _rates(baseline)
             for each in measured:
-                if each.candidate in found:
-                    continue
-                try:
-                    found[each.candidate] = _to_measurement(each, reference_rates)
-                except (TuneTfError, ray.exceptions.RayError) as error:
-                    if each is first:
-                        raise
-                    found[each.candidate] = Measurement(each.candidate, error=_text(error))
+                if each.candidate not in measurements:
+                    with _record_error(each.candidate, measurements, baseline):
+                        measurements[each.candidate] = _to_measurement(each, reference_rates)
         finally:
             for each in running:
                 each.process.end()
-        return found
+        return measurements
 
     def _run_rounds(
         self,
         measured: Sequence[_Running],
-        first: _Running | None,
-        found: dict[ScalingCandidate, Measurement],
+        baseline: _Running | None,
+        measurements: dict[ScalingCandidate, Measurement],
     ) -> None:
-        """Train in turn; round 0 brings all to the same state. Errors of ``first`` are raised."""
+        """Train in turn; round 0 brings all to the same state."""
         for number in range(1 + self.effort.rounds):
             # Alternate the direction, so that no candidate always follows the same one.
             for each in measured[:: -1 if number and number % 2 == 0 else 1]:
-                if each.candidate in found:
+                if each.candidate in measurements:
                     continue
                 if number:
-                    self._say(f"round {number}: {each.candidate.label}")
-                try:
-                    took = each.process.call("train", self.effort.round_s if number else 0.0)
-                except (TuneTfError, ray.exceptions.RayError) as error:
-                    if each is first:
-                        raise
-                    found[each.candidate] = Measurement(each.candidate, error=_text(error))
-                else:
-                    each.rounds = [*each.rounds, took] if number else []
+                    self._report(f"round {number}: {each.candidate.label}")
+                with _record_error(each.candidate, measurements, baseline):
+                    timings = each.process.call("train", self.effort.round_s if number else 0.0)
+                    each.rounds = [*each.rounds, timings] if number else []
 
-    def _started(self, candidate: ScalingCandidate) -> _Running:
+    def _start(self, candidate: ScalingCandidate) -> _Running:
         """Start a candidate; the first one also decides on how many rows all are measured."""
-        self._say(f"starting {candidate.label} ({candidate.family})")
+        self._report(f"starting {candidate.label} ({candidate.family})")
         config, round_s = self.config, self.effort.round_s
         own_batch_size = self.workload.global_batch_size(config)
         batch_size = round(own_batch_size * candidate.batch_scale)
         notes = notes_path()
 
-        def made(max_rows: int, notes: str | None = None) -> TrainableClass:
+        def sampled(max_rows: int, notes: str | None = None) -> TrainableClass:
             sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, notes)
-            return self._made(sample, candidate.parallelism, candidate.resources)
+            return self._trainable(sample, candidate.parallelism, candidate.resources)
 
-        begun = time.perf_counter()
-        few = made(batch_size * _FEWEST_BATCHES)
-        process = SampleProcess(few, config, notes)
+        start = time.perf_counter()
+        smallest = sampled(batch_size * _MIN_BATCHES)
+        process = SampleProcess(smallest, config, notes)
         try:
             if self._max_batches is None:
-                epoch_s = process.call("time_other", few, config, round_s / 4)
-                begun += max(epoch_s, round_s / 4)
+                epoch_s = process.call("time_other", smallest, config, round_s / 4)
+                start += max(epoch_s, round_s / 4)
                 # As many batches as train in about two rounds.
-                fitting = int(2 * round_s / max(epoch_s / _FEWEST_BATCHES, 1e-6))
-                most = min(self.effort.max_batches, fitting)
-                self._max_batches = max(_FEWEST_BATCHES, most)
-            process.call("begin", made(own_batch_size * self._max_batches, notes), config)
+                num_batches = int(2 * round_s / max(epoch_s / _MIN_BATCHES, 1e-6))
+                self._max_batches = max(_MIN_BATCHES, min(self.effort.max_batches, num_batches))
+            process.call("begin", sampled(own_batch_size * self._max_batches, notes), config)
             process.call("train")
-            start_s = time.perf_counter() - begun
+            start_s = time.perf_counter() - start
             usage = process.call("usage")
         except BaseException:
             process.end()
@@ -211,29 +192,26 @@ class ScalingBenchmark:
         return _Running(candidate, process, batch_size, usage.num_rows, start_s)
 
     def _input_seconds(
-        self, first: _Running, found: Iterable[Measurement]
+        self, baseline: _Running, measurements: Iterable[Measurement]
     ) -> dict[tuple[int, int], float]:
         """Return seconds per epoch without a model, by batch size and rows of a replica."""
-        self._say("the loop without a model")
+        self._report("the loop without a model")
         if self.loop != "graph":
             return {}
         seconds: dict[tuple[int, int], float] = {}
-        for each in found:
-            part = _replica_rows(each)
-            if each.error or part in seconds:
+        for each in measurements:
+            rows = _replica_rows(each)
+            if each.error or rows in seconds:
                 continue
-            made = self._made(
-                ScalingSample(part[0], part[1], 1.0),
-                Mirrored(),
-                first.candidate.resources,
-                input_only=True,
+            input_loop = self._trainable(
+                ScalingSample(*rows, 1.0), Mirrored(), baseline.candidate.resources, input_only=True
             )
-            seconds[part] = first.process.call(
-                "time_other", made, self.config, self.effort.round_s / 2
+            seconds[rows] = baseline.process.call(
+                "time_other", input_loop, self.config, self.effort.round_s / 2
             )
         return seconds
 
-    def _made(
+    def _trainable(
         self,
         sample: ScalingSample,
         parallelism: Parallelism,
@@ -241,43 +219,56 @@ class ScalingBenchmark:
         *,
         input_only: bool = False,
     ) -> TrainableClass:
-        """Return a Trainable class for a sample of the workload."""
-        part = sample_workload(self.workload, sample, input_only=input_only)
-        return trainable(part, parallelism, resources=resources, loop=self.loop, seed=self.seed)
+        workload = sample_workload(self.workload, sample, input_only=input_only)
+        return trainable(workload, parallelism, resources=resources, loop=self.loop, seed=self.seed)
 
-    def _say(self, what: str, steps: int = 1) -> None:
-        self.on_progress(what, min(1.0, self._done / self._all))
-        self._done += steps
+    def _report(self, step: str, num_steps: int = 1) -> None:
+        self.on_progress(step, min(1.0, self._done / self._all))
+        self._done += num_steps
+
+
+@contextlib.contextmanager
+def _record_error(
+    candidate: ScalingCandidate,
+    measurements: dict[ScalingCandidate, Measurement],
+    baseline: _Running | None,
+) -> Iterator[None]:
+    """Take an error as the measurement of a candidate; that of the reference is raised."""
+    try:
+        yield
+    except (TuneTfError, ray.exceptions.RayError) as error:
+        if baseline is not None and candidate is baseline.candidate:
+            raise
+        measurements[candidate] = Measurement(candidate, error=_text(error))
 
 
 def group_by_capacity(
     needs: Sequence[Mapping[str, float]],
-    room: Mapping[str, float],
+    capacity: Mapping[str, float],
     reference: Mapping[str, float],
 ) -> tuple[list[list[int]], list[int]]:
     """Group candidates that fit beside the reference, by the amounts of resources they need.
 
-    Returns:
-        Groups of indices, and the indices of candidates that do not fit beside the reference.
+    Returns groups of indices, and the indices of those that do not fit beside the reference.
     """
     together: list[list[int]] = []
     alone: list[int] = []
-    left: dict[str, float] = {}
-    empty = {kind: count - reference.get(kind, 0) for kind, count in room.items()}
+    rest: dict[str, float] = {}
+    beside = {kind: count - reference.get(kind, 0) for kind, count in capacity.items()}
     for index, need in enumerate(needs):
-        if not _fits(empty, need):
+        if not _fits(beside, need):
             alone.append(index)
             continue
-        if not together or not _fits(left, need):
+        if not together or not _fits(rest, need):
             together.append([])
-            left = dict(empty)
+            rest = beside
         together[-1].append(index)
-        left = {kind: count - need.get(kind, 0) for kind, count in left.items()}
+        rest = {kind: count - need.get(kind, 0) for kind, count in rest.items()}
     return together, alone
 
 
-def _fits(room: Mapping[str, float], need: Mapping[str, float]) -> bool:
-    return all(room.get(kind, 0) >= count for kind, count in need.items())
+def _fits(capacity: Mapping[str, float], need: Mapping[str, float]) -> bool:
+    return all(capacity.get(kind, 0) >= count for kind, count in need.items())
 
 
 def _needed_resources(candidate: ScalingCandidate) -> dict[str, float]:
@@ -292,14 +283,13 @@ def _free_resources() -> dict[str, float]:
 
 
 def _rates(running: _Running) -> tuple[float, ...]:
-    """Return the training rows per second of each round."""
     return tuple(
         running.num_rows * len(each.epochs_s) / sum(each.epochs_s) for each in running.rounds
     )
 
 
 def _to_measurement(running: _Running, reference_rates: tuple[float, ...]) -> Measurement:
-    memory = running.process.call("usage").memory
+    usage = running.process.call("usage")
     seconds = sum(sum(each.epochs_s) for each in running.rounds)
     return Measurement(
         running.candidate,
@@ -308,15 +298,15 @@ def _to_measurement(running: _Running, reference_rates: tuple[float, ...]) -> Me
         rates=_rates(running),
         reference_rates=reference_rates,
         start_s=running.start_s,
-        memory_bytes=memory.host_bytes or None,
-        gpu_memory_bytes=memory.gpu_bytes,
+        memory_bytes=usage.host_bytes or None,
+        gpu_memory_bytes=usage.gpu_bytes,
         busy_cores=sum(each.cpu_s for each in running.rounds) / seconds,
         other_cores=sum(each.other_cpu_s for each in running.rounds) / seconds,
     )
 
 
 def _replica_rows(measurement: Measurement) -> tuple[int, int]:
-    """Return a replica's rows of a batch and of an epoch."""
+    """Return the rows of a batch and of an epoch of one replica."""
     num = measurement.candidate.parallelism.num_replicas
     return max(1, measurement.batch_size // num), max(1, measurement.num_rows // num)
 
@@ -329,7 +319,6 @@ def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], floa
 
 
 def _text(error: Exception) -> str:
-    """Format an error as one line."""
     cause = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     text = lines[0] if lines else type(cause).__name__

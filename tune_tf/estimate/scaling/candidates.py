@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from tune_tf.estimate.sample_process import robust_spread
 from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
@@ -15,10 +16,8 @@ Dimension = Literal["devices", "batch", "data"]
 class ScalingCandidate:
     """Combination of parallelism, batch size and amount of data to measure.
 
-    Args:
-        dimension: Dimension that it varies; ``"devices"`` for the reference, one device.
-        batch_scale: Ratio of the global batch size to the workload's own.
-        data_fraction: Share of the rows.
+    It varies one ``dimension``, ``"devices"`` for the reference. ``batch_scale`` is the ratio of
+    the global batch size to the workload's own, ``data_fraction`` the share of the rows.
     """
 
     dimension: Dimension
@@ -35,8 +34,9 @@ class ScalingCandidate:
     @property
     def family(self) -> str:
         """Group of candidates that differ only in their number of devices."""
-        kind = self.parallelism.kind.replace("_", " ")
-        return "one replica, more cores" if self._is_one_replica_on_several else kind
+        if self.is_multicore_replica:
+            return "one replica, more cores"
+        return self.parallelism.kind.replace("_", " ")
 
     @property
     def label(self) -> str:
@@ -45,19 +45,19 @@ class ScalingCandidate:
             return f"batch x {self.batch_scale:g}"
         if self.data_fraction != 1:
             return f"{self.data_fraction:.0%} of the data"
-        if self._is_one_replica_on_several:
+        if self.is_multicore_replica:
             return f"1 replica on {self.resources.cpus} cores"
         return self.parallelism.label
 
     @property
-    def _is_one_replica_on_several(self) -> bool:
-        alone = self.parallelism.num_devices == 1
-        return alone and self.dimension == "devices" and self.num_devices > 1
+    def is_multicore_replica(self) -> bool:
+        """Whether it is one replica on several cores."""
+        return self.parallelism.num_devices == 1 and self.num_devices > 1
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Training speed and resource usage of a candidate.
+    """Training speed and resource usage of a candidate, the latter on this machine.
 
     Args:
         batch_size: Rows of a global batch.
@@ -65,9 +65,8 @@ class Measurement:
         rates: Training rows per second, by round.
         reference_rates: Training rows per second of one device in the same rounds.
         start_s: Seconds from a fresh process to the end of the first epoch, including tracing.
-        memory_bytes: Peak memory of its processes on this machine; None if unknown.
-        gpu_memory_bytes: GPU memory of its processes on this machine; None without GPUs.
-        busy_cores: CPU seconds per second of its processes on this machine.
+        memory_bytes: Peak memory of its processes; None if unknown.
+        busy_cores: CPU seconds per second of its processes.
         other_cores: CPU seconds per second of all other processes in that time.
         input_share: Share of an epoch that the loop takes without a model; None if not measured.
         error: Reason why it could not be measured, or empty.
@@ -94,7 +93,7 @@ class Measurement:
     @property
     def noise(self) -> float:
         """Relative spread of the rounds around their median."""
-        return _spread(self.rates) / self.rows_per_s
+        return robust_spread(self.rates) / self.rows_per_s
 
     @property
     def speed_up(self) -> float:
@@ -102,10 +101,10 @@ class Measurement:
         return self.rows_per_s / statistics.median(self.reference_rates)
 
     @property
-    def doubt(self) -> float:
+    def speed_up_spread(self) -> float:
         """Spread of the speed-ups of single rounds."""
         pairs = zip(self.rates, self.reference_rates, strict=True)
-        return _spread([rate / reference for rate, reference in pairs])
+        return robust_spread([rate / reference for rate, reference in pairs])
 
     @property
     def efficiency(self) -> float:
@@ -153,28 +152,16 @@ ScalingCurves = dict[tuple[Dimension, str], list[Measurement]]
 def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
     """Return the successful measurements by dimension and family, each curve with the reference.
 
-    Batch sizes and amounts of data, which may have no measurement besides the reference, have the
-    family "".
+    Batch sizes and amounts of data have the family "", and a curve in any case.
     """
     reference, *others = measurements
-    curves: ScalingCurves = {}
+    curves: ScalingCurves = {("batch", ""): [reference], ("data", ""): [reference]}
     for each in others:
         if not each.error:
             dimension = each.candidate.dimension
             family = each.candidate.family if dimension == "devices" else ""
             curves.setdefault((dimension, family), [reference]).append(each)
-    curves.setdefault(("batch", ""), [reference])
-    curves.setdefault(("data", ""), [reference])
     return curves
-
-
-def _spread(values: Sequence[float]) -> float:
-    """Return 1.5 times the median absolute deviation, which is robust to outliers.
-
-    For a normal distribution this is about the standard deviation.
-    """
-    middle = statistics.median(values)
-    return 1.5 * statistics.median(abs(value - middle) for value in values)
 
 
 def candidates(
@@ -197,36 +184,33 @@ def candidates(
             cpus=num_devices * cpus_per_device, gpus=num_devices if on_gpus else 0
         )
 
-    one = _like(like, Mirrored())
-    found = [ScalingCandidate("devices", one, resources(1))]
-    numbers = _up_to(max_devices)
+    reference = ScalingCandidate("devices", _with_settings(Mirrored(), like), resources(1))
+    compared = [reference]
+    numbers = _device_numbers(max_devices)
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
-            found.append(ScalingCandidate("devices", one, resources(num)))
-        made = [kind.on_devices(num) for kind in PARALLELISM_KINDS] if loop == "graph" else []
-        found += [
-            ScalingCandidate("devices", _like(like, each), resources(num))
-            for each in made
+            compared.append(replace(reference, resources=resources(num)))
+        kinds = [kind.on_devices(num) for kind in PARALLELISM_KINDS] if loop == "graph" else []
+        compared += [
+            ScalingCandidate("devices", _with_settings(each, like), resources(num))
+            for each in kinds
             if each is not None
         ]
     scales = (4.0,) if quick else (0.5, 2.0, 4.0)
-    found += [replace(found[0], dimension="batch", batch_scale=scale) for scale in scales]
+    compared += [replace(reference, dimension="batch", batch_scale=scale) for scale in scales]
     fractions = (0.25,) if quick else (0.25, 0.5)
-    found += [replace(found[0], dimension="data", data_fraction=each) for each in fractions]
-    return tuple(found)
+    compared += [replace(reference, dimension="data", data_fraction=each) for each in fractions]
+    return tuple(compared)
 
 
-def _up_to(most: int) -> list[int]:
+def _device_numbers(most: int) -> list[int]:
     """Return 2, 4, 8, ... up to a maximum, and the maximum."""
-    doubled = [2**power for power in range(1, most.bit_length()) if 2**power <= most]
-    return doubled if most < 2 or most in doubled else [*doubled, most]
+    numbers = {2**power for power in range(1, most.bit_length())} | {most}
+    return sorted(numbers - {0, 1})
 
 
-def _like(given: Parallelism, made: Parallelism) -> Parallelism:
+def _with_settings(parallelism: Parallelism, like: Parallelism) -> Parallelism:
     """Return a parallelism with the settings of another that do not depend on the devices."""
-    shared = ("synchronized_batch_norm", "micro_batches", "uneven")
-    known = {field.name for field in fields(made)}
-    return replace(
-        made,
-        **{name: getattr(given, name) for name in shared if name in known and hasattr(given, name)},
-    )
+    names = {field.name for field in fields(parallelism)} & {field.name for field in fields(like)}
+    shared = names & {"synchronized_batch_norm", "micro_batches", "uneven"}
+    return replace(parallelism, **{name: getattr(like, name) for name in shared})

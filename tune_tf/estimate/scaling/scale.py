@@ -12,27 +12,25 @@ import ray
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.estimate.extreme_configs import middle_config
+from tune_tf.estimate.extreme_configs import fill_with_middle
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.estimate.scaling.advice import Advice, advise
 from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark
 from tune_tf.estimate.scaling.candidates import Measurement, candidates
+from tune_tf.formatting import counted
+from tune_tf.space.paths import nest
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import checked_tracking_uri
 
-QUICK = Effort(rounds=3, round_s=0.3, max_batches=50)
-"""Quick benchmark of a minute or two, less accurate."""
+_QUICK = Effort(rounds=3, round_s=0.3, max_batches=50)
 
 
 @dataclass(frozen=True)
 class Scaling:
     """Scaling of a workload over devices, batch sizes and amounts of data.
 
-    Args:
-        workload: Reference to the workload, as in the sweep file.
-        measurements: All measurements; the first is the reference: one replica on one device.
-        total_rows: Number of training rows of the workload.
-        profile: Files of the TensorFlow profile, content by path within a log folder.
+    The first measurement is the reference: one replica on one device. ``profile`` are the files of
+    the TensorFlow profile, content by path within a log folder.
     """
 
     name: str
@@ -57,8 +55,7 @@ class Scaling:
     @property
     def machine(self) -> str:
         """Description of the devices, such as ``4 GPUs``."""
-        kind = "GPU" if self.on_gpus else "CPU core"
-        return f"{self.num_devices} {kind}{'' if self.num_devices == 1 else 's'}"
+        return counted(self.num_devices, "GPU" if self.on_gpus else "CPU core")
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
@@ -83,7 +80,7 @@ def scale_workload(
     quick: bool = False,
     max_devices: int | None = None,
     profile: bool = False,
-    on_progress: ProgressCallback = lambda what, done: None,
+    on_progress: ProgressCallback = lambda step, share: None,
 ) -> Scaling:
     """Measure how a sweep's workload scales over devices, batch sizes and amounts of data.
 
@@ -98,45 +95,49 @@ def scale_workload(
         quick: Whether to skip candidates between the extremes, and to shorten the benchmark.
         max_devices: Most devices to try; all by default.
         profile: Whether to also profile a few batches.
-        on_progress: Called with a description of the current step and the share done, 0 to 1.
+        on_progress: Receives the steps of the measurement.
 
     Raises:
         WorkloadError: The workload cannot be imported, or one replica cannot train it.
         InvalidSettingsError: ``max_devices`` or the tracking settings are invalid.
         UnavailableResourcesError: The cluster lacks the resources for a trial.
     """
-    effort = effort or (QUICK if quick else Effort())
+    effort = effort or (_QUICK if quick else Effort())
     if max_devices is not None and max_devices < 1:
         raise InvalidSettingsError([f"max_devices must be at least 1, not {max_devices}"])
     checked_tracking_uri(config)
     workload = import_workload(config.workload, base_dir or Path.cwd(), config.data)
     workload.check_data()
-    values = middle_config(config.space)
+    middle_config = nest(fill_with_middle(config.space, {}))
     started = datetime.now(UTC).astimezone()
-    with cluster(num_cpus=_oversubscribed_cpus()):
-        on_gpus, there = _devices(config)
-        most = min(there, max_devices or there)
-        tried = candidates(
-            config.parallelism,
-            # Without GPUs a device is a core, and one replica on several cores is also a candidate.
-            cpus_per_device=_cpus_per_device(config) if on_gpus else 1,
-            max_devices=most,
-            on_gpus=on_gpus,
-            loop=config.loop,
-            quick=quick,
+    # A new cluster has CPUs for all candidates at once, because they take turns.
+    with cluster(num_cpus=64 * _num_cores()):
+        on_gpus, num_devices = _devices(config)
+        benchmark = ScalingBenchmark(
+            workload, middle_config, config.loop, config.seed, effort, on_progress
         )
-        rounds = ScalingBenchmark(workload, values, config.loop, config.seed, effort, on_progress)
-        measurements, files = rounds.measure(tried, profile=profile)
+        measurements, files = benchmark.measure(
+            candidates(
+                config.parallelism,
+                # Without GPUs a device is a core, and a replica on several is also a candidate.
+                cpus_per_device=_cpus_per_device(config) if on_gpus else 1,
+                max_devices=min(num_devices, max_devices or num_devices),
+                on_gpus=on_gpus,
+                loop=config.loop,
+                quick=quick,
+            ),
+            profile=profile,
+        )
     return Scaling(
         name=config.name,
         workload=config.workload,
-        config=values,
+        config=middle_config,
         measurements=tuple(measurements),
         advice=advise(measurements, on_gpus=on_gpus),
         on_gpus=on_gpus,
-        num_devices=there,
+        num_devices=num_devices,
         effort=effort,
-        total_rows=rounds.total_rows,
+        total_rows=benchmark.total_rows,
         started=started,
         profile=files,
     )
@@ -144,11 +145,6 @@ def scale_workload(
 
 def _num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _oversubscribed_cpus() -> int:
-    """Return CPUs for a new cluster that hold all candidates at once, because they take turns."""
-    return 64 * _num_cores()
 
 
 def _devices(config: SweepConfig) -> tuple[bool, int]:
@@ -171,11 +167,11 @@ def _cpus_per_device(config: SweepConfig) -> int:
 
 def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:
     """Return sentences that explain numbers from the first ``used`` of ``total`` training rows."""
-    part = f" Here, all data are the first {used:,} of {total:,} rows." if used < total else ""
+    sample = f" Here, all data are the first {used:,} of {total:,} rows." if used < total else ""
     return (
         f"Each line was trained in separate processes, warmed up, and then measured {rounds} "
         "times in turn with the others. rows/s is the median: training rows a second, without "
-        f"validation.{part}",
+        f"validation.{sample}",
         "speed-up compares with one replica on one device in the same round; the number after it "
         "is how far the rounds deviate from it. efficiency is the speed-up divided by the "
         "devices used.",

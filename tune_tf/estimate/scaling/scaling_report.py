@@ -12,8 +12,8 @@ from markupsafe import Markup
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
-from tune_tf.estimate.scaling.picture import ScalingPlot
 from tune_tf.estimate.scaling.scale import Scaling
+from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
 from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
 from tune_tf.report.plots.picture import draw_static, svg_text, write_png
@@ -34,20 +34,14 @@ from tune_tf.tracking.writing.run_update import (
 _log = logging.getLogger(__name__)
 
 
-PROFILE = "profile"
-
 SCALE_TAG = "tune_tf.scale"
 """Tag that marks a scaling run, as opposed to a sweep or trial; holds the sweep's name."""
 
 
-NARROW = ("cores busy", "start")
+OPTIONAL_HEADERS = ("cores busy", "start")
 """Columns to leave out on a narrow terminal."""
 
-TITLES = {
-    "devices": "more devices",
-    "batch": "other batch sizes",
-    "data": "less data",
-}
+_TITLES = {"devices": "more devices", "batch": "other batch sizes", "data": "less data"}
 HEADERS = (
     "",
     "devices",
@@ -65,7 +59,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class ScalingFiles:
-    """Folder of the scaling files, and id of the MLflow run; None if nothing was recorded."""
+    """Folder of the scaling files, and id of the MLflow run, None without one."""
 
     folder: Path
     mlflow_run_id: str | None
@@ -75,35 +69,27 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
     """Write scaling files below ``storage_path``, and an MLflow run in the sweep's experiment.
 
     If MLflow's store does not answer, only the run is missing.
-
-    Raises:
-        OSError: A file cannot be written.
     """
     from mlflow.exceptions import MlflowException  # slow to import, needed only here
 
     name = f"{scaling.name}-scale-{scaling.started:%Y%m%d-%H%M%S}"
     folder = config.sweeps_path / name
-    files = write_scaling_files(scaling, folder)
+    files = _write_files(scaling, folder)
     tracking_uri = checked_tracking_uri(config)
-    if tracking_uri is None or config.mlflow is None:
-        return ScalingFiles(folder, None)
-    try:
-        run_id = _record(scaling, files, name, tracking_uri, config.mlflow.experiment_name)
-    except (MlflowException, OSError) as error:
-        _log.warning("could not record the run in MLflow (%s); the files are in %s", error, folder)
-        return ScalingFiles(folder, None)
+    run_id: str | None = None
+    if tracking_uri is not None and config.mlflow is not None:
+        run = TrackedSweep(name, tracking_uri, config.mlflow.experiment_name)
+        try:
+            run_id = _record(scaling, files, run)
+        except (MlflowException, OSError) as error:
+            _log.warning(
+                "could not record the run in MLflow (%s); the files are in %s", error, folder
+            )
     return ScalingFiles(folder, run_id)
 
 
-def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
-    """Write ``scale.html``, ``scale.png``, ``scale.json`` and the files of the profile to a folder.
-
-    Returns:
-        Paths of the files, by path within the folder.
-
-    Raises:
-        OSError: A file cannot be written.
-    """
+def _write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
+    """Write page, plot, numbers and profile; return their paths, by path within the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     figure = draw_static(ScalingPlot(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus))
     write_png(figure, folder / "scale.png")
@@ -124,31 +110,29 @@ def write_scaling_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
     write_atomically(
         folder / "scale.json", json.dumps(scaling.to_dict(), indent=2, default=str) + "\n"
     )
-    written = {name: folder / name for name in ("scale.html", "scale.png", "scale.json")}
+    files = {name: folder / name for name in ("scale.html", "scale.png", "scale.json")}
     for name, content in scaling.profile.items():
-        path = folder / PROFILE / name
+        path = folder / "profile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        written[f"{PROFILE}/{name}"] = path
-    return written
+        files[f"profile/{name}"] = path
+    return files
 
 
-def _record(
-    scaling: Scaling, files: Mapping[str, Path], run: str, tracking_uri: str, experiment_name: str
-) -> str:
+def _record(scaling: Scaling, files: Mapping[str, Path], run: TrackedSweep) -> str:
     """Write the MLflow run with files by artifact path, and return its id.
 
     The step of a metric is the number of devices, the batch size or the number of rows, so that
     MLflow plots the scaling curves.
     """
     now_ms = time.time_ns() // 1_000_000
-    runs = SweepRuns(connect(tracking_uri), TrackedSweep(run, tracking_uri, experiment_name))
+    runs = SweepRuns(connect(run.tracking_uri), run)
     sentences = "\n".join(f"- {each}" for each in scaling.advice.sentences)
-    note = f"How {scaling.name} scales\n\n{sentences}\n\n```yaml\n{scaling.advice.settings}\n```"
-    entry = RunUpdate(
+    text = f"How {scaling.name} scales\n\n{sentences}\n\n```yaml\n{scaling.advice.settings}\n```"
+    update = RunUpdate(
         PARENT,
         round(scaling.started.timestamp() * 1000),
-        name=run,
+        name=run.sweep_id,
         params={name: mask_secrets(text) for name, text in mlflow_params(scaling.config).items()},
         tags={
             SCALE_TAG: scaling.name,
@@ -156,7 +140,7 @@ def _record(
             "tune_tf.machine": scaling.machine,
             "tune_tf.advised": scaling.advice.settings,
             STOP_REASON_TAG: Outcome.COMPLETED.value,
-            DESCRIPTION_TAG: truncate(note, MAX_TAG_LENGTH),
+            DESCRIPTION_TAG: truncate(text, MAX_TAG_LENGTH),
         },
         reports=[
             Report(each.position(dimension), now_ms, _metrics(dimension, family, each), once=False)
@@ -167,7 +151,7 @@ def _record(
         status=Outcome.COMPLETED.mlflow,
         end_ms=now_ms,
     )
-    runs.write(entry)
+    runs.write(update)
     return runs.run_ids[PARENT]
 
 
@@ -200,7 +184,7 @@ class TableRow:
 
 def table_of(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[TableRow]]]:
     """Yield the title and the rows of each group; the first measurement is the reference."""
-    for dimension, title in TITLES.items():
+    for dimension, title in _TITLES.items():
         rows = [
             _row(each, is_reference=each is measurements[0])
             for each in measurements
@@ -224,7 +208,7 @@ def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
         f"{measurement.batch_size:,}",
         f"{measurement.num_rows:,}",
         f"{measurement.rows_per_s:,.0f}",
-        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.doubt:.2f}",
+        "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.speed_up_spread:.2f}",
         efficiency,
         "-" if cores is None else f"{cores:.1f}",
         _memory(measurement),
@@ -235,6 +219,6 @@ def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
 
 
 def _memory(measurement: Measurement) -> str:
-    own, gpu = measurement.memory_bytes, measurement.gpu_memory_bytes
-    text = "-" if own is None else f"{own / 1e9:.1f} GB"
+    host, gpu = measurement.memory_bytes, measurement.gpu_memory_bytes
+    text = "-" if host is None else f"{host / 1e9:.1f} GB"
     return text if gpu is None else f"{text}, GPU {gpu / 1e9:.1f} GB"

@@ -11,17 +11,15 @@ import optuna
 from tune_tf.config import SweepConfig
 from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
-from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
 from tune_tf.simulation.problem import Problem, Values
 from tune_tf.simulation.test_functions import falling, rough
 from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.sweep.plan import make_scheduler
 
-MOST_TRIALS = 100
-"""Most trials to simulate; larger sweeps are extrapolated in proportion to their trials."""
-
-_FEWEST_A_SLOT = 4
+_MAX_TRIALS = 100  # to simulate; larger sweeps are extrapolated in proportion to their trials
+_MIN_TRIALS_PER_SLOT = 4
 _NOISE = 0.03
 _UNKNOWN = 0.5  # position in the range of a parameter that is missing from the config
 _SLOW_SAMPLER = "gp"  # needs packages that may be missing, and seconds per proposal
@@ -29,11 +27,7 @@ _SLOW_SAMPLER = "gp"  # needs packages that may be missing, and seconds per prop
 
 @dataclass(frozen=True)
 class SimulatedSweeps:
-    """Simulations of one sweep with different seeds.
-
-    Args:
-        growth: Number of trials of the real sweep divided by that of a simulation.
-    """
+    """Simulations of a sweep, which has ``growth`` times as many trials, with several seeds."""
 
     traces: tuple[Trace, ...]
     growth: float
@@ -50,43 +44,33 @@ def simulate_sweeps(
 ) -> SimulatedSweeps:
     """Simulate a sweep with its own scheduler on synthetic learning curves.
 
-    Args:
-        config: The sweep's settings.
-        epoch_s: Function that returns the seconds per iteration of a flat config.
-        num_slots: Number of concurrent trials.
-        num_seeds: Number of simulations.
-        mutations: Parameters that the scheduler changes; None for those of the settings.
+    ``epoch_s`` returns the seconds per iteration of a flat config; ``mutations`` are the parameters
+    that the scheduler changes, None for those of the settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    settings = config.scheduler
-    if isinstance(settings, ResourceChangingSettings):
-        settings = settings.base  # simulated trials have no resources to change
-    given = settings.model_dump() | ({} if mutations is None else {"mutations": list(mutations)})
+    if isinstance(config.scheduler, ResourceChangingSettings):
+        # Simulated trials have no resources to change.
+        config = config.model_copy(update={"scheduler": config.scheduler.base})
     sampler: str = config.searcher.sampler
     if sampler == _SLOW_SAMPLER or len(config.objectives) > 1:
         sampler = "random"
-    wanted = config.budget.num_samples
-    num_samples = min(wanted, max(MOST_TRIALS, _FEWEST_A_SLOT * num_slots))
+    num_samples = min(config.budget.num_samples, max(_MAX_TRIALS, _MIN_TRIALS_PER_SLOT * num_slots))
     objective = config.leading_objective
-    traces = []
-    for seed in range(num_seeds):
-        problem = synthetic_problem(
-            config.space, objective, max_t=settings.max_t, seed=seed, cost_s=epoch_s
+    traces = tuple(
+        simulate(
+            synthetic_problem(
+                config.space, objective, max_t=config.scheduler.max_t, seed=seed, cost_s=epoch_s
+            ),
+            OptunaSearcher(config.space, objective, sampler, seed=seed),
+            make_scheduler(config, mutations),
+            num_workers=num_slots,
+            num_samples=num_samples,
+            max_concurrent_trials=num_slots,
+            seed=seed,
         )
-        stops = scheduler(**given, objective=objective, space=config.space)
-        proposes = OptunaSearcher(config.space, objective, sampler, seed=seed)
-        traces.append(
-            simulate(
-                problem,
-                proposes,
-                stops,
-                num_workers=num_slots,
-                num_samples=num_samples,
-                max_concurrent_trials=num_slots,
-                seed=seed,
-            )
-        )
-    return SimulatedSweeps(tuple(traces), wanted / num_samples, sampler)
+        for seed in range(num_seeds)
+    )
+    return SimulatedSweeps(traces, config.budget.num_samples / num_samples, sampler)
 
 
 def synthetic_problem(
@@ -100,7 +84,7 @@ def synthetic_problem(
     """
     rng = np.random.default_rng(seed)
     terms = {
-        path: _Term.drawn(parameter, rng)
+        path: _Term.draw(parameter, rng)
         for path, parameter in space.parameters.items()
         if isinstance(parameter, Choice | Float | Int)
     }
@@ -108,14 +92,14 @@ def synthetic_problem(
 
     def curve(values: Values, iteration: int) -> float:
         progress = iteration / max_t
-        units = [term.unit(values.get(path)) for path, term in terms.items()]
+        positions = [term.position_of(values.get(path)) for path, term in terms.items()]
         quality = sum(
-            term.weight * (unit - term.best) ** 2
-            for term, unit in zip(terms.values(), units, strict=True)
+            term.weight * (position - term.best) ** 2
+            for term, position in zip(terms.values(), positions, strict=True)
         )
-        units = units or [_UNKNOWN]
-        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * units[0])
-        return float(sign * (loss + rough(units, progress, _NOISE)))
+        positions = positions or [_UNKNOWN]
+        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * positions[0])
+        return float(sign * (loss + rough(positions, progress, _NOISE)))
 
     return Problem(
         name="surrogate",
@@ -145,12 +129,12 @@ class _Term:
     weight: float
 
     @classmethod
-    def drawn(cls, parameter: Choice | Float | Int, rng: np.random.Generator) -> "_Term":
+    def draw(cls, parameter: Choice | Float | Int, rng: np.random.Generator) -> "_Term":
         count = len(parameter.options) if isinstance(parameter, Choice) else 0
         order = tuple(float(rng.uniform()) for _ in range(count))
         return cls(parameter, order, float(rng.uniform()), float(rng.exponential()))
 
-    def unit(self, value: Any) -> float:
+    def position_of(self, value: Any) -> float:
         """Return the position of a value in the range, 0 to 1."""
         parameter = self.parameter
         if value is None:

@@ -5,7 +5,7 @@ from itertools import cycle
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from tune_tf.estimate.scaling.candidates import Dimension, Measurement, scaling_curves
 from tune_tf.report.plots.chart import label_axes, style_axes
@@ -26,8 +26,7 @@ _TEXT_HEIGHT = 0.035  # relative to the height of the axes
 class ScalingPlot:
     """Plot of rows per second over devices, batch sizes and amounts of data, side by side.
 
-    Args:
-        measurements: All measurements; the first is the reference: one replica on one device.
+    The first measurement is the reference: one replica on one device.
     """
 
     height = 520
@@ -44,16 +43,16 @@ class ScalingPlot:
         self._draw_devices(devices)
         self._draw_line(batches, "batch", "rows of a batch")
         self._draw_line(data, "data", "rows of training data")
-        titles = (
-            "more devices for a trial",
-            "other batch sizes (grey: the sweep's)",
-            "less data (grey: all)",
-        )
-        for axes, title in zip((devices, batches, data), titles, strict=True):
+        titles = {
+            devices: "more devices for a trial",
+            batches: "other batch sizes (grey: the sweep's)",
+            data: "less data (grey: all)",
+        }
+        for axes, title in titles.items():
             axes.set_title(title, color=INK, fontsize=12, loc="left")
             axes.set_ylim(bottom=0)
             axes.margins(x=0.12)
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
     def _draw_devices(self, axes: Axes) -> None:
         families = {
@@ -61,8 +60,8 @@ class ScalingPlot:
             for (dimension, family), members in self._curves.items()
             if dimension == "devices"
         } or {"": [self._reference]}
-        every = [self._reference, *(it for members in families.values() for it in members[1:])]
-        numbers = sorted({each.candidate.num_devices for each in every})
+        others = [each for members in families.values() for each in members[1:]]
+        numbers = sorted({each.candidate.num_devices for each in (self._reference, *others)})
         linear = [self._reference.rows_per_s * number for number in numbers]
         axes.plot(
             numbers,
@@ -75,9 +74,9 @@ class ScalingPlot:
         for style, (family, members) in zip(cycle(_STYLES), families.items(), strict=False):
             _draw_curve(axes, members, "devices", style, label=family)
         axes.set_xticks(numbers)
-        top = 1.3 * max(linear[-1], *(max(each.rates) for each in every), 0)
+        top = 1.3 * max(linear[-1], *(max(each.rates) for each in (self._reference, *others)))
         axes.set_ylim(top=top)  # leaves space for the legend
-        _annotate_efficiencies(axes, every[1:], top)
+        _annotate_efficiencies(axes, others, top)
         label_axes(axes, f"{self._device} (at a point: efficiency)", "rows a second")
         axes.legend(loc="best", frameon=False, labelcolor=INK, fontsize=10)
 

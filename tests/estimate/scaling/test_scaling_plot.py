@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from measured_candidates import batch, cores, failed, measured, part, replicas, workers
 
-from tune_tf.estimate.scaling.picture import ScalingPlot
+from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
 from tune_tf.report.plots.picture import draw_static, svg_text
 
 

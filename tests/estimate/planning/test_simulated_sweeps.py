@@ -5,7 +5,7 @@ from measured_trials import SPACE
 
 from tune_tf.config import SCHEDULERS, SweepConfig
 from tune_tf.estimate.planning.schedule_model import segments_of
-from tune_tf.estimate.planning.simulated import simulate_sweeps, synthetic_problem
+from tune_tf.estimate.planning.simulated_sweeps import simulate_sweeps, synthetic_problem
 from tune_tf.objective import Objective
 
 
