@@ -19,7 +19,6 @@ from plotly.offline import get_plotlyjs
 from tune_tf.forecast import compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import Plot
 from tune_tf.report.summary import Summary
 from tune_tf.report.sweep_record import ReportData
 from tune_tf.report.trial_table import TrialTable
@@ -33,14 +32,17 @@ class Section:
     """Plot on the page.
 
     Args:
-        plot: The plot, or its class if it could not be made.
-        reading: Instructions for reading the plot, or the reason why it is missing.
-        figure: Figure for plotly.js; None if missing.
+        name: Name of the plot's files.
+        caption: Instructions for reading the plot, or the reason why it is missing.
+        height: Height in pixels.
+        figure: Figure for plotly.js; None if the plot is missing.
         static: WebP image for browsers that cannot draw the figure; may be empty.
     """
 
-    plot: Plot | type[Plot]
-    reading: str
+    name: str
+    title: str
+    caption: str
+    height: int = 0
     figure: dict[str, Any] | None = None
     static: bytes = b""
 
@@ -94,7 +96,7 @@ class ForecastTable:
 
 def render_report(record: ReportData, sections: Sequence[Section]) -> str:
     """Return the report page of a sweep."""
-    figures = {it.plot.name: it.figure for it in sections if it.figure is not None}
+    figures = {it.name: it.figure for it in sections if it.figure is not None}
     return render(
         "report.html.j2",
         record=record,
@@ -109,9 +111,9 @@ def render_report(record: ReportData, sections: Sequence[Section]) -> str:
     )
 
 
-def render_static_plot(record: ReportData, plot: Plot, svg: str) -> str:
+def render_static_plot(record: ReportData, section: Section, svg: str) -> str:
     """Return a page with a single plot."""
-    return render("static.html.j2", record=record, plot=plot, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
+    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
 
 
 def render(template: str, **values: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf import secrets
 from tune_tf.errors import UnknownMetricError
 from tune_tf.inspection.reported_results import RESULTS, metric_value, read_results
 from tune_tf.objective import Objective
@@ -18,7 +17,10 @@ from tune_tf.outcome import Outcome, is_finite
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
+from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
+
+_MANY_TRIALS = 300
 
 
 @dataclass(frozen=True)
@@ -60,34 +62,35 @@ class Curve:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Result and learning curves of a sweep.
-
-    Args:
-        settings: Text of the sweep file, with secrets masked.
-        masked: Function that masks secrets in a text.
-    """
+    """Result and learning curves of a sweep, and the text of its file with secrets masked."""
 
     result: SweepResult
     curves: tuple[Curve, ...]
-    settings: str = ""
-    masked: Callable[[str], str] = secrets.mask_secrets
+    settings: str
 
     @classmethod
-    def of(
-        cls, result: SweepResult, masked: Callable[[str], str] = secrets.mask_secrets
-    ) -> "ReportData":
+    def of(cls, result: SweepResult) -> "ReportData":
         """Read the learning curves and settings from the folder of a sweep."""
         try:
             settings = (result.path / "sweep.yaml").read_text(encoding="utf-8")
         except OSError:
             settings = result.config.to_yaml()
-        masked = functools.cache(masked)
         metric = result.objective.metric
         curves = tuple(
             read_curve(result.path / f"trial_{trial.number:05d}" / RESULTS, metric)
             for trial in result.trials
         )
-        return cls(result, curves, masked(settings), masked)
+        return cls(result, curves, mask_secrets(settings))
+
+    @cached_property
+    def masked(self) -> Callable[[str], str]:
+        """Function that masks secrets in a text, and remembers texts: configs repeat them."""
+        return functools.cache(mask_secrets)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many trials that marks in plots are small."""
+        return len(self.trials) > _MANY_TRIALS
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
@@ -98,11 +101,6 @@ class ReportData:
     def objective(self) -> Objective:
         """Leading objective."""
         return self.result.objective
-
-    @property
-    def objective_label(self) -> str:
-        """Metric of the leading objective and its direction."""
-        return label_objective(self.objective)
 
     @cached_property
     def best(self) -> TrialResult | None:
@@ -138,7 +136,7 @@ class ReportData:
     @cached_property
     def value_axis(self) -> Axis:
         """Axis of the leading objective."""
-        return metric_axis(self.objective_label, self.values)
+        return metric_axis(label_objective(self.objective), self.values)
 
     @cached_property
     def configs(self) -> tuple[Mapping[str, Any], ...]:

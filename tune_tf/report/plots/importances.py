@@ -1,7 +1,6 @@
 """Plot of the parameter importances."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.report.plots.axis import Axis, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.plots.picture import Plot
+from tune_tf.report.plots.plot import NothingToDrawError, Plot
 from tune_tf.report.sweep_record import ReportData
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
@@ -45,64 +44,49 @@ class ImportanceShares:
     error: str | None = None
 
 
-class Importances(Plot):
-    """Plot of the shares of variance by functional ANOVA.
+def plot_importances(record: ReportData) -> Plot:
+    """Plot the share of the variance that each parameter explains by itself.
 
     Source: Hutter et al., ICML 2014; https://proceedings.mlr.press/v32/hutter14.html
     """
+    importances = importance_shares(record)
+    if importances.error is not None:
+        raise NothingToDrawError(importances.error)
+    upwards = list(reversed(importances.shares.items()))  # the first axis tick is at the bottom
+    shares = [share for _, share in upwards]
+    bars = Bars(
+        name="",
+        colour=_COLOUR,
+        places=range(len(shares)),
+        starts=[0.0] * len(shares),
+        lengths=shares,
+        horizontal=True,
+    )
+    panel = Panel(
+        Axis("share of the variance", high=1.12 * max(1e-9, *shares), fixed=True, percent=True),
+        options_axis("", [name for name, _ in upwards]),
+        [bars],
+        notes=[(share, place, f"{share:.0%}") for place, share in enumerate(shares)],
+        note_side="right",
+    )
+    caption = _caption(record.objective.metric, importances)
+    return Plot(caption, Chart([panel], record.crowded), height=420)
 
-    name = "importances"
-    title = "Importances"
-    height = 420
 
-    @property
-    def missing(self) -> str | None:
-        """Reason why nothing can be drawn, or None."""
-        return self._found.error
-
-    @property
-    def reading(self) -> str:
-        """Instructions for reading the plot."""
-        found = self._found
-        text = (
-            f"How much of the variance of {self.record.objective.metric} each parameter explains "
-            f"by itself (functional ANOVA over {counted(found.num_trials, 'completed trial')}"
+def _caption(metric: str, importances: ImportanceShares) -> str:
+    text = (
+        f"How much of the variance of {metric} each parameter explains by itself (functional ANOVA "
+        f"over {counted(importances.num_trials, 'completed trial')}"
+    )
+    if importances.num_suitable > importances.num_trials:
+        text += f", taken evenly from {importances.num_suitable:,}"
+    text += "); with few trials, take it as a hint."
+    if importances.conditional:
+        text += (
+            " Not compared, because not every completed trial has them: "
+            f"{', '.join(importances.conditional)}."
         )
-        if found.num_suitable > found.num_trials:
-            text += f", taken evenly from {found.num_suitable:,}"
-        text += "); with few trials, take it as a hint."
-        if found.conditional:
-            text += (
-                " Not compared, because not every completed trial has them: "
-                f"{', '.join(found.conditional)}."
-            )
-        return text
-
-    @cached_property
-    def _found(self) -> ImportanceShares:
-        return importance_shares(self.record)
-
-    def chart(self) -> Chart:
-        """Return the chart."""
-        upwards = list(reversed(self._found.shares.items()))  # the first axis tick is at the bottom
-        shares = [share for _, share in upwards]
-        bars = Bars(
-            name="",
-            colour=_COLOUR,
-            places=range(len(shares)),
-            starts=[0.0] * len(shares),
-            lengths=shares,
-            horizontal=True,
-        )
-        high = 1.12 * max(1e-9, *shares)
-        panel = Panel(
-            Axis("share of the variance", high=high, fixed=True, percent=True),
-            options_axis("", [name for name, _ in upwards]),
-            [bars],
-            notes=[(share, place, f"{share:.0%}") for place, share in enumerate(shares)],
-            note_side="right",
-        )
-        return Chart([panel], self.crowded)
+    return text
 
 
 def importance_shares(record: ReportData) -> ImportanceShares:

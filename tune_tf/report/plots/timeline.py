@@ -10,7 +10,7 @@ from tune_tf.formatting import counted
 from tune_tf.report.plots.axis import Axis, TimeUnit, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES, OutcomeStyle
-from tune_tf.report.plots.picture import Plot
+from tune_tf.report.plots.plot import NothingToDrawError, Plot
 from tune_tf.report.sweep_record import CurveSegment, ReportData
 
 _ROUNDING_S = 1.0
@@ -25,57 +25,41 @@ class Bar:
     segment: CurveSegment
 
 
-class Timeline(Plot):
-    """Plot with one row per slot and one bar per trial segment, coloured by outcome."""
+def plot_timeline(record: ReportData) -> Plot:
+    """Plot one row per slot and one bar per trial segment, coloured by outcome."""
+    bars, slot_names = slot_bars([curve.segments for curve in record.curves])
+    if not bars:
+        raise NothingToDrawError("no trial's folder says when it ran")
+    unit = TimeUnit.of(record.wall_s)
+    series = [
+        _series(record, unit, STYLES[outcome], [bar for bar in bars if bar.trial in set(indices)])
+        for outcome, indices in record.groups
+    ]
+    every = max(1, len(slot_names) // 30)
+    labels = ["" if place % every else name for place, name in enumerate(slot_names)]
+    # The first slot is on top.
+    slots = replace(options_axis("", labels), low=len(labels) - 0.4, high=-0.6)
+    caption = (
+        f"Each row is one of {counted(len(slot_names), 'slot')}, a place where one trial at a "
+        "time ran, and each bar a trial. Gaps are time in which a slot trained nothing: "
+        "starting a process, or waiting. Times are known to the second."
+    )
+    chart = Chart([Panel(Axis(unit.label), slots, series)], record.crowded)
+    return Plot(caption, chart, height=int(np.clip(180 + 28 * len(slot_names), 320, 900)))
 
-    name = "timeline"
-    title = "Timeline of slots"
 
-    def __init__(self, record: ReportData) -> None:
-        super().__init__(record)
-        self._unit = TimeUnit.of(record.wall_s)
-        self._bars, self._slots = slot_bars([curve.segments for curve in record.curves])
-        self.height = int(np.clip(180 + 28 * len(self._slots), 320, 900))
-
-    @property
-    def missing(self) -> str | None:
-        """Reason why nothing can be drawn, or None."""
-        return None if self._bars else "no trial's folder says when it ran"
-
-    @property
-    def reading(self) -> str:
-        """Instructions for reading the plot."""
-        return (
-            f"Each row is one of {counted(len(self._slots), 'slot')}, a place where one trial at a "
-            "time ran, and each bar a trial. Gaps are time in which a slot trained nothing: "
-            "starting a process, or waiting. Times are known to the second."
-        )
-
-    def chart(self) -> Chart:
-        """Return the chart."""
-        bars = [self._bars_of(STYLES[outcome], set(them)) for outcome, them in self.record.groups]
-        every = max(1, len(self._slots) // 30)
-        names = ["" if at % every else name for at, name in enumerate(self._slots)]
-        slots = replace(
-            options_axis("", names), low=len(names) - 0.4, high=-0.6
-        )  # the first on top
-        return Chart([Panel(Axis(self._unit.label), slots, bars)], self.crowded)
-
-    def _bars_of(self, style: OutcomeStyle, trials: set[int]) -> Bars:
-        """Return the bars of trials, given by index."""
-        bars = [bar for bar in self._bars if bar.trial in trials]
-        start, unit = self.record.start_s, self._unit
-        return Bars(
-            name=style.word,
-            colour=style.colour,
-            places=[bar.slot for bar in bars],
-            starts=[(bar.segment.start_s - start) / unit.seconds for bar in bars],
-            lengths=[(bar.segment.end_s - bar.segment.start_s) / unit.seconds for bar in bars],
-            horizontal=True,
-            hover=f"trial %{{customdata}}, {style.word}<br>"
-            f"%{{base:.3~f}} + %{{x:.3~f}} {unit.name}",
-            numbers=[self.record.trials[bar.trial].number for bar in bars],
-        )
+def _series(record: ReportData, unit: TimeUnit, style: OutcomeStyle, bars: Sequence[Bar]) -> Bars:
+    segments = [bar.segment for bar in bars]
+    return Bars(
+        name=style.word,
+        colour=style.colour,
+        places=[bar.slot for bar in bars],
+        starts=[(each.start_s - record.start_s) / unit.seconds for each in segments],
+        lengths=[(each.end_s - each.start_s) / unit.seconds for each in segments],
+        horizontal=True,
+        hover=f"trial %{{customdata}}, {style.word}<br>%{{base:.3~f}} + %{{x:.3~f}} {unit.name}",
+        numbers=[record.trials[bar.trial].number for bar in bars],
+    )
 
 
 def slot_bars(segments: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], list[str]]:

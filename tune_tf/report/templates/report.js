@@ -41,7 +41,7 @@ function themed(figure) {
 
 function draw(place) {
   if (replaced.has(place)) return;
-  const figure = figures[place.dataset.picture];
+  const figure = figures[place.dataset.plot];
   if (!drawn.has(place)) place.replaceChildren();
   const [data, layout] = themed(figure);
   const settings = {
@@ -56,7 +56,7 @@ function draw(place) {
 }
 
 function showStill(place) {
-  const image = document.getElementById(`${place.dataset.picture}-static`);
+  const image = document.getElementById(`${place.dataset.plot}-static`);
   place.hidden = true; // not taken away: plotly.js may still be at work in it
   place.after(image.content.cloneNode(true));
   replaced.add(place);
@@ -72,7 +72,7 @@ async function loadPlotly() {
 }
 
 async function drawAll() {
-  const places = [...document.querySelectorAll("[data-picture]")];
+  const places = [...document.querySelectorAll("[data-plot]")];
   if (!places.length) return;
   try {
     await loadPlotly();
