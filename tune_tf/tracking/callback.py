@@ -47,6 +47,7 @@ from tune_tf.tracking.writing.run_update import (
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
     Report,
+    RunUpdate,
     now_ms,
 )
 
@@ -172,7 +173,7 @@ class MLflowCallback(Callback):
         known = frozenset(self._tracked)
         self._writer.open(self._writer.run_ids, reopen=True, trial_ids=known)
         paths = {path: str(file.absolute()) for path, file in files.items()}
-        self._writer.put(PARENT, files=paths)
+        self._writer.put(RunUpdate(PARENT, files=paths))
         self._writer.close()
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -186,10 +187,10 @@ class MLflowCallback(Callback):
             reopen=bool(state) or self._given_id is not None,
             trial_ids=frozenset(self._tracked) if state else None,
         )
-        update = self._parent.start_update(self.outcome_tracker.outcomes)
-        self._writer.put(PARENT, name=self._sweep_name, reopen=True, **update)
-        for entry in state.get("unwritten", ()):  # left by a killed driver
-            self._writer.put_update(entry)
+        outcomes = self.outcome_tracker.outcomes
+        self._writer.put(self._parent.start_update(self._sweep_name, outcomes))
+        for update in state.get("unwritten", ()):  # left by a killed driver
+            self._writer.put(update)
         self._environment_thread = threading.Thread(
             target=self._log_environment, name="tune_tf-environment", daemon=True
         )
@@ -202,7 +203,7 @@ class MLflowCallback(Callback):
         self.outcome_tracker.on_trial_start(iteration, trials, trial, **info)
         clone = self._lineage.record_start(trial, trials, now_ms())
         if clone is not None:
-            self._writer.put(trial.trial_id, tags=clone.tags)
+            self._writer.put(RunUpdate(trial.trial_id, tags=clone.tags))
 
     def on_trial_result(
         self,
@@ -225,7 +226,8 @@ class MLflowCallback(Callback):
         if self._nodes.get(trial_id) != node:
             self._nodes[trial_id] = node
             tags[NODE_TAG] = node_name(result)
-        self._writer.put(trial_id, tags=tags, reports=[*before, Report(step, time_ms, metrics)])
+        reports = [*before, Report(step, time_ms, metrics)]
+        self._writer.put(RunUpdate(trial_id, tags=tags, reports=reports))
 
     def on_trial_complete(self, *args: Any, **info: Any) -> None:
         """End the trial's run."""
@@ -254,9 +256,10 @@ class MLflowCallback(Callback):
             self._environment_thread.join(_ENVIRONMENT_TIMEOUT_S)
             self._environment_thread = None
         update = self._parent.end_update(trials, outcomes)
-        clones = {LINEAGE_FILE: self._lineage.to_json()} if self._lineage.clones else {}
-        ends = {key: end.value for key, end in outcomes.items() if key not in self._tracked}
-        self._writer.put(PARENT, texts=clones, ends=ends, **update)
+        if self._lineage.clones:
+            update.texts[LINEAGE_FILE] = self._lineage.to_json()
+        update.ends = {key: end.value for key, end in outcomes.items() if key not in self._tracked}
+        self._writer.put(update)
         self._writer.close()
 
     def get_state(self) -> dict[str, Any] | None:
@@ -281,12 +284,12 @@ class MLflowCallback(Callback):
     def _open_run(self, trial: Trial) -> None:
         if not self._has_name:
             self._has_name = True
-            self._writer.put(PARENT, name=trial.storage.experiment_dir_name)
+            self._writer.put(RunUpdate(PARENT, name=trial.storage.experiment_dir_name))
         if trial.trial_id in self._tracked:
-            self._writer.put(trial.trial_id, reopen=True)
+            self._writer.put(RunUpdate(trial.trial_id, reopen=True))
             return
         self._tracked.add(trial.trial_id)
-        self._writer.put(
+        update = RunUpdate(
             trial.trial_id,
             name=str(trial),
             params=mlflow_params(trial.config),
@@ -295,6 +298,7 @@ class MLflowCallback(Callback):
             reopen=True,
             fresh=not own_result(trial),
         )
+        self._writer.put(update)
 
     def _close_run(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run and update the progress on the parent run."""
@@ -317,19 +321,16 @@ class MLflowCallback(Callback):
             last=last.get(self._objective.metric) if self._objective else None,
             best=self._parent.best_report(trial.trial_id),
         )
-        self._writer.put(
-            trial.trial_id,
-            tags=tags,
-            texts={"error.txt": strip_colors(error)} if error else {},
-            status=outcome.mlflow,
-            end_ms=now_ms(),
-        )
+        update = RunUpdate(trial.trial_id, tags=tags, status=outcome.mlflow, end_ms=now_ms())
+        if error:
+            update.texts["error.txt"] = strip_colors(error)
+        self._writer.put(update)
         if outcome is not Outcome.INTERRUPTED:
             self._lineage.forget(trial.trial_id)
             self._nodes.pop(trial.trial_id, None)
             best = self._parent.record_end(trial.trial_id, str(trial), trial.config, outcome, last)
-            update = self._parent.trial_update(self.outcome_tracker.outcomes, new_best=best)
-            self._writer.put(PARENT, **update)
+            outcomes = self.outcome_tracker.outcomes
+            self._writer.put(self._parent.trial_update(outcomes, new_best=best))
 
     def _log_environment(self) -> None:
         """Log the environment; runs in a thread, since it takes seconds."""
@@ -339,4 +340,4 @@ class MLflowCallback(Callback):
         self._environment, before = environment.environment_digest(texts), self._environment
         if before is not None:  # keep the environment of the start
             texts = environment.resume_artifacts(texts) if before != self._environment else {}
-        self._writer.put(PARENT, tags=self._source_tags, texts=texts)
+        self._writer.put(RunUpdate(PARENT, tags=self._source_tags, texts=texts))

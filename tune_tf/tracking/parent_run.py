@@ -19,7 +19,7 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, Report, now_ms
+from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, PARENT, Report, RunUpdate, now_ms
 from tune_tf.tune_internals.controller import asks_for_more
 
 _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
@@ -28,8 +28,7 @@ _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 class ParentRun:
     """Progress of a running sweep, as updates of its parent run.
 
-    The updates are fields of a :class:`~tune_tf.tracking.writing.run_update.RunUpdate`. Outcomes
-    are those of the ended trials, by Tune's id.
+    Outcomes are those of the ended trials, by Tune's id.
 
     Args:
         objective: Determines the best trial; None for no best trial.
@@ -125,25 +124,20 @@ class ParentRun:
             or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)
         )
 
-    def start_update(self, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    def start_update(self, name: str | None, outcomes: Mapping[str, Outcome]) -> RunUpdate:
         """Return the update before any trial runs."""
-        return {
-            "tags": self._description("RUNNING", outcomes.values()),
-            "texts": self._details.artifacts(),
-        }
+        tags, texts = self._description("RUNNING", outcomes.values()), self._details.artifacts()
+        return RunUpdate(PARENT, name=name, tags=tags, texts=texts, reopen=True)
 
-    def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> dict[str, Any]:
+    def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> RunUpdate:
         """Return the update after the end of a trial."""
         metrics = self.live_metrics(outcomes, best=new_best)
-        best = self.best_tags() if new_best else {}
-        return {
-            "tags": {**self._description("RUNNING", outcomes.values()), **best},
-            "reports": [Report(_num_ended(outcomes), now_ms(), metrics)],
-        }
+        best_tags = self.best_tags() if new_best else {}
+        tags = {**self._description("RUNNING", outcomes.values()), **best_tags}
+        report = Report(_num_ended(outcomes), now_ms(), metrics)
+        return RunUpdate(PARENT, tags=tags, reports=[report])
 
-    def end_update(
-        self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]
-    ) -> dict[str, Any]:
+    def end_update(self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]) -> RunUpdate:
         """Return the update at the end of the sweep."""
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
@@ -160,14 +154,15 @@ class ParentRun:
                 params = {mlflow_key(f"best_{k}"): v for k, v in mlflow_params(best.config).items()}
         metrics = self.final_metrics(outcomes)
         step = _num_ended(outcomes)
-        return {
-            "params": params,
-            "tags": {**tags, **self._description(status, ended)},
-            "reports": [Report(step, time_ms, metrics, once=False)] if metrics else [],
-            "status": status,
-            "end_ms": time_ms,
-            "trials": frozenset(trial.trial_id for trial in trials),
-        }
+        return RunUpdate(
+            PARENT,
+            params=params,
+            tags={**tags, **self._description(status, ended)},
+            reports=[Report(step, time_ms, metrics, once=False)] if metrics else [],
+            status=status,
+            end_ms=time_ms,
+            trials=frozenset(trial.trial_id for trial in trials),
+        )
 
     def best_tags(self) -> dict[str, str]:
         """Return the tags about the best trial."""

@@ -85,7 +85,7 @@ def test_what_is_appended_is_read_by_the_next_process_in_order(path):
 
     second = Spool(path)
     assert second.about == {"sweep_id": "s"}
-    assert (second.last, second.num_entries) == (20, 20)
+    assert (second.last, second.num_left) == (20, 20)
     assert [number for number, _ in second.read(0, 100)] == list(range(1, 21))
     assert [number for number, _ in second.read(17, 2)] == [18, 19]
     second.close()
@@ -228,7 +228,7 @@ def test_a_file_that_holds_no_entry_is_removed(path):
     path.mkdir(parents=True)
     (path / "000000000001.jsonl").write_bytes(b"torn")
     spool = Spool(path, {})
-    assert (spool.last, spool.num_entries, lines(path)) == (0, 0, b"")
+    assert (spool.last, spool.num_left, lines(path)) == (0, 0, b"")
     assert not list(path.glob("*.jsonl"))
 
 
@@ -238,7 +238,7 @@ def test_a_damaged_line_is_left_out_alone(path):
         spool.append(number, result("t", number))
     spool.close()
     (file,) = path.glob("*.jsonl")
-    file.write_bytes(file.read_bytes().replace(b'"n":2,"entry":{', b'"n":2,"entry":{\xff'))
+    file.write_bytes(file.read_bytes().replace(b'"n":2,"update":{', b'"n":2,"update":{\xff'))
     assert read(path) == [(1, 1), (3, 3)]
 
 
@@ -344,7 +344,7 @@ def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of
     writer = writer_of(store, capacity=1, backlog=10, delays_s=(0.01,), patience_s=60.0)
     for step in range(1000):
         writer.put(result("t", step))
-    held = sum(len(entry.reports) for each in writer._backlog.values() for entry in each.entries)
+    held = sum(len(entry.reports) for each in writer._backlog.values() for entry in each.updates)
     assert held <= 10 + 64  # what is read at once may go over the limit
     assert writer.unwritten() == []
     store.down = False
