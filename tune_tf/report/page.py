@@ -54,18 +54,13 @@ class Section:
 
 @dataclass(frozen=True)
 class ForecastRow:
-    """Forecast, with its range, and actual value of one quantity.
-
-    Args:
-        ratio: Expected value divided by the actual one.
-        note: Note if the actual value is outside the range.
-    """
+    """Forecast, with its range, and actual value of one quantity."""
 
     what: str
     forecast: str
     actual: str
-    ratio: str
-    note: str
+    ratio: str  # of the forecast to the actual value
+    note: str  # if the actual value is outside the range
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,8 @@ class ForecastTable:
     @classmethod
     def of(cls, record: ReportData) -> "ForecastTable | None":
         """Return the table; None without a forecast or actual values."""
-        settled = read_actuals(record.result.path)
-        if settled is None or settled.actuals is None:
+        outcome = read_actuals(record.result.path)
+        if outcome is None or outcome.actuals is None:
             return None
         rows = (
             ForecastRow(
@@ -88,10 +83,10 @@ class ForecastTable:
                 ratio="" if each.ratio is None else f"{each.ratio:.2f}",
                 note="" if each.is_within else "outside its range",
             )
-            for each in compare_forecast(settled.forecast, settled.actuals)
+            for each in compare_forecast(outcome.forecast, outcome.actuals)
         )
-        made_at = settled.forecast.made_at.replace("T", " ")[:16]
-        return cls(f"{made_at}, on {settled.forecast.machine}", tuple(rows))
+        forecast = outcome.forecast
+        return cls(f"{forecast.made_at.replace('T', ' ')[:16]}, on {forecast.machine}", tuple(rows))
 
 
 def render_report(record: ReportData, sections: Sequence[Section]) -> str:
@@ -105,7 +100,7 @@ def render_report(record: ReportData, sections: Sequence[Section]) -> str:
         table=TrialTable.of(record),
         forecast=ForecastTable.of(record),
         versions=versions(),
-        started=_moment(record.start_s),
+        started=_utc_text(record.start_s),
         figures=_in_script(figures),
         plotly=_packed(get_plotlyjs()) if figures else "",
     )
@@ -130,16 +125,16 @@ def render(template: str, **values: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, tune_tf and its main dependencies."""
-    found = {"tune_tf": __version__, "python": platform.python_version()}
+    texts = {"tune_tf": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            texts[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            texts[package] = "not installed"
+    return texts
 
 
-def _moment(seconds: float) -> str:
+def _utc_text(seconds: float) -> str:
     """Format a time in seconds since 1970; empty for NaN."""
     if math.isnan(seconds):
         return ""

@@ -25,34 +25,25 @@ _MANY_TRIALS = 300
 
 @dataclass(frozen=True)
 class CurveSegment:
-    """Uninterrupted run of a trial in one process (host and process id).
+    """Uninterrupted run of a trial in one process, timed in seconds since 1970.
 
-    Args:
-        start_s: Start, in seconds since 1970; Ray rounds timestamps down to whole seconds.
-        end_s: Report of its last iteration, in seconds since 1970.
+    Ray rounds timestamps down to whole seconds.
     """
 
-    process: str
+    process: str  # host and process id
     host: str
     start_s: float
-    end_s: float
+    end_s: float  # report of its last iteration
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Learning curve of one trial.
+    """Learning curve of one trial."""
 
-    Args:
-        iterations: Iterations, ascending; of those repeated after a retry, only the last.
-        values: Metric of the objective by iteration; NaN if not finite.
-        segments: Runs of the trial, in order.
-        trained_s: Seconds spent in iterations.
-    """
-
-    iterations: NDArray[np.int64]
-    values: Floats
-    segments: tuple[CurveSegment, ...] = ()
-    trained_s: float = 0.0
+    iterations: NDArray[np.int64]  # ascending; of those repeated after a retry, only the last
+    values: Floats  # metric of the objective by iteration; NaN if not finite
+    segments: tuple[CurveSegment, ...]  # in order
+    trained_s: float  # spent in iterations
 
     @property
     def end_s(self) -> float:
@@ -127,11 +118,9 @@ class ReportData:
 
     def values_of(self, objective: Objective) -> Floats:
         """Return the last value of an objective by trial; NaN if not finite."""
-        found = [trial.metrics.get(objective.metric) for trial in self.trials]
-        return np.array(
-            [float(value) if is_finite(value) else np.nan for value in found],  # type: ignore[arg-type]
-            dtype=np.float64,
-        )
+        values = [trial.metrics.get(objective.metric) for trial in self.trials]
+        numbers = [float(value) if is_finite(value) else np.nan for value in values]  # type: ignore[arg-type]
+        return np.array(numbers, dtype=np.float64)
 
     @cached_property
     def value_axis(self) -> Axis:
@@ -161,10 +150,10 @@ class ReportData:
     @property
     def groups(self) -> list[tuple[Outcome | None, list[int]]]:
         """Indices of the trials by outcome, in drawing order."""
-        found: dict[Outcome | None, list[int]] = {outcome: [] for outcome in STYLES}
+        groups: dict[Outcome | None, list[int]] = {outcome: [] for outcome in STYLES}
         for index, trial in enumerate(self.trials):
-            found[trial.outcome].append(index)
-        return [(outcome, indices) for outcome, indices in found.items() if indices]
+            groups[trial.outcome].append(index)
+        return [(outcome, indices) for outcome, indices in groups.items() if indices]
 
     @cached_property
     def start_s(self) -> float:
@@ -224,8 +213,8 @@ class ReportData:
 
 def label_objective(objective: Objective) -> str:
     """Return the metric of an objective and its direction."""
-    way = "higher" if objective.mode == "max" else "lower"
-    return f"{objective.metric} ({way} is better)"
+    comparative = "higher" if objective.mode == "max" else "lower"
+    return f"{objective.metric} ({comparative} is better)"
 
 
 def _masked(value: Any, masked: Callable[[str], str]) -> Any:
@@ -246,14 +235,14 @@ def read_curve(path: Path, metric: str) -> Curve:
     """
     values: dict[int, float] = {}
     segments: list[CurveSegment] = []
-    since = trained_s = 0.0
+    since_restore_s = trained_s = 0.0
     for report in read_results(path):
         iteration = _number(report.get("training_iteration"))
         if not np.isfinite(iteration):
             continue
         values[int(iteration)] = _number(metric_value(report, metric))
         trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
-        since = _extend(segments, report, since)
+        since_restore_s = _extend(segments, report, since_restore_s)
     iterations = sorted(values)
     return Curve(
         np.array(iterations, dtype=np.int64),

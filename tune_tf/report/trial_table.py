@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Table cell on the page.
-
-    Args:
-        key: Sort key: a number or text; None for an empty cell.
-        colour: Colour of a mark before the text; empty for none.
-    """
+    """Table cell on the page."""
 
     text: str
-    key: float | str | None = None
-    colour: str = ""
+    key: float | str | None = None  # sort key; None for an empty cell
+    colour: str = ""  # of a mark before the text; empty for none
 
     @classmethod
     def of(cls, value: object) -> "Cell":
@@ -65,16 +60,9 @@ class TrialTable:
                 *(Cell.of(config[path]) if path in config else Cell("") for path in paths),
             ]
             rows.append(tuple(row))
-        headers = (
-            "trial",
-            "end",
-            *(it.metric for it in objectives),
-            "iterations",
-            "seconds",
-            *(["feasible"] if constrained else []),
-            *paths,
-        )
-        return cls(headers, tuple(rows), len(record.trials))
+        headers = ["trial", "end", *(it.metric for it in objectives), "iterations", "seconds"]
+        headers += [*(["feasible"] if constrained else []), *paths]
+        return cls(tuple(headers), tuple(rows), len(record.trials))
 
 
 def write_csv(record: ReportData, path: Path) -> None:

@@ -4,7 +4,6 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ray.tune import Callback
@@ -34,9 +33,10 @@ from tune_tf.tracking.names import (
 )
 from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_result
 from tune_tf.tracking.parent_run import ParentRun
-from tune_tf.tracking.run_writer import RunWriter, check_names
+from tune_tf.tracking.run_writer import RunWriter
 from tune_tf.tracking.runs import TrackedSweep
 from tune_tf.tracking.store import (
+    check_names,
     check_tracking_uri,
     process_experiment_name,
     process_tracking_uri,
@@ -52,7 +52,6 @@ from tune_tf.tracking.writing.run_update import (
 )
 
 _ENVIRONMENT_TIMEOUT_S = 30.0
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class MLflowCallback(Callback):
@@ -95,7 +94,7 @@ class MLflowCallback(Callback):
         objective: Objective | None = None,
         constraints: Sequence[Constraint] = (),
         sweep_id: str | None = None,
-        tags: Mapping[str, str] = _NOTHING,
+        tags: Mapping[str, str] | None = None,
         spool_path: str | Path | None = None,
         details: SweepDetails | None = None,
     ) -> None:
@@ -105,13 +104,7 @@ class MLflowCallback(Callback):
         if experiment_name is None:
             experiment_name = process_experiment_name(tracking_uri)
         check_names(experiment_name, sweep_id)
-        sweep = TrackedSweep(
-            sweep_id or "",
-            tracking_uri,
-            experiment_name,
-            mask_all(tags),
-            reopen=sweep_id is not None,
-        )
+        sweep = TrackedSweep(sweep_id or "", tracking_uri, experiment_name, mask_all(tags or {}))
         self._writer = RunWriter(sweep, None if spool_path is None else Path(spool_path))
         self.outcome_tracker = OutcomeTracker(objective, self._open_run, self._close_run)
         self._objective = objective
@@ -233,9 +226,7 @@ class MLflowCallback(Callback):
         """End the trial's run."""
         self.outcome_tracker.on_trial_complete(*args, **info)
 
-    def on_trial_error(self, *args: Any, **info: Any) -> None:
-        """End the trial's run."""
-        self.outcome_tracker.on_trial_error(*args, **info)
+    on_trial_error = on_trial_complete
 
     def on_step_begin(self, *args: Any, **info: Any) -> None:
         """End the runs of earlier sessions."""

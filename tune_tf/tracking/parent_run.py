@@ -77,12 +77,10 @@ class ParentRun:
         objective = self._objective
         if objective is None or not is_finite(value := metrics.get(mlflow_key(objective.metric))):
             return
-        known = self._best_reports.get(trial_id)
-        better = known is None or (
-            value > known[0] if objective.mode == "max" else value < known[0]  # type: ignore[operator]
-        )
-        if better:
-            self._best_reports[trial_id] = value, step  # type: ignore[assignment]
+        number = float(value)  # type: ignore[arg-type]
+        best = self._best_reports.get(trial_id)
+        if best is None or objective.better(number, best[0]):
+            self._best_reports[trial_id] = number, step
 
     def best_report(self, trial_id: str) -> tuple[float, int] | None:
         """Return the best value that a running trial reported, and its step."""
@@ -112,13 +110,13 @@ class ParentRun:
         feasible = self.is_feasible(result) is not False
         number = float(value)  # type: ignore[arg-type]
         self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
-        found, before = best_of(self._candidates.values(), self._objective), self.best
-        if found is None:
+        best, before = best_of(self._candidates.values(), self._objective), self.best
+        if best is None:
             self.best = None
-        elif found.key == trial_id:
+        elif best.key == trial_id:
             self.best = BestTrial(trial_id, name, number, config)
-        elif before is None or found.key != before.trial_id:
-            self.best = BestTrial(found.key, found.key, float(found.value))
+        elif before is None or best.key != before.trial_id:
+            self.best = BestTrial(best.key, best.key, float(best.value))
         return self.best is not None and (
             before is None
             or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)

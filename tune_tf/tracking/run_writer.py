@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import mask_all, mask_secrets
-from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, MAX_RUN_NAME_LENGTH, one_line
+from tune_tf.tracking.names import MAX_RUN_NAME_LENGTH, one_line
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import RunUpdate
@@ -117,39 +116,14 @@ class RunWriter:
             return None
 
 
-def check_names(experiment_name: str, sweep_id: str | None) -> None:
-    """Validate an experiment name and a sweep id.
-
-    Raises:
-        InvalidSettingsError: MLflow cannot store or find one of them.
-    """
-    errors = []
-    if (
-        experiment_name != one_line(experiment_name, MAX_EXPERIMENT_NAME_LENGTH)
-        or not experiment_name
-    ):
-        errors.append(
-            f"experiment_name must be 1 to {MAX_EXPERIMENT_NAME_LENGTH} printable characters "
-            f"without leading or trailing spaces, not {experiment_name!r}"
-        )
-    if sweep_id is not None and (not sweep_id or "'" in sweep_id):
-        errors.append(f"sweep_id must be text without quotes, not {sweep_id!r}")
-    if errors:
-        raise InvalidSettingsError(errors)
-
-
 @dataclass(frozen=True)
 class Delivery:
-    """Result of delivering a spool to MLflow, in updates; those left stay in the spool.
-
-    ``num_refused`` counts values that MLflow rejected permanently; ``error`` is empty if nothing is
-    left.
-    """
+    """Result of delivering a spool to MLflow, in updates."""
 
     num_delivered: int
-    num_left: int
-    num_refused: int
-    error: str = ""
+    num_left: int  # in the spool
+    num_refused: int  # values that MLflow rejected permanently
+    error: str = ""  # empty if nothing is left
 
 
 def deliver(

@@ -1,8 +1,4 @@
-"""MLflow runs of a sweep: a parent run and one child run per trial.
-
-A sweep uses this module in the writer's thread only, since loading MLflow and opening its store
-takes seconds.
-"""
+"""MLflow runs of a sweep, opened in the writer's thread, since that takes seconds."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -18,9 +18,8 @@ from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import labels
 
-_LEAST = 4
-_MOST = 200
-"""Most trials to analyse: with six parameters, 500 take 14 s and 2,000 take 80 s."""
+_MIN_TRIALS = 4
+_MAX_TRIALS = 200  # with six parameters, 500 take 14 s and 2,000 take 80 s
 
 _TREES = 64
 _COLOUR = STYLES[Outcome.COMPLETED].colour
@@ -28,20 +27,12 @@ _COLOUR = STYLES[Outcome.COMPLETED].colour
 
 @dataclass(frozen=True)
 class ImportanceShares:
-    """Result of an analysis of variance.
+    """Result of an analysis of variance."""
 
-    Args:
-        shares: Share of the variance by parameter, largest first; empty on error.
-        num_trials: Number of analysed trials, out of ``num_suitable``.
-        conditional: Parameters missing from some trials, which cannot be compared.
-        error: Reason why the analysis failed, or None.
-    """
-
-    shares: dict[str, float]
-    num_trials: int = 0
-    num_suitable: int = 0
-    conditional: tuple[str, ...] = ()
-    error: str | None = None
+    shares: dict[str, float]  # of the variance by parameter, largest first
+    num_trials: int  # analysed
+    num_suitable: int
+    conditional: tuple[str, ...]  # parameters missing from some trials: not comparable
 
 
 def plot_importances(record: ReportData) -> Plot:
@@ -50,8 +41,6 @@ def plot_importances(record: ReportData) -> Plot:
     Source: Hutter et al., ICML 2014; https://proceedings.mlr.press/v32/hutter14.html
     """
     importances = importance_shares(record)
-    if importances.error is not None:
-        raise NothingToDrawError(importances.error)
     upwards = list(reversed(importances.shares.items()))  # the first axis tick is at the bottom
     shares = [share for _, share in upwards]
     bars = Bars(
@@ -93,74 +82,72 @@ def importance_shares(record: ReportData) -> ImportanceShares:
     """Return the share of the leading objective's variance that each parameter explains.
 
     Only completed trials count: the value of a stopped trial belongs to another iteration.
+
+    Raises:
+        NothingToDrawError: The trials cannot be compared.
     """
     suitable = [
         index
         for index, trial in enumerate(record.trials)
         if trial.outcome is Outcome.COMPLETED and not np.isnan(record.values[index])
     ]
-    if len(suitable) < _LEAST:
-        there = counted(len(suitable), "trial")
-        return ImportanceShares(
-            {},
-            error=f"only {there} completed with a finite value; {_LEAST} are needed to compare",
+    if len(suitable) < _MIN_TRIALS:
+        raise NothingToDrawError(
+            f"only {counted(len(suitable), 'trial')} completed with a finite value; {_MIN_TRIALS} "
+            "are needed to compare"
         )
     if len({float(record.values[index]) for index in suitable}) == 1:
-        return ImportanceShares({}, error="all completed trials have the same value")
-    places = np.unique(np.linspace(0, len(suitable) - 1, min(_MOST, len(suitable))).astype(int))
-    chosen = [suitable[place] for place in places]
+        raise NothingToDrawError("all completed trials have the same value")
+    places = np.unique(
+        np.linspace(0, len(suitable) - 1, min(_MAX_TRIALS, len(suitable))).astype(int)
+    )
+    sample = [suitable[place] for place in places]
     space = record.result.config.space
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
-    everywhere = [path for path in searched if all(path in record.configs[i] for i in chosen)]
-    if not everywhere:
-        return ImportanceShares({}, error="no parameter is part of every completed trial")
+    comparable = [path for path in searched if all(path in record.configs[i] for i in sample)]
+    if not comparable:
+        raise NothingToDrawError("no parameter is part of every completed trial")
     try:
-        study = _study(record, chosen, everywhere)
+        study = _study(record, sample, comparable)
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     except (ValueError, RuntimeError) as error:  # from Optuna, for trials it cannot compare
-        return ImportanceShares({}, error=f"Optuna could not compare the trials: {error}")
+        raise NothingToDrawError(f"Optuna could not compare the trials: {error}") from error
     return ImportanceShares(
         {path: float(share) for path, share in shares.items()},
-        num_trials=len(chosen),
+        num_trials=len(sample),
         num_suitable=len(suitable),
-        conditional=tuple(path for path in searched if path not in everywhere),
+        conditional=tuple(path for path in searched if path not in comparable),
     )
 
 
-def _study(record: ReportData, chosen: list[int], paths: list[str]) -> optuna.Study:
-    """Return an in-memory study of the chosen trials."""
+def _study(record: ReportData, sample: list[int], paths: list[str]) -> optuna.Study:
+    """Return an in-memory study of a sample of trials."""
     space = record.result.config.space
     distributions = {path: space.distributions()[path] for path in paths}
     columns: dict[str, list[Any]] = {}
-    for path, declared in distributions.items():
-        values = columns[path] = [record.configs[index][path] for index in chosen]
+    for path, distribution in distributions.items():
+        values = columns[path] = [record.configs[index][path] for index in sample]
         parameter = space.parameters[path]
         if isinstance(parameter, Choice):
-            stored = dict(
-                zip(map(hashable, parameter.options), labels(parameter.options), strict=True)
-            )
-            columns[path] = [stored[hashable(value)] for value in values]
-        elif isinstance(declared, FloatDistribution) and declared.step is None:
+            options = map(hashable, parameter.options)
+            label_of = dict(zip(options, labels(parameter.options), strict=True))
+            columns[path] = [label_of[hashable(value)] for value in values]
+        elif isinstance(distribution, FloatDistribution) and distribution.step is None:
             # PBT may perturb values out of the range.
-            low, high = min(declared.low, *values), max(declared.high, *values)
-            distributions[path] = FloatDistribution(low, high, log=declared.log)
+            low, high = min(distribution.low, *values), max(distribution.high, *values)
+            distributions[path] = FloatDistribution(low, high, log=distribution.log)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # create_study logs each study
     try:
-        study = optuna.create_study(
-            direction="maximize" if record.objective.mode == "max" else "minimize"
-        )
+        is_max = record.objective.mode == "max"
+        study = optuna.create_study(direction="maximize" if is_max else "minimize")
     finally:
         optuna.logging.set_verbosity(verbosity)
-    study.add_trials(
-        [
-            optuna.create_trial(
-                params={path: column[row] for path, column in columns.items()},
-                distributions=distributions,
-                value=float(record.values[index]),
-            )
-            for row, index in enumerate(chosen)
-        ]
-    )
+    for row, index in enumerate(sample):
+        params = {path: column[row] for path, column in columns.items()}
+        value = float(record.values[index])
+        study.add_trial(
+            optuna.create_trial(params=params, distributions=distributions, value=value)
+        )
     return study
