@@ -29,27 +29,14 @@ _PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
 
 @dataclass(frozen=True)
 class Section:
-    """Plot on the page.
+    """Plot on the page."""
 
-    Args:
-        name: Name of the plot's files.
-        caption: Instructions for reading the plot, or the reason why it is missing.
-        height: Height in pixels.
-        figure: Figure for plotly.js; None if the plot is missing.
-        static: WebP image for browsers that cannot draw the figure; may be empty.
-    """
-
-    name: str
+    name: str  # of the plot's files
     title: str
-    caption: str
-    height: int = 0
-    figure: dict[str, Any] | None = None
-    static: bytes = b""
-
-    @property
-    def static_uri(self) -> str:
-        """WebP image as a data URI."""
-        return f"data:image/webp;base64,{base64.b64encode(self.static).decode('ascii')}"
+    caption: str  # instructions for reading the plot, or the reason why it is missing
+    height: int = 0  # in pixels
+    figure: dict[str, Any] | None = None  # for plotly.js; None if the plot is missing
+    static_uri: str = ""  # image for browsers that cannot draw the figure; may be empty
 
 
 @dataclass(frozen=True)

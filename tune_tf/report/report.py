@@ -18,7 +18,7 @@ from tune_tf.report.plots.plot import (
     Plot,
     draw_static,
     svg_text,
-    webp_bytes,
+    webp_uri,
     write_png,
 )
 from tune_tf.report.plots.rungs import plot_rungs
@@ -127,7 +127,7 @@ def _write_plot(kind: PlotKind, record: ReportData, folder: Path) -> Section:
     figure = draw_static(kind.title, plot.height, plot.drawing.draw)
     write_png(figure, folder / f"{kind.name}.png")
     # Parallel coordinates need WebGL, which some browsers lack.
-    static = webp_bytes(figure) if kind.plot is plot_parallel_coordinates else b""
+    static = webp_uri(figure) if kind.plot is plot_parallel_coordinates else ""
     interactive = plot.drawing.to_plotly()
     section = Section(kind.name, kind.title, plot.caption, plot.height, interactive, static)
     page = render_static_plot(record, section, svg_text(figure))

@@ -50,21 +50,13 @@ class BestTrial:
 
 @dataclass(frozen=True)
 class SweepDetails:
-    """Details of a sweep and its trials for MLflow; unknown ones are omitted.
-
-    Args:
-        space: The search space.
-        resume_with: Command that resumes the sweep.
-        rungs: Returns the iterations at which the scheduler compares trials.
-        optuna_number: Returns Optuna's number of a trial, by Tune's id.
-        texts: More artifacts of the parent run, as texts by path.
-    """
+    """Details of a sweep and its trials for MLflow; unknown ones are omitted."""
 
     space: SearchSpace | None = None
-    resume_with: str | None = None
-    rungs: Callable[[], Collection[int]] = tuple
-    optuna_number: Callable[[str], int | None] | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
+    resume_with: str | None = None  # command
+    rungs: Callable[[], Collection[int]] = tuple  # iterations at which trials are compared
+    optuna_number: Callable[[str], int | None] | None = None  # of a trial, by Tune's id
+    texts: Mapping[str, str] = field(default_factory=dict)  # more artifacts of the parent, by path
 
     def artifacts(self) -> dict[str, str]:
         """Return the artifacts of the parent run, as texts by path."""

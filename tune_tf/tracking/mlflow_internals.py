@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
 
-# Integrations that start a separate run when a model is fitted.
-_FLAVORS = [
-    "keras",
-    "tensorflow",
-    "sklearn",
-    "xgboost",
-    "lightgbm",
-    "statsmodels",
-    "pytorch",
-    "spark",
-]
-
 
 @dataclass
 class _ReplacedUri:
@@ -51,11 +39,9 @@ def stop_autologging() -> None:
 
     mlflow.autolog(disable=True, silent=True)
     # Autologging enabled for one library ignores the call above.
-    for flavor in _FLAVORS:
-        module = sys.modules.get(f"mlflow.{flavor}")
-        autolog = getattr(module, "autolog", None)
-        if autolog is not None:
-            autolog(disable=True, silent=True)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mlflow.") and hasattr(module, "autolog"):
+            module.autolog(disable=True, silent=True)
 
 
 @contextlib.contextmanager

@@ -28,13 +28,9 @@ _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 class ParentRun:
     """Progress of a running sweep, as updates of its parent run.
 
-    Outcomes are those of the ended trials, by Tune's id.
-
-    Args:
-        objective: Determines the best trial; None for no best trial.
-        constraints: Conditions that the best trial must meet.
-        details: Details of the sweep.
-        state: Result of :meth:`state` before an interruption; empty for a new sweep.
+    Outcomes are those of the ended trials, by Tune's id. The best trial has the best value of the
+    objective and meets the constraints; without an objective, there is none. ``state`` is that
+    before an interruption, empty for a new sweep.
     """
 
     def __init__(

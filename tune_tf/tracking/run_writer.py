@@ -129,10 +129,9 @@ class Delivery:
 def deliver(
     sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _SYNC_PATIENCE_S
 ) -> Delivery:
-    """Deliver a sweep's spool to MLflow; an empty or missing one is no error.
+    """Deliver a sweep's spool to MLflow, with the settings in it; it may be empty or missing.
 
-    Settings in the spool replace those of ``sweep``, except for the tracking URI. Retries end
-    after ``patience_s`` seconds without any success.
+    Retries end after ``patience_s`` seconds without any success.
 
     Raises:
         SweepConflictError: The sweep is running, and delivers its spool itself.

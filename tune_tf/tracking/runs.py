@@ -32,23 +32,15 @@ _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 @dataclass(frozen=True)
 class TrackedSweep:
-    """Settings of all MLflow runs of a sweep.
+    """Settings of all MLflow runs of a sweep."""
 
-    Args:
-        sweep_id: Tag shared by the runs.
-        tracking_uri: MLflow's store.
-        experiment_name: MLflow experiment of all runs, created if missing.
-        tags: Tags of all runs.
-        reopen: Whether runs of this sweep may exist already.
-        trial_ids: Trials with a run at the last save of the sweep; None if it was never saved.
-    """
-
-    sweep_id: str
+    sweep_id: str  # tag shared by the runs
     tracking_uri: str
-    experiment_name: str
+    experiment_name: str  # created if missing
     tags: Mapping[str, str] = field(default_factory=dict)
-    reopen: bool = False
+    reopen: bool = False  # whether runs of this sweep may exist already
     trial_ids: frozenset[str] | None = None
+    """Trials with a run at the last save of the sweep; None if it was never saved."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data, without the tracking URI, which may contain a password."""

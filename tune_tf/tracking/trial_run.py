@@ -32,17 +32,14 @@ class NoTrialRunError(TuneTfError, RuntimeError):
 
 @dataclass(frozen=True)
 class TrialTracking:
-    """Tracking settings of a sweep for the processes of its trials.
-
-    ``system_metrics`` tells trials to report the load of their machine and process; ``credentials``
-    are MLflow's environment variables for user, password or token, set where they are missing.
-    """
+    """Tracking settings of a sweep for the processes of its trials."""
 
     tracking_uri: str = field(repr=False)
     experiment_name: str
     sweep_id: str
-    system_metrics: bool = True
+    system_metrics: bool = True  # whether to report the load of machine and process
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """MLflow's environment variables for user, password or token, set where they are missing."""
 
     def __post_init__(self) -> None:
         """Validate the values that identify a run."""

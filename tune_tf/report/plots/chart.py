@@ -23,17 +23,11 @@ _PIXEL = 0.72  # points of a pixel at 100 dpi
 
 @dataclass(frozen=True, kw_only=True)
 class Series(abc.ABC):
-    """Marks, lines or bars of one name.
+    """Marks, lines or bars of one name."""
 
-    Args:
-        name: Text in the legend, where each name is once.
-        hover: Template of plotly.js for the text under the pointer; empty for none.
-        numbers: Numbers of the trials, ``customdata`` in the template.
-    """
-
-    name: str
-    hover: str = ""
-    numbers: Sequence[int] = ()
+    name: str  # in the legend, where each name is once
+    hover: str = ""  # template of plotly.js for the text under the pointer; empty for none
+    numbers: Sequence[int] = ()  # of the trials, ``customdata`` in the template
     in_legend: bool = True
 
     @abc.abstractmethod
@@ -183,14 +177,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart(Drawing):
-    """Panels in rows, with one legend.
-
-    Args:
-        crowded: Whether there are so many trials that marks are small.
-    """
+    """Panels in rows, with one legend."""
 
     panels: Sequence[Panel]
-    crowded: bool
+    crowded: bool  # whether there are so many trials that marks are small
     columns: int = 1
     shares_y: bool = False
 

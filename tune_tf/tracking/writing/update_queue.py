@@ -6,7 +6,6 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from tune_tf.tracking.writing.run_update import RunUpdate
 from tune_tf.tracking.writing.spool import Spool
@@ -60,12 +59,8 @@ class UpdateQueue:
     """Queue of numbered updates that keeps each until it is written.
 
     Updates are put into the spool and read back when taken. Without a spool, or while its disk is
-    full, they wait in memory, up to a limit. Any thread puts, under the lock; one takes.
-
-    Args:
-        spool: Storage of the updates; None to keep all in memory.
-        capacity: Most updates that wait in memory.
-        lock: Guards the queue; callers of all but :meth:`take` and :meth:`close` hold it.
+    full, at most ``capacity`` of them wait in memory. Any thread puts, one takes. ``lock`` guards
+    the queue; callers of all but :meth:`take` and :meth:`close` hold it.
     """
 
     def __init__(self, spool: Spool | None, capacity: int, lock: threading.Condition) -> None:
@@ -89,11 +84,6 @@ class UpdateQueue:
     def is_full(self) -> bool:
         """Whether the limit of updates in memory is reached."""
         return self._last_put - max(self.last_taken, self._last_on_disk) >= self._capacity
-
-    @property
-    def spool_path(self) -> Path | None:
-        """Folder of the spool; None without one."""
-        return self._spool.path if self._spool is not None else None
 
     @property
     def num_waiting(self) -> int:

@@ -42,8 +42,7 @@ class BackgroundWriter:
     Args:
         open_runs: Opens the sweep's runs, in the thread. After an error or a kill, an update may be
             written to them again, in whole or in part.
-        spool: Storage of unwritten updates; those of an earlier process are written first. The
-            writer closes it.
+        spool: Storage of unwritten updates, closed by the writer.
         capacity: Most updates in memory before the thread takes them.
         backlog: Most updates that the thread takes.
         linger_s: Seconds to collect updates before a write.
@@ -83,6 +82,7 @@ class BackgroundWriter:
         # Guards the attributes below, which several threads use.
         self._changed = threading.Condition()
         self._queue = UpdateQueue(spool, capacity, self._changed)
+        self._spool_path = spool.path if spool is not None else None
         self._idle = True
         self._num_waiting = 0
         self._is_done = self._queue.is_empty
@@ -302,14 +302,14 @@ class BackgroundWriter:
     def _warn_of_unwritten(self) -> None:
         in_memory = self.unwritten()
         num_kept = self.num_left - len(in_memory)
-        if (path := self._queue.spool_path) is not None and num_kept > 0:
+        if self._spool_path is not None and num_kept > 0:
             _logger.warning(
                 "%d entries of the sweep have not been written to MLflow%s; they are kept in %s. "
                 "Deliver them with:  tune-tf sync %s",
                 num_kept,
                 f" ({self.last_error})" if self._is_down else "",
-                path,
-                path.parent,
+                self._spool_path,
+                self._spool_path.parent,
             )
         if self.runs is not None:
             self.lost += self.runs.num_refused
