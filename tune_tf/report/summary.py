@@ -76,8 +76,7 @@ def _comparison(record: ReportData) -> str:
     if record.best is None:
         return ""
     finite = ~np.isnan(record.values)
-    completed = np.array([trial.outcome is Outcome.COMPLETED for trial in record.trials])
-    pool, noun = finite & completed, "completed trial"
+    pool, noun = finite & record.completed, "completed trial"
     if pool.sum() < 2:
         pool, noun = finite, "trial"
     if pool.sum() < 2:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf.errors import UnknownMetricError
 from tune_tf.inspection.reported_results import RESULTS, metric_value, read_results
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
@@ -93,13 +92,10 @@ class ReportData:
         """Leading objective."""
         return self.result.objective
 
-    @cached_property
+    @property
     def best(self) -> TrialResult | None:
         """Best trial, or None."""
-        try:
-            return self.result.best_trial
-        except UnknownMetricError:
-            return None
+        return self.result.best_if_any
 
     @cached_property
     def best_index(self) -> int | None:
@@ -110,6 +106,12 @@ class ReportData:
     def feasible(self) -> NDArray[np.bool_]:
         """Whether each trial meets the constraints."""
         return np.array([trial.feasible for trial in self.trials], dtype=bool)
+
+    @cached_property
+    def completed(self) -> NDArray[np.bool_]:
+        """Whether each trial ran to completion."""
+        outcomes = [trial.outcome for trial in self.trials]
+        return np.array([outcome is Outcome.COMPLETED for outcome in outcomes], dtype=bool)
 
     @cached_property
     def values(self) -> Floats:
@@ -178,15 +180,13 @@ class ReportData:
 
         Only completed, feasible trials count, or all feasible ones if none completed.
         """
-        pool = [
-            index
-            for index in np.argsort(self.end_times, kind="stable")
-            if self.feasible[index] and not np.isnan(self.values[index] + self.end_times[index])
-        ]
-        completed = [i for i in pool if self.trials[i].outcome is Outcome.COMPLETED]
+        eligible = self.feasible & ~np.isnan(self.values + self.end_times)
+        if (eligible & self.completed).any():
+            eligible &= self.completed
+        order = np.argsort(self.end_times, kind="stable")
         times: list[float] = []
         values: list[float] = []
-        for index in completed or pool:
+        for index in order[eligible[order]]:
             value = float(self.values[index])
             if not values or self.objective.better(value, values[-1]):
                 times.append(float(self.end_times[index]))
@@ -196,19 +196,9 @@ class ReportData:
     @cached_property
     def ranking(self) -> tuple[int, ...]:
         """Indices of all trials, best first."""
-
-        def key(index: int) -> tuple[bool, bool, bool, float, int]:
-            trial, value = self.trials[index], float(self.values[index])
-            sign = -1 if self.objective.mode == "max" else 1
-            return (
-                np.isnan(value),
-                not trial.feasible,
-                trial.outcome is not Outcome.COMPLETED,
-                0.0 if np.isnan(value) else sign * value,
-                trial.number,
-            )
-
-        return tuple(sorted(range(len(self.trials)), key=key))
+        cost = np.nan_to_num(self.values) * (-1 if self.objective.mode == "max" else 1)
+        keys = (cost, ~self.completed, ~self.feasible, np.isnan(self.values))  # the last is first
+        return tuple(np.lexsort(keys).tolist())
 
 
 def label_objective(objective: Objective) -> str:

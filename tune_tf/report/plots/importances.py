@@ -86,22 +86,17 @@ def importance_shares(record: ReportData) -> ImportanceShares:
     Raises:
         NothingToDrawError: The trials cannot be compared.
     """
-    suitable = [
-        index
-        for index, trial in enumerate(record.trials)
-        if trial.outcome is Outcome.COMPLETED and not np.isnan(record.values[index])
-    ]
+    suitable = np.flatnonzero(record.completed & ~np.isnan(record.values))
     if len(suitable) < _MIN_TRIALS:
         raise NothingToDrawError(
             f"only {counted(len(suitable), 'trial')} completed with a finite value; {_MIN_TRIALS} "
             "are needed to compare"
         )
-    if len({float(record.values[index]) for index in suitable}) == 1:
+    if len(np.unique(record.values[suitable])) == 1:
         raise NothingToDrawError("all completed trials have the same value")
-    places = np.unique(
-        np.linspace(0, len(suitable) - 1, min(_MAX_TRIALS, len(suitable))).astype(int)
-    )
-    sample = [suitable[place] for place in places]
+    count = min(_MAX_TRIALS, len(suitable))
+    places = np.unique(np.linspace(0, len(suitable) - 1, count).astype(int))
+    sample = suitable[places].tolist()
     space = record.result.config.space
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
     comparable = [path for path in searched if all(path in record.configs[i] for i in sample)]
