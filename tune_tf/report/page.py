@@ -43,7 +43,7 @@ class Section:
 class ForecastRow:
     """Forecast, with its range, and actual value of one quantity."""
 
-    what: str
+    quantity: str
     forecast: str
     actual: str
     ratio: str  # of the forecast to the actual value
@@ -52,9 +52,9 @@ class ForecastRow:
 
 @dataclass(frozen=True)
 class ForecastTable:
-    """Rows of forecast and actual values; ``made`` is the time and machine of the forecast."""
+    """Rows of forecast and actual values, with the time and machine of the forecast."""
 
-    made: str
+    origin: str
     rows: tuple[ForecastRow, ...]
 
     @classmethod

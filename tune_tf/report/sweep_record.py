@@ -171,8 +171,8 @@ class ReportData:
     @cached_property
     def wall_s(self) -> float:
         """Seconds from the first start to the last report; NaN if unknown."""
-        known = self.end_times[~np.isnan(self.end_times)]
-        return float(known.max()) if len(known) else float("nan")
+        end_times = self.end_times[~np.isnan(self.end_times)]
+        return float(end_times.max()) if len(end_times) else float("nan")
 
     @cached_property
     def best_so_far(self) -> tuple[Floats, Floats]:

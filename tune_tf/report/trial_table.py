@@ -41,13 +41,13 @@ class TrialTable:
     num_trials: int
 
     @classmethod
-    def of(cls, record: ReportData, most: int = 200) -> "TrialTable":
-        """Return the table of the best trials of a sweep, at most ``most``."""
+    def of(cls, record: ReportData, limit: int = 200) -> "TrialTable":
+        """Return the table of the best trials of a sweep, at most ``limit``."""
         objectives = record.result.config.objectives
         paths = list(record.result.config.space.parameters)
         constrained = bool(record.result.config.constraints)
         rows = []
-        for index in record.ranking[:most]:
+        for index in record.ranking[:limit]:
             trial, config = record.trials[index], record.masked_configs[index]
             style = STYLES[trial.outcome]
             row = [

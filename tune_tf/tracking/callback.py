@@ -31,7 +31,7 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker, reported_result
 from tune_tf.tracking.parent_run import ParentRun
 from tune_tf.tracking.run_writer import RunWriter
 from tune_tf.tracking.runs import TrackedSweep
@@ -110,7 +110,7 @@ class MLflowCallback(Callback):
         self._objective = objective
         self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
-        self._given_id = sweep_id
+        self._requested_id = sweep_id
         self._details = details or SweepDetails()
         self._environment_thread: threading.Thread | None = None
         self._saved_state: Mapping[str, Any] = {}
@@ -163,8 +163,8 @@ class MLflowCallback(Callback):
         """
         if self.sweep_id is None:
             return
-        known = frozenset(self._tracked)
-        self._writer.open(self._writer.run_ids, reopen=True, trial_ids=known)
+        trial_ids = frozenset(self._tracked)
+        self._writer.open(self._writer.run_ids, reopen=True, trial_ids=trial_ids)
         paths = {path: str(file.absolute()) for path, file in files.items()}
         self._writer.put(RunUpdate(PARENT, files=paths))
         self._writer.close()
@@ -176,8 +176,8 @@ class MLflowCallback(Callback):
         self._restore(state)
         self._writer.open(
             state.get("run_ids", {}),
-            sweep_id=state.get("sweep_id") or self._given_id or uuid.uuid4().hex,
-            reopen=bool(state) or self._given_id is not None,
+            sweep_id=state.get("sweep_id") or self._requested_id or uuid.uuid4().hex,
+            reopen=bool(state) or self._requested_id is not None,
             trial_ids=frozenset(self._tracked) if state else None,
         )
         outcomes = self.outcome_tracker.outcomes
@@ -287,13 +287,13 @@ class MLflowCallback(Callback):
             texts=long_params(trial.config),
             tags={**self._details.start_tags(trial), **self._source_tags},
             reopen=True,
-            fresh=not own_result(trial),
+            fresh=not reported_result(trial),
         )
         self._writer.put(update)
 
     def _close_run(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run and update the progress on the parent run."""
-        reported = own_result(trial)
+        reported = reported_result(trial)
         last = {**reported, **mlflow_metrics(reported)}
         cause = error_cause(error) if error else last.get(STOP_CAUSE)
         feasible = self._parent.is_feasible(last)

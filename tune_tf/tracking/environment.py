@@ -64,11 +64,11 @@ class Repository:
             "mlflow.source.git.branch": self._ask("symbolic-ref", "--short", "HEAD"),
             "mlflow.source.git.repoURL": self._ask("config", "--get", "remote.origin.url"),
         }
-        known = {name: value for name, value in tags.items() if value}
+        known_tags = {name: value for name, value in tags.items() if value}
         changes = self._ask("status", "--porcelain", "--untracked-files=no")
-        if GIT_COMMIT in known and changes is not None:
-            known[GIT_DIRTY_TAG] = str(bool(changes)).lower()
-        return known
+        if GIT_COMMIT in known_tags and changes is not None:
+            known_tags[GIT_DIRTY_TAG] = str(bool(changes)).lower()
+        return known_tags
 
     def diff(self) -> str:
         """Return the uncommitted changes of tracked files as a diff of at most 256 KiB."""

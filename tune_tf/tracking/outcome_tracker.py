@@ -158,13 +158,13 @@ class OutcomeTracker(Callback):
     def _has_started(self, trial: Trial) -> bool:
         return bool(latest_result(trial)) or trial.trial_id in self._started
 
-    def _end(self, trial: Trial, ending: Ending, known: Outcome | None = None) -> None:
+    def _end(self, trial: Trial, ending: Ending, earlier: Outcome | None = None) -> None:
         self.track(trial)
         if trial.num_failures:
             _mask_error_files(trial)
         error = trial_error(trial) if trial.status == Trial.ERROR else None
-        last = flatten_dict(own_result(trial))
-        outcome = known or infer_trial_outcome(
+        last = flatten_dict(reported_result(trial))
+        outcome = earlier or infer_trial_outcome(
             ending,
             last,
             status=trial.status,
@@ -230,7 +230,7 @@ def latest_result(trial: Trial) -> dict[str, Any]:
     return last if last and TRAINING_ITERATION in last else {}
 
 
-def own_result(trial: Trial) -> dict[str, Any]:
+def reported_result(trial: Trial) -> dict[str, Any]:
     """Return the last result that a trial itself reported; empty before the first.
 
     Until its first report, a trial cloned from another has the other's result.

@@ -220,11 +220,11 @@ def _uri_errors(uri: str) -> Iterator[str]:
             )
     else:
         plugins = (point.name for point in entry_points(group="mlflow.tracking_store"))
-        known = sorted({"sqlite", *_DRIVERS, *_SERVERS, *_NAMED, *plugins})
-        if base not in known:
+        schemes = sorted({"sqlite", *_DRIVERS, *_SERVERS, *_NAMED, *plugins})
+        if base not in schemes:
             yield (
-                f"{setting} has the scheme {scheme!r}; MLflow supports {one_of(known)}"
-                f"{did_you_mean(base, known)}"
+                f"{setting} has the scheme {scheme!r}; MLflow supports {one_of(schemes)}"
+                f"{did_you_mean(base, schemes)}"
             )
 
 

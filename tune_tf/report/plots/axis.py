@@ -98,16 +98,16 @@ def parameter_axes(
     space: SearchSpace,
     configs: Sequence[Mapping[str, Any]],
     *,
-    most: int = 12,
+    limit: int = 12,
     masked: Callable[[str], str] = str,
 ) -> ParameterAxes:
-    """Return an axis for each searched parameter, at most ``most``.
+    """Return an axis for each searched parameter, at most ``limit``.
 
     ``configs`` are flat, without inactive parameters. ``masked`` masks secrets in option texts.
     """
     axes = []
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
-    for path in searched[:most]:
+    for path in searched[:limit]:
         parameter = space.parameters[path]
         if isinstance(parameter, Choice):
             places = {hashable(option): at for at, option in enumerate(parameter.options)}
@@ -128,7 +128,7 @@ def parameter_axes(
             low, high = min([parameter.low, *finite]), max([parameter.high, *finite])
             numbers = np.array(values, dtype=np.float64)
             axes.append(Axis(path, numbers, low, high, log=parameter.log and low > 0))
-    return ParameterAxes(tuple(axes), tuple(searched[most:]))
+    return ParameterAxes(tuple(axes), tuple(searched[limit:]))
 
 
 def options_axis(label: str, options: Sequence[str], values: Floats | None = None) -> Axis:

@@ -201,8 +201,8 @@ class Chart(Drawing):
             for each in panel.series:
                 each.draw(axes, crowded=self.crowded)
             axes.autoscale_view()
-            place = {"above": ("center", "bottom", ""), "right": ("left", "center", " ")}
-            ha, va, space = place[panel.note_side]
+            alignments = {"above": ("center", "bottom", ""), "right": ("left", "center", " ")}
+            ha, va, space = alignments[panel.note_side]
             for x, y, text in panel.notes:
                 axes.text(x, y, space + text, color=INK, ha=ha, va=va)
             _set_scale(axes, "x", panel.x)
@@ -227,11 +227,11 @@ class Chart(Drawing):
         if len(self.panels) > 1:
             layout["grid"] = {"rows": self.rows, "columns": self.columns, "pattern": "independent"}
         named: set[str] = set()
-        for place, panel in enumerate(self.panels):
-            suffix = str(place + 1) if place else ""
+        for index, panel in enumerate(self.panels):
+            suffix = str(index + 1) if index else ""
             layout[f"xaxis{suffix}"] = _plotly_axis(panel.x)
             layout[f"yaxis{suffix}"] = _plotly_axis(panel.y)
-            if self.shares_y and place:
+            if self.shares_y and index:
                 layout[f"yaxis{suffix}"]["matches"] = "y"
             for each in panel.series:
                 data.append(

@@ -55,7 +55,7 @@ def plot_importances(record: ReportData) -> Plot:
         Axis("share of the variance", high=1.12 * max(1e-9, *shares), fixed=True, percent=True),
         options_axis("", [name for name, _ in upwards]),
         [bars],
-        notes=[(share, place, f"{share:.0%}") for place, share in enumerate(shares)],
+        notes=[(share, row, f"{share:.0%}") for row, share in enumerate(shares)],
         note_side="right",
     )
     caption = _caption(record.objective.metric, importances)

@@ -63,7 +63,7 @@ def plot_rungs(record: ReportData) -> Plot:
         options_axis("rung (iterations)", [str(rung) for rung in rungs]),
         Axis("trials that reached it", high=1.1 * max(totals), fixed=True),
         bars,
-        notes=[(place, total, f"{total:,}") for place, total in enumerate(totals)],
+        notes=[(column, total, f"{total:,}") for column, total in enumerate(totals)],
     )
     return Plot(_CAPTION, Chart([panel], record.crowded), height=480)
 

@@ -28,13 +28,13 @@ def plot_slices(record: ReportData) -> Plot:
         raise NothingToDrawError(f"no trial reported a finite {metric}")
     best = [] if record.best_index is None else [record.best_index]
     panels = []
-    for place, axis in enumerate(axes):
+    for index, axis in enumerate(axes):
         joint = ": " if axis.options is not None else "<br>%{x}: "
         marks = [
             *_by_outcome(record, axis.jittered, record.values, f"{joint}%{{y}}"),
             _rings("best trial", axis.jittered, record.values, best),
         ]
-        label = "" if place % _COLUMNS else metric
+        label = "" if index % _COLUMNS else metric
         panels.append(Panel(axis, replace(record.value_axis, label=label), marks))
     caption = (
         "Each mark is a trial. Where the best marks crowd at an edge, the range may be too "
