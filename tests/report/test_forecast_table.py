@@ -11,7 +11,7 @@ from tune_tf.forecast import (
     write_actuals,
 )
 from tune_tf.report.page import ForecastTable, render_report
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 SOME = Range(1, 2, 3)
 FORECAST = Forecast(

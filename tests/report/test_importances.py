@@ -7,7 +7,7 @@ from sweeps_on_disk import Told, sweep_on_disk
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.importances import importance_shares
 from tune_tf.report.plots.plot import NothingToDrawError
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 SPACE = {
     "x": {"uniform": [0.0, 1.0]},

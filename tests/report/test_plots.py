@@ -10,7 +10,7 @@ from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.parallel_coordinates import plot_parallel_coordinates
 from tune_tf.report.plots.scatter_grids import plot_pareto_front
 from tune_tf.report.report import PLOTS
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 TWO = {
     "objective": [{"metric": "loss", "mode": "min"}, {"metric": "accuracy", "mode": "max"}],

@@ -6,7 +6,7 @@ from sweeps_on_disk import Told, sweep_on_disk
 from tune_tf.config import parse_scheduler_settings
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.rungs import plot_rungs, rungs_of
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tune_tf.report.plots.plot import (
 from tune_tf.report.plots.rungs import plot_rungs
 from tune_tf.report.plots.scatter_grids import plot_pareto_front, plot_slices
 from tune_tf.report.plots.timeline import plot_timeline
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
 

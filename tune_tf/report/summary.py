@@ -9,7 +9,7 @@ from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.axis import Axis
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 
 _NEAR_AN_END = 0.02

@@ -9,7 +9,7 @@ import numpy as np
 
 from tune_tf.formatting import value_text
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 if TYPE_CHECKING:
     import pandas as pd

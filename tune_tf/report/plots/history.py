@@ -7,7 +7,7 @@ from tune_tf.report.plots.axis import Axis, Floats, TimeUnit
 from tune_tf.report.plots.chart import Chart, Lines, Markers, Panel, escape_plotly_text
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 _CONFIG_LINES = 14
 

@@ -13,7 +13,7 @@ from tune_tf.report.plots.axis import Axis, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import labels

@@ -6,7 +6,7 @@ from tune_tf.report.plots.axis import Axis, Floats, metric_axis
 from tune_tf.report.plots.chart import Chart, Lines, Markers, Panel
 from tune_tf.report.plots.outcome_style import INK, STYLES
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
-from tune_tf.report.sweep_record import Curve, ReportData, label_objective
+from tune_tf.report.report_data import Curve, ReportData, label_objective
 
 _CAPTION = (
     "Each line is a trial, with a mark where it ended; the best trial is drawn bold. If lines that "

@@ -11,7 +11,7 @@ from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.chart import escape_plotly_text, typed_array
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.plots.plot import Drawing, NothingToDrawError, Plot
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 _MISSING_AT = -0.09
 VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")

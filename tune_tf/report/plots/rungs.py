@@ -15,7 +15,7 @@ from tune_tf.report.plots.axis import Axis, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import PROMOTED_COLOUR, STYLES
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 _CAPTION = (
     "Each bar is the number of trials that reached a rung. The grey part continued to the next "

@@ -11,7 +11,7 @@ from tune_tf.report.plots.axis import Floats, metric_axis
 from tune_tf.report.plots.chart import Chart, Markers, Panel
 from tune_tf.report.plots.outcome_style import INK, STYLES, OutcomeStyle
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
-from tune_tf.report.sweep_record import ReportData, label_objective
+from tune_tf.report.report_data import ReportData, label_objective
 
 _COLUMNS = 3
 _MOST_OBJECTIVES = 4

@@ -11,7 +11,7 @@ from tune_tf.report.plots.axis import Axis, TimeUnit, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES, OutcomeStyle
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
-from tune_tf.report.sweep_record import CurveSegment, ReportData
+from tune_tf.report.report_data import CurveSegment, ReportData
 
 _ROUNDING_S = 1.0
 
