@@ -19,8 +19,8 @@ from plotly.offline import get_plotlyjs
 from tune_tf.forecast import compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.summary import Summary
 from tune_tf.report.report_data import ReportData
+from tune_tf.report.summary import Summary
 from tune_tf.report.trial_table import TrialTable
 from tune_tf.version import __version__
 
