@@ -32,7 +32,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
     # aebe3f6
     "a trial that is ended before it goes on is not ended in MLflow": (
         OutcomeTracker,
-        "_has_begun",
+        "_has_started",
         _has_reported,
         199,
     ),

@@ -216,7 +216,7 @@ MOMENTS = {
     "after the last snapshot": Moment(f"{_KEEP}.on_experiment_end", after=True),
     "after tune.run": Moment("ray.tune:run", after=True),
     # When report and best model are written.
-    "while the pictures are drawn": Moment("tune_tf.report.report:_write_picture", 3),
+    "while the plots are drawn": Moment("tune_tf.report.report:_write_plot", 3),
     "the report is half written": Moment(
         "tune_tf.report.report:write_atomically", only=_is_page, instead=_half_of_a_page
     ),

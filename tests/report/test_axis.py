@@ -43,7 +43,7 @@ def test_jitter_keeps_a_mark_by_its_option():
 
 def test_constants_are_no_axes_and_what_does_not_fit_is_named():
     space = SearchSpace.from_dict({"k": 1} | {name: {"uniform": [0, 1]} for name in "abc"})
-    axes = parameter_axes(space, [], most=2)
+    axes = parameter_axes(space, [], limit=2)
     assert [axis.label for axis in axes.visible] == ["a", "b"]
     assert axes.left_out == ("c",)
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tune_tf.report.sweep_record import read_curve
+from tune_tf.report.report_data import read_curve
 
 
 def line(iteration, value, **more):

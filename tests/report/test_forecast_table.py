@@ -11,7 +11,7 @@ from tune_tf.forecast import (
     write_actuals,
 )
 from tune_tf.report.page import ForecastTable, render_report
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 SOME = Range(1, 2, 3)
 FORECAST = Forecast(
@@ -60,9 +60,13 @@ def test_a_sweep_without_forecast_has_no_table(tmp_path):
 def test_each_number_stands_beside_its_forecast(tmp_path):
     record = record_of(tmp_path, ForecastWithActuals(FORECAST, OUTTURN))
     table = ForecastTable.of(record)
-    assert table.made == "2026-09-21 10:13, on 2 CPU(s)"
+    assert table.origin == "2026-09-21 10:13, on 2 CPU(s)"
     wall, trials, epochs, memory, _ = table.rows
-    assert (wall.what, wall.actual, wall.ratio) == ("wall time, up to this report", "2 min", "0.50")
+    assert (wall.quantity, wall.actual, wall.ratio) == (
+        "wall time, up to this report",
+        "2 min",
+        "0.50",
+    )
     assert wall.note == "outside its range"
     assert (trials.ratio, trials.note) == ("1.00", "")
     assert epochs.actual == "4"

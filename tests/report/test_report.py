@@ -9,9 +9,8 @@ from sweeps_on_disk import START_S, Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
 from tune_tf.report import write_report
-from tune_tf.report.plots.history import History
 
-PICTURES = [
+PLOTS = [
     "history",
     "importances",
     "learning_curves",
@@ -26,24 +25,24 @@ LOSS = {"objective": {"metric": "loss", "mode": "min"}}
 TWO = {"objective": [{"metric": "loss", "mode": "min"}, {"metric": "accuracy", "mode": "max"}]}
 
 
-def page_of(result, folder, **options):
-    return write_report(result, folder / "report", **options)["report.html"].read_text()
+def page_of(result, folder):
+    return write_report(result, folder / "report")["report.html"].read_text()
 
 
 def test_the_files_are_named_as_they_are_called_in_a_store(usual_report):
     expected = {"report.html", "trials.csv"}
-    expected |= {f"plots/{name}.{ending}" for name in PICTURES for ending in ("html", "png")}
+    expected |= {f"plots/{name}.{ending}" for name in PLOTS for ending in ("html", "png")}
     assert set(usual_report) == expected
     assert all(file.stat().st_size for file in usual_report.values())
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", PLOTS)
 def test_a_png_is_wide_enough_to_read(usual_report, name):
     with Image.open(usual_report[f"plots/{name}.png"]) as image:
         assert image.width == 1200
 
 
-@pytest.mark.parametrize("name", ["report.html", *(f"plots/{name}.html" for name in PICTURES)])
+@pytest.mark.parametrize("name", ["report.html", *(f"plots/{name}.html" for name in PLOTS)])
 def test_a_page_refers_to_nothing_outside_itself_and_may_not(usual_report, name):
     text = usual_report[name].read_text()
     assert "default-src 'none'" in text
@@ -51,7 +50,7 @@ def test_a_page_refers_to_nothing_outside_itself_and_may_not(usual_report, name)
     assert "@import" not in text
 
 
-def test_the_drawing_of_a_picture_page_follows_its_theme(usual_report):
+def test_the_drawing_of_a_plot_page_follows_its_theme(usual_report):
     text = usual_report["plots/history.html"].read_text()
     assert "fill: var(--ink)" in text
 
@@ -181,8 +180,8 @@ def test_secrets_stand_in_no_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_fault_in_one_picture_costs_no_other(usual_sweep, tmp_path, monkeypatch):
-    monkeypatch.setattr(History, "draw", lambda self, figure: 1 / 0)
+def test_a_fault_in_one_plot_costs_no_other(usual_sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr("tune_tf.report.plots.history._best_so_far", lambda *_: 1 / 0)
     files = write_report(usual_sweep, tmp_path)
     assert "plots/history.png" not in files
     assert "plots/slices.png" in files

@@ -29,7 +29,7 @@ FLAGS = [
     "--enable-unsafe-swiftshader",  # WebGL on a machine without a graphics card
     "--window-size=1280,9000",
 ]
-DRAWN = "return [...document.querySelectorAll('.js-plotly-plot')].map(it => it.dataset.picture)"
+DRAWN = "return [...document.querySelectorAll('.js-plotly-plot')].map(it => it.dataset.plot)"
 EVIL = "<img src=x onerror=\"document['title']='run'\">"
 
 
@@ -63,13 +63,13 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def page(browser, usual_report):
-    """A browser with the usual report, all pictures drawn."""
+    """A browser with the usual report, all plots drawn."""
     browser.get(usual_report["report.html"].as_uri())
     wait_for(browser, f"{DRAWN}.length === 7")
     return browser
 
 
-def test_all_pictures_are_drawn_and_nothing_is_complained_of(page):
+def test_all_plots_are_drawn_and_nothing_is_complained_of(page):
     assert set(page.execute_script(DRAWN)) == {
         "history",
         "importances",
@@ -86,7 +86,7 @@ def test_nothing_is_loaded_from_anywhere(page):
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
-def test_no_button_sends_a_picture_away(page):
+def test_no_button_sends_a_plot_away(page):
     titles = page.execute_script(
         "return [...document.querySelectorAll('.modebar-btn')].map(it => it.dataset.title)"
     )
@@ -103,7 +103,7 @@ def test_a_click_on_a_heading_sorts_by_its_column(page):
     assert page.execute_script(column) == list(range(39, -1, -1))
 
 
-def test_the_pictures_follow_a_dark_theme(page):
+def test_the_plots_follow_a_dark_theme(page):
     fill = "return getComputedStyle(document.querySelector('#history .xtick text')).fill"
     theme = [{"name": "prefers-color-scheme", "value": "dark"}]
     light = page.execute_script(fill)
@@ -131,13 +131,13 @@ def test_tags_in_a_name_are_shown_as_text(browser, tmp_path):
     assert "onerror" in found[2]
 
 
-def test_without_webgl_a_still_picture_is_shown(usual_report, tmp_path):
+def test_without_webgl_a_static_plot_is_shown(usual_report, tmp_path):
     browser = open_browser(tmp_path, "--disable-3d-apis")
     try:
         browser.get(usual_report["report.html"].as_uri())
         image = "document.querySelector('#parallel_coordinates img')"
         wait_for(browser, f"return {image}?.complete && {image}.naturalWidth === 1200")
-        interactive = browser.find_element("css selector", "#parallel_coordinates .picture")
+        interactive = browser.find_element("css selector", "#parallel_coordinates .plot")
         assert not interactive.is_displayed()
         severe = [it for it in browser.get_log("browser") if it["level"] == "SEVERE"]
         assert not [it["message"] for it in severe if "Uncaught" in it["message"]]

@@ -5,8 +5,8 @@ from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.config import parse_scheduler_settings
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.rungs import RungsPlot, rungs_of
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.plots.rungs import plot_rungs, rungs_of
+from tune_tf.report.report_data import ReportData
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,8 @@ def test_a_bar_is_split_into_who_went_on_and_who_ended(tmp_path):
         Told([0.1], Outcome.PRUNED),
         Told([], Outcome.ERROR),
     ]
-    figure = RungsPlot(ReportData.of(sweep_on_disk(tmp_path, told))).interactive()
+    record = ReportData.of(sweep_on_disk(tmp_path, told))
+    figure = plot_rungs(record).drawing.to_plotly()
     assert {bar["name"]: bar["y"] for bar in figure["data"]} == {
         "continued": [3, 1, 0],
         "completed": [0, 0, 1],

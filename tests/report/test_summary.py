@@ -4,8 +4,8 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
+from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import Summary
-from tune_tf.report.sweep_record import ReportData
 
 STOPPED = Outcome.PRUNED
 

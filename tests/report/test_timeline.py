@@ -5,7 +5,7 @@ from itertools import pairwise
 from sweeps_on_disk import many_trials, sweep_on_disk
 
 from tune_tf.report.plots.timeline import slot_bars
-from tune_tf.report.sweep_record import CurveSegment, ReportData
+from tune_tf.report.report_data import CurveSegment, ReportData
 
 
 def segment(start, end, pid=1, host="a"):

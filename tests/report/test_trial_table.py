@@ -6,7 +6,7 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 from tune_tf.report.trial_table import TrialTable, write_csv
 
 
@@ -28,7 +28,7 @@ def test_rows_are_ranked_as_the_best_trial_is_chosen(record):
 
 
 def test_the_page_holds_the_best_rows_and_tells_of_the_others(record):
-    table = TrialTable.of(record, most=2)
+    table = TrialTable.of(record, limit=2)
     assert (len(table.rows), table.num_trials) == (2, 5)
 
 

@@ -70,7 +70,7 @@ class TrialView:
         report = read_last_result(folder / RESULTS)
         if events is not None and _iteration(events.last) > _iteration(report):
             report = events.last
-        last = flat({name: value for name, value in report.items() if name != "config"})
+        last = flatten({name: value for name, value in report.items() if name != "config"})
         trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
         outcome = _outcome(events, last, folder)
         values = report.get("config") or (events.config if events else {})

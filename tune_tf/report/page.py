@@ -19,9 +19,8 @@ from plotly.offline import get_plotlyjs
 from tune_tf.forecast import compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import Plot
+from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import Summary
-from tune_tf.report.sweep_record import ReportData
 from tune_tf.report.trial_table import TrialTable
 from tune_tf.version import __version__
 
@@ -30,54 +29,39 @@ _PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
 
 @dataclass(frozen=True)
 class Section:
-    """Plot on the page.
+    """Plot on the page."""
 
-    Args:
-        plot: The plot, or its class if it could not be made.
-        reading: Instructions for reading the plot, or the reason why it is missing.
-        figure: Figure for plotly.js; None if missing.
-        static: WebP image for browsers that cannot draw the figure; may be empty.
-    """
-
-    plot: Plot | type[Plot]
-    reading: str
-    figure: dict[str, Any] | None = None
-    static: bytes = b""
-
-    @property
-    def static_uri(self) -> str:
-        """WebP image as a data URI."""
-        return f"data:image/webp;base64,{base64.b64encode(self.static).decode('ascii')}"
+    name: str  # of the plot's files
+    title: str
+    caption: str  # instructions for reading the plot, or the reason why it is missing
+    height: int = 0  # in pixels
+    figure: dict[str, Any] | None = None  # for plotly.js; None if the plot is missing
+    static_uri: str = ""  # image for browsers that cannot draw the figure; may be empty
 
 
 @dataclass(frozen=True)
 class ForecastRow:
-    """Forecast, with its range, and actual value of one quantity.
+    """Forecast, with its range, and actual value of one quantity."""
 
-    Args:
-        ratio: Expected value divided by the actual one.
-        note: Note if the actual value is outside the range.
-    """
-
-    what: str
+    quantity: str
     forecast: str
     actual: str
-    ratio: str
-    note: str
+    ratio: str  # of the forecast to the actual value
+    note: str  # if the actual value is outside the range
 
 
 @dataclass(frozen=True)
 class ForecastTable:
-    """Rows of forecast and actual values; ``made`` is the time and machine of the forecast."""
+    """Rows of forecast and actual values, with the time and machine of the forecast."""
 
-    made: str
+    origin: str
     rows: tuple[ForecastRow, ...]
 
     @classmethod
     def of(cls, record: ReportData) -> "ForecastTable | None":
         """Return the table; None without a forecast or actual values."""
-        settled = read_actuals(record.result.path)
-        if settled is None or settled.actuals is None:
+        outcome = read_actuals(record.result.path)
+        if outcome is None or outcome.actuals is None:
             return None
         rows = (
             ForecastRow(
@@ -86,15 +70,15 @@ class ForecastTable:
                 ratio="" if each.ratio is None else f"{each.ratio:.2f}",
                 note="" if each.is_within else "outside its range",
             )
-            for each in compare_forecast(settled.forecast, settled.actuals)
+            for each in compare_forecast(outcome.forecast, outcome.actuals)
         )
-        made_at = settled.forecast.made_at.replace("T", " ")[:16]
-        return cls(f"{made_at}, on {settled.forecast.machine}", tuple(rows))
+        forecast = outcome.forecast
+        return cls(f"{forecast.made_at.replace('T', ' ')[:16]}, on {forecast.machine}", tuple(rows))
 
 
 def render_report(record: ReportData, sections: Sequence[Section]) -> str:
     """Return the report page of a sweep."""
-    figures = {it.plot.name: it.figure for it in sections if it.figure is not None}
+    figures = {it.name: it.figure for it in sections if it.figure is not None}
     return render(
         "report.html.j2",
         record=record,
@@ -103,15 +87,15 @@ def render_report(record: ReportData, sections: Sequence[Section]) -> str:
         table=TrialTable.of(record),
         forecast=ForecastTable.of(record),
         versions=versions(),
-        started=_moment(record.start_s),
+        started=_utc_text(record.start_s),
         figures=_in_script(figures),
         plotly=_packed(get_plotlyjs()) if figures else "",
     )
 
 
-def render_static_plot(record: ReportData, plot: Plot, svg: str) -> str:
+def render_static_plot(record: ReportData, section: Section, svg: str) -> str:
     """Return a page with a single plot."""
-    return render("static.html.j2", record=record, plot=plot, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
+    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
 
 
 def render(template: str, **values: Any) -> str:
@@ -128,16 +112,16 @@ def render(template: str, **values: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, tune_tf and its main dependencies."""
-    found = {"tune_tf": __version__, "python": platform.python_version()}
+    texts = {"tune_tf": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            texts[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            texts[package] = "not installed"
+    return texts
 
 
-def _moment(seconds: float) -> str:
+def _utc_text(seconds: float) -> str:
     """Format a time in seconds since 1970; empty for NaN."""
     if math.isnan(seconds):
         return ""

@@ -2,48 +2,65 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from tune_tf import secrets
 from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
 from tune_tf.report.page import Section, render_report, render_static_plot
-from tune_tf.report.plots.history import History
-from tune_tf.report.plots.importances import Importances
-from tune_tf.report.plots.learning_curves import LearningCurves
-from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.plots.picture import Plot, draw_static, svg_text, webp_bytes, write_png
-from tune_tf.report.plots.rungs import RungsPlot
-from tune_tf.report.plots.scatter_grids import ParetoFront, Slices
-from tune_tf.report.plots.timeline import Timeline
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.plots.history import plot_history
+from tune_tf.report.plots.importances import plot_importances
+from tune_tf.report.plots.learning_curves import plot_learning_curves
+from tune_tf.report.plots.parallel_coordinates import plot_parallel_coordinates
+from tune_tf.report.plots.plot import (
+    NothingToDrawError,
+    Plot,
+    draw_static,
+    svg_text,
+    webp_uri,
+    write_png,
+)
+from tune_tf.report.plots.rungs import plot_rungs
+from tune_tf.report.plots.scatter_grids import plot_pareto_front, plot_slices
+from tune_tf.report.plots.timeline import plot_timeline
+from tune_tf.report.report_data import ReportData
 from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
 
 _LOG = logging.getLogger(__name__)
 
-PICTURES: tuple[type[Plot], ...] = (
-    History,
-    LearningCurves,
-    ParetoFront,
-    Importances,
-    Slices,
-    ParallelCoordinates,
-    RungsPlot,
-    Timeline,
+
+@dataclass(frozen=True)
+class PlotKind:
+    """Kind of plot: the name of its files, its title on the page, and the function that plots."""
+
+    name: str
+    title: str
+    plot: Callable[[ReportData], Plot]
+
+
+_PARETO_FRONT = PlotKind("pareto_front", "Pareto front", plot_pareto_front)
+
+PLOTS: tuple[PlotKind, ...] = (
+    PlotKind("history", "History", plot_history),
+    PlotKind("learning_curves", "Learning curves", plot_learning_curves),
+    _PARETO_FRONT,
+    PlotKind("importances", "Importances", plot_importances),
+    PlotKind("slices", "Slices", plot_slices),
+    PlotKind("parallel_coordinates", "Parallel coordinates", plot_parallel_coordinates),
+    PlotKind("rungs", "Rungs", plot_rungs),
+    PlotKind("timeline", "Timeline of slots", plot_timeline),
 )
 """Plots in the order of the page."""
 
 
-def write_report(
-    result: SweepResult, folder: Path, *, masked: Callable[[str], str] = secrets.mask_secrets
-) -> dict[str, Path]:
+def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
     """Write the report of a sweep: ``report.html``, ``trials.csv`` and plots in ``plots/``.
 
     ``report.html`` has interactive plots and works offline. ``plots/`` has each plot as a PNG and
     as a page with a vector drawing. A plot that cannot be drawn, such as importances of two trials,
-    is missing there, and the report gives the reason. ``masked`` masks secrets in a text.
+    is missing there, and the report gives the reason.
 
     Returns:
         Paths of the files, by path within the report, to be used as artifact paths.
@@ -51,27 +68,27 @@ def write_report(
     Raises:
         OSError: A file cannot be written.
     """
-    record = ReportData.of(result, masked)
+    record = ReportData.of(result)
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
-    written = {"report.html": folder / "report.html", "trials.csv": folder / "trials.csv"}
+    files = {"report.html": folder / "report.html", "trials.csv": folder / "trials.csv"}
     sections = []
-    for kind in PICTURES:
-        if kind is ParetoFront and len(result.config.objectives) < 2:
+    for kind in PLOTS:
+        if kind is _PARETO_FRONT and len(result.config.objectives) < 2:
             continue
         try:
-            section = _write_picture(kind(record), record, plots)
+            section = _write_plot(kind, record, plots)
         except Exception as error:  # noqa: BLE001 - the other plots must still be written
-            _LOG.exception("the picture %s of %s could not be drawn", kind.name, result.sweep_id)
-            section = Section(kind, f"it could not be drawn: {error!r}")
+            _LOG.exception("the plot %s of %s could not be drawn", kind.name, result.sweep_id)
+            section = Section(kind.name, kind.title, f"it could not be drawn: {error!r}")
         if section.figure is not None:
             for ending in ("html", "png"):
                 file = plots / f"{kind.name}.{ending}"
-                written[f"plots/{file.name}"] = file
+                files[f"plots/{file.name}"] = file
         sections.append(section)
-    write_csv(record, written["trials.csv"])
-    write_atomically(written["report.html"], render_report(record, sections))
-    return written
+    write_csv(record, files["trials.csv"])
+    write_atomically(files["report.html"], render_report(record, sections))
+    return files
 
 
 def report_sweep(
@@ -101,15 +118,18 @@ def report_sweep(
         ) from error
 
 
-def _write_picture(picture: Plot, record: ReportData, plots: Path) -> Section:
+def _write_plot(kind: PlotKind, record: ReportData, folder: Path) -> Section:
     """Write the files of a plot; return its section of the page."""
-    if picture.missing is not None:
-        return Section(picture, picture.missing)
-    figure = draw_static(picture)
-    write_png(figure, plots / f"{picture.name}.png")
+    try:
+        plot = kind.plot(record)
+    except NothingToDrawError as reason:
+        return Section(kind.name, kind.title, str(reason))
+    figure = draw_static(kind.title, plot.height, plot.drawing.draw)
+    write_png(figure, folder / f"{kind.name}.png")
     # Parallel coordinates need WebGL, which some browsers lack.
-    static = webp_bytes(figure) if isinstance(picture, ParallelCoordinates) else b""
-    section = Section(picture, picture.reading, picture.interactive(), static)
-    page = render_static_plot(record, picture, svg_text(figure))
-    write_atomically(plots / f"{picture.name}.html", page)
+    static = webp_uri(figure) if kind.plot is plot_parallel_coordinates else ""
+    interactive = plot.drawing.to_plotly()
+    section = Section(kind.name, kind.title, plot.caption, plot.height, interactive, static)
+    page = render_static_plot(record, section, svg_text(figure))
+    write_atomically(folder / f"{kind.name}.html", page)
     return section

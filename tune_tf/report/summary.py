@@ -9,7 +9,7 @@ from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.report.plots.axis import Axis
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 
 _NEAR_AN_END = 0.02
@@ -17,17 +17,12 @@ _NEAR_AN_END = 0.02
 
 @dataclass(frozen=True)
 class BestParameter:
-    """Parameter of the best trial with its formatted value.
-
-    Args:
-        searched: Description of the searched range or options.
-        note: Remark on the value, or empty.
-    """
+    """Parameter of the best trial with its formatted value."""
 
     path: str
     value: str
-    searched: str
-    note: str = ""
+    searched: str  # range or options
+    note: str = ""  # on the value
 
 
 @dataclass(frozen=True)
@@ -81,20 +76,19 @@ def _comparison(record: ReportData) -> str:
     if record.best is None:
         return ""
     finite = ~np.isnan(record.values)
-    completed = np.array([trial.outcome is Outcome.COMPLETED for trial in record.trials])
-    pool, whose = finite & completed, "completed trial"
+    pool, noun = finite & record.completed, "completed trial"
     if pool.sum() < 2:
-        pool, whose = finite, "trial"
+        pool, noun = finite, "trial"
     if pool.sum() < 2:
         return "There is no other trial to compare it with."
     best = float(record.best.metrics[record.objective.metric])
     median = float(np.median(record.values[pool]))
     if best == median:
-        apart = "equal to the best"
+        difference = "equal to the best"
     else:
-        way = "better" if record.objective.better(best, median) else "worse"
-        apart = f"the best is {value_text(abs(best - median))} {way}"
-    return f"The median of {counted(int(pool.sum()), whose)} is {value_text(median)}: {apart}."
+        comparative = "better" if record.objective.better(best, median) else "worse"
+        difference = f"the best is {value_text(abs(best - median))} {comparative}"
+    return f"The median of {counted(int(pool.sum()), noun)} is {value_text(median)}: {difference}."
 
 
 def _outcomes(record: ReportData) -> str:
@@ -107,8 +101,8 @@ def _outcomes(record: ReportData) -> str:
     infeasible = int((~record.feasible).sum())
     if infeasible:
         bounds = ", ".join(map(str, record.result.config.constraints))
-        keep = "violates" if infeasible == 1 else "violate"
-        text += f" {infeasible:,} {keep} the constraints ({bounds})."
+        verb = "violates" if infeasible == 1 else "violate"
+        text += f" {infeasible:,} {verb} the constraints ({bounds})."
     if record.result.interrupted:
         text += (
             " The sweep has not ended: it was interrupted, or was running when this was written."
@@ -170,20 +164,20 @@ def _edge(parameter: Parameter | None, value: object) -> str:
         return ""
     log = parameter.log and min(parameter.low, value) > 0
     axis = Axis("", low=float(parameter.low), high=float(parameter.high), log=log)
-    place = float(axis.scale([value])[0])
-    if place <= _NEAR_AN_END:
+    position = float(axis.scale([value])[0])
+    if position <= _NEAR_AN_END:
         return "at the lower end of its range: consider widening it"
-    if place >= 1 - _NEAR_AN_END:
+    if position >= 1 - _NEAR_AN_END:
         return "at the upper end of its range: consider widening it"
     return ""
 
 
 def _failures(record: ReportData) -> tuple[FailureGroup, ...]:
-    alike: dict[tuple[str, str], list[int]] = {}
+    numbers_of: dict[tuple[str, str], list[int]] = {}
     for trial in record.trials:
         if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED):
             lines = record.cause(trial).strip().splitlines()
             cause = value_text(lines[-1], limit=300) if lines else "unknown cause"
-            alike.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
-    groups = [FailureGroup(*key, tuple(numbers)) for key, numbers in alike.items()]
+            numbers_of.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
+    groups = [FailureGroup(*key, tuple(numbers)) for key, numbers in numbers_of.items()]
     return tuple(sorted(groups, key=lambda group: -len(group.numbers)))

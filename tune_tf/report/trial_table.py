@@ -9,7 +9,7 @@ import numpy as np
 
 from tune_tf.formatting import value_text
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.report_data import ReportData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Table cell on the page.
-
-    Args:
-        key: Sort key: a number or text; None for an empty cell.
-        colour: Colour of a mark before the text; empty for none.
-    """
+    """Table cell on the page."""
 
     text: str
-    key: float | str | None = None
-    colour: str = ""
+    key: float | str | None = None  # sort key; None for an empty cell
+    colour: str = ""  # of a mark before the text; empty for none
 
     @classmethod
     def of(cls, value: object) -> "Cell":
@@ -46,13 +41,13 @@ class TrialTable:
     num_trials: int
 
     @classmethod
-    def of(cls, record: ReportData, most: int = 200) -> "TrialTable":
-        """Return the table of the best trials of a sweep, at most ``most``."""
+    def of(cls, record: ReportData, limit: int = 200) -> "TrialTable":
+        """Return the table of the best trials of a sweep, at most ``limit``."""
         objectives = record.result.config.objectives
         paths = list(record.result.config.space.parameters)
         constrained = bool(record.result.config.constraints)
         rows = []
-        for index in record.ranking[:most]:
+        for index in record.ranking[:limit]:
             trial, config = record.trials[index], record.masked_configs[index]
             style = STYLES[trial.outcome]
             row = [
@@ -65,16 +60,9 @@ class TrialTable:
                 *(Cell.of(config[path]) if path in config else Cell("") for path in paths),
             ]
             rows.append(tuple(row))
-        headers = (
-            "trial",
-            "end",
-            *(it.metric for it in objectives),
-            "iterations",
-            "seconds",
-            *(["feasible"] if constrained else []),
-            *paths,
-        )
-        return cls(headers, tuple(rows), len(record.trials))
+        headers = ["trial", "end", *(it.metric for it in objectives), "iterations", "seconds"]
+        headers += [*(["feasible"] if constrained else []), *paths]
+        return cls(tuple(headers), tuple(rows), len(record.trials))
 
 
 def write_csv(record: ReportData, path: Path) -> None:

@@ -1,8 +1,4 @@
-"""MLflow tracking of a sweep: one parent run, one child run for each trial.
-
-Importing this package loads neither Ray nor MLflow: the callback imports Ray, and the writer's
-thread imports MLflow once a sweep starts.
-"""
+"""MLflow tracking of a sweep: one parent run, one child run for each trial."""
 
 import lazy_loader as lazy
 

@@ -4,7 +4,6 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ray.tune import Callback
@@ -32,11 +31,12 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker, reported_result
 from tune_tf.tracking.parent_run import ParentRun
-from tune_tf.tracking.run_writer import RunWriter, check_names
+from tune_tf.tracking.run_writer import RunWriter
 from tune_tf.tracking.runs import TrackedSweep
 from tune_tf.tracking.store import (
+    check_names,
     check_tracking_uri,
     process_experiment_name,
     process_tracking_uri,
@@ -47,11 +47,11 @@ from tune_tf.tracking.writing.run_update import (
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
     Report,
+    RunUpdate,
     now_ms,
 )
 
 _ENVIRONMENT_TIMEOUT_S = 30.0
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class MLflowCallback(Callback):
@@ -94,7 +94,7 @@ class MLflowCallback(Callback):
         objective: Objective | None = None,
         constraints: Sequence[Constraint] = (),
         sweep_id: str | None = None,
-        tags: Mapping[str, str] = _NOTHING,
+        tags: Mapping[str, str] | None = None,
         spool_path: str | Path | None = None,
         details: SweepDetails | None = None,
     ) -> None:
@@ -104,19 +104,13 @@ class MLflowCallback(Callback):
         if experiment_name is None:
             experiment_name = process_experiment_name(tracking_uri)
         check_names(experiment_name, sweep_id)
-        sweep = TrackedSweep(
-            sweep_id or "",
-            tracking_uri,
-            experiment_name,
-            mask_all(tags),
-            reopen=sweep_id is not None,
-        )
+        sweep = TrackedSweep(sweep_id or "", tracking_uri, experiment_name, mask_all(tags or {}))
         self._writer = RunWriter(sweep, None if spool_path is None else Path(spool_path))
         self.outcome_tracker = OutcomeTracker(objective, self._open_run, self._close_run)
         self._objective = objective
         self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
-        self._given_id = sweep_id
+        self._requested_id = sweep_id
         self._details = details or SweepDetails()
         self._environment_thread: threading.Thread | None = None
         self._saved_state: Mapping[str, Any] = {}
@@ -169,10 +163,10 @@ class MLflowCallback(Callback):
         """
         if self.sweep_id is None:
             return
-        known = frozenset(self._tracked)
-        self._writer.open(self._writer.run_ids, reopen=True, trial_ids=known)
+        trial_ids = frozenset(self._tracked)
+        self._writer.open(self._writer.run_ids, reopen=True, trial_ids=trial_ids)
         paths = {path: str(file.absolute()) for path, file in files.items()}
-        self._writer.put(PARENT, files=paths)
+        self._writer.put(RunUpdate(PARENT, files=paths))
         self._writer.close()
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -182,14 +176,14 @@ class MLflowCallback(Callback):
         self._restore(state)
         self._writer.open(
             state.get("run_ids", {}),
-            sweep_id=state.get("sweep_id") or self._given_id or uuid.uuid4().hex,
-            reopen=bool(state) or self._given_id is not None,
+            sweep_id=state.get("sweep_id") or self._requested_id or uuid.uuid4().hex,
+            reopen=bool(state) or self._requested_id is not None,
             trial_ids=frozenset(self._tracked) if state else None,
         )
-        update = self._parent.start_update(self.outcome_tracker.outcomes)
-        self._writer.put(PARENT, name=self._sweep_name, reopen=True, **update)
-        for entry in state.get("unwritten", ()):  # left by a killed driver
-            self._writer.put_update(entry)
+        outcomes = self.outcome_tracker.outcomes
+        self._writer.put(self._parent.start_update(self._sweep_name, outcomes))
+        for update in state.get("unwritten", ()):  # left by a killed driver
+            self._writer.put(update)
         self._environment_thread = threading.Thread(
             target=self._log_environment, name="tune_tf-environment", daemon=True
         )
@@ -202,7 +196,7 @@ class MLflowCallback(Callback):
         self.outcome_tracker.on_trial_start(iteration, trials, trial, **info)
         clone = self._lineage.record_start(trial, trials, now_ms())
         if clone is not None:
-            self._writer.put(trial.trial_id, tags=clone.tags)
+            self._writer.put(RunUpdate(trial.trial_id, tags=clone.tags))
 
     def on_trial_result(
         self,
@@ -225,15 +219,14 @@ class MLflowCallback(Callback):
         if self._nodes.get(trial_id) != node:
             self._nodes[trial_id] = node
             tags[NODE_TAG] = node_name(result)
-        self._writer.put(trial_id, tags=tags, reports=[*before, Report(step, time_ms, metrics)])
+        reports = [*before, Report(step, time_ms, metrics)]
+        self._writer.put(RunUpdate(trial_id, tags=tags, reports=reports))
 
     def on_trial_complete(self, *args: Any, **info: Any) -> None:
         """End the trial's run."""
         self.outcome_tracker.on_trial_complete(*args, **info)
 
-    def on_trial_error(self, *args: Any, **info: Any) -> None:
-        """End the trial's run."""
-        self.outcome_tracker.on_trial_error(*args, **info)
+    on_trial_error = on_trial_complete
 
     def on_step_begin(self, *args: Any, **info: Any) -> None:
         """End the runs of earlier sessions."""
@@ -254,9 +247,10 @@ class MLflowCallback(Callback):
             self._environment_thread.join(_ENVIRONMENT_TIMEOUT_S)
             self._environment_thread = None
         update = self._parent.end_update(trials, outcomes)
-        clones = {LINEAGE_FILE: self._lineage.to_json()} if self._lineage.clones else {}
-        ends = {key: end.value for key, end in outcomes.items() if key not in self._tracked}
-        self._writer.put(PARENT, texts=clones, ends=ends, **update)
+        if self._lineage.clones:
+            update.texts[LINEAGE_FILE] = self._lineage.to_json()
+        update.ends = {key: end.value for key, end in outcomes.items() if key not in self._tracked}
+        self._writer.put(update)
         self._writer.close()
 
     def get_state(self) -> dict[str, Any] | None:
@@ -281,24 +275,25 @@ class MLflowCallback(Callback):
     def _open_run(self, trial: Trial) -> None:
         if not self._has_name:
             self._has_name = True
-            self._writer.put(PARENT, name=trial.storage.experiment_dir_name)
+            self._writer.put(RunUpdate(PARENT, name=trial.storage.experiment_dir_name))
         if trial.trial_id in self._tracked:
-            self._writer.put(trial.trial_id, reopen=True)
+            self._writer.put(RunUpdate(trial.trial_id, reopen=True))
             return
         self._tracked.add(trial.trial_id)
-        self._writer.put(
+        update = RunUpdate(
             trial.trial_id,
             name=str(trial),
             params=mlflow_params(trial.config),
             texts=long_params(trial.config),
             tags={**self._details.start_tags(trial), **self._source_tags},
             reopen=True,
-            fresh=not own_result(trial),
+            fresh=not reported_result(trial),
         )
+        self._writer.put(update)
 
     def _close_run(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run and update the progress on the parent run."""
-        reported = own_result(trial)
+        reported = reported_result(trial)
         last = {**reported, **mlflow_metrics(reported)}
         cause = error_cause(error) if error else last.get(STOP_CAUSE)
         feasible = self._parent.is_feasible(last)
@@ -317,19 +312,16 @@ class MLflowCallback(Callback):
             last=last.get(self._objective.metric) if self._objective else None,
             best=self._parent.best_report(trial.trial_id),
         )
-        self._writer.put(
-            trial.trial_id,
-            tags=tags,
-            texts={"error.txt": strip_colors(error)} if error else {},
-            status=outcome.mlflow,
-            end_ms=now_ms(),
-        )
+        update = RunUpdate(trial.trial_id, tags=tags, status=outcome.mlflow, end_ms=now_ms())
+        if error:
+            update.texts["error.txt"] = strip_colors(error)
+        self._writer.put(update)
         if outcome is not Outcome.INTERRUPTED:
             self._lineage.forget(trial.trial_id)
             self._nodes.pop(trial.trial_id, None)
             best = self._parent.record_end(trial.trial_id, str(trial), trial.config, outcome, last)
-            update = self._parent.trial_update(self.outcome_tracker.outcomes, new_best=best)
-            self._writer.put(PARENT, **update)
+            outcomes = self.outcome_tracker.outcomes
+            self._writer.put(self._parent.trial_update(outcomes, new_best=best))
 
     def _log_environment(self) -> None:
         """Log the environment; runs in a thread, since it takes seconds."""
@@ -339,4 +331,4 @@ class MLflowCallback(Callback):
         self._environment, before = environment.environment_digest(texts), self._environment
         if before is not None:  # keep the environment of the start
             texts = environment.resume_artifacts(texts) if before != self._environment else {}
-        self._writer.put(PARENT, tags=self._source_tags, texts=texts)
+        self._writer.put(RunUpdate(PARENT, tags=self._source_tags, texts=texts))

@@ -20,7 +20,7 @@ NODE_TAG = "tune_tf.node"
 RUNG_TAG = "tune_tf.rung"
 
 _CELL_LENGTH = 200
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _STATUS_TEXTS = {
     "RUNNING": "running",
     "FINISHED": "finished",
@@ -48,27 +48,15 @@ class BestTrial:
     config: Mapping[str, Any] | None = None  # None if no longer known
 
 
-def _none(_trial_id: str) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class SweepDetails:
-    """Details of a sweep and its trials for MLflow; unknown ones are omitted.
-
-    Args:
-        space: The search space.
-        resume_with: Command that resumes the sweep.
-        rungs: Returns the iterations at which the scheduler compares trials.
-        optuna_number: Returns Optuna's number of a trial, by Tune's id.
-        texts: More artifacts of the parent run, as texts by path.
-    """
+    """Details of a sweep and its trials for MLflow; unknown ones are omitted."""
 
     space: SearchSpace | None = None
-    resume_with: str | None = None
-    rungs: Callable[[], Collection[int]] = tuple
-    optuna_number: Callable[[str], int | None] = _none
-    texts: Mapping[str, str] = field(default_factory=dict)
+    resume_with: str | None = None  # command
+    rungs: Callable[[], Collection[int]] = tuple  # iterations at which trials are compared
+    optuna_number: Callable[[str], int | None] | None = None  # of a trial, by Tune's id
+    texts: Mapping[str, str] = field(default_factory=dict)  # more artifacts of the parent, by path
 
     def artifacts(self) -> dict[str, str]:
         """Return the artifacts of the parent run, as texts by path."""
@@ -79,12 +67,12 @@ class SweepDetails:
 
     def start_tags(self, trial: Trial) -> dict[str, str]:
         """Return the tags of a trial that starts."""
-        optuna_number = self.optuna_number(trial.trial_id)
+        number = self.optuna_number(trial.trial_id) if self.optuna_number is not None else None
         tags = {
             "tune_tf.trial_name": truncate(str(trial), MAX_TAG_LENGTH),
             "tune_tf.trial_number": str(trial_number(trial)),
             "tune_tf.devices": reserved_devices(trial),
-            "tune_tf.optuna_number": "" if optuna_number is None else str(optuna_number),
+            "tune_tf.optuna_number": "" if number is None else str(number),
         }
         return {name: value for name, value in tags.items() if value}
 
@@ -143,12 +131,9 @@ def sweep_description(
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
         if best.config:
-            parts.append(
-                markdown_table(
-                    "value", {name: str(value) for name, value in flat_items(best.config)}
-                )
-            )
-    if space := details.space.to_dict() if details.space is not None else {}:
+            rows = {name: str(value) for name, value in flat_items(best.config)}
+            parts.append(markdown_table("value", rows))
+    if details.space is not None and (space := details.space.to_dict()):
         parts.append("Searched:")
         parts.append(markdown_table("values", dict(_searched(space))))
     return "\n\n".join(parts)
@@ -167,7 +152,7 @@ def trial_description(
     """Return the description of a trial's run.
 
     ``iteration`` and ``last`` are the last iteration and its value of the objective's metric,
-    ``best`` the best value and its iteration, ``rung`` the highest rung.
+    ``best`` the best value and its iteration.
     """
     parts = [f"**{_OUTCOME_TEXTS[outcome]}**"]
     if iteration:
@@ -186,7 +171,7 @@ def trial_description(
 def markdown_table(heading: str, rows: Mapping[str, str]) -> str:
     """Return a Markdown table of parameters, truncated after 40 rows."""
     lines = [f"| parameter | {heading} |", "|---|---|"]
-    visible = list(rows.items())[:_MOST_ROWS]
+    visible = list(rows.items())[:_MAX_ROWS]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in visible]
     if len(rows) > len(visible):
         lines.append(f"| ... | {len(rows) - len(visible)} more |")
@@ -211,20 +196,17 @@ def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:
 
 def _searched(space: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
     """Yield each parameter of a search space and its values, as text."""
-    for name, what in space.items():
-        if not isinstance(what, Mapping):
-            yield f"{prefix}{name}", str(what)
-        elif kind := next((kind for kind in DECLARATION_KINDS if kind in what), None):
-            when = " and ".join(f"{key} is {_any(it)}" for key, it in what.get("when", {}).items())
-            values = (
-                ", ".join(map(str, what[kind]))
-                if isinstance(what[kind], list | tuple)
-                else what[kind]
-            )
+    for name, declaration in space.items():
+        if not isinstance(declaration, Mapping):
+            yield f"{prefix}{name}", str(declaration)
+        elif kind := next((kind for kind in DECLARATION_KINDS if kind in declaration), None):
+            conditions = declaration.get("when", {}).items()
+            when = " and ".join(f"{key} is {_joined(it, ' or ')}" for key, it in conditions)
+            values = _joined(declaration[kind], ", ")
             yield f"{prefix}{name}", f"{kind} {values}" + (f", when {when}" if when else "")
         else:
-            yield from _searched(what, f"{prefix}{name}/")
+            yield from _searched(declaration, f"{prefix}{name}/")
 
 
-def _any(wanted: Any) -> str:
-    return " or ".join(map(str, wanted)) if isinstance(wanted, list | tuple) else str(wanted)
+def _joined(values: Any, separator: str) -> str:
+    return separator.join(map(str, values)) if isinstance(values, list | tuple) else str(values)

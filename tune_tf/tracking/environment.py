@@ -39,12 +39,8 @@ class Repository:
     def of(cls, script: str, working_dir: Path, installed: Path) -> "Repository | None":
         """Return the repository of a script, else of the working directory; None without one.
 
-        An installed script, such as the ``tune-tf`` command, is ignored: it is not the user's code.
-
-        Args:
-            script: Path of the started script; empty or ``-c`` in an interactive Python.
-            working_dir: The working directory.
-            installed: Prefix of the Python installation.
+        A script below the Python installation ``installed``, such as the ``tune-tf`` command, is
+        ignored: it is not the user's code.
         """
         path = (working_dir / script).resolve()
         folders = [working_dir]
@@ -68,21 +64,18 @@ class Repository:
             "mlflow.source.git.branch": self._ask("symbolic-ref", "--short", "HEAD"),
             "mlflow.source.git.repoURL": self._ask("config", "--get", "remote.origin.url"),
         }
-        known = {name: value for name, value in tags.items() if value}
+        known_tags = {name: value for name, value in tags.items() if value}
         changes = self._ask("status", "--porcelain", "--untracked-files=no")
-        if GIT_COMMIT in known and changes is not None:
-            known[GIT_DIRTY_TAG] = str(bool(changes)).lower()
-        return known
+        if GIT_COMMIT in known_tags and changes is not None:
+            known_tags[GIT_DIRTY_TAG] = str(bool(changes)).lower()
+        return known_tags
 
     def diff(self) -> str:
-        """Return the uncommitted changes of tracked files as a diff.
-
-        A diff over 256 KiB is truncated with a note at its end.
-        """
+        """Return the uncommitted changes of tracked files as a diff of at most 256 KiB."""
         text = self._ask("diff", "HEAD", "--no-color", "--no-ext-diff", strip=False) or ""
         if len(text) > _MAX_DIFF_BYTES:
-            kept = text[:_MAX_DIFF_BYTES].rpartition("\n")[0]
-            return f"{kept}\n# cut here: {len(text) - len(kept)} more characters of the diff\n"
+            start = text[:_MAX_DIFF_BYTES].rpartition("\n")[0]
+            return f"{start}\n# cut here: {len(text) - len(start)} more characters of the diff\n"
         return text
 
     def _ask(self, *command: str, strip: bool = True) -> str | None:
@@ -94,12 +87,12 @@ class Repository:
 
 def environment_artifacts(repository: Repository | None) -> dict[str, str]:
     """Return artifacts with packages, hardware and code changes, as texts by path."""
-    found = {"packages.txt": packages(), "hardware.json": hardware()}
+    texts = {"packages.txt": packages(), "hardware.json": hardware()}
     if repository is not None and (diff := repository.diff()):
         # File by file: masking one long text would block other threads.
         parts = re.split(r"(?m)^(?=diff --git )", diff)
-        found["git.diff"] = "".join(map(mask_secrets, parts))
-    return {f"{_FOLDER}/{name}": text for name, text in found.items()}
+        texts["git.diff"] = "".join(map(mask_secrets, parts))
+    return {f"{_FOLDER}/{name}": text for name, text in texts.items()}
 
 
 def environment_digest(texts: Mapping[str, str]) -> str:
@@ -115,8 +108,8 @@ def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
 
 def packages() -> str:
     """Return installed packages and versions, one per line, like ``pip freeze``."""
-    found = {f"{each.name}=={each.version}" for each in distributions() if each.name}
-    return "\n".join(sorted(found, key=str.lower)) + "\n"
+    lines = {f"{each.name}=={each.version}" for each in distributions() if each.name}
+    return "\n".join(sorted(lines, key=str.lower)) + "\n"
 
 
 def hardware() -> str:

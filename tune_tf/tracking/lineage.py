@@ -1,15 +1,13 @@
 """Lineage of trials cloned from each other, as in population based training.
 
-Ray's schedulers call no hook when they give a trial another one's checkpoint and a new config. A
-clone is detected when the trial restarts from a checkpoint in the other trial's folder.
+Ray calls no hook when a trial is cloned: it then restarts from a checkpoint in another's folder.
 """
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -26,7 +24,6 @@ from tune_tf.tracking.names import (
 from tune_tf.tracking.writing.run_update import Report
 
 LINEAGE_FILE = "lineage.json"
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -63,23 +60,18 @@ class _TrialHistory:
     before: dict[str, Any] = field(default_factory=dict)  # the same values before the change
     curves: set[str] = field(default_factory=set)  # parameters that have a curve
 
-    def copy(self) -> "_TrialHistory":
-        return replace(
-            self, changed=dict(self.changed), before=dict(self.before), curves=set(self.curves)
-        )
-
 
 class Lineage:
     """Clones and config changes of all trials of a sweep, from the state of an interrupted one."""
 
-    def __init__(self, state: Mapping[str, Any] = _NOTHING) -> None:
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        state = state or {}
         self.clones: list[Clone] = list(state.get("clones", ()))
         self._trials: dict[str, _TrialHistory] = dict(state.get("trials", {}))
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of the state, for a resumed sweep."""
-        trials = {trial_id: history.copy() for trial_id, history in self._trials.items()}
-        return {"clones": list(self.clones), "trials": trials}
+        """Return the state for a resumed sweep, which Tune pickles at once."""
+        return {"clones": self.clones, "trials": self._trials}
 
     def record_start(self, trial: Trial, trials: Iterable[Trial], time_ms: int) -> Clone | None:
         """Record the start of a trial; return its :class:`Clone` if it was cloned."""
@@ -89,16 +81,14 @@ class Lineage:
         history.changed.update(after)
         for name in before.keys() & after.keys():
             history.before.setdefault(name, before[name])
-        checkpoint = trial.checkpoint
-        source = _owner(checkpoint.path, trial, trials) if checkpoint is not None else None
-        # A cloned trial may restart again before it writes a checkpoint: that is no new clone.
-        if (
-            checkpoint is None
-            or source is None
-            or (checkpoint.path == history.checkpoint and not after)
-        ):
+        if trial.checkpoint is None:
             return None
-        history.checkpoint = checkpoint.path
+        path = trial.checkpoint.path
+        source = _owner(path, trial, trials)
+        # A cloned trial may restart again before it writes a checkpoint: that is no new clone.
+        if source is None or (path == history.checkpoint and not after):
+            return None
+        history.checkpoint = path
         history.exploits += 1
         result = trial.latest_checkpoint_result
         clone = Clone(
@@ -130,8 +120,8 @@ class Lineage:
         history.step = step
         if not history.exploits and not history.changed:
             return [], {}
-        own = dict(metrics)
-        metrics.clear()  # its own metrics come last: a step with the last one is complete
+        reported = dict(metrics)
+        metrics.clear()  # the reported ones come last: a step with the last one is complete
         if history.exploits:
             metrics[EXPLOITS] = float(history.exploits)
         initial: dict[str, float] = {}
@@ -145,7 +135,7 @@ class Lineage:
             if key not in history.curves and is_metric_value(history.before.get(name)):
                 initial[key] = float(history.before[name])
             history.curves.add(key)
-        metrics.update(own)
+        metrics.update(reported)
         history.changed.clear()
         history.before.clear()
         before = [Report(*history.first, initial, once=False)] if initial else []
@@ -178,12 +168,12 @@ def _difference(
         return {}, {}
     before, after = dict(flat_items(old)), dict(flat_items(new))
     return (
-        {name: value for name, value in before.items() if not _same(value, after.get(name))},
-        {name: value for name, value in after.items() if not _same(value, before.get(name))},
+        {name: value for name, value in before.items() if not _is_same(value, after.get(name))},
+        {name: value for name, value in after.items() if not _is_same(value, before.get(name))},
     )
 
 
-def _same(one: object, other: object) -> bool:
+def _is_same(one: object, other: object) -> bool:
     try:
         return bool(one == other)
     except ValueError:  # arrays of several elements

@@ -1,8 +1,7 @@
 """State of MLflow's fluent API (``mlflow.log_figure`` ...) in this process, partly private.
 
 ``mlflow.start_run(run_id=...)`` sets a run to RUNNING and ends it at its exit; MLflow has no public
-way to activate a run without changing its status. The private stack of active runs and the private
-id of the active experiment are used here only, each with a fallback.
+way to activate a run without changing its status.
 """
 
 import contextlib
@@ -18,48 +17,31 @@ if TYPE_CHECKING:
 
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
 
-# Integrations that start a separate run when a model is fitted.
-_FLAVORS = [
-    "keras",
-    "tensorflow",
-    "sklearn",
-    "xgboost",
-    "lightgbm",
-    "statsmodels",
-    "pytorch",
-    "spark",
-]
-
 
 @dataclass
-class _TrackingUri:
-    """Tracking URI of the process, as it is and as it was before the first context that set it."""
+class _ReplacedUri:
+    """Tracking URI of the process before the first of the contexts that replace it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    depth: int = 0
-    before: str | None = None
-    variable: str | None = None
+    depth: int = 0  # number of contexts
+    uri: str | None = None
+    variable: str | None = None  # value in the environment
 
 
-_TRACKING_URI = _TrackingUri()
+_REPLACED_URI = _ReplacedUri()
 
 
 def stop_autologging() -> None:
-    """Disable MLflow's autologging in this process, if MLflow is loaded.
-
-    Covers what the user's code enabled for one library or for all, loaded or not yet.
-    """
+    """Disable MLflow's autologging in this process, for each library, if MLflow is loaded."""
     if "mlflow" not in sys.modules:
         return
     import mlflow
 
     mlflow.autolog(disable=True, silent=True)
     # Autologging enabled for one library ignores the call above.
-    for flavor in _FLAVORS:
-        module = sys.modules.get(f"mlflow.{flavor}")
-        autolog = getattr(module, "autolog", None)
-        if autolog is not None:
-            autolog(disable=True, silent=True)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mlflow.") and hasattr(module, "autolog"):
+            module.autolog(disable=True, silent=True)
 
 
 @contextlib.contextmanager
@@ -76,38 +58,38 @@ def active_run(run: "Run", tracking_uri: str) -> Iterator[None]:
             return
         import mlflow  # already loaded, since a run exists
 
-        entry = mlflow.ActiveRun(run)
-        runs.append(entry)
+        active = mlflow.ActiveRun(run)
+        runs.append(active)
         try:
             yield
         finally:
-            # User code may have removed the entry, or left another run above it.
-            runs[:] = [each for each in runs if each is not entry]
+            # User code may have removed the run, or left another one above it.
+            runs[:] = [each for each in runs if each is not active]
 
 
 @contextlib.contextmanager
 def default_tracking_uri(tracking_uri: str) -> Iterator[None]:
-    """Set the tracking URI of this process; the last context to leave restores its own."""
+    """Replace the tracking URI of this process until the last such context ends."""
     import mlflow
 
-    own = _TRACKING_URI
-    with own.lock:
-        if own.depth == 0:
-            own.variable = os.environ.get(_URI_VARIABLE)
-            own.before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-        own.depth += 1
+    replaced = _REPLACED_URI
+    with replaced.lock:
+        if replaced.depth == 0:
+            replaced.variable = os.environ.get(_URI_VARIABLE)
+            replaced.uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        replaced.depth += 1
         mlflow.set_tracking_uri(tracking_uri)
     try:
         yield
     finally:
-        with own.lock:
-            own.depth -= 1
-            if own.depth == 0:
-                mlflow.set_tracking_uri(own.before)
+        with replaced.lock:
+            replaced.depth -= 1
+            if replaced.depth == 0:
+                mlflow.set_tracking_uri(replaced.uri)
                 # MLflow sets the variable too, for child processes.
                 os.environ.pop(_URI_VARIABLE, None)
-                if own.variable is not None:
-                    os.environ[_URI_VARIABLE] = own.variable
+                if replaced.variable is not None:
+                    os.environ[_URI_VARIABLE] = replaced.variable
 
 
 def active_experiment_id() -> str | None:
@@ -116,8 +98,8 @@ def active_experiment_id() -> str | None:
     Without the private name, MLflow's environment variable still has the id.
     """
     fluent = sys.modules.get("mlflow.tracking.fluent")
-    chosen = getattr(fluent, "_active_experiment_id", None)
-    return str(chosen) if chosen else None
+    experiment_id = getattr(fluent, "_active_experiment_id", None)
+    return str(experiment_id) if experiment_id else None
 
 
 def _active_runs() -> "list[Any] | None":
@@ -139,9 +121,9 @@ def _started(run: "Run") -> Iterator[None]:
     """
     import mlflow
 
-    before = mlflow.MlflowClient().get_run(run.info.run_id).info.status
+    status = mlflow.MlflowClient().get_run(run.info.run_id).info.status
     mlflow.start_run(run_id=run.info.run_id, nested=True, log_system_metrics=False)
     try:
         yield
     finally:
-        mlflow.end_run(before)
+        mlflow.end_run(status)

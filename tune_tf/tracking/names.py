@@ -1,7 +1,4 @@
-"""Conversion of results and configs to MLflow's metrics and parameters, within its limits.
-
-No framework is loaded.
-"""
+"""Conversion of results and configs to MLflow's metrics and parameters, within its limits."""
 
 import hashlib
 import numbers

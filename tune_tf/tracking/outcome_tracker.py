@@ -24,8 +24,7 @@ Ending = Literal["completed", "stopped", "unfinished"]
 class OutcomeTracker(Callback):
     """Tune callback that determines the outcome of each trial.
 
-    A missing stop reason is added to the trial's last result, where the searcher reads it: see
-    :mod:`tune_tf.outcome`.
+    A missing stop reason is added to the trial's last result, where the searcher reads it.
 
     Args:
         objective: A trial has diverged if its metric is not finite; None to use the metrics that
@@ -48,25 +47,25 @@ class OutcomeTracker(Callback):
         self._num_seen = 0
         self._outcomes: dict[str, Outcome] = {}
         self._earlier: dict[str, Outcome] = {}
-        self._begun: frozenset[str] = frozenset()
+        self._started: frozenset[str] = frozenset()
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
         """Outcomes of the ended trials, by Tune's id."""
         return MappingProxyType(self._outcomes)
 
-    def restore_outcomes(self, ended: Mapping[str, Outcome], begun: Collection[str]) -> None:
+    def restore_outcomes(self, ended: Mapping[str, Outcome], started: Collection[str]) -> None:
         """Restore the outcomes of earlier sessions.
 
         ``ended`` has the trials that Tune regards as ended: a killed driver may not have recorded
-        them, and Tune calls no hooks for them. ``begun`` trials may end without another start.
+        them, and Tune calls no hooks for them. ``started`` trials may end without another start.
         """
-        self._earlier, self._begun = dict(ended), frozenset(begun)
+        self._earlier, self._started = dict(ended), frozenset(started)
 
     def track(self, trial: Trial) -> None:
         """Open a trial, unless it is open or has ended."""
-        over = trial.trial_id in self._outcomes and trial.is_finished()
-        if over or trial.trial_id in self._open:
+        has_ended = trial.trial_id in self._outcomes and trial.is_finished()
+        if has_ended or trial.trial_id in self._open:
             return
         self._outcomes.pop(trial.trial_id, None)
         self._unstarted.pop(trial.trial_id, None)
@@ -95,12 +94,9 @@ class OutcomeTracker(Callback):
         """Write the stop reason into a last result."""
         self.track(trial)
         if result.get("done"):
-            flat_result = flatten_dict(result)
-            outcome = infer_result_outcome(
-                flat_result,
-                own_end=is_complete(trial, flat_result),
-                metrics=self._diverging_metrics(),
-            )
+            last = flatten_dict(result)
+            metrics = self._diverging_metrics()
+            outcome = infer_result_outcome(last, own_end=is_complete(trial, last), metrics=metrics)
             result[STOP_REASON] = outcome.value
 
     def on_trial_complete(
@@ -109,11 +105,7 @@ class OutcomeTracker(Callback):
         """Determine the outcome of an ended trial."""
         self._end(trial, "completed")
 
-    def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
-        """Determine the outcome of a failed trial."""
-        self._end(trial, "completed")
+    on_trial_error = on_trial_complete
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Add the outcomes of earlier sessions."""
@@ -129,7 +121,7 @@ class OutcomeTracker(Callback):
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
             del self._unstarted[trial.trial_id]
-            if self._has_begun(trial):
+            if self._has_started(trial):
                 self._end(trial, "stopped")
             else:
                 self._outcomes[trial.trial_id] = Outcome.OUT_OF_BUDGET
@@ -158,21 +150,21 @@ class OutcomeTracker(Callback):
             outcome = earlier.get(trial.trial_id)
             if outcome is None or trial.trial_id in self._outcomes:
                 continue
-            if self._has_begun(trial):
+            if self._has_started(trial):
                 self._end(trial, "stopped", outcome)
             else:
                 self._outcomes[trial.trial_id] = outcome
 
-    def _has_begun(self, trial: Trial) -> bool:
-        return bool(latest_result(trial)) or trial.trial_id in self._begun
+    def _has_started(self, trial: Trial) -> bool:
+        return bool(latest_result(trial)) or trial.trial_id in self._started
 
-    def _end(self, trial: Trial, ending: Ending, known: Outcome | None = None) -> None:
+    def _end(self, trial: Trial, ending: Ending, earlier: Outcome | None = None) -> None:
         self.track(trial)
         if trial.num_failures:
             _mask_error_files(trial)
         error = trial_error(trial) if trial.status == Trial.ERROR else None
-        last = flatten_dict(own_result(trial))
-        outcome = known or infer_trial_outcome(
+        last = flatten_dict(reported_result(trial))
+        outcome = earlier or infer_trial_outcome(
             ending,
             last,
             status=trial.status,
@@ -194,10 +186,8 @@ def infer_result_outcome(
 ) -> Outcome:
     """Infer the outcome of a trial from its last result.
 
-    Args:
-        result: The result.
-        own_end: Whether the trial ended by itself rather than being stopped.
-        metrics: A trial has diverged if one of these is not finite.
+    ``own_end`` is whether the trial ended by itself rather than being stopped. It has diverged if
+    one of ``metrics`` is not finite.
     """
     recorded = Outcome.of_result(result)  # by one who has looked at the metrics
     finite = recorded is not None or all(is_finite(result.get(name, 0.0)) for name in metrics)
@@ -214,15 +204,10 @@ def infer_trial_outcome(
     error: str | None = None,
     metrics: Collection[str] = (),
 ) -> Outcome:
-    """Infer the outcome of a trial that Tune no longer runs.
+    """Infer the outcome of a trial that Tune no longer runs, given Tune's ``status`` of it.
 
-    Args:
-        ending: How Tune ended the trial.
-        last_result: Last result of the trial; empty if it never reported.
-        status: Tune's status of the trial.
-        own_end: Whether the trial ended by itself.
-        error: Text of the trial's error, if it failed.
-        metrics: A trial has diverged if one of these is not finite.
+    ``last_result`` is empty if the trial never reported; ``own_end`` and ``metrics`` are those of
+    :func:`infer_result_outcome`.
     """
     if error is not None or status == Trial.ERROR:
         return infer_outcome(Outcome.ERROR, error=error or "")
@@ -245,7 +230,7 @@ def latest_result(trial: Trial) -> dict[str, Any]:
     return last if last and TRAINING_ITERATION in last else {}
 
 
-def own_result(trial: Trial) -> dict[str, Any]:
+def reported_result(trial: Trial) -> dict[str, Any]:
     """Return the last result that a trial itself reported; empty before the first.
 
     Until its first report, a trial cloned from another has the other's result.

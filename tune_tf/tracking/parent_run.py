@@ -19,7 +19,7 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, Report, now_ms
+from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, PARENT, Report, RunUpdate, now_ms
 from tune_tf.tune_internals.controller import asks_for_more
 
 _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
@@ -28,14 +28,9 @@ _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 class ParentRun:
     """Progress of a running sweep, as updates of its parent run.
 
-    The updates are fields of a :class:`~tune_tf.tracking.writing.run_update.RunUpdate`. Outcomes
-    are those of the ended trials, by Tune's id.
-
-    Args:
-        objective: Determines the best trial; None for no best trial.
-        constraints: Conditions that the best trial must meet.
-        details: Details of the sweep.
-        state: Result of :meth:`state` before an interruption; empty for a new sweep.
+    Outcomes are those of the ended trials, by Tune's id. The best trial has the best value of the
+    objective and meets the constraints; without an objective, there is none. ``state`` is that
+    before an interruption, empty for a new sweep.
     """
 
     def __init__(
@@ -78,12 +73,10 @@ class ParentRun:
         objective = self._objective
         if objective is None or not is_finite(value := metrics.get(mlflow_key(objective.metric))):
             return
-        known = self._best_reports.get(trial_id)
-        better = known is None or (
-            value > known[0] if objective.mode == "max" else value < known[0]  # type: ignore[operator]
-        )
-        if better:
-            self._best_reports[trial_id] = value, step  # type: ignore[assignment]
+        number = float(value)  # type: ignore[arg-type]
+        best = self._best_reports.get(trial_id)
+        if best is None or objective.better(number, best[0]):
+            self._best_reports[trial_id] = number, step
 
     def best_report(self, trial_id: str) -> tuple[float, int] | None:
         """Return the best value that a running trial reported, and its step."""
@@ -113,37 +106,32 @@ class ParentRun:
         feasible = self.is_feasible(result) is not False
         number = float(value)  # type: ignore[arg-type]
         self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
-        found, before = best_of(self._candidates.values(), self._objective), self.best
-        if found is None:
+        best, before = best_of(self._candidates.values(), self._objective), self.best
+        if best is None:
             self.best = None
-        elif found.key == trial_id:
+        elif best.key == trial_id:
             self.best = BestTrial(trial_id, name, number, config)
-        elif before is None or found.key != before.trial_id:
-            self.best = BestTrial(found.key, found.key, float(found.value))
+        elif before is None or best.key != before.trial_id:
+            self.best = BestTrial(best.key, best.key, float(best.value))
         return self.best is not None and (
             before is None
             or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)
         )
 
-    def start_update(self, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    def start_update(self, name: str | None, outcomes: Mapping[str, Outcome]) -> RunUpdate:
         """Return the update before any trial runs."""
-        return {
-            "tags": self._description("RUNNING", outcomes.values()),
-            "texts": self._details.artifacts(),
-        }
+        tags, texts = self._description("RUNNING", outcomes.values()), self._details.artifacts()
+        return RunUpdate(PARENT, name=name, tags=tags, texts=texts, reopen=True)
 
-    def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> dict[str, Any]:
+    def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> RunUpdate:
         """Return the update after the end of a trial."""
         metrics = self.live_metrics(outcomes, best=new_best)
-        best = self.best_tags() if new_best else {}
-        return {
-            "tags": {**self._description("RUNNING", outcomes.values()), **best},
-            "reports": [Report(_num_ended(outcomes), now_ms(), metrics)],
-        }
+        best_tags = self.best_tags() if new_best else {}
+        tags = {**self._description("RUNNING", outcomes.values()), **best_tags}
+        report = Report(_num_ended(outcomes), now_ms(), metrics)
+        return RunUpdate(PARENT, tags=tags, reports=[report])
 
-    def end_update(
-        self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]
-    ) -> dict[str, Any]:
+    def end_update(self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]) -> RunUpdate:
         """Return the update at the end of the sweep."""
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
@@ -160,14 +148,15 @@ class ParentRun:
                 params = {mlflow_key(f"best_{k}"): v for k, v in mlflow_params(best.config).items()}
         metrics = self.final_metrics(outcomes)
         step = _num_ended(outcomes)
-        return {
-            "params": params,
-            "tags": {**tags, **self._description(status, ended)},
-            "reports": [Report(step, time_ms, metrics, once=False)] if metrics else [],
-            "status": status,
-            "end_ms": time_ms,
-            "trials": frozenset(trial.trial_id for trial in trials),
-        }
+        return RunUpdate(
+            PARENT,
+            params=params,
+            tags={**tags, **self._description(status, ended)},
+            reports=[Report(step, time_ms, metrics, once=False)] if metrics else [],
+            status=status,
+            end_ms=time_ms,
+            trials=frozenset(trial.trial_id for trial in trials),
+        )
 
     def best_tags(self) -> dict[str, str]:
         """Return the tags about the best trial."""

@@ -1,15 +1,11 @@
-"""Best model of a sweep in MLflow: a logged model of the parent run, and a registered version.
-
-Tags link the parent and trial runs to the model and its version, and these to sweep, trial,
-checkpoint and metric.
-"""
+"""Best model of a sweep in MLflow: a logged model of the parent run, and a registered version."""
 
 import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.mlflow_internals import default_tracking_uri
@@ -38,21 +34,16 @@ _MISSING = "RESOURCE_DOES_NOT_EXIST"
 
 @dataclass(frozen=True)
 class BestModel:
-    """Best model of a sweep: origin and metric.
-
-    ``run_id`` is that of the trial's run, ``checkpoint`` the folder with the weights, ``params``
-    the trial's config as MLflow parameters, and ``custom`` names the user's classes and functions
-    that must be imported to load the model.
-    """
+    """Best model of a sweep: origin and metric."""
 
     sweep_id: str
     trial_id: str
-    run_id: str
-    checkpoint: str
+    run_id: str  # of the trial
+    checkpoint: str  # folder with the weights
     metric: str
     value: float
-    params: Mapping[str, str] = field(default_factory=dict)
-    custom: tuple[str, ...] = ()
+    params: Mapping[str, str] = field(default_factory=dict)  # MLflow's, of the trial's config
+    custom: tuple[str, ...] = ()  # the user's classes and functions that loading needs
 
     @property
     def tags(self) -> dict[str, str]:
@@ -79,21 +70,18 @@ class BestModel:
 
     def matches(self, tags: Mapping[str, str]) -> bool:
         """Return whether a logged model with these tags has the same weights."""
-        own = self.tags
-        return all(tags.get(key) == own[key] for key in (SWEEP_ID_TAG, TRIAL_ID_TAG, _CHECKPOINT))
+        identity = (SWEEP_ID_TAG, TRIAL_ID_TAG, _CHECKPOINT)
+        return all(tags.get(key) == self.tags[key] for key in identity)
 
 
 @dataclass(frozen=True)
 class FinalModel:
-    """Model retrained with the config of a sweep's trial, in a run of its own.
-
-    ``source_tags`` are the tags of the logged model.
-    """
+    """Model retrained with the config of a sweep's trial, in a run of its own."""
 
     sweep_id: str
     trial_id: str
     run_id: str
-    source_tags: Mapping[str, str] = field(default_factory=dict)
+    source_tags: Mapping[str, str] = field(default_factory=dict)  # of the logged model
 
     @property
     def tags(self) -> dict[str, str]:
@@ -126,14 +114,8 @@ class ModelRegistry:
 
         An earlier model is deleted unless it is registered, since a version may be in use.
         """
-        uri = log_model(
-            self._client,
-            self._parent_run_id,
-            folder,
-            name=_NAME,
-            tags=best.tags,
-            params=best.params,
-        )
+        client, run_id = self._client, self._parent_run_id
+        uri = log_model(client, run_id, folder, name=_NAME, tags=best.tags, params=best.params)
         self.keep(best, uri)
         return uri
 
@@ -142,8 +124,8 @@ class ModelRegistry:
 
         A killed process may have logged a model without these steps, or only part of a model.
         """
-        _name_output(self._client, self._parent_run_id, _model_id(uri))
-        self._name_in_runs(best, BEST_MODEL_TAG, uri)
+        _add_output(self._client, self._parent_run_id, _model_id(uri))
+        self._link_from_runs(best, BEST_MODEL_TAG, uri)
         for model in self._models():
             if model.model_id != _model_id(uri):
                 self._supersede(model, best)
@@ -152,8 +134,7 @@ class ModelRegistry:
         """Return the URI of a logged model's latest version under a registered name, if any."""
         from mlflow.exceptions import MlflowException
 
-        listed = json.loads(model.tags.get(_VERSIONS, "[]"))
-        numbers = [int(each["version"]) for each in listed if each["name"] == name]
+        numbers = [int(each["version"]) for each in _versions(model) if each["name"] == name]
         for number in sorted(numbers, reverse=True):
             try:
                 self._client.get_model_version(name, str(number))
@@ -171,8 +152,8 @@ class ModelRegistry:
         name, _, version = version_uri.removeprefix("models:/").rpartition("/")
         before = None
         try:
-            had = self._client.get_model_version_by_alias(name, alias).version
-            before = f"models:/{name}/{had}"
+            former = self._client.get_model_version_by_alias(name, alias).version
+            before = f"models:/{name}/{former}"
         except MlflowException as error:
             if error.error_code not in (_MISSING, "INVALID_PARAMETER_VALUE"):
                 raise
@@ -194,7 +175,7 @@ class ModelRegistry:
         model_id = _model_id(uri)
         # A database store resolves the model's URI by the default tracking URI.
         with default_tracking_uri(self._client.tracking_uri):
-            made = self._unlisted(name, uri) or self._client.create_model_version(
+            created = self._unlisted(name, uri) or self._client.create_model_version(
                 name,
                 source=uri,
                 run_id=self._parent_run_id,
@@ -203,47 +184,47 @@ class ModelRegistry:
                 model_id=model_id,
             )
         if alias is not None:
-            self._client.set_registered_model_alias(name, alias, made.version)
-        version = f"models:/{name}/{made.version}"
-        self._name_in_runs(best, BEST_VERSION_TAG, version)
-        listed = json.loads(self._client.get_logged_model(model_id).tags.get(_VERSIONS, "[]"))
-        listed.append({"name": name, "version": made.version})
+            self._client.set_registered_model_alias(name, alias, created.version)
+        version = f"models:/{name}/{created.version}"
+        self._link_from_runs(best, BEST_VERSION_TAG, version)
+        versions = _versions(self._client.get_logged_model(model_id))
+        versions.append({"name": name, "version": created.version})
         self._client.set_logged_model_tags(
-            model_id, {BEST_VERSION_TAG: version, _VERSIONS: json.dumps(listed)}
+            model_id, {BEST_VERSION_TAG: version, _VERSIONS: json.dumps(versions)}
         )
         return version
 
     def _models(self) -> "list[LoggedModel]":
         """Return the models that a sweep logged to the parent run, the newest first."""
         experiment_id = self._client.get_run(self._parent_run_id).info.experiment_id
-        found = self._client.search_logged_models(
+        models = self._client.search_logged_models(
             [experiment_id],
             f"source_run_id = '{self._parent_run_id}'",
             order_by=[{"field_name": "creation_timestamp", "ascending": False}],
         )
-        return [model for model in found if SWEEP_ID_TAG in model.tags]
+        return [model for model in models if SWEEP_ID_TAG in model.tags]
 
     def _unlisted(self, name: str, uri: str) -> "ModelVersion | None":
         """Return a version that a killed process created without listing it in the model's tags."""
-        tags = self._client.get_logged_model(_model_id(uri)).tags
-        listed = json.loads(tags.get(_VERSIONS, "[]"))
-        known = {str(each["version"]) for each in listed if each["name"] == name}
-        for made in self._client.search_model_versions(f"run_id = '{self._parent_run_id}'"):
-            if made.name == name and made.source == uri and str(made.version) not in known:
-                return made
+        versions = _versions(self._client.get_logged_model(_model_id(uri)))
+        listed = {str(each["version"]) for each in versions if each["name"] == name}
+        for version in self._client.search_model_versions(f"run_id = '{self._parent_run_id}'"):
+            is_same = version.name == name and version.source == uri
+            if is_same and str(version.version) not in listed:
+                return version
         return None
 
     def _supersede(self, before: "LoggedModel", best: BestModel) -> None:
         trial_run_id = before.tags.get(_TRIAL_RUN)
         if trial_run_id is not None and trial_run_id != best.run_id:
-            had = self._client.get_run(trial_run_id).data.tags
+            tags = self._client.get_run(trial_run_id).data.tags
             for key in (BEST_MODEL_TAG, BEST_VERSION_TAG):
-                if key in had:
+                if key in tags:
                     self._client.delete_tag(trial_run_id, key)
         if BEST_VERSION_TAG not in before.tags and _VERSIONS not in before.tags:
             self._client.delete_logged_model(before.model_id)
 
-    def _name_in_runs(self, best: BestModel | FinalModel, key: str, uri: str) -> None:
+    def _link_from_runs(self, best: BestModel | FinalModel, key: str, uri: str) -> None:
         for run_id in (best.run_id, self._parent_run_id):
             self._client.set_tag(run_id, key, uri)
 
@@ -279,7 +260,7 @@ def log_model(
     return f"models:/{model.model_id}"
 
 
-def _name_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
+def _add_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
     """Add a logged model to the outputs of a run, unless listed."""
     from mlflow.entities import LoggedModelOutput
 
@@ -297,7 +278,12 @@ def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: P
     about.save(str(folder / "MLmodel"))
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, _READY)
-    _name_output(client, run_id, model.model_id)
+    _add_output(client, run_id, model.model_id)
+
+
+def _versions(model: "LoggedModel") -> list[dict[str, Any]]:
+    versions: list[dict[str, Any]] = json.loads(model.tags.get(_VERSIONS, "[]"))
+    return versions
 
 
 def _model_id(uri: str) -> str:

@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import mask_all, mask_secrets
-from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, MAX_RUN_NAME_LENGTH, one_line
+from tune_tf.tracking.names import MAX_RUN_NAME_LENGTH, one_line
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.store import connect
-from tune_tf.tracking.writing.run_update import RunUpdate, now_ms
+from tune_tf.tracking.writing.run_update import RunUpdate
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import BackgroundWriter
 
@@ -30,7 +29,7 @@ class RunWriter:
     memory.
     """
 
-    def __init__(self, sweep: TrackedSweep, spool_path: Path | None = None) -> None:
+    def __init__(self, sweep: TrackedSweep, spool_path: Path | None) -> None:
         self.sweep = sweep
         self._spool_path = spool_path
         self._writer: BackgroundWriter | None = None
@@ -49,12 +48,12 @@ class RunWriter:
     @property
     def run_ids(self) -> dict[str, str]:
         """MLflow's run ids by trial id or :data:`PARENT`, for the runs created so far."""
-        runs = self._runs()
-        return {**self._run_ids, **(runs.run_ids if runs is not None else {})}
+        runs = self._writer and self._writer.runs
+        return {**self._run_ids, **(runs.run_ids if runs else {})}
 
     def run_id_of(self, run: str) -> str | None:
         """Return a run's id; None while the writer has not created it."""
-        runs = self._runs()
+        runs = self._writer and self._writer.runs
         return (runs and runs.run_id_of(run)) or self._run_ids.get(run)
 
     def await_run_id(self, run: str) -> str | None:
@@ -79,21 +78,16 @@ class RunWriter:
         self._waits_for_ids = self._spool_path is None
         self._writer = BackgroundWriter(partial(_open_runs, self.sweep), self._spool())
 
-    def put(self, run: str, **what: Any) -> None:
-        """Queue an update of a run, given as fields of :class:`RunUpdate`."""
+    def put(self, update: RunUpdate) -> None:
+        """Queue an update, with its secrets masked."""
         if self._writer is None:
             return
-        for kind in ("params", "tags", "texts"):
-            if what.get(kind):
-                what[kind] = mask_all(what[kind])
-        if name := what.get("name"):
-            what["name"] = one_line(mask_secrets(name), MAX_RUN_NAME_LENGTH)
-        self._writer.put(RunUpdate(run, now_ms(), **what))
-
-    def put_update(self, entry: RunUpdate) -> None:
-        """Queue an update again that may have been written already."""
-        if self._writer is not None:
-            self._writer.put(entry)
+        for part in ("params", "tags", "texts"):
+            if texts := getattr(update, part):  # masking looks at the whole environment
+                setattr(update, part, mask_all(texts))
+        if update.name:
+            update.name = one_line(mask_secrets(update.name), MAX_RUN_NAME_LENGTH)
+        self._writer.put(update)
 
     def unwritten(self) -> list[RunUpdate]:
         """Return the updates that would be lost with this process, without waiting."""
@@ -110,9 +104,6 @@ class RunWriter:
         self._run_ids = self.run_ids
         self._writer = None
 
-    def _runs(self) -> SweepRuns | None:
-        return self._writer.runs if self._writer is not None else None
-
     def _spool(self) -> Spool | None:
         if self._spool_path is None:
             return None
@@ -125,48 +116,22 @@ class RunWriter:
             return None
 
 
-def check_names(experiment_name: str, sweep_id: str | None) -> None:
-    """Validate an experiment name and a sweep id.
-
-    Raises:
-        InvalidSettingsError: MLflow cannot store or find one of them.
-    """
-    errors = []
-    if (
-        experiment_name != one_line(experiment_name, MAX_EXPERIMENT_NAME_LENGTH)
-        or not experiment_name
-    ):
-        errors.append(
-            f"experiment_name must be 1 to {MAX_EXPERIMENT_NAME_LENGTH} printable characters "
-            f"without leading or trailing spaces, not {experiment_name!r}"
-        )
-    if sweep_id is not None and (not sweep_id or "'" in sweep_id):
-        errors.append(f"sweep_id must be text without quotes, not {sweep_id!r}")
-    if errors:
-        raise InvalidSettingsError(errors)
-
-
 @dataclass(frozen=True)
 class Delivery:
-    """Result of delivering a spool to MLflow, in updates; those left stay in the spool.
-
-    ``num_refused`` counts values that MLflow rejected permanently; ``error`` is empty if nothing is
-    left.
-    """
+    """Result of delivering a spool to MLflow, in updates."""
 
     num_delivered: int
-    num_left: int
-    num_refused: int
-    error: str = ""
+    num_left: int  # in the spool
+    num_refused: int  # values that MLflow rejected permanently
+    error: str = ""  # empty if nothing is left
 
 
 def deliver(
     sweep: TrackedSweep, spool_path: Path, *, patience_s: float = _SYNC_PATIENCE_S
 ) -> Delivery:
-    """Deliver a sweep's spool to MLflow; an empty or missing one is no error.
+    """Deliver a sweep's spool to MLflow, with the settings in it; it may be empty or missing.
 
-    Settings in the spool replace those of ``sweep``, except for the tracking URI. Retries end
-    after ``patience_s`` seconds without any success.
+    Retries end after ``patience_s`` seconds without any success.
 
     Raises:
         SweepConflictError: The sweep is running, and delivers its spool itself.
@@ -174,14 +139,14 @@ def deliver(
     if not spool_path.is_dir():
         return Delivery(0, 0, 0)
     spool = Spool(spool_path)
-    if not (num_waiting := spool.num_entries):
+    num_waiting = spool.num_left
+    if not num_waiting:
         spool.close()
         return Delivery(0, 0, 0)
     if spool.about:
         sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
-    writer = BackgroundWriter(
-        partial(_open_runs, sweep), spool, linger_s=0.0, patience_s=patience_s
-    )
+    open_runs = partial(_open_runs, sweep)
+    writer = BackgroundWriter(open_runs, spool, linger_s=0.0, patience_s=patience_s)
     writer.close()
     num_left = writer.num_left
     error = writer.last_error if num_left else ""

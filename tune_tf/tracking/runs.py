@@ -1,11 +1,8 @@
-"""MLflow runs of a sweep: a parent run and one child run per trial.
-
-A sweep uses this module in the writer's thread only, since loading MLflow and opening its store
-takes seconds.
-"""
+"""MLflow runs of a sweep, opened in the writer's thread, since that takes seconds."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,23 +32,15 @@ _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 @dataclass(frozen=True)
 class TrackedSweep:
-    """Settings of all MLflow runs of a sweep.
+    """Settings of all MLflow runs of a sweep."""
 
-    Args:
-        sweep_id: Tag shared by the runs.
-        tracking_uri: MLflow's store.
-        experiment_name: MLflow experiment of all runs, created if missing.
-        tags: Tags of all runs.
-        reopen: Whether runs of this sweep may exist already.
-        trial_ids: Trials with a run at the last save of the sweep; None if it was never saved.
-    """
-
-    sweep_id: str
+    sweep_id: str  # tag shared by the runs
     tracking_uri: str
-    experiment_name: str
+    experiment_name: str  # created if missing
     tags: Mapping[str, str] = field(default_factory=dict)
-    reopen: bool = False
+    reopen: bool = False  # whether runs of this sweep may exist already
     trial_ids: frozenset[str] | None = None
+    """Trials with a run at the last save of the sweep; None if it was never saved."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data, without the tracking URI, which may contain a password."""
@@ -63,9 +52,9 @@ class TrackedSweep:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], tracking_uri: str) -> "TrackedSweep":
         """Restore the output of :meth:`to_dict`, of a sweep whose runs may exist."""
-        ids = data["trial_ids"]
-        known = None if ids is None else frozenset(ids)
-        return cls(**{**data, "tracking_uri": tracking_uri, "reopen": True, "trial_ids": known})
+        trial_ids = None if data["trial_ids"] is None else frozenset(data["trial_ids"])
+        changes = {"tracking_uri": tracking_uri, "reopen": True, "trial_ids": trial_ids}
+        return cls(**{**data, **changes})
 
 
 class SweepRuns:
@@ -74,52 +63,47 @@ class SweepRuns:
     Updates may be repeated in the same order: a report is skipped if the run has one of its step or
     a later one, and everything else is idempotent. Values that MLflow rejects permanently are
     skipped and counted, with one warning in all.
-
-    Args:
-        client: MLflow's client, or a substitute.
-        sweep: Settings of the runs.
     """
 
     def __init__(self, client: "MlflowClient", sweep: TrackedSweep) -> None:
         self._client = client
         self._sweep = sweep
         over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
-        self._refusals = Rejections(over_http=over_http)
+        self._rejections = Rejections(over_http=over_http)
         self._experiment = self._experiment_id()
         self._open: dict[str, OpenRun] = {}
-        self._unsure: set[str] = set()
-        self._context_tags: dict[str, str] | None = None
-        self._found: dict[str, Run] = {}
+        self._maybe_created: set[str] = set()
+        self._existing: dict[str, Run] = {}
         if sweep.reopen:
             self._find()
 
     @property
     def num_refused(self) -> int:
         """Number of values that MLflow rejected permanently."""
-        return self._refusals.num_values
+        return self._rejections.num_values
 
     @property
     def run_ids(self) -> dict[str, str]:
         """MLflow's run ids by trial id or :data:`PARENT`, for the runs found or created."""
-        found = {key: run.info.run_id for key, run in self._found.copy().items()}
-        return {**found, **{key: run.run_id for key, run in self._open.copy().items()}}
+        existing = {key: run.info.run_id for key, run in self._existing.copy().items()}
+        return existing | {key: run.run_id for key, run in self._open.copy().items()}
 
     def run_id_of(self, run: str) -> str | None:
         """Return MLflow's id of a trial's run; None until the run is open."""
-        found = self._open.get(run)
-        return found.run_id if found else None
+        open_run = self._open.get(run)
+        return open_run.run_id if open_run else None
 
-    def write(self, entry: RunUpdate) -> None:
+    def write(self, update: RunUpdate) -> None:
         """Write an update, and remove from it the parts written."""
-        run = self._run(entry)
-        if run.gone:
-            self._refusals.note(entry.size, "its run was deleted")
+        run = self._run(update)
+        if run.is_deleted:
+            self._rejections.count(update.size, "its run was deleted")
             return
-        run.write(entry)
-        if entry.trials is not None:
-            self._settle(entry.trials, entry.ends)
-            entry.trials = None
-        run.end(entry)
+        run.write(update)
+        if update.trials is not None:
+            self._reconcile(update.trials, update.ends)
+            update.trials = None
+        run.end(update)
 
     def end_running(self) -> list[str]:
         """Mark all running runs as interrupted; return their ids."""
@@ -133,9 +117,9 @@ class SweepRuns:
     ) -> None:
         self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
         self._client.set_terminated(run.info.run_id, outcome.mlflow, end_ms)
-        note = run.data.tags.get(DESCRIPTION_TAG, "")
-        if TRIAL_ID_TAG not in run.data.tags and "running" in note:
-            text = note.replace("running", "interrupted", 1)
+        description = run.data.tags.get(DESCRIPTION_TAG, "")
+        if TRIAL_ID_TAG not in run.data.tags and "running" in description:
+            text = description.replace("running", "interrupted", 1)
             self._client.set_tag(run.info.run_id, DESCRIPTION_TAG, text)
 
     def _experiment_id(self) -> str:
@@ -159,53 +143,47 @@ class SweepRuns:
         """Record existing runs; of two runs of one trial, prefer the one with data."""
         for run in self._search(condition):
             key = run.data.tags.get(TRIAL_ID_TAG, PARENT)
-            known = self._found.get(key)
-            if known is None or not (known.data.metrics or known.data.params):
-                self._found[key] = run
+            other = self._existing.get(key)
+            if other is None or not (other.data.metrics or other.data.params):
+                self._existing[key] = run
 
-    def _run(self, entry: RunUpdate) -> OpenRun:
-        if entry.run != PARENT and PARENT not in self._open:
-            self._run(RunUpdate(PARENT, entry.time_ms))
-        run = self._open.get(entry.run)
-        if run is not None and entry.fresh and _differ(run.params, entry.params):
+    def _run(self, update: RunUpdate) -> OpenRun:
+        if update.run != PARENT and PARENT not in self._open:
+            self._run(RunUpdate(PARENT, update.time_ms))
+        run = self._open.get(update.run)
+        if run is not None and update.fresh and _differ(run.params, update.params):
             # A killed Tune forgot the trial and gave its id to another one.
             self._client.delete_run(run.run_id)
-            self._found.pop(entry.run, None)
-            del self._open[entry.run]
+            self._existing.pop(update.run, None)
+            del self._open[update.run]
             run = None
         if run is None:
-            run = self._adopt(entry) or self._create(entry)
-            self._open[entry.run] = run
+            run = self._adopt(update) or self._create(update)
+            self._open[update.run] = run
         return run
 
-    def _adopt(self, entry: RunUpdate) -> OpenRun | None:
+    def _adopt(self, update: RunUpdate) -> OpenRun | None:
         """Return the existing run of a trial, if any."""
-        role = f" AND tags.`{TRIAL_ID_TAG}` = '{entry.run}'" if entry.run else ""
-        if entry.run in self._unsure or (entry.run and entry.run not in self._found):
+        condition = f" AND tags.`{TRIAL_ID_TAG}` = '{update.run}'" if update.run else ""
+        if update.run in self._maybe_created or (update.run and update.run not in self._existing):
             # A failed creation may have succeeded on the server, or the trial created its run.
-            self._find(role)
-        run = self._found.get(entry.run)
-        if run is not None and entry.fresh and _differ(run.data.params, entry.params):
+            self._find(condition)
+        run = self._existing.get(update.run)
+        if run is not None and update.fresh and _differ(run.data.params, update.params):
             # As above; a killed process may have written only part of the parameters.
             self._client.delete_run(run.info.run_id)
-            del self._found[entry.run]
-            self._find(role)
-            run = self._found.get(entry.run)
+            del self._existing[update.run]
+            self._find(condition)
+            run = self._existing.get(update.run)
         if run is None:
             return None
-        params = dict(run.data.params)
-        own = {**self._context(), **self._sweep.tags}
-        missing = {name: text for name, text in own.items() if name not in run.data.tags}
-        entry.tags = {**missing, **entry.tags}
-        last, last_ms = self._last_report(entry.run, run)
+        tags = {**self._context_tags, **self._sweep.tags}
+        missing = {name: text for name, text in tags.items() if name not in run.data.tags}
+        update.tags = {**missing, **update.tags}
+        last, last_ms = self._last_report(update.run, run)
+        info, params = run.info, dict(run.data.params)
         return OpenRun(
-            self._client,
-            self._refusals,
-            run.info.run_id,
-            status=run.info.status,
-            params=params,
-            last=last,
-            last_ms=last_ms,
+            self._client, self._rejections, info.run_id, info.status, params, last, last_ms
         )
 
     def _last_report(self, key: str, run: "Run") -> tuple[MetricPoint, int | None]:
@@ -221,32 +199,28 @@ class SweepRuns:
             ]
         return max(points, default=(NO_POINT, None))
 
-    def _create(self, entry: RunUpdate) -> OpenRun:
-        tags = {**self._context(), **self._sweep.tags, SWEEP_ID_TAG: self._sweep.sweep_id}
-        if entry.run != PARENT:
-            tags[TRIAL_ID_TAG] = entry.run
+    def _create(self, update: RunUpdate) -> OpenRun:
+        tags = {**self._context_tags, **self._sweep.tags, SWEEP_ID_TAG: self._sweep.sweep_id}
+        if update.run != PARENT:
+            tags[TRIAL_ID_TAG] = update.run
             tags[PARENT_RUN_TAG] = self._open[PARENT].run_id
-        self._unsure.add(entry.run)
+        self._maybe_created.add(update.run)
         run = self._client.create_run(
-            self._experiment,
-            start_time=entry.time_ms,
-            tags=tags,
-            run_name=entry.name,
+            self._experiment, start_time=update.time_ms, tags=tags, run_name=update.name
         )
-        self._unsure.discard(entry.run)
-        entry.name = None
-        return OpenRun(self._client, self._refusals, run.info.run_id)
+        self._maybe_created.discard(update.run)
+        update.name = None
+        return OpenRun(self._client, self._rejections, run.info.run_id)
 
-    def _context(self) -> dict[str, str]:
-        """Return the tags that ``mlflow.start_run`` would set: user, source, git commit."""
-        if self._context_tags is None:
-            # Imported late, like MLflow itself.
-            from mlflow.tracking.context.registry import resolve_tags
+    @cached_property
+    def _context_tags(self) -> dict[str, str]:
+        """Tags that ``mlflow.start_run`` would set: user, source, git commit."""
+        # Imported late, like MLflow itself.
+        from mlflow.tracking.context.registry import resolve_tags
 
-            self._context_tags = mask_all(resolve_tags())
-        return self._context_tags
+        return mask_all(resolve_tags())
 
-    def _settle(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
+    def _reconcile(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
         """Delete duplicate and unknown runs, and end running ones, after a killed driver."""
         saved = self._sweep.trial_ids
         for run in self._search():
@@ -255,18 +229,18 @@ class SweepRuns:
                 if run.info.run_id != self._open[PARENT].run_id:
                     self._client.delete_run(run.info.run_id)  # created by a call without response
                 continue
-            own = self._open.get(trial_id)
-            known = trial_id in trials or trial_id in (saved or ())
-            ended = STOP_REASON_TAG in run.data.tags
-            double = own is not None and own.run_id != run.info.run_id
-            if double or (not known and not (saved is None and ended)):
+            open_run = self._open.get(trial_id)
+            is_duplicate = open_run is not None and open_run.run_id != run.info.run_id
+            is_known = trial_id in trials or trial_id in (saved or ())
+            has_ended = STOP_REASON_TAG in run.data.tags
+            if is_duplicate or (not is_known and not (saved is None and has_ended)):
                 self._client.delete_run(run.info.run_id)
             elif run.info.status == "RUNNING":
                 self._interrupt(run, outcome=Outcome(ends.get(trial_id, "interrupted")))
 
 
-def _differ(known: Mapping[str, str], params: Mapping[str, str]) -> bool:
-    return any(known.get(key, value) != value for key, value in params.items())
+def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    return any(old.get(key, value) != value for key, value in new.items())
 
 
 def search_sweep(
@@ -295,8 +269,8 @@ def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) ->
     The result is empty if the experiment does not exist.
     """
     experiment = client.get_experiment_by_name(experiment_name)
-    found: dict[str, str] = {}
+    run_ids: dict[str, str] = {}
     if experiment is not None:
         for run in search_sweep(client, experiment.experiment_id, sweep_id):
-            found.setdefault(run.data.tags.get(TRIAL_ID_TAG, PARENT), run.info.run_id)
-    return found
+            run_ids.setdefault(run.data.tags.get(TRIAL_ID_TAG, PARENT), run.info.run_id)
+    return run_ids

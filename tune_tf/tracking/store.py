@@ -1,7 +1,4 @@
-"""MLflow's store: the default one of the process, validation of its URI, and connection.
-
-No network is accessed before :func:`connect`, which loads MLflow.
-"""
+"""MLflow's store: the default one of the process, validation of its settings, and connection."""
 
 import logging
 import os
@@ -18,6 +15,7 @@ from urllib.parse import urlsplit
 from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
 from tune_tf.tracking.mlflow_internals import active_experiment_id
+from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, one_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -56,41 +54,37 @@ _FILE_STORE = "MLFLOW_ALLOW_FILE_STORE"
 def process_tracking_uri() -> str:
     """Return the tracking URI of this process."""
     mlflow = sys.modules.get("mlflow")
-    is_set = getattr(mlflow, "is_tracking_uri_set", None)
+    is_set = getattr(mlflow, "is_tracking_uri_set", None)  # absent while another thread imports it
     if mlflow is not None and is_set is not None and is_set():
         return str(mlflow.get_tracking_uri())
     return os.environ.get(_URI) or _DEFAULT_URI
 
 
 def process_experiment_name(tracking_uri: str) -> str:
-    """Return the name of the experiment of this process.
-
-    Args:
-        tracking_uri: The store. An experiment id is valid only in the process's default store, a
-            name in any.
+    """Return the name of the experiment of this process, whose id counts in its own store only.
 
     Raises:
         InvalidSettingsError: The experiment cannot be read, or name and id disagree.
     """
     name = os.environ.get(_NAME) or None
-    is_own = tracking_uri == process_tracking_uri()
-    if is_own and (chosen := active_experiment_id()):
-        return _experiment_name(chosen, tracking_uri, "the experiment of mlflow.set_experiment")
-    given = os.environ.get(_ID) or None
-    if not is_own or given is None:
+    if tracking_uri != process_tracking_uri():
         return name or _DEFAULT_EXPERIMENT
-    found = _experiment_name(given, tracking_uri, f"{_ID}={given!r}")
-    if name is not None and name != found:
+    if active_id := active_experiment_id():
+        return _experiment_name(active_id, tracking_uri, "the experiment of mlflow.set_experiment")
+    experiment_id = os.environ.get(_ID)
+    if not experiment_id:
+        return name or _DEFAULT_EXPERIMENT
+    source = f"{_ID}={experiment_id!r}"
+    name_of_id = _experiment_name(experiment_id, tracking_uri, source)
+    if name is not None and name != name_of_id:
         raise InvalidSettingsError(
-            [
-                f"{_NAME}={name!r} and {_ID}={given!r}, which is {found!r}, disagree: unset one, "
-                "or set experiment_name"
-            ]
+            f"{_NAME}={name!r} and {source}, which is {name_of_id!r}, disagree: unset one, or set "
+            "experiment_name"
         )
-    return found
+    return name_of_id
 
 
-def _experiment_name(experiment_id: str, tracking_uri: str, what: str) -> str:
+def _experiment_name(experiment_id: str, tracking_uri: str, source: str) -> str:
     remedy = "choose another one, or set experiment_name"
     client = connect(tracking_uri)
     from mlflow.exceptions import MlflowException  # loaded with the client
@@ -99,14 +93,12 @@ def _experiment_name(experiment_id: str, tracking_uri: str, what: str) -> str:
         experiment = client.get_experiment(experiment_id)
     except MlflowException as error:
         raise InvalidSettingsError(
-            [
-                f"{what} cannot be read from {mask_secrets(tracking_uri)}: "
-                f"{mask_secrets(str(error))}; {remedy}"
-            ]
+            f"{source} cannot be read from {mask_secrets(tracking_uri)}: "
+            f"{mask_secrets(str(error))}; {remedy}"
         ) from error
     if experiment.lifecycle_stage != "active":
         raise InvalidSettingsError(
-            [f"{what} is the experiment {experiment.name!r}, which was deleted: {remedy}"]
+            f"{source} is the experiment {experiment.name!r}, which was deleted: {remedy}"
         )
     return str(experiment.name)
 
@@ -152,11 +144,11 @@ def create_sqlite_store(path: Path) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
-        made = Path(folder, path.name)
-        MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
-        made.chmod(0o600)  # runs describe code, data and machines
+        partial = Path(folder, path.name)
+        MlflowClient(f"sqlite:///{partial}").search_experiments(max_results=1)
+        partial.chmod(0o600)  # runs describe code, data and machines
         with suppress(OSError):
-            os.link(made, path)
+            os.link(partial, path)
 
 
 def read_credentials() -> dict[str, str]:
@@ -170,6 +162,25 @@ def sqlite_path(uri: str) -> Path | None:
         return None
     path = uri.split(":///", 1)[-1].split("?", 1)[0]
     return None if path in ("", ":memory:") or path == uri else Path(path)
+
+
+def check_names(experiment_name: str, sweep_id: str | None) -> None:
+    """Validate an experiment name and a sweep id.
+
+    Raises:
+        InvalidSettingsError: MLflow cannot store or find one of them.
+    """
+    errors = []
+    printable = one_line(experiment_name, MAX_EXPERIMENT_NAME_LENGTH)
+    if not experiment_name or experiment_name != printable:
+        errors.append(
+            f"experiment_name must be 1 to {MAX_EXPERIMENT_NAME_LENGTH} printable characters "
+            f"without leading or trailing spaces, not {experiment_name!r}"
+        )
+    if sweep_id is not None and (not sweep_id or "'" in sweep_id):
+        errors.append(f"sweep_id must be text without quotes, not {sweep_id!r}")
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
 def check_tracking_uri(uri: str) -> None:
@@ -187,73 +198,73 @@ def check_tracking_uri(uri: str) -> None:
 def _uri_errors(uri: str) -> Iterator[str]:
     scheme = urlsplit(uri).scheme
     base = scheme.split("+", 1)[0]
-    where = f"tracking_uri {mask_secrets(uri)!r}"
+    setting = f"tracking_uri {mask_secrets(uri)!r}"
     if scheme in ("", "file"):
         if os.environ.get(_FILE_STORE, "").lower() not in ("true", "1"):
             yield (
-                f"{where} is a directory, which MLflow no longer writes to; use a database such as "
-                "'sqlite:///mlflow.db', a server such as 'http://localhost:5000', or set "
+                f"{setting} is a directory, which MLflow no longer writes to; use a database such "
+                "as 'sqlite:///mlflow.db', a server such as 'http://localhost:5000', or set "
                 f"{_FILE_STORE}=true"
             )
     elif base == "sqlite":
-        yield from _sqlite_errors(uri, where)
+        yield from _sqlite_errors(uri, setting)
     elif base in _SERVERS:
-        yield from _server_errors(uri, where)
+        yield from _server_errors(uri, setting)
     elif base in _DRIVERS:
-        named = scheme.partition("+")[2]
-        driver = _MODULES.get(named, named) or _DRIVERS[base]
+        driver_name = scheme.partition("+")[2]
+        driver = _MODULES.get(driver_name, driver_name) or _DRIVERS[base]
         if find_spec(driver) is None:
             yield (
-                f"{where} needs the package {driver!r}, which is not installed; install it, "
+                f"{setting} needs the package {driver!r}, which is not installed; install it, "
                 f"or name another driver as in '{base}+DRIVER://'"
             )
     else:
         plugins = (point.name for point in entry_points(group="mlflow.tracking_store"))
-        known = sorted({"sqlite", *_DRIVERS, *_SERVERS, *_NAMED, *plugins})
-        if base not in known:
+        schemes = sorted({"sqlite", *_DRIVERS, *_SERVERS, *_NAMED, *plugins})
+        if base not in schemes:
             yield (
-                f"{where} has the scheme {scheme!r}; MLflow supports {one_of(known)}"
-                f"{did_you_mean(base, known)}"
+                f"{setting} has the scheme {scheme!r}; MLflow supports {one_of(schemes)}"
+                f"{did_you_mean(base, schemes)}"
             )
 
 
-def _server_errors(uri: str, where: str) -> Iterator[str]:
+def _server_errors(uri: str, setting: str) -> Iterator[str]:
     parts = urlsplit(uri)
     if not parts.hostname:
-        yield f"{where} has no host"
+        yield f"{setting} has no host"
     try:
         _ = parts.port
     except ValueError as error:
-        yield f"{where}: {error}"
+        yield f"{setting}: {error}"
     if parts.query or parts.fragment:
         yield (
-            f"{where} has a ? or #, which a server's address cannot contain; "
+            f"{setting} has a ? or #, which a server's address cannot contain; "
             "in a password, write them as %3F or %23"
         )
     if "@" in parts.netloc and not (parts.username and parts.password):
-        yield f"{where}: give both as user:password@, or neither"
+        yield f"{setting}: give both as user:password@, or neither"
     if parts.username and os.environ.get(_TOKEN):
-        yield f"{where} has a user, but {_TOKEN} is set as well: remove one of them"
-    given = [name for name in (_USER, _PASSWORD) if os.environ.get(name)]
-    if len(given) == 1 and not _CREDENTIALS_FILE.expanduser().exists():
-        yield (f"only {given[0]} is set: set both {_USER} and {_PASSWORD}, or neither")
+        yield f"{setting} has a user, but {_TOKEN} is set as well: remove one of them"
+    variables = [name for name in (_USER, _PASSWORD) if os.environ.get(name)]
+    if len(variables) == 1 and not _CREDENTIALS_FILE.expanduser().exists():
+        yield f"only {variables[0]} is set: set both {_USER} and {_PASSWORD}, or neither"
 
 
-def _sqlite_errors(uri: str, where: str) -> Iterator[str]:
+def _sqlite_errors(uri: str, setting: str) -> Iterator[str]:
     path = sqlite_path(uri)
     if path is None:
         yield (
-            f"{where} names no file; write 'sqlite:///mlflow.db' for a file here or "
+            f"{setting} names no file; write 'sqlite:///mlflow.db' for a file here or "
             "'sqlite:////data/mlflow.db' for an absolute path"
         )
         return
     if path.is_dir():
-        yield f"{where} names a directory; name a file in it"
+        yield f"{setting} names a directory; name a file in it"
         return
-    near = path.absolute().parent
-    while not near.exists():
-        near = near.parent
-    if not near.is_dir() or not os.access(near, os.W_OK):
-        yield f"{where}: {near} is not a writable directory"
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        yield f"{setting}: {folder} is not a writable directory"
     elif path.exists() and not os.access(path, os.W_OK):
-        yield f"{where}: {path} is not writable"
+        yield f"{setting}: {path} is not writable"

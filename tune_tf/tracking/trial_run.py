@@ -1,8 +1,4 @@
-"""MLflow run of a trial, for user code inside the trial.
-
-The driver creates the run and writes its parameters, metrics and status; user code can add figures,
-files, text and tags from any node.
-"""
+"""MLflow run of a trial, for user code inside the trial: figures, files, texts and tags."""
 
 import os
 import socket
@@ -11,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.tracking.mlflow_internals import active_run
-from tune_tf.tracking.store import connect, sqlite_path
+from tune_tf.tracking.store import check_names, connect, sqlite_path
 from tune_tf.tracking.writing.run_update import PARENT_RUN_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
@@ -35,50 +32,35 @@ class NoTrialRunError(TuneTfError, RuntimeError):
 
 @dataclass(frozen=True)
 class TrialTracking:
-    """Tracking settings of a sweep for the processes of its trials.
-
-    ``system_metrics`` tells trials to report the load of their machine and process; ``credentials``
-    are MLflow's environment variables for user, password or token, set where they are missing.
-    """
+    """Tracking settings of a sweep for the processes of its trials."""
 
     tracking_uri: str = field(repr=False)
     experiment_name: str
     sweep_id: str
-    system_metrics: bool = True
+    system_metrics: bool = True  # whether to report the load of machine and process
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """MLflow's environment variables for user, password or token, set where they are missing."""
 
     def __post_init__(self) -> None:
         """Validate the values that identify a run."""
-        errors = [
-            f"{name} must not be empty"
-            for name in ("tracking_uri", "experiment_name", "sweep_id")
-            if not getattr(self, name)
-        ]
-        if "'" in self.sweep_id:
-            errors.append(f"sweep_id must be text without quotes, not {self.sweep_id!r}")
-        if errors:
-            raise InvalidSettingsError(errors)
+        check_names(self.experiment_name, self.sweep_id)
+        if not self.tracking_uri:
+            raise InvalidSettingsError("tracking_uri must not be empty")
 
 
+@dataclass(eq=False)
 class TrialRun:
     """MLflow run of the trial that trains in this process.
 
     As a context manager, it receives the fluent MLflow calls of this thread (``mlflow.log_figure``
     etc.). It never ends the run or changes its status, which is up to the sweep. Errors of the
     store reach the caller.
-
-    ``tracking_uri`` may contain a password.
     """
 
-    def __init__(self, client: "MlflowClient", tracking_uri: str, run_id: str) -> None:
-        self.client = client
-        self.tracking_uri = tracking_uri
-        self.run_id = run_id
-        self._entered: list[ExitStack] = []
-
-    def __repr__(self) -> str:
-        """Return the run id only: the store's URI may contain a password."""
-        return f"TrialRun(run_id={self.run_id!r})"
+    client: "MlflowClient" = field(repr=False)
+    tracking_uri: str = field(repr=False)  # may contain a password
+    run_id: str
+    _contexts: list[ExitStack] = field(default_factory=list, init=False, repr=False)
 
     def log_figure(self, figure: Any, artifact_file: str) -> None:
         """Log a Matplotlib or Plotly figure, in the format of the file extension."""
@@ -124,18 +106,16 @@ class TrialRun:
         """Activate the run for fluent MLflow calls of this thread."""
         stack = ExitStack()
         stack.enter_context(active_run(self.client.get_run(self.run_id), self.tracking_uri))
-        self._entered.append(stack)
+        self._contexts.append(stack)
         return self
 
     def __exit__(self, *error: object) -> None:
         """Restore the previous active run without ending this one."""
-        self._entered.pop().close()
+        self._contexts.pop().close()
 
 
 @dataclass
 class _Trial:
-    """Trial of this process."""
-
     trial_id: str
     tracking: TrialTracking | None  # None if the sweep is not tracked
     starting: bool = False  # the driver has not created its run
@@ -165,11 +145,7 @@ def leave_trial() -> None:
 
 @contextmanager
 def throwaway_run() -> Iterator[None]:
-    """Provide a temporary MLflow run to workload code outside trials.
-
-    Used to rebuild a trial's model for export or inspection: code that logs to its trial's run
-    works, and the logged data is discarded.
-    """
+    """Provide a temporary MLflow run to workload code that rebuilds a model outside trials."""
     before = _Process.trial
     with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
         tracking = TrialTracking(f"sqlite:///{folder}/mlflow.db", "throwaway", "throwaway")
@@ -218,7 +194,8 @@ def mlflow_run(
         os.environ.setdefault(name, value)
     if trial.own_store and trial.run_id is None:
         trial.run_id = _create_in_own_store(tracking)
-    end, attempt = clock() + timeout_s, 0
+    end = clock() + timeout_s
+    pauses_s = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
     while trial.run_id is None:
         error: Exception | None = None
         try:
@@ -226,12 +203,11 @@ def mlflow_run(
         except Exception as raised:  # noqa: BLE001  any error of a store may be transient
             error = raised
         if trial.run_id is None:
-            left = end - clock()
-            if left <= 0:
+            remaining_s = end - clock()
+            if remaining_s <= 0:
                 reason = _missing_reason(trial.trial_id, tracking, timeout_s, error)
                 raise NoTrialRunError(reason) from error
-            sleep(min(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)], left))
-            attempt += 1
+            sleep(min(next(pauses_s), remaining_s))
     return TrialRun(connect(tracking.tracking_uri), tracking.tracking_uri, trial.run_id)
 
 
@@ -256,25 +232,25 @@ def _find(trial: _Trial, tracking: TrialTracking) -> str | None:
     experiment = client.get_experiment_by_name(tracking.experiment_name)
     if experiment is None:
         return None
-    own = f"tags.`{SWEEP_ID_TAG}` = '{tracking.sweep_id}'"
+    of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{tracking.sweep_id}'"
     runs = client.search_runs(
         [experiment.experiment_id],
-        f"{own} AND tags.`{TRIAL_ID_TAG}` = '{trial.trial_id}'",
+        f"{of_sweep} AND tags.`{TRIAL_ID_TAG}` = '{trial.trial_id}'",
         max_results=1,
         order_by=["attributes.start_time DESC"],
     )
     if runs or not trial.starting:
         return runs[0].info.run_id if runs else None
-    # The parent run is the oldest.
-    first = client.search_runs(
-        [experiment.experiment_id], own, max_results=1, order_by=["attributes.start_time ASC"]
+    oldest = client.search_runs(
+        [experiment.experiment_id], of_sweep, max_results=1, order_by=["attributes.start_time ASC"]
     )
-    if not first or TRIAL_ID_TAG in first[0].data.tags:
+    if not oldest or TRIAL_ID_TAG in oldest[0].data.tags:
         return None
-    tags = {key: tag for key, tag in first[0].data.tags.items() if key.startswith(_CONTEXT)}
+    [parent] = oldest
+    tags = {key: tag for key, tag in parent.data.tags.items() if key.startswith(_CONTEXT)}
     tags[SWEEP_ID_TAG] = tracking.sweep_id
     tags[TRIAL_ID_TAG] = trial.trial_id
-    tags[PARENT_RUN_TAG] = first[0].info.run_id
+    tags[PARENT_RUN_TAG] = parent.info.run_id
     return client.create_run(experiment.experiment_id, tags=tags).info.run_id
 
 
@@ -282,8 +258,7 @@ def _missing_reason(
     trial_id: str, tracking: TrialTracking, timeout_s: float, error: Exception | None
 ) -> str:
     """Return why the run is missing and a remedy, without any password."""
-    path = sqlite_path(tracking.tracking_uri)
-    node = socket.gethostname()
+    path, node = sqlite_path(tracking.tracking_uri), socket.gethostname()
     if path is not None and not path.exists():
         return (
             f"the sweep keeps its MLflow runs in the file {path}, which is not on {node}: a SQLite "

@@ -5,12 +5,12 @@ from itertools import pairwise
 from measured_candidates import batch, cores, failed, measured, part, replicas, workers
 
 from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
-from tune_tf.report.plots.picture import draw_static, svg_text
+from tune_tf.report.plots.plot import draw_static, svg_text
 
 
 def texts(measurements):
     picture = ScalingPlot("any", measurements, on_gpus=False)
-    figure = draw_static(picture)
+    figure = draw_static(picture.title, picture.height, picture.draw)
     assert svg_text(figure).startswith("<svg")
     return {
         text.get_text()
@@ -33,7 +33,7 @@ def test_efficiencies_of_close_points_do_not_cover_each_other():
     picture = ScalingPlot(
         "any", [measured(), replicas(2, 1.50), workers(2, 1.51), cores(2, 1.52)], on_gpus=False
     )
-    figure = draw_static(picture)
+    figure = draw_static(picture.title, picture.height, picture.draw)
     heights = sorted(text.xy[1] for text in figure.axes[0].texts)
     apart = min(high - low for low, high in pairwise(heights))
     assert len(heights) == 3

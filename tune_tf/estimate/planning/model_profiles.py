@@ -97,7 +97,7 @@ def profile_models(
     profiles: dict[str, ModelProfile] = {}
 
     def profile_of(config: Config) -> ModelProfile:
-        name = repr(sorted(flat(config).items()))
+        name = repr(sorted(flatten(config).items()))
         if name not in profiles:
             try:
                 profiles[name] = build_profile(config)

@@ -204,7 +204,7 @@ class CostModel:
         paths = self.profiles.structural
 
         def distance(profile: ModelProfile) -> float:
-            other = flat(profile.config)
+            other = flatten(profile.config)
             return sum(_distance(values.get(path), other.get(path)) for path in paths)
 
         return min(self.profiles.known, key=distance)

@@ -16,7 +16,7 @@ from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
 from tune_tf.outcome import Outcome
 from tune_tf.report.page import render, versions
-from tune_tf.report.plots.picture import draw_static, svg_text, write_png
+from tune_tf.report.plots.plot import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 from tune_tf.sweep.plan import checked_tracking_uri
@@ -91,7 +91,8 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
 def _write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
     """Write page, plot, numbers and profile; return their paths, by path within the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    figure = draw_static(ScalingPlot(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus))
+    plot = ScalingPlot(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus)
+    figure = draw_static(plot.title, plot.height, plot.draw)
     write_png(figure, folder / "scale.png")
     page = render(
         "scale.html.j2",

@@ -35,18 +35,14 @@ class TimeUnit:
 
 Floats = NDArray[np.float64]
 
-_LOG_FROM_RATIO = 100
+_MIN_LOG_RATIO = 100
 
 
 @dataclass(frozen=True)
 class Axis:
     """Axis of a parameter, a metric or another quantity.
 
-    Args:
-        values: Value of each trial, NaN if missing; for a choice, the index of the option.
-        options: Texts of a choice's options, at positions 0, 1, ...; None for numbers.
-        fixed: Whether plots show exactly ``low`` to ``high``.
-        percent: Whether the numbers are shares.
+    The values are those of the trials, NaN if missing; for a choice, the indices of its options.
     """
 
     label: str
@@ -54,9 +50,9 @@ class Axis:
     low: float = 0.0
     high: float = 1.0
     log: bool = False
-    options: tuple[str, ...] | None = None
-    fixed: bool = False
-    percent: bool = False
+    options: tuple[str, ...] | None = None  # at positions 0, 1, ...; None for numbers
+    fixed: bool = False  # whether plots show exactly ``low`` to ``high``
+    percent: bool = False  # whether the numbers are shares
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -86,8 +82,8 @@ class Axis:
         if self.low == self.high:
             return [self.low], [f"{self.low:.4g}"]
         space = np.geomspace if self.log else np.linspace
-        found = [float(value) for value in space(self.low, self.high, 5)]
-        return found, [f"{value:.3g}" for value in found]
+        positions = [float(value) for value in space(self.low, self.high, 5)]
+        return positions, [f"{value:.3g}" for value in positions]
 
 
 @dataclass(frozen=True)
@@ -102,24 +98,22 @@ def parameter_axes(
     space: SearchSpace,
     configs: Sequence[Mapping[str, Any]],
     *,
-    most: int = 12,
+    limit: int = 12,
     masked: Callable[[str], str] = str,
 ) -> ParameterAxes:
-    """Return an axis for each searched parameter, at most ``most``.
+    """Return an axis for each searched parameter, at most ``limit``.
 
     ``configs`` are flat, without inactive parameters. ``masked`` masks secrets in option texts.
     """
     axes = []
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
-    for path in searched[:most]:
+    for path in searched[:limit]:
         parameter = space.parameters[path]
-        present = [path in config for config in configs]
-        given = [config.get(path) for config in configs]
         if isinstance(parameter, Choice):
             places = {hashable(option): at for at, option in enumerate(parameter.options)}
             values = [
-                places.get(hashable(value), np.nan) if there else np.nan
-                for value, there in zip(given, present, strict=True)
+                places.get(hashable(config[path]), np.nan) if path in config else np.nan
+                for config in configs
             ]
             options = [
                 value_text(masked(value_text(option, limit=1000)), limit=24)
@@ -127,13 +121,14 @@ def parameter_axes(
             ]
             axes.append(options_axis(path, options, np.array(values, dtype=np.float64)))
         elif isinstance(parameter, Float | Int):
-            values = [value if isinstance(value, int | float) else np.nan for value in given]
+            sampled = [config.get(path) for config in configs]
+            values = [value if isinstance(value, int | float) else np.nan for value in sampled]
             # PBT may perturb values out of the range.
             finite = [value for value in values if np.isfinite(value)]
             low, high = min([parameter.low, *finite]), max([parameter.high, *finite])
             numbers = np.array(values, dtype=np.float64)
             axes.append(Axis(path, numbers, low, high, log=parameter.log and low > 0))
-    return ParameterAxes(tuple(axes), tuple(searched[most:]))
+    return ParameterAxes(tuple(axes), tuple(searched[limit:]))
 
 
 def options_axis(label: str, options: Sequence[str], values: Floats | None = None) -> Axis:
@@ -155,5 +150,5 @@ def metric_axis(label: str, values: Floats) -> Axis:
         return Axis(label, values, 0.0, 1.0)
     low, high = float(finite.min()), float(finite.max())
     small, large = np.quantile(finite, [0.01, 0.99])
-    log = bool(low > 0 and large / small > _LOG_FROM_RATIO)
+    log = bool(low > 0 and large / small > _MIN_LOG_RATIO)
     return Axis(label, values, low, high, log=log)

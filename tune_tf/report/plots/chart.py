@@ -16,23 +16,18 @@ from matplotlib.ticker import PercentFormatter
 
 from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED, OutcomeStyle
+from tune_tf.report.plots.plot import Drawing
 
 _PIXEL = 0.72  # points of a pixel at 100 dpi
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series(abc.ABC):
-    """Marks, lines or bars of one name.
+    """Marks, lines or bars of one name."""
 
-    Args:
-        name: Text in the legend, where each name is once.
-        hover: Template of plotly.js for the text under the pointer; empty for none.
-        numbers: Numbers of the trials, ``customdata`` in the template.
-    """
-
-    name: str
-    hover: str = ""
-    numbers: Sequence[int] = ()
+    name: str  # in the legend, where each name is once
+    hover: str = ""  # template of plotly.js for the text under the pointer; empty for none
+    numbers: Sequence[int] = ()  # of the trials, ``customdata`` in the template
     in_legend: bool = True
 
     @abc.abstractmethod
@@ -181,15 +176,11 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """Panels in rows, with one legend.
-
-    Args:
-        crowded: Whether there are so many trials that marks are small.
-    """
+class Chart(Drawing):
+    """Panels in rows, with one legend."""
 
     panels: Sequence[Panel]
-    crowded: bool
+    crowded: bool  # whether there are so many trials that marks are small
     columns: int = 1
     shares_y: bool = False
 
@@ -198,74 +189,76 @@ class Chart:
         """Number of rows."""
         return math.ceil(len(self.panels) / self.columns)
 
+    def draw(self, figure: Figure) -> None:
+        """Draw on an empty Matplotlib figure."""
+        grid = figure.subplots(self.rows, self.columns, squeeze=False, sharey=self.shares_y)
+        labelled: dict[str, Any] = {}
+        for axes in grid.flat[len(self.panels) :]:
+            axes.set_visible(False)
+        for panel, axes in zip(self.panels, grid.flat, strict=False):
+            bars = [each for each in panel.series if isinstance(each, Bars)]
+            style_axes(axes, grid="both" if not bars else "x" if bars[0].horizontal else "y")
+            for each in panel.series:
+                each.draw(axes, crowded=self.crowded)
+            axes.autoscale_view()
+            alignments = {"above": ("center", "bottom", ""), "right": ("left", "center", " ")}
+            ha, va, space = alignments[panel.note_side]
+            for x, y, text in panel.notes:
+                axes.text(x, y, space + text, color=INK, ha=ha, va=va)
+            _set_scale(axes, "x", panel.x)
+            _set_scale(axes, "y", panel.y)
+            axes.tick_params(labelleft=True)
+            label_axes(axes, panel.x.label, panel.y.label)
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                labelled.setdefault(label, handle)
+        if labelled:
+            legend = figure.legend(
+                labelled.values(), labelled.keys(), loc="outside lower center",
+                ncols=min(8, len(labelled)), frameon=False, labelcolor=INK, fontsize=10,
+            )  # fmt: skip
+            for handle in legend.legend_handles:
+                if handle is not None:
+                    handle.set_alpha(1)
 
-def draw_chart(chart: Chart, figure: Figure) -> None:
-    """Draw a chart on an empty Matplotlib figure."""
-    grid = figure.subplots(chart.rows, chart.columns, squeeze=False, sharey=chart.shares_y)
-    labelled: dict[str, Any] = {}
-    for axes in grid.flat[len(chart.panels) :]:
-        axes.set_visible(False)
-    for panel, axes in zip(chart.panels, grid.flat, strict=False):
-        bars = [each for each in panel.series if isinstance(each, Bars)]
-        style_axes(axes, grid="both" if not bars else "x" if bars[0].horizontal else "y")
-        for each in panel.series:
-            each.draw(axes, crowded=chart.crowded)
-        axes.autoscale_view()
-        place = {"above": ("center", "bottom", ""), "right": ("left", "center", " ")}
-        ha, va, space = place[panel.note_side]
-        for x, y, text in panel.notes:
-            axes.text(x, y, space + text, color=INK, ha=ha, va=va)
-        _set_scale(axes, "x", panel.x)
-        _set_scale(axes, "y", panel.y)
-        axes.tick_params(labelleft=True)
-        label_axes(axes, panel.x.label, panel.y.label)
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            labelled.setdefault(label, handle)
-    if labelled:
-        legend = figure.legend(
-            labelled.values(), labelled.keys(), loc="outside lower center",
-            ncols=min(8, len(labelled)), frameon=False, labelcolor=INK, fontsize=10,
-        )  # fmt: skip
-        for handle in legend.legend_handles:
-            if handle is not None:
-                handle.set_alpha(1)
-
-
-def plotly_chart(chart: Chart) -> dict[str, Any]:
-    """Return a chart as a plotly.js figure: its ``data`` and ``layout``."""
-    data: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"hovermode": "closest", "barmode": "overlay", "annotations": []}
-    if len(chart.panels) > 1:
-        layout["grid"] = {"rows": chart.rows, "columns": chart.columns, "pattern": "independent"}
-    named: set[str] = set()
-    for place, panel in enumerate(chart.panels):
-        suffix = str(place + 1) if place else ""
-        layout[f"xaxis{suffix}"] = _plotly_axis(panel.x)
-        layout[f"yaxis{suffix}"] = _plotly_axis(panel.y)
-        if chart.shares_y and place:
-            layout[f"yaxis{suffix}"]["matches"] = "y"
-        for each in panel.series:
-            data.append(
-                each.trace(crowded=chart.crowded)
-                | {
-                    "name": each.name,
-                    "legendgroup": each.name,
-                    "xaxis": f"x{suffix}",
-                    "yaxis": f"y{suffix}",
-                    **({"customdata": typed_array(each.numbers, "i4")} if each.numbers else {}),
-                    **({} if each.hover else {"hoverinfo": "skip"}),
-                    "hovertemplate": each.hover and f"{each.hover}<extra></extra>",
-                    **({"showlegend": False} if each.name in named or not each.in_legend else {}),
-                }
-            )
-            named |= {each.name} if each.in_legend else set()
-        anchor = {"above": {"yanchor": "bottom"}, "right": {"xanchor": "left"}}[panel.note_side]
-        layout["annotations"] += [
-            {"x": x, "y": y, "text": escape_plotly_text(text), "showarrow": False,
-             "xref": f"x{suffix}", "yref": f"y{suffix}", **anchor}
-            for x, y, text in panel.notes
-        ]  # fmt: skip
-    return {"data": data, "layout": layout}
+    def to_plotly(self) -> dict[str, Any]:
+        """Return a plotly.js figure: its ``data`` and ``layout``."""
+        data: list[dict[str, Any]] = []
+        layout: dict[str, Any] = {"hovermode": "closest", "barmode": "overlay", "annotations": []}
+        if len(self.panels) > 1:
+            layout["grid"] = {"rows": self.rows, "columns": self.columns, "pattern": "independent"}
+        named: set[str] = set()
+        for index, panel in enumerate(self.panels):
+            suffix = str(index + 1) if index else ""
+            layout[f"xaxis{suffix}"] = _plotly_axis(panel.x)
+            layout[f"yaxis{suffix}"] = _plotly_axis(panel.y)
+            if self.shares_y and index:
+                layout[f"yaxis{suffix}"]["matches"] = "y"
+            for each in panel.series:
+                data.append(
+                    each.trace(crowded=self.crowded)
+                    | {
+                        "name": each.name,
+                        "legendgroup": each.name,
+                        "xaxis": f"x{suffix}",
+                        "yaxis": f"y{suffix}",
+                        **({"customdata": typed_array(each.numbers, "i4")} if each.numbers else {}),
+                        **({} if each.hover else {"hoverinfo": "skip"}),
+                        "hovertemplate": each.hover and f"{each.hover}<extra></extra>",
+                        **(
+                            {"showlegend": False}
+                            if each.name in named or not each.in_legend
+                            else {}
+                        ),
+                    }
+                )
+                named |= {each.name} if each.in_legend else set()
+            anchor = {"above": {"yanchor": "bottom"}, "right": {"xanchor": "left"}}[panel.note_side]
+            layout["annotations"] += [
+                {"x": x, "y": y, "text": escape_plotly_text(text), "showarrow": False,
+                 "xref": f"x{suffix}", "yref": f"y{suffix}", **anchor}
+                for x, y, text in panel.notes
+            ]  # fmt: skip
+        return {"data": data, "layout": layout}
 
 
 def _plotly_colour(part: str, settings: dict[str, Any], colour: str) -> dict[str, Any]:

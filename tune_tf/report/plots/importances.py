@@ -1,7 +1,6 @@
 """Plot of the parameter importances."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,14 @@ from tune_tf.outcome import Outcome
 from tune_tf.report.plots.axis import Axis, options_axis
 from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.plots.plot import NothingToDrawError, Plot
+from tune_tf.report.report_data import ReportData
 from tune_tf.space import Choice, Constant
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import labels
 
-_LEAST = 4
-_MOST = 200
-"""Most trials to analyse: with six parameters, 500 take 14 s and 2,000 take 80 s."""
+_MIN_TRIALS = 4
+_MAX_TRIALS = 200  # with six parameters, 500 take 14 s and 2,000 take 80 s
 
 _TREES = 64
 _COLOUR = STYLES[Outcome.COMPLETED].colour
@@ -29,154 +27,122 @@ _COLOUR = STYLES[Outcome.COMPLETED].colour
 
 @dataclass(frozen=True)
 class ImportanceShares:
-    """Result of an analysis of variance.
+    """Result of an analysis of variance."""
 
-    Args:
-        shares: Share of the variance by parameter, largest first; empty on error.
-        num_trials: Number of analysed trials, out of ``num_suitable``.
-        conditional: Parameters missing from some trials, which cannot be compared.
-        error: Reason why the analysis failed, or None.
-    """
-
-    shares: dict[str, float]
-    num_trials: int = 0
-    num_suitable: int = 0
-    conditional: tuple[str, ...] = ()
-    error: str | None = None
+    shares: dict[str, float]  # of the variance by parameter, largest first
+    num_trials: int  # analysed
+    num_suitable: int
+    conditional: tuple[str, ...]  # parameters missing from some trials: not comparable
 
 
-class Importances(Plot):
-    """Plot of the shares of variance by functional ANOVA.
+def plot_importances(record: ReportData) -> Plot:
+    """Plot the share of the variance that each parameter explains by itself.
 
     Source: Hutter et al., ICML 2014; https://proceedings.mlr.press/v32/hutter14.html
     """
+    importances = importance_shares(record)
+    upwards = list(reversed(importances.shares.items()))  # the first axis tick is at the bottom
+    shares = [share for _, share in upwards]
+    bars = Bars(
+        name="",
+        colour=_COLOUR,
+        places=range(len(shares)),
+        starts=[0.0] * len(shares),
+        lengths=shares,
+        horizontal=True,
+    )
+    panel = Panel(
+        Axis("share of the variance", high=1.12 * max(1e-9, *shares), fixed=True, percent=True),
+        options_axis("", [name for name, _ in upwards]),
+        [bars],
+        notes=[(share, row, f"{share:.0%}") for row, share in enumerate(shares)],
+        note_side="right",
+    )
+    caption = _caption(record.objective.metric, importances)
+    return Plot(caption, Chart([panel], record.crowded), height=420)
 
-    name = "importances"
-    title = "Importances"
-    height = 420
 
-    @property
-    def missing(self) -> str | None:
-        """Reason why nothing can be drawn, or None."""
-        return self._found.error
-
-    @property
-    def reading(self) -> str:
-        """Instructions for reading the plot."""
-        found = self._found
-        text = (
-            f"How much of the variance of {self.record.objective.metric} each parameter explains "
-            f"by itself (functional ANOVA over {counted(found.num_trials, 'completed trial')}"
+def _caption(metric: str, importances: ImportanceShares) -> str:
+    text = (
+        f"How much of the variance of {metric} each parameter explains by itself (functional ANOVA "
+        f"over {counted(importances.num_trials, 'completed trial')}"
+    )
+    if importances.num_suitable > importances.num_trials:
+        text += f", taken evenly from {importances.num_suitable:,}"
+    text += "); with few trials, take it as a hint."
+    if importances.conditional:
+        text += (
+            " Not compared, because not every completed trial has them: "
+            f"{', '.join(importances.conditional)}."
         )
-        if found.num_suitable > found.num_trials:
-            text += f", taken evenly from {found.num_suitable:,}"
-        text += "); with few trials, take it as a hint."
-        if found.conditional:
-            text += (
-                " Not compared, because not every completed trial has them: "
-                f"{', '.join(found.conditional)}."
-            )
-        return text
-
-    @cached_property
-    def _found(self) -> ImportanceShares:
-        return importance_shares(self.record)
-
-    def chart(self) -> Chart:
-        """Return the chart."""
-        upwards = list(reversed(self._found.shares.items()))  # the first axis tick is at the bottom
-        shares = [share for _, share in upwards]
-        bars = Bars(
-            name="",
-            colour=_COLOUR,
-            places=range(len(shares)),
-            starts=[0.0] * len(shares),
-            lengths=shares,
-            horizontal=True,
-        )
-        high = 1.12 * max(1e-9, *shares)
-        panel = Panel(
-            Axis("share of the variance", high=high, fixed=True, percent=True),
-            options_axis("", [name for name, _ in upwards]),
-            [bars],
-            notes=[(share, place, f"{share:.0%}") for place, share in enumerate(shares)],
-            note_side="right",
-        )
-        return Chart([panel], self.crowded)
+    return text
 
 
 def importance_shares(record: ReportData) -> ImportanceShares:
     """Return the share of the leading objective's variance that each parameter explains.
 
     Only completed trials count: the value of a stopped trial belongs to another iteration.
+
+    Raises:
+        NothingToDrawError: The trials cannot be compared.
     """
-    suitable = [
-        index
-        for index, trial in enumerate(record.trials)
-        if trial.outcome is Outcome.COMPLETED and not np.isnan(record.values[index])
-    ]
-    if len(suitable) < _LEAST:
-        there = counted(len(suitable), "trial")
-        return ImportanceShares(
-            {},
-            error=f"only {there} completed with a finite value; {_LEAST} are needed to compare",
+    suitable = np.flatnonzero(record.completed & ~np.isnan(record.values))
+    if len(suitable) < _MIN_TRIALS:
+        raise NothingToDrawError(
+            f"only {counted(len(suitable), 'trial')} completed with a finite value; {_MIN_TRIALS} "
+            "are needed to compare"
         )
-    if len({float(record.values[index]) for index in suitable}) == 1:
-        return ImportanceShares({}, error="all completed trials have the same value")
-    places = np.unique(np.linspace(0, len(suitable) - 1, min(_MOST, len(suitable))).astype(int))
-    chosen = [suitable[place] for place in places]
+    if len(np.unique(record.values[suitable])) == 1:
+        raise NothingToDrawError("all completed trials have the same value")
+    count = min(_MAX_TRIALS, len(suitable))
+    places = np.unique(np.linspace(0, len(suitable) - 1, count).astype(int))
+    sample = suitable[places].tolist()
     space = record.result.config.space
     searched = [path for path, it in space.parameters.items() if not isinstance(it, Constant)]
-    everywhere = [path for path in searched if all(path in record.configs[i] for i in chosen)]
-    if not everywhere:
-        return ImportanceShares({}, error="no parameter is part of every completed trial")
+    comparable = [path for path in searched if all(path in record.configs[i] for i in sample)]
+    if not comparable:
+        raise NothingToDrawError("no parameter is part of every completed trial")
     try:
-        study = _study(record, chosen, everywhere)
+        study = _study(record, sample, comparable)
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     except (ValueError, RuntimeError) as error:  # from Optuna, for trials it cannot compare
-        return ImportanceShares({}, error=f"Optuna could not compare the trials: {error}")
+        raise NothingToDrawError(f"Optuna could not compare the trials: {error}") from error
     return ImportanceShares(
         {path: float(share) for path, share in shares.items()},
-        num_trials=len(chosen),
+        num_trials=len(sample),
         num_suitable=len(suitable),
-        conditional=tuple(path for path in searched if path not in everywhere),
+        conditional=tuple(path for path in searched if path not in comparable),
     )
 
 
-def _study(record: ReportData, chosen: list[int], paths: list[str]) -> optuna.Study:
-    """Return an in-memory study of the chosen trials."""
+def _study(record: ReportData, sample: list[int], paths: list[str]) -> optuna.Study:
+    """Return an in-memory study of a sample of trials."""
     space = record.result.config.space
     distributions = {path: space.distributions()[path] for path in paths}
     columns: dict[str, list[Any]] = {}
-    for path, declared in distributions.items():
-        values = columns[path] = [record.configs[index][path] for index in chosen]
+    for path, distribution in distributions.items():
+        values = columns[path] = [record.configs[index][path] for index in sample]
         parameter = space.parameters[path]
         if isinstance(parameter, Choice):
-            stored = dict(
-                zip(map(hashable, parameter.options), labels(parameter.options), strict=True)
-            )
-            columns[path] = [stored[hashable(value)] for value in values]
-        elif isinstance(declared, FloatDistribution) and declared.step is None:
+            options = map(hashable, parameter.options)
+            label_of = dict(zip(options, labels(parameter.options), strict=True))
+            columns[path] = [label_of[hashable(value)] for value in values]
+        elif isinstance(distribution, FloatDistribution) and distribution.step is None:
             # PBT may perturb values out of the range.
-            low, high = min(declared.low, *values), max(declared.high, *values)
-            distributions[path] = FloatDistribution(low, high, log=declared.log)
+            low, high = min(distribution.low, *values), max(distribution.high, *values)
+            distributions[path] = FloatDistribution(low, high, log=distribution.log)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # create_study logs each study
     try:
-        study = optuna.create_study(
-            direction="maximize" if record.objective.mode == "max" else "minimize"
-        )
+        is_max = record.objective.mode == "max"
+        study = optuna.create_study(direction="maximize" if is_max else "minimize")
     finally:
         optuna.logging.set_verbosity(verbosity)
-    study.add_trials(
-        [
-            optuna.create_trial(
-                params={path: column[row] for path, column in columns.items()},
-                distributions=distributions,
-                value=float(record.values[index]),
-            )
-            for row, index in enumerate(chosen)
-        ]
-    )
+    for row, index in enumerate(sample):
+        params = {path: column[row] for path, column in columns.items()}
+        value = float(record.values[index])
+        study.add_trial(
+            optuna.create_trial(params=params, distributions=distributions, value=value)
+        )
     return study

@@ -10,20 +10,15 @@ from tune_tf.outcome import Outcome
 class OutcomeStyle:
     """Texts and style of an outcome.
 
-    Args:
-        word: Text in legends and tables.
-        phrase: Text after a number of trials: ``7 stopped early by the scheduler``.
-        colour: Distinct under common colour blindness, on white and black; most are from
-            https://jfly.uni-koeln.de/color/.
-        marker: Matplotlib marker, so that colour is not the only cue.
-        symbol: Plotly symbol of the same shape.
+    Colours are distinct under common colour blindness, on white and black; most are from
+    https://jfly.uni-koeln.de/color/. Marks are distinct, too.
     """
 
-    word: str
-    phrase: str
+    word: str  # in legends and tables
+    phrase: str  # after a number of trials: ``7 stopped early by the scheduler``
     colour: str
-    marker: str
-    symbol: str
+    marker: str  # of Matplotlib
+    symbol: str  # of plotly.js, of the same shape
 
 
 STYLES: Final[dict[Outcome | None, OutcomeStyle]] = {

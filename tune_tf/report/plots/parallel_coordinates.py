@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.chart import escape_plotly_text, typed_array
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
-from tune_tf.report.plots.picture import Plot
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.plots.plot import Drawing, NothingToDrawError, Plot
+from tune_tf.report.report_data import ReportData
 
 _MISSING_AT = -0.09
 VIRIDIS = ("#443983", "#31688e", "#21918c", "#35b779", "#8fd744")
@@ -21,44 +21,37 @@ invisible on black or white."""
 _COLOURS = LinearSegmentedColormap.from_list("worst to best", list(VIRIDIS))
 
 
-class ParallelCoordinates(Plot):
-    """Plot of trials as lines across one axis per parameter and, last, the objective."""
+def plot_parallel_coordinates(record: ReportData) -> Plot:
+    """Plot trials as lines across one axis per parameter and, last, the objective."""
+    if not record.axes.visible:
+        raise NothingToDrawError("the space holds nothing but constants")
+    if np.isnan(record.values).all():
+        raise NothingToDrawError(f"no trial reported a finite {record.objective.metric}")
+    text = (
+        "Each line is a trial; the lighter the line, the better its last value, which is on "
+        "the rightmost axis with the better end up. On the page, drag along an axis to keep "
+        "only the trials that pass there."
+    )
+    if any(axis.missing.any() for axis in (*record.axes.visible, record.value_axis)):
+        text += " A line that passes below an axis, at “not set”, has no such parameter."
+    if record.axes.left_out:
+        text += f" Not shown: {', '.join(record.axes.left_out)}."
+    return Plot(text, ParallelCoordinates(record))
 
-    name = "parallel_coordinates"
-    title = "Parallel coordinates"
+
+class ParallelCoordinates(Drawing):
+    """Lines of trials across one axis per parameter and, last, the objective."""
 
     def __init__(self, record: ReportData) -> None:
-        super().__init__(record)
+        self._objective = record.objective
+        self._best_index = record.best_index
         self._axes: tuple[Axis, ...] = (*record.axes.visible, record.value_axis)
-        drawn = np.flatnonzero(~np.isnan(record.values))
+        finite = np.flatnonzero(~np.isnan(record.values))
         sign = 1 if record.objective.mode == "max" else -1
-        self._worst_to_best = drawn[np.argsort(sign * record.values[drawn], kind="stable")]
-
-    @property
-    def missing(self) -> str | None:
-        """Reason why nothing can be drawn, or None."""
-        if len(self._axes) == 1:
-            return "the space holds nothing but constants"
-        if not len(self._worst_to_best):
-            return f"no trial reported a finite {self.record.objective.metric}"
-        return None
-
-    @property
-    def reading(self) -> str:
-        """Instructions for reading the plot."""
-        text = (
-            "Each line is a trial; the lighter the line, the better its last value, which is on "
-            "the rightmost axis with the better end up. On the page, drag along an axis to keep "
-            "only the trials that pass there."
-        )
-        if any(axis.missing.any() for axis in self._axes):
-            text += " A line that passes below an axis, at “not set”, has no such parameter."
-        if self.record.axes.left_out:
-            text += f" Not shown: {', '.join(self.record.axes.left_out)}."
-        return text
+        self._worst_to_best = finite[np.argsort(sign * record.values[finite], kind="stable")]
 
     def draw(self, figure: Figure) -> None:
-        """Draw the plot on an empty figure."""
+        """Draw on an empty Matplotlib figure."""
         axes = figure.subplots()
         axes.set_axis_off()
         axes.set_xlim(-0.15, len(self._axes) - 0.85)
@@ -74,8 +67,8 @@ class ParallelCoordinates(Plot):
                 rasterized=len(self._worst_to_best) > 300,
             )
         )
-        if self.record.best_index is not None:
-            axes.plot(x, places[self.record.best_index], color=INK, linewidth=2.4)
+        if self._best_index is not None:
+            axes.plot(x, places[self._best_index], color=INK, linewidth=2.4)
         for at, axis in enumerate(self._axes):
             axes.plot([at, at], [0, 1], color=MUTED, linewidth=1)
             axes.text(
@@ -89,8 +82,8 @@ class ParallelCoordinates(Plot):
                     bbox={"facecolor": GRID, "alpha": 0.6, "pad": 1, "linewidth": 0},
                 )  # fmt: skip
 
-    def interactive(self) -> dict[str, Any]:
-        """Return the plot as a plotly.js figure."""
+    def to_plotly(self) -> dict[str, Any]:
+        """Return a plotly.js figure: its ``data`` and ``layout``."""
         dimensions = []
         for axis in self._axes:
             ticks = self._ticks(axis)
@@ -130,11 +123,11 @@ class ParallelCoordinates(Plot):
         return np.where(axis.missing, _MISSING_AT, self._flipped(axis, axis.scale(axis.jittered)))
 
     def _name(self, axis: Axis) -> str:
-        return self.record.objective.metric if axis is self._axes[-1] else axis.label
+        return self._objective.metric if axis is self._axes[-1] else axis.label
 
     def _flipped(self, axis: Axis, places: Floats) -> Floats:
         """Return heights with the better end of the objective's axis up."""
-        down = axis is self._axes[-1] and self.record.objective.mode == "min"
+        down = axis is self._axes[-1] and self._objective.mode == "min"
         return 1 - places if down else places
 
     def _ranks(self) -> Floats:

@@ -4,32 +4,32 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const printing = matchMedia("print");
 const drawn = new Set(), replaced = new Set();
 
-function colour(name) {
+function themeColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function merged(base, over) {
-  const found = { ...base };
-  for (const [key, value] of Object.entries(over)) {
-    const both = value && found[key] && !Array.isArray(value) && typeof value === "object";
-    found[key] = both ? merged(found[key], value) : value;
+function merge(base, changes) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(changes)) {
+    const both = value && result[key] && !Array.isArray(value) && typeof value === "object";
+    result[key] = both ? merge(result[key], value) : value;
   }
-  return found;
+  return result;
 }
 
 function themed(figure) {
-  const ink = colour("--ink"), line = colour("--line");
-  const layout = merged({
+  const ink = themeColour("--ink"), line = themeColour("--line");
+  const layout = merge({
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
     font: { color: ink, family: "system-ui, sans-serif", size: 13 },
     margin: { t: 40, r: 20, b: 60, l: 70 },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: ink },
-    hoverlabel: { align: "left", bgcolor: colour("--card"), font: { color: ink } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: themeColour("--muted"), activecolor: ink },
+    hoverlabel: { align: "left", bgcolor: themeColour("--card"), font: { color: ink } },
   }, figure.layout);
   const axes = Object.keys(layout).filter((key) => /^[xy]axis/.test(key));
   for (const key of ["xaxis", "yaxis", ...axes]) {
-    layout[key] = merged({ gridcolor: line, linecolor: line, automargin: true }, layout[key] ?? {});
+    layout[key] = merge({ gridcolor: line, linecolor: line, automargin: true }, layout[key] ?? {});
   }
   const data = figure.data.map((trace) => trace.meta !== "ink" ? trace : {
     ...trace,
@@ -39,10 +39,10 @@ function themed(figure) {
   return [data, layout];
 }
 
-function draw(place) {
-  if (replaced.has(place)) return;
-  const figure = figures[place.dataset.picture];
-  if (!drawn.has(place)) place.replaceChildren();
+function draw(element) {
+  if (replaced.has(element)) return;
+  const figure = figures[element.dataset.plot];
+  if (!drawn.has(element)) element.replaceChildren();
   const [data, layout] = themed(figure);
   const settings = {
     responsive: true, displaylogo: false,
@@ -50,16 +50,16 @@ function draw(place) {
     showSendToCloud: false, plotlyServerURL: "",
     modeBarButtonsToRemove: ["sendChartToCloud", "lasso2d", "select2d"],
   };
-  window.Plotly.react(place, data, layout, settings);
-  drawn.add(place);
-  if (place.querySelector(".no-webgl")) showStill(place);
+  window.Plotly.react(element, data, layout, settings);
+  drawn.add(element);
+  if (element.querySelector(".no-webgl")) showStatic(element);
 }
 
-function showStill(place) {
-  const image = document.getElementById(`${place.dataset.picture}-static`);
-  place.hidden = true; // not taken away: plotly.js may still be at work in it
-  place.after(image.content.cloneNode(true));
-  replaced.add(place);
+function showStatic(element) {
+  const image = document.getElementById(`${element.dataset.plot}-static`);
+  element.hidden = true; // not taken away: plotly.js may still be at work in it
+  element.after(image.content.cloneNode(true));
+  replaced.add(element);
 }
 
 async function loadPlotly() {
@@ -72,25 +72,27 @@ async function loadPlotly() {
 }
 
 async function drawAll() {
-  const places = [...document.querySelectorAll("[data-picture]")];
-  if (!places.length) return;
+  const elements = [...document.querySelectorAll("[data-plot]")];
+  if (!elements.length) return;
   try {
     await loadPlotly();
   } catch (error) {
-    for (const place of places) {
-      place.textContent = `This browser cannot draw the plot (${error}); plots/ has it as a file.`;
+    for (const element of elements) {
+      element.textContent = `This browser cannot draw the plot (${error}); plots/ has it as a file.`;
     }
     return;
   }
-  const seen = new IntersectionObserver((entries) => {
+  const observer = new IntersectionObserver((entries) => {
     for (const entry of entries.filter((each) => each.isIntersecting)) {
-      seen.unobserve(entry.target);
+      observer.unobserve(entry.target);
       draw(entry.target);
     }
   }, { rootMargin: "600px" });
-  draw(places[0]);
-  places.slice(1).forEach((place) => seen.observe(place));
-  addEventListener("beforeprint", () => places.forEach((place) => drawn.has(place) || draw(place)));
+  draw(elements[0]);
+  elements.slice(1).forEach((element) => observer.observe(element));
+  addEventListener("beforeprint", () => {
+    elements.filter((element) => !drawn.has(element)).forEach((element) => draw(element));
+  });
   for (const change of [dark, printing]) {
     change.addEventListener("change", () => drawn.forEach(draw));
   }
@@ -102,15 +104,16 @@ function sortable(table) {
   for (const [column, header] of [...table.tHead.rows[0].cells].entries()) {
     header.querySelector("button").addEventListener("click", () => {
       const down = header.getAttribute("aria-sort") === "ascending";
-      const compared = (a, b) => {
+      const compare = (a, b) => {
         const [first, second] = [key(a, column), key(b, column)];
         if (first === undefined || second === undefined) {
           return (first === undefined) - (second === undefined);
         }
-        const apart = isNaN(first) || isNaN(second) ? first.localeCompare(second) : first - second;
-        return down ? -apart : apart;
+        const isText = isNaN(first) || isNaN(second);
+        const difference = isText ? first.localeCompare(second) : first - second;
+        return down ? -difference : difference;
       };
-      body.append(...[...body.rows].sort(compared));
+      body.append(...[...body.rows].sort(compare));
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       header.setAttribute("aria-sort", down ? "descending" : "ascending");
     });

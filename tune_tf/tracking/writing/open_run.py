@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,10 +42,10 @@ class Rejections:
         from mlflow.exceptions import RestException
 
         # Over HTTP, a proxy may respond for a server that is starting.
-        own = not self._over_http or isinstance(error, RestException)
-        return own and getattr(error, "error_code", None) in _PERMANENT
+        is_mlflows = not self._over_http or isinstance(error, RestException)
+        return is_mlflows and getattr(error, "error_code", None) in _PERMANENT
 
-    def note(self, num_values: int, error: object) -> None:
+    def count(self, num_values: int, error: object) -> None:
         """Count rejected values, and warn of the first."""
         if not self.num_values:
             _logger.warning(
@@ -63,94 +64,79 @@ After a copy, a trial may report a step again with another value.
 NO_POINT: MetricPoint = (0, -1)
 
 
+@dataclass
 class OpenRun:
-    """Open MLflow run that skips values it already has.
+    """Open MLflow run that skips values it already has."""
 
-    ``status`` is MLflow's as last written, ``last`` the point of the last report, and ``last_ms``
-    its time in milliseconds since the epoch, or None if that report is known to be complete.
-    """
+    client: "MlflowClient"
+    rejections: Rejections
+    run_id: str
+    status: str = "RUNNING"  # MLflow's as last written
+    params: dict[str, str] = field(default_factory=dict)
+    last: MetricPoint = NO_POINT  # of the last report
+    last_ms: int | None = None
+    """Time of the last report, since the epoch; None if it is known to be complete."""
+    is_deleted: bool = False
 
-    def __init__(
-        self,
-        client: "MlflowClient",
-        refusals: Rejections,
-        run_id: str,
-        *,
-        status: str = "RUNNING",
-        params: dict[str, str] | None = None,
-        last: MetricPoint = NO_POINT,
-        last_ms: int | None = None,
-    ) -> None:
-        self._client = client
-        self._refusals = refusals
-        self.run_id = run_id
-        self.status = status
-        self.params = params or {}
-        self.last = last
-        self.last_ms = last_ms
-        self.gone = False
-        """Whether the run was deleted."""
-
-    def write(self, entry: RunUpdate) -> None:
+    def write(self, update: RunUpdate) -> None:
         """Write an update, except the end of the run and the artifacts."""
-        if entry.reopen and self.status != "RUNNING":
+        if update.reopen and self.status != "RUNNING":
             self._attempt(self._reopen)
-        entry.reopen = False
-        if entry.name is not None:
-            update = partial(self._client.update_run, self.run_id, name=entry.name)
-            self._attempt(update)
-            entry.name = None
-        self._write_values(entry)
+        update.reopen = False
+        if update.name is not None:
+            self._attempt(partial(self.client.update_run, self.run_id, name=update.name))
+            update.name = None
+        self._write_values(update)
 
-    def end(self, entry: RunUpdate) -> None:
+    def end(self, update: RunUpdate) -> None:
         """Write the end of the run and the artifacts of an update."""
-        if entry.status is not None:
-            end = partial(self._client.set_terminated, self.run_id, entry.status, entry.end_ms)
+        if update.status is not None:
+            end = partial(self.client.set_terminated, self.run_id, update.status, update.end_ms)
             self._attempt(end)
-            self.status, entry.status = entry.status, None
+            self.status, update.status = update.status, None
         # Last, since only the artifact store may be unavailable.
-        self._write_artifacts(entry)
+        self._write_artifacts(update)
 
     def _reopen(self) -> None:
-        self._client.update_run(self.run_id, status="RUNNING")
-        tags = self._client.get_run(self.run_id).data.tags
+        self.client.update_run(self.run_id, status="RUNNING")
+        tags = self.client.get_run(self.run_id).data.tags
         for key in (STOP_REASON_TAG, STOP_CAUSE_TAG):
             if key in tags:
-                self._client.delete_tag(self.run_id, key)
+                self.client.delete_tag(self.run_id, key)
         self.status = "RUNNING"
 
-    def _write_values(self, entry: RunUpdate) -> None:
+    def _write_values(self, update: RunUpdate) -> None:
         """Write parameters, metrics and tags, in requests within MLflow's limits."""
-        known = self.params
+        params = self.params
         # A parameter cannot change, a tag can.
-        entry.tags |= {key: v for key, v in entry.params.items() if known.get(key, v) != v}
-        entry.params = {key: v for key, v in entry.params.items() if key not in known}
-        entry.reports = _new(entry.reports, self)
-        groups = list(split_into_batches(entry.reports, MAX_METRICS_A_BATCH))
-        entry.reports = [report for group in groups for report in group]
-        while groups or entry.params or entry.tags:
+        update.tags |= {key: v for key, v in update.params.items() if params.get(key, v) != v}
+        update.params = {key: v for key, v in update.params.items() if key not in params}
+        update.reports = _new(update.reports, self)
+        groups = list(split_into_batches(update.reports, MAX_METRICS_A_BATCH))
+        update.reports = [report for group in groups for report in group]
+        while groups or update.params or update.tags:
             group = groups.pop(0) if groups else []
-            params = dict(list(entry.params.items())[:MAX_PARAMS_A_BATCH])
-            tags = dict(list(entry.tags.items())[:MAX_TAGS_A_BATCH])
+            params = dict(list(update.params.items())[:MAX_PARAMS_A_BATCH])
+            tags = dict(list(update.tags.items())[:MAX_TAGS_A_BATCH])
             self._send(_batch(params, group, tags))
             self.params.update(params)
             points = [_point(report) for report in group if report.once]
             if points:
                 self.last, self.last_ms = max([self.last, *points]), None
-            del entry.reports[: len(group)]
-            for values, sent in ((entry.params, params), (entry.tags, tags)):
+            del update.reports[: len(group)]
+            for values, sent in ((update.params, params), (update.tags, tags)):
                 for key in sent:
                     del values[key]
 
     def _send(self, batch: dict[str, list[Any]]) -> None:
         """Log a batch; if MLflow rejects it, log all but the rejected values."""
         count = sum(len(values) for values in batch.values())
-        if self.gone:
-            self._refusals.note(count, "its run was deleted")
+        if self.is_deleted:
+            self.rejections.count(count, "its run was deleted")
             return
-        error = self._call(partial(self._client.log_batch, self.run_id, **batch))
-        if error is not None and (self.gone or count == 1):
-            self._refusals.note(count, error)
+        error = self._call(partial(self.client.log_batch, self.run_id, **batch))
+        if error is not None and (self.is_deleted or count == 1):
+            self.rejections.count(count, error)
         elif error is not None:
             for part in _parts(batch):
                 self._send(part)
@@ -158,48 +144,47 @@ class OpenRun:
     def _attempt(self, call: Callable[[], object]) -> None:
         """Make a call that writes one value; skip a rejected value."""
         if (error := self._call(call)) is not None:
-            self._refusals.note(1, error)
+            self.rejections.count(1, error)
 
     def _call(self, call: Callable[[], object]) -> Exception | None:
         """Make a call; return the error if MLflow rejects its values permanently."""
         try:
             call()
         except Exception as error:
-            if not self._refusals.is_permanent(error):
+            if not self.rejections.is_permanent(error):
                 raise
-            self.gone = self._is_gone()
+            self.is_deleted = not self._exists()
             return error
         return None
 
-    def _write_artifacts(self, entry: RunUpdate) -> None:
-        for name, text in list(entry.texts.items()):
-            log = partial(self._client.log_text, self.run_id, text, name)
-            self._attempt(log)
-            del entry.texts[name]
-        for path, file in list(entry.files.items()):
+    def _write_artifacts(self, update: RunUpdate) -> None:
+        for name, text in list(update.texts.items()):
+            self._attempt(partial(self.client.log_text, self.run_id, text, name))
+            del update.texts[name]
+        for path, file in list(update.files.items()):
             if Path(file).is_file():
                 self._attempt(partial(self._upload, path, file))
             else:
-                self._refusals.note(1, f"the file {file} no longer exists")
-            del entry.files[path]
+                self.rejections.count(1, f"the file {file} no longer exists")
+            del update.files[path]
 
     def _upload(self, path: str, file: str) -> None:
         folder, _, name = path.rpartition("/")
         if Path(file).name == name:
-            self._client.log_artifact(self.run_id, file, folder or None)
+            self.client.log_artifact(self.run_id, file, folder or None)
             return
         with TemporaryDirectory() as directory:  # the client names an artifact after the file
             link = Path(directory, name)
             link.symlink_to(Path(file).absolute())
-            self._client.log_artifact(self.run_id, str(link), folder or None)
+            self.client.log_artifact(self.run_id, str(link), folder or None)
 
-    def _is_gone(self) -> bool:
+    def _exists(self) -> bool:
         try:
-            return bool(self._client.get_run(self.run_id).info.lifecycle_stage == "deleted")
+            return bool(self.client.get_run(self.run_id).info.lifecycle_stage != "deleted")
         except Exception as error:
-            if not self._refusals.is_permanent(error):
+            if not self.rejections.is_permanent(error):
                 raise
-            return True
+            return False
 
 
 def _batch(

@@ -17,6 +17,11 @@ STOP_REASON_TAG = "tune_tf.stop_reason"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
 
+def now_ms() -> int:
+    """Return the time, in milliseconds since the epoch."""
+    return int(time.time() * 1000)
+
+
 @dataclass(frozen=True)
 class Report:
     """Metrics of one step: a training iteration or, for the parent, the number of ended trials."""
@@ -53,7 +58,7 @@ class RunUpdate:
     """
 
     run: str
-    time_ms: int
+    time_ms: int = field(default_factory=now_ms)
     name: str | None = None
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
@@ -70,9 +75,10 @@ class RunUpdate:
     @property
     def size(self) -> int:
         """Number of values to write."""
-        points = sum(len(report.metrics) for report in self.reports)
-        others = len(self.params) + len(self.tags) + len(self.texts) + len(self.files)
-        return points + others + sum(v is not None for v in (self.name, self.status, self.trials))
+        num_points = sum(len(report.metrics) for report in self.reports)
+        num_others = len(self.params) + len(self.tags) + len(self.texts) + len(self.files)
+        single_values = (self.name, self.status, self.trials)
+        return num_points + num_others + sum(value is not None for value in single_values)
 
     def copy(self) -> "RunUpdate":
         """Return an independent copy."""
@@ -80,20 +86,7 @@ class RunUpdate:
 
     def to_json(self) -> str:
         """Return the update as one line of JSON, with NaN and infinity as Python writes them."""
-        data: dict[str, Any] = {"run": self.run, "time_ms": self.time_ms}
-        for name in _PLAIN:
-            if value := getattr(self, name):
-                data[name] = value
-        if self.end_ms is not None:
-            data["end_ms"] = self.end_ms
-        if self.reports:
-            data["reports"] = [
-                [report.step, report.time_ms, report.once, dict(report.metrics)]
-                for report in self.reports
-            ]
-        if self.trials is not None:
-            data["trials"] = sorted(self.trials)
-        return _to_json(data)
+        return _to_json({key: each for key, each in vars(self).items() if each != _EMPTY[key]})
 
     @classmethod
     def from_json(cls, text: str) -> "RunUpdate":
@@ -104,14 +97,10 @@ class RunUpdate:
         """
         try:
             data = json.loads(text)
-            reports = [
-                Report(step, time_ms, metrics, once)
-                for step, time_ms, once, metrics in data.pop("reports", ())
-            ]
-            trials = data.pop("trials", None)
-            return cls(
-                **data, reports=reports, trials=None if trials is None else frozenset(trials)
-            )
+            data["reports"] = [Report(**report) for report in data.get("reports", ())]
+            if "trials" in data:
+                data["trials"] = frozenset(data["trials"])
+            return cls(**data)
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"not an entry: {text[:80]!r} ({error})") from error
 
@@ -130,28 +119,32 @@ class RunUpdate:
         if later.reopen or later.status is not None:
             self.status, self.end_ms = later.status, later.end_ms
         if later.reopen:
-            self.trials, self.ends = None, {}  # a resumed sweep is settled at its own end
+            self.trials, self.ends = None, {}  # a resumed sweep is reconciled at its own end
         self.reopen = self.reopen or later.reopen
         self.fresh = self.fresh or later.fresh
         if later.trials is not None:
             self.trials, self.ends = later.trials, later.ends
 
 
-_PLAIN = ("name", "params", "tags", "texts", "files", "reopen", "status", "fresh", "ends")
-_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+def _plain(value: Report | frozenset[str]) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else vars(value)
+
+
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=_plain).encode
+_EMPTY: dict[str, Any] = vars(RunUpdate(PARENT, -1)) | {"run": None}
 
 
 def split_into_batches(reports: list[Report], limit: int) -> Iterator[list[Report]]:
     """Yield reports in groups of at most ``limit`` metrics; split only larger reports."""
     group: list[Report] = []
-    points = 0
+    num_points = 0
     for report in reports:
         for part in _parts(report, limit):
-            if group and points + len(part.metrics) > limit:
+            if group and num_points + len(part.metrics) > limit:
                 yield group
-                group, points = [], 0
+                group, num_points = [], 0
             group.append(part)
-            points += len(part.metrics)
+            num_points += len(part.metrics)
     if group:
         yield group
 
@@ -165,8 +158,3 @@ def _parts(report: Report, limit: int) -> Iterator[Report]:
         part = dict(items[start : start + limit])
         # The rest of a report must not be skipped because the run has its step.
         yield Report(report.step, report.time_ms, part, report.once and start == 0)
-
-
-def now_ms() -> int:
-    """Return the time, in milliseconds since the epoch."""
-    return int(time.time() * 1000)

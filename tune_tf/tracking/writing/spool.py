@@ -43,8 +43,7 @@ class Spool:
     another one's file, so a line torn by a full disk or a kill is last in its file, and skipped.
 
     Updates delivered since the last removal of a file are read again by the next process, so the
-    reader must detect the values that the store already has. The system releases the lock when the
-    process ends.
+    reader must detect the values that the store already has.
 
     Args:
         path: The folder, created if missing, and removed by :meth:`close` if empty.
@@ -69,33 +68,32 @@ class Spool:
         self._mutex = threading.Lock()
         self._lock_file = _open_lock(path)
         self._file: int | None = None
-        self._position: tuple[_Segment | None, int] = None, 0
-        """File that is being read, and the number of bytes read of it."""
+        self._position: tuple[_Segment | None, int] = None, 0  # file and bytes read of it
         try:
             for partial in path.glob(f".{_ABOUT}.*"):  # left by a killed driver
                 partial.unlink(missing_ok=True)
             if about is not None:
                 write_atomically(path / _ABOUT, json.dumps(about, indent=2) + "\n", on_disk=False)
             self.about = dict(about) if about is not None else self._read_about()
-            self._segments = _found(path)
+            self._segments = _read_segments(path)
         except BaseException:
             os.close(self._lock_file)
             raise
         self.last = max((segment.last for segment in self._segments), default=0)
         """Number of the last update."""
-        self.num_entries = sum(segment.count for segment in self._segments)
+        self.num_left = sum(segment.count for segment in self._segments)
         """Number of updates left by earlier processes."""
 
-    def append(self, number: int, entry: RunUpdate) -> None:
+    def append(self, number: int, update: RunUpdate) -> None:
         """Write an update with a higher number than all before.
 
         Raises:
             OSError: The disk is full or fails; the spool is unchanged.
         """
-        line = f'{{"n":{number},"entry":{entry.to_json()}}}'.encode()
+        line = f'{{"n":{number},"update":{update.to_json()}}}'.encode()
         with self._mutex:
             if self._file is None or self._segments[-1].size >= self._segment_bytes:
-                self._begin(number)
+                self._start_segment(number)
             segment, file = self._segments[-1], self._file
             assert file is not None  # noqa: S101 - for the type checker
             append_line(file, line, segment.path)
@@ -107,9 +105,9 @@ class Spool:
 
         ``after`` must not decrease from call to call.
         """
-        entries: list[tuple[int, RunUpdate]] = []
-        while len(entries) < limit:
-            lines = self._lines(after, limit - len(entries))
+        updates: list[tuple[int, RunUpdate]] = []
+        while len(updates) < limit:
+            lines = self._lines(after, limit - len(updates))
             if not lines:
                 break
             for line in lines:
@@ -118,8 +116,8 @@ class Spool:
                     continue
                 after = number
                 with suppress(ValueError):  # skip a damaged line
-                    entries.append((number, RunUpdate.from_json(_text(line))))
-        return entries
+                    updates.append((number, RunUpdate.from_json(_text(line))))
+        return updates
 
     def discard_below(self, number: int) -> None:
         """Remove files whose updates all have lower numbers and so are delivered."""
@@ -141,11 +139,10 @@ class Spool:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-            left = [segment for segment in self._segments if segment.size]
             for segment in self._segments:
                 if not segment.size:
                     segment.path.unlink(missing_ok=True)
-            if not left:
+            if not any(segment.size for segment in self._segments):
                 with suppress(OSError):  # keep a folder with other files
                     (self.path / _ABOUT).unlink(missing_ok=True)
                     (self.path / _LOCK).unlink(missing_ok=True)
@@ -153,7 +150,7 @@ class Spool:
             os.close(self._lock_file)
             self._lock_file = -1
 
-    def _begin(self, number: int) -> None:
+    def _start_segment(self, number: int) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -168,10 +165,10 @@ class Spool:
             for segment in self._segments:
                 if segment.last <= after:
                     continue
-                current, offset = self._position
+                last_read, offset = self._position
                 lines: list[bytes] = []
                 with segment.path.open("rb") as file:
-                    file.seek(offset if current is segment else 0)
+                    file.seek(offset if last_read is segment else 0)
                     while len(lines) < limit and file.tell() < segment.size:
                         lines.append(file.readline())
                     self._position = segment, file.tell()
@@ -217,7 +214,7 @@ def _open_lock(path: Path) -> int:
         os.close(file)  # removed by its last holder
 
 
-def _found(folder: Path) -> list[_Segment]:
+def _read_segments(folder: Path) -> list[_Segment]:
     segments = []
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         segment = _Segment(path)
@@ -248,4 +245,4 @@ def _number(line: bytes) -> int:
 
 
 def _text(line: bytes) -> str:
-    return line.decode().partition(',"entry":')[2].removesuffix("}\n")
+    return line.decode().partition(',"update":')[2].removesuffix("}\n")

@@ -6,7 +6,6 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from tune_tf.tracking.writing.run_update import RunUpdate
 from tune_tf.tracking.writing.spool import Spool
@@ -26,46 +25,42 @@ class PendingUpdate:
     due: float  # time of the next write
     first: int  # number of the first update added
     last: int = 0  # number of the last update added
-    entries: deque[RunUpdate] = field(default_factory=deque)
+    updates: deque[RunUpdate] = field(default_factory=deque)
     count: int = 0  # updates added
     attempts: int = 0  # failed writes
     not_before: float = 0.0  # earliest time of the next write, even if someone waits
 
-    def add(self, number: int, entry: RunUpdate) -> None:
+    def add(self, number: int, update: RunUpdate) -> None:
         """Add a later update."""
         self.last = number
         self.count += 1
-        if self.entries and not entry.fresh:
-            self.entries[-1].merge(entry)
+        if self.updates and not update.fresh:
+            self.updates[-1].merge(update)
         else:  # a new trial with a reused id
-            self.entries.append(entry)
+            self.updates.append(update)
 
     @property
     def size(self) -> int:
         """Number of values to write."""
-        return sum(entry.size for entry in self.entries)
+        return sum(update.size for update in self.updates)
 
     @property
     def reconciles(self) -> bool:
         """Whether an update ends the runs that no other update has ended."""
-        return any(entry.trials is not None for entry in self.entries)
+        return any(update.trials is not None for update in self.updates)
 
     @property
     def has_only_artifacts(self) -> bool:
         """Whether only artifacts are left."""
-        return all(entry.size == len(entry.texts) + len(entry.files) for entry in self.entries)
+        return all(update.size == len(update.texts) + len(update.files) for update in self.updates)
 
 
 class UpdateQueue:
     """Queue of numbered updates that keeps each until it is written.
 
     Updates are put into the spool and read back when taken. Without a spool, or while its disk is
-    full, they wait in memory, up to a limit. Any thread puts, under the lock; one takes.
-
-    Args:
-        spool: Storage of the updates; None to keep all in memory.
-        capacity: Most updates that wait in memory.
-        lock: Guards the queue; callers of all but :meth:`take` and :meth:`close` hold it.
+    full, at most ``capacity`` of them wait in memory. Any thread puts, one takes. ``lock`` guards
+    the queue; callers of all but :meth:`take` and :meth:`close` hold it.
     """
 
     def __init__(self, spool: Spool | None, capacity: int, lock: threading.Condition) -> None:
@@ -91,24 +86,19 @@ class UpdateQueue:
         return self._last_put - max(self.last_taken, self._last_on_disk) >= self._capacity
 
     @property
-    def spool_path(self) -> Path | None:
-        """Folder of the spool; None without one."""
-        return self._spool.path if self._spool is not None else None
-
-    @property
     def num_waiting(self) -> int:
         """Number of updates that were not taken, or could not be read back."""
         return self._last_put - self.last_taken + self._num_unread
 
-    def put(self, entry: RunUpdate) -> bool:
+    def put(self, update: RunUpdate) -> bool:
         """Keep an update; return False if memory is full or the queue is closed."""
         if self._is_closed:
             return False
         number = self._last_put + 1
-        if not self._put_on_disk(number, entry):
+        if not self._put_on_disk(number, update):
             if self.is_full:
                 return False
-            self._in_memory[number] = entry
+            self._in_memory[number] = update
         self._last_put = number
         return True
 
@@ -121,16 +111,16 @@ class UpdateQueue:
                     waiting = (
                         each for each in self._in_memory.items() if each[0] > self.last_taken
                     )
-                    entries = [(n, entry.copy()) for n, entry in islice(waiting, _READ_AT_ONCE)]
-                    self.last_taken = entries[-1][0] if entries else self.last_taken
-                    return entries
-            if entries := self._read(self._spool, last_on_disk):
-                return entries
+                    updates = [(n, update.copy()) for n, update in islice(waiting, _READ_AT_ONCE)]
+                    self.last_taken = updates[-1][0] if updates else self.last_taken
+                    return updates
+            if updates := self._read(self._spool, last_on_disk):
+                return updates
 
     def mark_written(self, run: str, last: int) -> None:
         """Forget a run's written updates, up to a number."""
-        for number, entry in list(self._in_memory.items()):
-            if number <= last and entry.run == run:
+        for number, update in list(self._in_memory.items()):
+            if number <= last and update.run == run:
                 del self._in_memory[number]
 
     def discard_below(self, number: int) -> None:
@@ -141,7 +131,7 @@ class UpdateQueue:
 
     def unwritten(self) -> list[RunUpdate]:
         """Return copies of the updates that are only in memory."""
-        return [entry.copy() for entry in self._in_memory.values()]
+        return [update.copy() for update in self._in_memory.values()]
 
     def close(self) -> None:
         """Write updates that are only in memory to disk, if possible, and release the spool."""
@@ -153,12 +143,12 @@ class UpdateQueue:
         if self._spool is not None:
             self._spool.close()
 
-    def _put_on_disk(self, number: int, entry: RunUpdate) -> bool:
+    def _put_on_disk(self, number: int, update: RunUpdate) -> bool:
         if self._spool is None:
             return False
         try:
             self._spill(self._spool)
-            self._spool.append(number, entry)
+            self._spool.append(number, update)
         except OSError as error:
             if not self._disk_failed:
                 self._disk_failed = True
@@ -176,19 +166,19 @@ class UpdateQueue:
 
     def _spill(self, spool: Spool) -> None:
         """Write updates in memory to disk, including those taken but not written."""
-        for number, entry in list(self._in_memory.items()):
-            spool.append(number, entry)
+        for number, update in list(self._in_memory.items()):
+            spool.append(number, update)
             self._last_on_disk = number
             del self._in_memory[number]
 
     def _read(self, spool: Spool, last: int) -> list[tuple[int, RunUpdate]]:
         """Read the next updates from disk; those up to ``last`` are skipped if that fails."""
         try:
-            entries = spool.read(self.last_taken, _READ_AT_ONCE)
+            updates = spool.read(self.last_taken, _READ_AT_ONCE)
         except OSError as error:
-            entries = []
+            updates = []
             self._num_unread += last - self.last_taken
             _logger.warning("MLflow updates cannot be read back from disk: %s", error)
         with self._lock:
-            self.last_taken = entries[-1][0] if entries else last
-        return entries
+            self.last_taken = updates[-1][0] if updates else last
+        return updates

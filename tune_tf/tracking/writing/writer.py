@@ -20,14 +20,13 @@ _logger = logging.getLogger(__name__)
 
 _FAILURES_OF_A_STORE_DOWN = 3
 _CLOSING_DELAY_S = 2.0
-_LOOK_AGAIN_S = 1.0
-_GLANCE_S = 0.005
+_LONG_POLL_S = 1.0
+_SHORT_POLL_S = 0.005
 _LONGEST_REST_S = 2.0
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
 _ERROR_LENGTH = 200
-_SHARE = 0.02
-"""Largest share of a core for the thread."""
+_SHARE = 0.02  # of a core, at most, for the thread
 
 
 class BackgroundWriter:
@@ -43,8 +42,7 @@ class BackgroundWriter:
     Args:
         open_runs: Opens the sweep's runs, in the thread. After an error or a kill, an update may be
             written to them again, in whole or in part.
-        spool: Storage of unwritten updates; those of an earlier process are written first. The
-            writer closes it.
+        spool: Storage of unwritten updates, closed by the writer.
         capacity: Most updates in memory before the thread takes them.
         backlog: Most updates that the thread takes.
         linger_s: Seconds to collect updates before a write.
@@ -84,12 +82,13 @@ class BackgroundWriter:
         # Guards the attributes below, which several threads use.
         self._changed = threading.Condition()
         self._queue = UpdateQueue(spool, capacity, self._changed)
+        self._spool_path = spool.path if spool is not None else None
         self._idle = True
         self._num_waiting = 0
         self._is_done = self._queue.is_empty
         self._closing: float | None = None
         self._abandoned = False
-        self._down = False
+        self._is_down = False
         self._acknowledged = -math.inf  # time at which the last attempt ended
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
@@ -101,15 +100,15 @@ class BackgroundWriter:
             num_pending = sum(pending.count for pending in self._backlog.copy().values())
             return num_pending + self._queue.num_waiting
 
-    def put(self, entry: RunUpdate) -> None:
+    def put(self, update: RunUpdate) -> None:
         """Queue an update, which the writer then owns; block while memory is full."""
         with self._changed:
-            while not self._queue.put(entry):
+            while not self._queue.put(update):
                 if self._abandoned or not self._thread.is_alive():
-                    self.lost += entry.size
+                    self.lost += update.size
                     return
                 self._changed.notify_all()
-                self._changed.wait(_LOOK_AGAIN_S)
+                self._changed.wait(_LONG_POLL_S)
             self._is_done = False
             if self._idle:
                 self._changed.notify_all()
@@ -124,19 +123,19 @@ class BackgroundWriter:
 
         Without ``timeout_s``, waits until done, or for ``patience_s`` if the store is unavailable.
         """
-        return self._hurry(timeout_s, _LOOK_AGAIN_S, lambda: False)
+        return self._hurry(timeout_s, _LONG_POLL_S, lambda: False)
 
     def write_until(self, until: Callable[[], object], timeout_s: float) -> None:
         """Write without delay until a condition holds or ``timeout_s`` seconds are over.
 
         Returns earlier if the store is unavailable or everything is written.
         """
-        self._hurry(timeout_s, _GLANCE_S, lambda: self._down or until())
+        self._hurry(timeout_s, _SHORT_POLL_S, lambda: self._is_down or until())
 
     def _hurry(self, timeout_s: float | None, pause_s: float, until: Callable[[], object]) -> bool:
         """Write without delay until a condition holds; return whether everything is written."""
-        begun = time.monotonic()
-        end = math.inf if timeout_s is None else begun + timeout_s
+        start = time.monotonic()
+        end = math.inf if timeout_s is None else start + timeout_s
         with self._changed:
             self._num_waiting += 1
             self._changed.notify_all()
@@ -144,7 +143,7 @@ class BackgroundWriter:
                 while not self._is_done and self._thread.is_alive() and not until():
                     now = time.monotonic()
                     # A running request may succeed, however long it takes.
-                    if now >= end or self._is_hopeless(begun, self._acknowledged):
+                    if now >= end or self._is_hopeless(start, self._acknowledged):
                         break
                     self._changed.wait(min(end - now, pause_s))
             finally:
@@ -158,16 +157,16 @@ class BackgroundWriter:
         """
         if self._abandoned:
             return
-        begun = time.monotonic()
+        start = time.monotonic()
         with self._changed:
-            self._closing = begun
+            self._closing = start
             self._changed.notify_all()
-        end = math.inf if timeout_s is None else begun + timeout_s
+        end = math.inf if timeout_s is None else start + timeout_s
         while self._thread.is_alive() and time.monotonic() < end:
             # A hanging request blocks the thread, but must not block the end of the sweep.
-            if self._down and self._is_hopeless(begun, time.monotonic() - _CLOSING_DELAY_S):
+            if self._is_down and self._is_hopeless(start, time.monotonic() - _CLOSING_DELAY_S):
                 break
-            self._thread.join(max(0.0, min(end - time.monotonic(), _LOOK_AGAIN_S)))
+            self._thread.join(max(0.0, min(end - time.monotonic(), _LONG_POLL_S)))
         self._abandoned = True
         self._queue.close()
         self._warn_of_unwritten()
@@ -176,10 +175,10 @@ class BackgroundWriter:
         while True:
             with self._changed:
                 self._wait()
-            begun_s = time.thread_time()
+            start_s = time.thread_time()
             self._take()
             self._deliver()
-            rest_s = (time.thread_time() - begun_s) / _SHARE
+            rest_s = (time.thread_time() - start_s) / _SHARE
             self._resting_until = time.monotonic() + min(rest_s, _LONGEST_REST_S)
             if self._acknowledge():
                 return
@@ -192,9 +191,9 @@ class BackgroundWriter:
             hurry = self._closing is not None or self._num_waiting
             if not self._queue.is_empty and self._has_room():
                 arrived = now if arrived is None else arrived
-                urgent = hurry or self._queue.is_full
-                gathered = max(arrived + self._linger_s, self._resting_until)
-                due = min(due, now if urgent else gathered)
+                is_urgent = hurry or self._queue.is_full
+                end_of_linger = max(arrived + self._linger_s, self._resting_until)
+                due = min(due, now if is_urgent else end_of_linger)
             elif not self._backlog and (self._closing is not None or not self._is_done):
                 due = now
             if hurry:
@@ -216,29 +215,29 @@ class BackgroundWriter:
 
     def _take(self) -> None:
         now = time.monotonic()
-        while self._has_room() and (entries := self._queue.take()):
-            for number, entry in entries:
-                pending = self._backlog.get(entry.run)
+        while self._has_room() and (updates := self._queue.take()):
+            for number, update in updates:
+                pending = self._backlog.get(update.run)
                 if pending is None:
-                    pending = self._backlog[entry.run] = PendingUpdate(now, number)
-                pending.add(number, entry)
+                    pending = self._backlog[update.run] = PendingUpdate(now, number)
+                pending.add(number, update)
         with self._changed:
             self._changed.notify_all()
 
     def _deliver(self) -> None:
         """Write due updates, the parent's last; stop after three failures in a row."""
         now = time.monotonic()
-        due = [run for run, pending in self._backlog.items() if pending.due <= now]
+        due_runs = [run for run, pending in self._backlog.items() if pending.due <= now]
         failures = 0
         error: Exception = RuntimeError()
-        for run in sorted(due, key=lambda run: (run == PARENT, self._backlog[run].attempts)):
+        for run in sorted(due_runs, key=lambda run: (run == PARENT, self._backlog[run].attempts)):
             if self._abandoned:
                 return
             pending = self._backlog[run]
             others = (each for each in self._backlog.values() if each is not pending)
             if pending.reconciles and not all(each.has_only_artifacts for each in others):
                 # It would mark runs as interrupted that the other updates have not ended yet.
-                pending.due = pending.not_before = now + min(self._delays_s[0], _LOOK_AGAIN_S)
+                pending.due = pending.not_before = now + min(self._delays_s[0], _LONG_POLL_S)
                 continue
             if failures < _FAILURES_OF_A_STORE_DOWN:
                 try:
@@ -249,36 +248,36 @@ class BackgroundWriter:
                     failures = 0
                     continue
             failures += 1
-            self._failed(pending, error)
+            self._postpone(pending, error)
 
     def _write(self, pending: PendingUpdate) -> None:
-        before, run = pending.size, pending.entries[0].run
+        size_before, run = pending.size, pending.updates[0].run
         try:
-            while pending.entries:
+            while pending.updates:
                 if self.runs is None:
                     self.runs = self._open_runs()
-                self.runs.write(pending.entries[0])
-                pending.entries.popleft()
+                self.runs.write(pending.updates[0])
+                pending.updates.popleft()
         except Exception:
-            if pending.size < before:  # a part of it was written
+            if pending.size < size_before:  # a part of it was written
                 pending.attempts = 0
                 self._succeeded = time.monotonic()
             raise
         self._succeeded = time.monotonic()
         with self._changed:
             self._queue.mark_written(run, self._backlog.pop(run).last)
-        if self._down and not any(other.attempts for other in self._backlog.values()):
-            self._down = False
+        if self._is_down and not any(other.attempts for other in self._backlog.values()):
+            self._is_down = False
             _logger.info("MLflow is available again; writing the backlog")
 
-    def _failed(self, pending: PendingUpdate, error: Exception) -> None:
+    def _postpone(self, pending: PendingUpdate, error: Exception) -> None:
         pending.attempts += 1
         pending.due = time.monotonic() + self._delay_s(pending)
         self.last_error = one_line(mask_secrets(str(error)), _ERROR_LENGTH)
         _logger.debug("Writing to MLflow failed: %s: %s", type(error).__name__, self.last_error)
-        if self._down or (pending.attempts == 1 and self._has_failed):
+        if self._is_down or (pending.attempts == 1 and self._has_failed):
             return  # warn only once about intermittent failures
-        self._down = self._has_failed = True
+        self._is_down = self._has_failed = True
         _logger.warning("MLflow is not available; training continues: %s", self.last_error)
 
     def _delay_s(self, pending: PendingUpdate) -> float:
@@ -296,21 +295,21 @@ class BackgroundWriter:
                 return self._abandoned
             return self._is_done or self._is_hopeless(self._closing, self._acknowledged)
 
-    def _is_hopeless(self, begun: float, now: float) -> bool:
-        failing = any(pending.attempts for pending in self._backlog.copy().values())
-        return failing and now - max(begun, self._succeeded) >= self._patience_s
+    def _is_hopeless(self, since: float, now: float) -> bool:
+        is_failing = any(pending.attempts for pending in self._backlog.copy().values())
+        return is_failing and now - max(since, self._succeeded) >= self._patience_s
 
     def _warn_of_unwritten(self) -> None:
         in_memory = self.unwritten()
         num_kept = self.num_left - len(in_memory)
-        if (path := self._queue.spool_path) is not None and num_kept > 0:
+        if self._spool_path is not None and num_kept > 0:
             _logger.warning(
                 "%d entries of the sweep have not been written to MLflow%s; they are kept in %s. "
                 "Deliver them with:  tune-tf sync %s",
                 num_kept,
-                f" ({self.last_error})" if self._down else "",
-                path,
-                path.parent,
+                f" ({self.last_error})" if self._is_down else "",
+                self._spool_path,
+                self._spool_path.parent,
             )
         if self.runs is not None:
             self.lost += self.runs.num_refused
@@ -319,7 +318,7 @@ class BackgroundWriter:
                 "MLflow did not accept all entries in time; the sweep's runs may be incomplete"
             )
         else:
-            self.lost += sum(entry.size for entry in in_memory)
+            self.lost += sum(update.size for update in in_memory)
         if self.lost:
             _logger.warning(
                 "%d values could not be written to MLflow; the sweep's own results contain them",

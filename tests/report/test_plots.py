@@ -1,16 +1,16 @@
-"""The pictures' figures: what plotly.js is given, and what it shows."""
+"""The plots' figures: what plotly.js is given, and what it shows."""
 
 import plotly.graph_objects as go
 import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.history import History
+from tune_tf.report.plots.history import plot_history
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.plots.parallel_coordinates import ParallelCoordinates
-from tune_tf.report.plots.scatter_grids import ParetoFront
-from tune_tf.report.report import PICTURES
-from tune_tf.report.sweep_record import ReportData
+from tune_tf.report.plots.parallel_coordinates import plot_parallel_coordinates
+from tune_tf.report.plots.scatter_grids import plot_pareto_front
+from tune_tf.report.report import PLOTS
+from tune_tf.report.report_data import ReportData
 
 TWO = {
     "objective": [{"metric": "loss", "mode": "min"}, {"metric": "accuracy", "mode": "max"}],
@@ -18,18 +18,18 @@ TWO = {
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in PICTURES if kind is not ParetoFront], ids=lambda kind: kind.name
+    "kind", [kind for kind in PLOTS if kind.name != "pareto_front"], ids=lambda kind: kind.name
 )
 def test_plotly_knows_every_word_of_a_figure(usual_sweep, kind):
-    figure = kind(ReportData.of(usual_sweep)).interactive()
+    figure = kind.plot(ReportData.of(usual_sweep)).drawing.to_plotly()
     assert len(go.Figure(figure).data) == len(figure["data"])
 
 
 def test_the_front_of_three_objectives_is_drawn_pair_by_pair(tmp_path):
     objective = [*TWO["objective"], {"metric": "size", "mode": "min"}]
     told = [Told([0.1 * at], metrics={"accuracy": at, "size": -at}) for at in range(4)]
-    picture = ParetoFront(ReportData.of(sweep_on_disk(tmp_path, told, objective=objective)))
-    figure = go.Figure(picture.interactive())
+    plot = plot_pareto_front(ReportData.of(sweep_on_disk(tmp_path, told, objective=objective)))
+    figure = go.Figure(plot.drawing.to_plotly())
     assert {trace.xaxis for trace in figure.data} == {"x", "x2", "x3"}
 
 
@@ -54,7 +54,8 @@ def test_the_line_of_the_best_never_worsens_and_skips_what_was_stopped(tmp_path)
 def test_a_small_loss_is_up_where_the_metric_is_minimised(tmp_path):
     told = [Told([1.0]), Told([2.0])]
     result = sweep_on_disk(tmp_path, told, objective={"metric": "loss", "mode": "min"})
-    last = go.Figure(ParallelCoordinates(ReportData.of(result)).interactive()).data[0].dimensions
+    plot = plot_parallel_coordinates(ReportData.of(result))
+    last = go.Figure(plot.drawing.to_plotly()).data[0].dimensions
     # The worst line comes first, so that the best is drawn over it.
     assert last[-1].values == {"dtype": "f4", "bdata": "AAAAAAAAgD8="}
     assert last[-1].ticktext[0] == "1"
@@ -63,8 +64,8 @@ def test_a_small_loss_is_up_where_the_metric_is_minimised(tmp_path):
 
 def test_a_trial_under_the_pointer_tells_its_config(tmp_path):
     told = [Told([0.5], config={"optimizer": "<b>adamw</b>"})]
-    picture = History(ReportData.of(sweep_on_disk(tmp_path, told)))
-    (text,) = picture.interactive()["data"][0]["text"]
+    plot = plot_history(ReportData.of(sweep_on_disk(tmp_path, told)))
+    (text,) = plot.drawing.to_plotly()["data"][0]["text"]
     assert text == (
         "trial 0, completed<br>val_accuracy = 0.5<br>optimizer = &lt;b&gt;adamw&lt;/b&gt;"
     )

@@ -10,47 +10,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_tf import secrets
-from tune_tf.errors import UnknownMetricError
 from tune_tf.inspection.reported_results import RESULTS, metric_value, read_results
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
+from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
+
+_MANY_TRIALS = 300
 
 
 @dataclass(frozen=True)
 class CurveSegment:
-    """Uninterrupted run of a trial in one process (host and process id).
+    """Uninterrupted run of a trial in one process, timed in seconds since 1970.
 
-    Args:
-        start_s: Start, in seconds since 1970; Ray rounds timestamps down to whole seconds.
-        end_s: Report of its last iteration, in seconds since 1970.
+    Ray rounds timestamps down to whole seconds.
     """
 
-    process: str
+    process: str  # host and process id
     host: str
     start_s: float
-    end_s: float
+    end_s: float  # report of its last iteration
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Learning curve of one trial.
+    """Learning curve of one trial."""
 
-    Args:
-        iterations: Iterations, ascending; of those repeated after a retry, only the last.
-        values: Metric of the objective by iteration; NaN if not finite.
-        segments: Runs of the trial, in order.
-        trained_s: Seconds spent in iterations.
-    """
-
-    iterations: NDArray[np.int64]
-    values: Floats
-    segments: tuple[CurveSegment, ...] = ()
-    trained_s: float = 0.0
+    iterations: NDArray[np.int64]  # ascending; of those repeated after a retry, only the last
+    values: Floats  # metric of the objective by iteration; NaN if not finite
+    segments: tuple[CurveSegment, ...]  # in order
+    trained_s: float  # spent in iterations
 
     @property
     def end_s(self) -> float:
@@ -60,34 +52,35 @@ class Curve:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Result and learning curves of a sweep.
-
-    Args:
-        settings: Text of the sweep file, with secrets masked.
-        masked: Function that masks secrets in a text.
-    """
+    """Result and learning curves of a sweep, and the text of its file with secrets masked."""
 
     result: SweepResult
     curves: tuple[Curve, ...]
-    settings: str = ""
-    masked: Callable[[str], str] = secrets.mask_secrets
+    settings: str
 
     @classmethod
-    def of(
-        cls, result: SweepResult, masked: Callable[[str], str] = secrets.mask_secrets
-    ) -> "ReportData":
+    def of(cls, result: SweepResult) -> "ReportData":
         """Read the learning curves and settings from the folder of a sweep."""
         try:
             settings = (result.path / "sweep.yaml").read_text(encoding="utf-8")
         except OSError:
             settings = result.config.to_yaml()
-        masked = functools.cache(masked)
         metric = result.objective.metric
         curves = tuple(
             read_curve(result.path / f"trial_{trial.number:05d}" / RESULTS, metric)
             for trial in result.trials
         )
-        return cls(result, curves, masked(settings), masked)
+        return cls(result, curves, mask_secrets(settings))
+
+    @cached_property
+    def masked(self) -> Callable[[str], str]:
+        """Function that masks secrets in a text, and remembers texts: configs repeat them."""
+        return functools.cache(mask_secrets)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many trials that marks in plots are small."""
+        return len(self.trials) > _MANY_TRIALS
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
@@ -100,17 +93,9 @@ class ReportData:
         return self.result.objective
 
     @property
-    def objective_label(self) -> str:
-        """Metric of the leading objective and its direction."""
-        return label_objective(self.objective)
-
-    @cached_property
     def best(self) -> TrialResult | None:
         """Best trial, or None."""
-        try:
-            return self.result.best_trial
-        except UnknownMetricError:
-            return None
+        return self.result.best_if_any
 
     @cached_property
     def best_index(self) -> int | None:
@@ -123,22 +108,26 @@ class ReportData:
         return np.array([trial.feasible for trial in self.trials], dtype=bool)
 
     @cached_property
+    def completed(self) -> NDArray[np.bool_]:
+        """Whether each trial ran to completion."""
+        outcomes = [trial.outcome for trial in self.trials]
+        return np.array([outcome is Outcome.COMPLETED for outcome in outcomes], dtype=bool)
+
+    @cached_property
     def values(self) -> Floats:
         """Last value of the leading objective by trial; NaN if not finite."""
         return self.values_of(self.objective)
 
     def values_of(self, objective: Objective) -> Floats:
         """Return the last value of an objective by trial; NaN if not finite."""
-        found = [trial.metrics.get(objective.metric) for trial in self.trials]
-        return np.array(
-            [float(value) if is_finite(value) else np.nan for value in found],  # type: ignore[arg-type]
-            dtype=np.float64,
-        )
+        values = [trial.metrics.get(objective.metric) for trial in self.trials]
+        numbers = [float(value) if is_finite(value) else np.nan for value in values]  # type: ignore[arg-type]
+        return np.array(numbers, dtype=np.float64)
 
     @cached_property
     def value_axis(self) -> Axis:
         """Axis of the leading objective."""
-        return metric_axis(self.objective_label, self.values)
+        return metric_axis(label_objective(self.objective), self.values)
 
     @cached_property
     def configs(self) -> tuple[Mapping[str, Any], ...]:
@@ -163,10 +152,10 @@ class ReportData:
     @property
     def groups(self) -> list[tuple[Outcome | None, list[int]]]:
         """Indices of the trials by outcome, in drawing order."""
-        found: dict[Outcome | None, list[int]] = {outcome: [] for outcome in STYLES}
+        groups: dict[Outcome | None, list[int]] = {outcome: [] for outcome in STYLES}
         for index, trial in enumerate(self.trials):
-            found[trial.outcome].append(index)
-        return [(outcome, indices) for outcome, indices in found.items() if indices]
+            groups[trial.outcome].append(index)
+        return [(outcome, indices) for outcome, indices in groups.items() if indices]
 
     @cached_property
     def start_s(self) -> float:
@@ -182,8 +171,8 @@ class ReportData:
     @cached_property
     def wall_s(self) -> float:
         """Seconds from the first start to the last report; NaN if unknown."""
-        known = self.end_times[~np.isnan(self.end_times)]
-        return float(known.max()) if len(known) else float("nan")
+        end_times = self.end_times[~np.isnan(self.end_times)]
+        return float(end_times.max()) if len(end_times) else float("nan")
 
     @cached_property
     def best_so_far(self) -> tuple[Floats, Floats]:
@@ -191,15 +180,13 @@ class ReportData:
 
         Only completed, feasible trials count, or all feasible ones if none completed.
         """
-        pool = [
-            index
-            for index in np.argsort(self.end_times, kind="stable")
-            if self.feasible[index] and not np.isnan(self.values[index] + self.end_times[index])
-        ]
-        completed = [i for i in pool if self.trials[i].outcome is Outcome.COMPLETED]
+        eligible = self.feasible & ~np.isnan(self.values + self.end_times)
+        if (eligible & self.completed).any():
+            eligible &= self.completed
+        order = np.argsort(self.end_times, kind="stable")
         times: list[float] = []
         values: list[float] = []
-        for index in completed or pool:
+        for index in order[eligible[order]]:
             value = float(self.values[index])
             if not values or self.objective.better(value, values[-1]):
                 times.append(float(self.end_times[index]))
@@ -209,25 +196,15 @@ class ReportData:
     @cached_property
     def ranking(self) -> tuple[int, ...]:
         """Indices of all trials, best first."""
-
-        def key(index: int) -> tuple[bool, bool, bool, float, int]:
-            trial, value = self.trials[index], float(self.values[index])
-            sign = -1 if self.objective.mode == "max" else 1
-            return (
-                np.isnan(value),
-                not trial.feasible,
-                trial.outcome is not Outcome.COMPLETED,
-                0.0 if np.isnan(value) else sign * value,
-                trial.number,
-            )
-
-        return tuple(sorted(range(len(self.trials)), key=key))
+        cost = np.nan_to_num(self.values) * (-1 if self.objective.mode == "max" else 1)
+        keys = (cost, ~self.completed, ~self.feasible, np.isnan(self.values))  # the last is first
+        return tuple(np.lexsort(keys).tolist())
 
 
 def label_objective(objective: Objective) -> str:
     """Return the metric of an objective and its direction."""
-    way = "higher" if objective.mode == "max" else "lower"
-    return f"{objective.metric} ({way} is better)"
+    comparative = "higher" if objective.mode == "max" else "lower"
+    return f"{objective.metric} ({comparative} is better)"
 
 
 def _masked(value: Any, masked: Callable[[str], str]) -> Any:
@@ -248,14 +225,14 @@ def read_curve(path: Path, metric: str) -> Curve:
     """
     values: dict[int, float] = {}
     segments: list[CurveSegment] = []
-    since = trained_s = 0.0
+    since_restore_s = trained_s = 0.0
     for report in read_results(path):
         iteration = _number(report.get("training_iteration"))
         if not np.isfinite(iteration):
             continue
         values[int(iteration)] = _number(metric_value(report, metric))
         trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
-        since = _extend(segments, report, since)
+        since_restore_s = _extend(segments, report, since_restore_s)
     iterations = sorted(values)
     return Curve(
         np.array(iterations, dtype=np.int64),
