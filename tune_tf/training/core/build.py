@@ -31,10 +31,8 @@ def build_model(
 ) -> keras.Model:
     """Return the workload's compiled model for a config, with fresh seeded weights.
 
-    A few rows of input, ``x``, create the weights whose shapes depend on the first call.
-
-    Raises:
-        WorkloadError: ``build_model`` did not return a compiled Keras model.
+    A few rows of input, ``x``, create the weights whose shapes depend on the first call. Anything
+    but a compiled Keras model raises a WorkloadError.
     """
 
     def build() -> keras.Model:
@@ -54,9 +52,6 @@ def build_for_checkpoint(
     """Return a model on one CPU with all variables of a checkpoint, the optimizer's included.
 
     ``needs_data`` is true if ``load_data`` sets attributes that the model depends on.
-
-    Raises:
-        WorkloadError: As for :func:`build_model`.
     """
     single = Replicas(Devices(("CPU:0",)))
     if needs_data:
@@ -133,10 +128,7 @@ def _symbol_like(array: Any) -> keras.KerasTensor:
 
 
 def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create the loss metrics of a built model with several outputs.
-
-    ``sample`` holds a few rows ``(x, y[, sample_weight])``.
-    """
+    """Create the loss metrics of a built model with several outputs, given a few rows."""
     x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
     with replicas.scope():
         model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
@@ -144,10 +136,7 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 
 
 def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create all variables that tracing needs, including those of loss, metrics and optimizer.
-
-    ``sample`` holds a few rows ``(x, y[, sample_weight])``.
-    """
+    """Create all variables of a model, its loss, metrics and optimizer, given a few rows."""
     build_weights(model, sample[0], replicas)
     x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
 

@@ -18,11 +18,7 @@ from tune_tf.training.rendezvous import PortTakenError
 
 
 class Replicas:
-    """Replicas of a trial's model; a single one runs without a strategy.
-
-    Args:
-        devices: One device per replica.
-    """
+    """Replicas of a trial's model, one per device; a single one runs without a strategy."""
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
@@ -33,11 +29,6 @@ class Replicas:
     def shape(self) -> tuple[int, ...]:
         """Part of the layout that a traced program depends on."""
         return (self.num,)
-
-    @property
-    def has_several_devices(self) -> bool:
-        """Whether several devices share a batch."""
-        return self.num > 1
 
     def window(self, num_rows: int) -> tuple[int, int]:
         """Return the rows ``[first, last)`` of a global batch that this process needs."""
@@ -173,12 +164,8 @@ class MultiWorkerReplicas(Replicas):
     """Replicas of one worker, which reduce with those of the other workers.
 
     Creating a variable, reading a metric and running a batch are collective operations, so all
-    workers must do them in the same order. A process has one strategy for its whole life.
-
-    Args:
-        devices: The devices of this process.
-        addresses: ``host:port`` of every worker, by rank.
-        rank: This worker's rank.
+    workers must do them in the same order. A process has one strategy for its whole life. The
+    addresses are ``host:port`` by rank.
 
     Raises:
         PortTakenError: Another process listens on this worker's port.

@@ -11,11 +11,7 @@ from tune_tf.training.input.device_rows import DeviceRows
 
 
 def refuse_streams(rows: DeviceRows) -> None:
-    """Refuse rows that workers cannot pick by index.
-
-    Raises:
-        WorkloadError: Rows come from a pipeline.
-    """
+    """Refuse rows that workers cannot pick by index."""
     if rows.is_streamed:
         raise WorkloadError(
             "asynchronous workers pick rows by index, but Data holds a Pipeline: return arrays, or "
@@ -36,16 +32,11 @@ class VariableRoles:
     Counters are integers to which every batch adds the same amount, mainly states of random
     generators. So a batch draws the same dropout masks on any worker as on one device.
 
-    Variables of frozen layers do not change.
-
-    Args:
-        trainable: Indices in ``model.variables``.
-        statistics: Index and decay of each statistic.
-        counters: Indices of the counters.
+    Variables of frozen layers do not change. All are given by their index in ``model.variables``.
     """
 
     trainable: tuple[int, ...]
-    statistics: tuple[tuple[int, float], ...]
+    statistics: tuple[tuple[int, float], ...]  # with decays
     counters: tuple[int, ...]
 
     @classmethod

@@ -10,15 +10,15 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Hybrid, ModelParallel
 from tune_tf.training.core.build import batch_norms, build_model, warn_of_inexact_norms
+from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program_cache import ProgramCache
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
-from tune_tf.training.stages.stage_step import StageStep
-from tune_tf.workload import Config, Workload
+from tune_tf.training.stages.stage_step import StagePipeline, StageStep
+from tune_tf.workload import Workload
 
 _HOST = "CPU:0"
 
@@ -27,51 +27,40 @@ class StageDevices(Replicas):
     """Replicas of several stages with one device each, without a distribution strategy.
 
     ``tf.distribute.MirroredStrategy`` ignores the device of a layer, so the replicas are separate
-    models here. The training step is driven as on one device that takes whole batches.
-
-    Args:
-        devices: ``num_stages`` devices of the first replica, then of the next, and so on.
-        num_stages: Stages of each replica.
+    models here. The training step is driven as on one device that takes whole batches. The devices
+    are those of the first replica's stages, then of the next, and so on.
     """
 
     def __init__(self, devices: Devices, num_stages: int) -> None:
         super().__init__(devices.first(1))
         self.devices = devices
-        self.rows = tuple(
+        self.num_stages = num_stages
+        #: Devices of the stages of each replica.
+        self.by_replica = [
             devices.names[first : first + num_stages]
             for first in range(0, len(devices.names), num_stages)
-        )
-        self.num_stages = num_stages
-        self._places: Sequence[str] = ()
+        ]
+        self._variable_devices: Sequence[str] = ()
         self._created: list[tf.Variable] = []
-
-    @property
-    def num_replicas(self) -> int:
-        """Number of model replicas."""
-        return len(self.rows)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Numbers of replicas and stages, which distinguish programs."""
-        return len(self.rows), self.num_stages
+        return len(self.by_replica), self.num_stages
 
-    @property
-    def has_several_devices(self) -> bool:
-        """Always True: code paths for one device do not apply to stages."""
-        return True
-
-    def build(self, build: Callable[[], Any], places: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+    def build(
+        self, build: Callable[[], Any], variable_devices: Sequence[str] = ()
+    ) -> tuple[Any, list[Any]]:
         """Build a model; return it, and its variables in the order of their creation.
 
-        Args:
-            build: Function that enters :meth:`scope` and creates variables in a fixed order.
-            places: Devices of the variables in that order; further variables go to the host.
+        ``build`` enters :meth:`scope` and creates variables in a fixed order, that of
+        ``variable_devices``; further variables go to the host.
         """
-        self._places, self._created = places, []
+        self._variable_devices, self._created = variable_devices, []
         try:
             return build(), self._created
         finally:
-            self._places, self._created = (), []
+            self._variable_devices, self._created = (), []
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -81,13 +70,13 @@ class StageDevices(Replicas):
 
     def place(self, tensors: Any) -> Any:
         """Copy nested arrays to the first device, from which every stage gets its rows."""
-        with tf.device(self.rows[0][0]):
+        with tf.device(self.by_replica[0][0]):
             return tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors)
 
     def _create(self, next_creator: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
         number = len(self._created)
-        placed = number < len(self._places)
-        with tf.device(self._places[number]) if placed else contextlib.nullcontext():
+        has_device = number < len(self._variable_devices)
+        with tf.device(self._variable_devices[number]) if has_device else contextlib.nullcontext():
             variable = next_creator(**settings)
         self._created.append(variable)
         return variable
@@ -113,37 +102,25 @@ class StageBuilder:
         self.replicas: Replicas = grid
         self._grid = grid
         self._micro_batches = micro_batches
-        self._seed = 0  # of the last build
         self._created: list[tf.Variable] = []  # variables of the last build, in order
 
-    def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
-        """Return a trial's fresh model, on the host.
-
-        Raises:
-            WorkloadError: The replicas cannot synchronize their statistics.
-        """
-        grid, self._seed = self._grid, seed
-        model, self._created = grid.build(
-            lambda: build_model(self.workload, config, grid, seed, rows.sample[0])
-        )
+    def build(self, inputs: TrialInputs) -> keras.Model:
+        """Return a trial's fresh model, on the host; refuse synchronized statistics."""
+        num_replicas = len(self._grid.by_replica)
+        model, self._created = self._build(inputs)
         synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
-        if synchronized and grid.num_replicas > 1:
+        if synchronized and num_replicas > 1:
             raise WorkloadError(
                 f"{', '.join(synchronized)}: BatchNormalization with synchronized=True cannot be "
-                f"kept equal over {grid.num_replicas} replicas that are cut into stages: use kind "
+                f"kept equal over {num_replicas} replicas that are cut into stages: use kind "
                 "'mirrored' or 'model_parallel', or LayerNormalization"
             )
-        warn_of_inexact_norms(model, grid.num_replicas, self._micro_batches)
+        warn_of_inexact_norms(model, num_replicas, self._micro_batches)
         return model
 
-    def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> StageStep:
-        """Return a step that trains copies of the model that was built last.
-
-        Raises:
-            WorkloadError: The model cannot be cut into stages.
-        """
-        grid = self._grid
-        calls = calls_of(model)
+    def step(self, model: keras.Model, inputs: TrialInputs) -> StageStep:
+        """Return a step that trains copies of the model that was built last."""
+        grid, calls = self._grid, calls_of(model)
         plan = stage_plan(calls, grid.num_stages, self.workload.stage_of)
         stages = {
             id(variable.value): stage
@@ -152,10 +129,16 @@ class StageBuilder:
         }
         numbers = [stages.get(id(variable), 0) for variable in self._created]
         copies = [
-            grid.build(
-                lambda: build_model(self.workload, config, grid, self._seed, rows.sample[0]),
-                [row[number] for number in numbers],
-            )[0]
-            for row in grid.rows
+            self._build(inputs, [devices[number] for number in numbers])[0]
+            for devices in grid.by_replica
         ]
-        return StageStep(self.workload, copies, grid, grid.rows, plan, self._micro_batches)
+        pipelines = [
+            StagePipeline(copy, plan, devices)
+            for copy, devices in zip(copies, grid.by_replica, strict=True)
+        ]
+        return StageStep(self.workload, pipelines, grid, self._micro_batches)
+
+    def _build(self, inputs: TrialInputs, devices: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+        config, rows, seed = inputs
+        grid, x = self._grid, rows.sample[0]
+        return grid.build(lambda: build_model(self.workload, config, grid, seed, x), devices)
