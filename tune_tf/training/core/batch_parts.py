@@ -41,11 +41,7 @@ def weigh_loss(loss: Any, share: float, model: keras.Model, num_replicas: int) -
         return loss
     if loss_is_mean(model):
         return share * loss
-    penalties = [
-        variable.regularizer(variable)
-        for variable in model.trainable_variables
-        if variable.regularizer is not None
-    ]
+    penalties = [v.regularizer(v) for v in model.trainable_variables if v.regularizer is not None]
     return loss + (share - 1) * sum(penalties) / num_replicas
 
 

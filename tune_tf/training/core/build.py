@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -20,8 +20,6 @@ from tune_tf.training.devices import Devices
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Workload
-
-Built = TypeVar("Built")
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ def build_for_checkpoint(
     return model
 
 
-def _run_in_fresh_thread(build: Callable[[], Built]) -> Built:
+def _run_in_fresh_thread(build: Callable[[], Any]) -> Any:
     """Build in a new thread, as in a fresh process.
 
     Keras counts automatic names and keeps its global generator per thread. A new thread keeps
@@ -73,7 +71,7 @@ def _run_in_fresh_thread(build: Callable[[], Built]) -> Built:
     """
     policy = keras.config.dtype_policy()
 
-    def build_by_policy() -> Built:
+    def build_by_policy() -> Any:
         if policy.name != keras.config.floatx():  # else `build` may still set floatx
             keras.config.set_dtype_policy(policy)
         return build()

@@ -26,7 +26,6 @@ from tune_tf.training.core.scalars import (
 )
 
 FILE_NAME = "trial.npz"
-_FORMAT = 2
 _HEAD = "head"
 _IN_HEAD = ("epoch", "seed", "config", "initial_rate", "names", "has_ended", "needs_data")
 _RANDOM_STATE = "seed_generator_state"
@@ -213,7 +212,6 @@ class Checkpoint:
         head["pending_metrics"] = encode(self.pending_metrics, others)
         arrays = [*self.model, *self.optimizer, *others.values()]
         head |= {
-            "format": _FORMAT,
             "num_model": len(self.model),
             "digests": list(others),
             "dtypes": [str(array.dtype) for array in arrays],
@@ -230,16 +228,12 @@ class Checkpoint:
         """Read the file.
 
         Raises:
-            CheckpointError: The file is missing, truncated or in another format.
+            CheckpointError: The file is missing or truncated.
         """
         path = folder / FILE_NAME
         try:
             with np.load(path, allow_pickle=False) as archive:
                 head = json.loads(str(archive[_HEAD]))
-                if head["format"] != _FORMAT:
-                    raise CheckpointError(
-                        f"{path} has format {head['format']}, this version reads {_FORMAT}"
-                    )
                 arrays = [
                     _of_dtype(archive[f"a{i}"], dtype) for i, dtype in enumerate(head["dtypes"])
                 ]

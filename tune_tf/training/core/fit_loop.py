@@ -16,6 +16,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
 from tune_tf.training.callbacks import plain_value, refuse_unsupported, trial_params
+from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
@@ -223,15 +224,17 @@ class FitLoop:
 
     def _fit(self, trial: _Trial) -> None:
         train, size = trial.data.train, self._workload.global_batch_size(trial.config)
-        names = ("x", "y", "sample_weight") if isinstance(train, tuple) else ("x",)
-        parts = train if isinstance(train, tuple) else (train,)
+        has_arrays = isinstance(train, tuple)
+        x, y, sample_weight = unpack_batch(train if has_arrays else (train,))
         # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         run = self._run
         claim_callbacks(run.others, run)
         trial.model.fit(
-            **dict(zip(names, parts, strict=False)),
-            batch_size=size if isinstance(train, tuple) else None,
+            x,
+            y,
+            sample_weight=sample_weight,
+            batch_size=size if has_arrays else None,
             validation_data=trial.data.validation,
             shuffle=self._workload.shuffle(trial.config),
             class_weight=trial.data.class_weight,

@@ -1,8 +1,7 @@
 """Epoch of a model as a traced program, shared by trials of one structure."""
 
-import contextlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,14 +60,13 @@ class Program:
         self._per_example = rows.per_example
         self.variables = tuple(variables)
         replicas = step.replicas
-        with _preserve_state(self.variables):  # a call advances random generators and RNN states
-            step.build(rows.sample)
+        state = [(each, each.numpy()) for each in self.variables if not each.trainable]
+        step.build(rows.sample)
+        for variable, value in state:  # the build advanced random generators and RNN states
+            variable.assign(value)
         of_model = {id(variable) for variable in self.variables}
-        self._slots = [
-            (variable, _initial(variable.numpy()))
-            for variable in model.optimizer.variables
-            if id(variable) not in of_model
-        ]
+        slots = [each for each in model.optimizer.variables if id(each) not in of_model]
+        self._slots = [(slot, _initial(slot.numpy())) for slot in slots]
         # Keras' optimizers initialize a slot with one number or with copies of the weights.
         is_of_keras = type(inner_optimizer(model)).__module__.startswith("keras.")
         self._slots_differ = not is_of_keras or any(
@@ -313,15 +311,6 @@ def _reads(variable: Any) -> bool:
     """Return whether the graph being traced uses a variable."""
     captures = getattr(tf.compat.v1.get_default_graph(), "captures", ())
     return any(outer is variable.value.handle for outer, _ in captures)
-
-
-@contextlib.contextmanager
-def _preserve_state(variables: Sequence[Any]) -> Iterator[None]:
-    """Restore the non-trainable variables on exit."""
-    before = [(each, each.numpy()) for each in variables if not each.trainable]
-    yield
-    for variable, value in before:
-        variable.assign(value)
 
 
 def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":

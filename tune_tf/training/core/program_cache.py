@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,10 +11,9 @@ import tensorflow as tf
 from tune_tf.space import flat
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.core.program import Program
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
-from tune_tf.training.core.step import Step, trains_by_workload
+from tune_tf.training.core.step import ReplicaBuilder, trains_by_workload
 from tune_tf.training.input.per_example import PerExampleCache
 from tune_tf.training.reuse import reuse_check
 from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint, method_dependencies
@@ -25,19 +24,6 @@ from tune_tf.workload import Config, Workload
 _EAGER_CHECKS = 2  # number of programs that are compared with eager execution
 
 _log = logging.getLogger(__name__)
-
-
-class Builder(Protocol):
-    """Builder of models, and of steps to train them."""
-
-    workload: Workload
-    replicas: Replicas
-
-    def build(self, inputs: TrialInputs) -> keras.Model:
-        """Return a trial's fresh model."""
-
-    def step(self, model: keras.Model, inputs: TrialInputs) -> Step:
-        """Return a step for the model that was built last."""
 
 
 @dataclass
@@ -80,7 +66,7 @@ class ProgramCache:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: ReplicaBuilder,
         *,
         dry_run: Callable[[TrialProgram], bool] | None = None,
         checks_reuse: bool = False,

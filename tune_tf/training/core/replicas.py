@@ -79,9 +79,9 @@ class Replicas:
         )
 
     def place(self, tensors: Any) -> Any:
-        """Copy nested arrays to the device of every replica of this process."""
+        """Copy nested arrays to every replica of this process, or to the first stage's device."""
         strategy = self._strategy
-        names = self.devices.names if strategy is None else strategy.extended.worker_devices
+        names = self.devices.names[:1] if strategy is None else strategy.extended.worker_devices
         copies = []
         for name in names:
             with tf.device(name):
@@ -175,12 +175,8 @@ class MultiWorkerReplicas(Replicas):
     def __init__(self, devices: Devices, addresses: Sequence[str], rank: int) -> None:
         self.devices = devices
         # TensorFlow's documented interface, from which a workload may also read its rank.
-        os.environ["TF_CONFIG"] = json.dumps(
-            {
-                "cluster": {"worker": list(addresses)},
-                "task": {"type": "worker", "index": rank},
-            }
-        )
+        task = {"type": "worker", "index": rank}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
         self._strategy: Any
         try:
             self._strategy = _MultiWorkerStrategy()
@@ -199,7 +195,7 @@ class MultiWorkerReplicas(Replicas):
                 "be connected before the first one: move them into load_data or build_model"
             ) from error
         self.num = self._strategy.num_replicas_in_sync
-        self._rank = rank
+        self._rank, self._num_workers = rank, len(addresses)
 
     def window(self, num_rows: int) -> tuple[int, int]:
         """Return the rows ``[first, last)`` of a global batch that this process needs.
@@ -208,9 +204,4 @@ class MultiWorkerReplicas(Replicas):
         """
         if num_rows < self.num:
             return 0, num_rows
-        local = len(self._strategy.extended.worker_devices)
-        first = self._rank * local
-        return (
-            split_rows(num_rows, first, self.num)[0],
-            split_rows(num_rows, first + local - 1, self.num)[1],
-        )
+        return split_rows(num_rows, self._rank, self._num_workers)

@@ -1,5 +1,6 @@
 """Scalar hyperparameters of a compiled model that a traced program can read at every call."""
 
+import numbers
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -108,12 +109,8 @@ def scalars_of(model: keras.Model) -> list[Scalar]:
 
 
 def _is_traceable(value: Any) -> bool:
-    if value is None or isinstance(value, bool | int):
-        return False
-    try:
-        return float(value) > 0
-    except (TypeError, ValueError):
-        return False
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool | int)
+    return is_number and float(value) > 0
 
 
 def _owners(model: keras.Model) -> Iterator[Any]:

@@ -101,11 +101,7 @@ class ReplicaStep(Step):
     """Step of a model whose replicas each process a part of the batch."""
 
     def __init__(
-        self,
-        workload: Workload,
-        model: keras.Model,
-        replicas: Replicas,
-        parallelism: Parallelism,
+        self, workload: Workload, model: keras.Model, replicas: Replicas, parallelism: Parallelism
     ) -> None:
         super().__init__(workload, (model,), replicas, parallelism.micro_batches)
         self._must_be_even = parallelism.uneven == "refuse"
@@ -118,10 +114,33 @@ class ReplicaStep(Step):
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse batches and losses that the replicas cannot train on exactly."""
-        self._check_batches(num_rows, batch_size)
-        several = self.replicas.num > 1
-        splits_train = (several or self.micro_batches > 1) and not self.has_custom_train
-        if splits_train or (several and not self.has_custom_test):
+        num_replicas = self.replicas.num
+        if batch_size < num_replicas:
+            raise WorkloadError(
+                f"the global batch size {batch_size} is smaller than the {num_replicas} replicas: "
+                "each needs at least one row; use a larger batch or fewer replicas"
+            )
+        rest = num_rows % batch_size
+        if self._must_be_even and (batch_size % num_replicas or rest % num_replicas):
+            raise WorkloadError(
+                f"the global batch size {batch_size} or the {rest} row(s) of the last batch are "
+                f'not divisible by the {num_replicas} replicas, and uneven is "refuse": choose '
+                'multiples, or use Mirrored(uneven="split"), which weights replicas by rows'
+            )
+        local = any(not layer.synchronized for layer in batch_norms(self.model))
+        if 0 < rest < num_replicas and local:
+            raise WorkloadError(
+                f"the last batch has {rest} row(s) for {num_replicas} replicas, and "
+                "BatchNormalization has no statistics in a replica without rows: use "
+                "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
+            )
+        if self.micro_batches > 1 and self.has_custom_train:
+            raise WorkloadError(
+                f"micro_batches is {self.micro_batches}, but a custom train_step takes whole "
+                "batches: use 1, or a smaller batch size"
+            )
+        splits_train = max(num_replicas, self.micro_batches) > 1 and not self.has_custom_train
+        if splits_train or (num_replicas > 1 and not self.has_custom_test):
             loss_is_mean(self.model)  # refuses other losses
 
     def train(self, replica: int, batch: Any, num_rows: int) -> Any:
@@ -216,36 +235,9 @@ class ReplicaStep(Step):
             for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
         ]
 
-    def _check_batches(self, num_rows: int, batch_size: int) -> None:
-        num_replicas = self.replicas.num
-        if batch_size < num_replicas:
-            raise WorkloadError(
-                f"the global batch size {batch_size} is smaller than the {num_replicas} replicas: "
-                "each needs at least one row; use a larger batch or fewer replicas"
-            )
-        rest = num_rows % batch_size
-        if self._must_be_even and (batch_size % num_replicas or rest % num_replicas):
-            raise WorkloadError(
-                f"the global batch size {batch_size} or the {rest} row(s) of the last batch are "
-                f'not divisible by the {num_replicas} replicas, and uneven is "refuse": choose '
-                'multiples, or use Mirrored(uneven="split"), which weights replicas by rows'
-            )
-        local = any(not layer.synchronized for layer in batch_norms(self.model))
-        if 0 < rest < num_replicas and local:
-            raise WorkloadError(
-                f"the last batch has {rest} row(s) for {num_replicas} replicas, and "
-                "BatchNormalization has no statistics in a replica without rows: use "
-                "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
-            )
-        if self.micro_batches > 1 and self.has_custom_train:
-            raise WorkloadError(
-                f"micro_batches is {self.micro_batches}, but a custom train_step takes whole "
-                "batches: use 1, or a smaller batch size"
-            )
-
 
 class ReplicaBuilder:
-    """Builder of models and steps for replicas that share the variables."""
+    """Builder of models, and of steps to train them on replicas that share the variables."""
 
     def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
         self.workload = workload
@@ -262,8 +254,8 @@ class ReplicaBuilder:
         warn_of_inexact_norms(model, self.replicas.num, self._parallelism.micro_batches)
         return model
 
-    def step(self, model: keras.Model, inputs: TrialInputs) -> ReplicaStep:
-        """Return the step of a model."""
+    def step(self, model: keras.Model, inputs: TrialInputs) -> Step:
+        """Return a step for the model that was built last."""
         return ReplicaStep(self.workload, model, self.replicas, self._parallelism)
 
 

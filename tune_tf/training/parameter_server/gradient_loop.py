@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.program import Program, are_finite, plain_metrics
 from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
@@ -32,12 +32,7 @@ class GradientLoop:
     Trials of one structure share programs. The server runs the workload's callbacks.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        replicas: Replicas,
-        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
-    ) -> None:
+    def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
         self._name = type(workload).__name__
         self._replicas = replicas
         builder = ReplicaBuilder(workload, replicas, parallelism)
@@ -107,7 +102,7 @@ class GradientProgram:
         self._assign = tf.function(self._run_assign, autograph=False)
 
     def dry_run(self, train: Any) -> bool:
-        """Trace the step on one batch, record ``increments``; return whether gradients are finite."""
+        """Trace the step on one batch and set ``increments``; return whether all is finite."""
         counters = [self.model.variables[i] for i in self.roles.counters]
         before = [counter.numpy() for counter in counters]
         rows = np.arange(min(self.program.batch_size, self.program.num_rows), dtype=np.int32)

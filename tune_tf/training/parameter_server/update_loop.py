@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Parallelism
 from tune_tf.result_keys import Metrics
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.batch_parts import scale_gradient
@@ -17,12 +17,7 @@ from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.parameter_server.tasks import (
-    Array,
-    Gradient,
-    GradientValues,
-    SparseGradient,
-)
+from tune_tf.training.parameter_server.tasks import Array, Gradient, GradientValues, SparseGradient
 from tune_tf.training.parameter_server.variable_roles import VariableRoles, refuse_streams
 from tune_tf.workload import Config, Workload
 
@@ -35,12 +30,7 @@ class UpdateLoop(GraphLoop):
     Trials of one structure share programs.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        replicas: Replicas,
-        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
-    ) -> None:
+    def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
         builder = ReplicaBuilder(workload, replicas, parallelism)
         programs = ProgramCache(builder, dry_run=self._dry_run)
         super().__init__(workload, replicas, programs=programs)

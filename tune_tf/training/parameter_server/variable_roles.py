@@ -1,7 +1,6 @@
 """Roles of a model's variables in asynchronous training."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 
@@ -57,19 +56,11 @@ class VariableRoles:
         index = {id(variable): i for i, variable in enumerate(model.variables)}
         return cls(
             tuple(index[id(variable)] for variable in model.trainable_variables),
-            tuple((i, decays.get(id(v), 1.0)) for i, v in others if _is_real(v)),
-            tuple(i for i, v in others if _is_counter(v)),
+            tuple((i, decays.get(id(v), 1.0)) for i, v in others if "float" in str(v.dtype)),
+            tuple(i for i, v in others if "int" in str(v.dtype)),
         )
 
     @property
     def live(self) -> tuple[int, ...]:
         """Indices of all variables that change."""
         return (*self.trainable, *(i for i, _ in self.statistics), *self.counters)
-
-
-def _is_real(variable: Any) -> bool:
-    return "float" in str(variable.dtype)
-
-
-def _is_counter(variable: Any) -> bool:
-    return "int" in str(variable.dtype)

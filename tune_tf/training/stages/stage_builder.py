@@ -14,8 +14,8 @@ from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program_cache import ProgramCache
 from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.training.stages.stage_step import StagePipeline, StageStep
 from tune_tf.workload import Workload
@@ -68,11 +68,6 @@ class StageDevices(Replicas):
         with tf.device(_HOST), tf.variable_creator_scope(self._create):
             yield
 
-    def place(self, tensors: Any) -> Any:
-        """Copy nested arrays to the first device, from which every stage gets its rows."""
-        with tf.device(self.by_replica[0][0]):
-            return tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors)
-
     def _create(self, next_creator: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
         number = len(self._created)
         has_device = number < len(self._variable_devices)
@@ -83,30 +78,31 @@ class StageDevices(Replicas):
 
 
 def stage_loop(
-    workload: Workload, grid: StageDevices, parallelism: ModelParallel | Hybrid
+    workload: Workload, replicas: StageDevices, parallelism: ModelParallel | Hybrid
 ) -> GraphLoop:
     """Return a loop whose epochs are single graph calls over replicas and stages."""
-    programs = ProgramCache(StageBuilder(workload, grid, parallelism.micro_batches))
-    return GraphLoop(workload, grid, programs=programs)
+    programs = ProgramCache(StageBuilder(workload, replicas, parallelism))
+    return GraphLoop(workload, replicas, programs=programs)
 
 
-class StageBuilder:
+class StageBuilder(ReplicaBuilder):
     """Builder of models on the host, and of steps that train copies of them in stages.
 
     The host has room for each trial's model. The copies are built once per structure, with their
     variables on the devices of their stages.
     """
 
-    def __init__(self, workload: Workload, grid: StageDevices, micro_batches: int) -> None:
-        self.workload = workload
-        self.replicas: Replicas = grid
-        self._grid = grid
-        self._micro_batches = micro_batches
+    replicas: StageDevices
+
+    def __init__(
+        self, workload: Workload, replicas: StageDevices, parallelism: ModelParallel | Hybrid
+    ) -> None:
+        super().__init__(workload, replicas, parallelism)
         self._created: list[tf.Variable] = []  # variables of the last build, in order
 
     def build(self, inputs: TrialInputs) -> keras.Model:
         """Return a trial's fresh model, on the host; refuse synchronized statistics."""
-        num_replicas = len(self._grid.by_replica)
+        num_replicas = len(self.replicas.by_replica)
         model, self._created = self._build(inputs)
         synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
         if synchronized and num_replicas > 1:
@@ -115,30 +111,28 @@ class StageBuilder:
                 f"kept equal over {num_replicas} replicas that are cut into stages: use kind "
                 "'mirrored' or 'model_parallel', or LayerNormalization"
             )
-        warn_of_inexact_norms(model, num_replicas, self._micro_batches)
+        warn_of_inexact_norms(model, num_replicas, self._parallelism.micro_batches)
         return model
 
     def step(self, model: keras.Model, inputs: TrialInputs) -> StageStep:
         """Return a step that trains copies of the model that was built last."""
-        grid, calls = self._grid, calls_of(model)
-        plan = stage_plan(calls, grid.num_stages, self.workload.stage_of)
+        replicas, calls = self.replicas, calls_of(model)
+        plan = stage_plan(calls, replicas.num_stages, self.workload.stage_of)
         stages = {
             id(variable.value): stage
             for call, stage in zip(calls, plan, strict=True)
             for variable in getattr(call.operation, "variables", ())
         }
         numbers = [stages.get(id(variable), 0) for variable in self._created]
-        copies = [
-            self._build(inputs, [devices[number] for number in numbers])[0]
-            for devices in grid.by_replica
-        ]
-        pipelines = [
-            StagePipeline(copy, plan, devices)
-            for copy, devices in zip(copies, grid.by_replica, strict=True)
-        ]
-        return StageStep(self.workload, pipelines, grid, self._micro_batches)
+        pipelines = []
+        for devices in replicas.by_replica:
+            copy, _ = self._build(inputs, [devices[number] for number in numbers])
+            pipelines.append(StagePipeline(copy, plan, devices))
+        return StageStep(self.workload, pipelines, replicas, self._parallelism.micro_batches)
 
     def _build(self, inputs: TrialInputs, devices: Sequence[str] = ()) -> tuple[Any, list[Any]]:
         config, rows, seed = inputs
-        grid, x = self._grid, rows.sample[0]
-        return grid.build(lambda: build_model(self.workload, config, grid, seed, x), devices)
+        replicas, x = self.replicas, rows.sample[0]
+        return replicas.build(
+            lambda: build_model(self.workload, config, replicas, seed, x), devices
+        )
