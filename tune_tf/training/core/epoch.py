@@ -94,9 +94,9 @@ class BatchLoop:
         if num_rows % size and not is_custom and not self._needs_static_shapes:
             self._run_uneven(step, reader, num_rows, max_batches)
             return None
-        full, rest = divmod(num_rows, size)
+        num_full, remainder = divmod(num_rows, size)
         # A loop cannot return its last step's result, so that step runs after the loop.
-        looped = full - 1 if is_custom and not rest else full
+        num_looped = num_full - 1 if is_custom and not remainder else num_full
         result = None
 
         def run_batch(first: Any, count: int) -> Any:
@@ -115,15 +115,15 @@ class BatchLoop:
             run_batch(i * size, size)
             return (i + 1,)
 
-        if looped == 1:
+        if num_looped == 1:
             result = run_batch(0, size)
-        elif looped > 1:
-            end = tf.minimum(max_batches, looped)
+        elif num_looped > 1:
+            end = tf.minimum(max_batches, num_looped)
             tf.while_loop(lambda i: i < end, body, (tf.constant(0),), parallel_iterations=1)
-        if full > looped:
-            result = run_batch(looped * size, size)
-        if rest:
-            result = run_batch(full * size, rest)
+        if num_full > num_looped:
+            result = run_batch(num_looped * size, size)
+        if remainder:
+            result = run_batch(num_full * size, remainder)
         return result if is_custom else None
 
     def _run_uneven(

@@ -259,10 +259,10 @@ class ReplicaBuilder:
         return ReplicaStep(self.workload, model, self.replicas, self._parallelism)
 
 
-def _slice_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
+def _slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
     """Return rows once earlier gradients are done, so that memory holds one piece only."""
-    finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
-    with tf.control_dependencies(finished):
+    flat = tf.nest.flatten(gradients, expand_composites=True)
+    with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
         return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
 
 

@@ -52,15 +52,15 @@ def calls_of(model: keras.Model) -> list[Call]:
             "(keras.Model(inputs, outputs))"
         )
     calls: list[Call] = []
-    done: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     waiting = [(tensor, False) for tensor in reversed(keras.tree.flatten(model.outputs))]
     while waiting:
         tensor, inputs_are_done = waiting.pop()
         operation, index, node = origin_of(tensor)
-        if (id(operation), index) in done:
+        if (id(operation), index) in visited:
             continue
         if inputs_are_done:
-            done.add((id(operation), index))
+            visited.add((id(operation), index))
             calls.append(Call(operation, tuple(node.input_tensors), tuple(node.output_tensors)))
         else:
             waiting.append((tensor, True))
