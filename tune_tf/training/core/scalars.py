@@ -1,6 +1,5 @@
 """Scalar hyperparameters of a compiled model that a traced program can read at every call."""
 
-import numbers
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -109,8 +108,12 @@ def scalars_of(model: keras.Model) -> list[Scalar]:
 
 
 def _is_traceable(value: Any) -> bool:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool | int)
-    return is_number and float(value) > 0
+    if value is None or isinstance(value, bool | int):
+        return False
+    try:
+        return float(value) > 0
+    except (TypeError, ValueError):
+        return False
 
 
 def _owners(model: keras.Model) -> Iterator[Any]:

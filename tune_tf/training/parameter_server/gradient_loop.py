@@ -33,7 +33,7 @@ class GradientLoop:
     """
 
     def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
-        self._name = type(workload).__name__
+        self._step_name = f"the train_step of {type(workload).__name__} or its model"
         self._replicas = replicas
         builder = ReplicaBuilder(workload, replicas, parallelism)
         self._programs = ProgramCache(builder, dry_run=self._dry_run)
@@ -76,8 +76,7 @@ class GradientLoop:
         self._programs.is_training = False
 
     def _dry_run(self, cached: TrialProgram) -> bool:
-        program = GradientProgram(cached.program, f"the train_step of {self._name} or its model")
-        cached.program.derived = program
+        program = cached.program.derived = GradientProgram(cached.program, self._step_name)
         return program.dry_run(cached.inputs.rows.train)
 
 

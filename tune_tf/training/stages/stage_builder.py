@@ -93,12 +93,7 @@ class StageBuilder(ReplicaBuilder):
     """
 
     replicas: StageDevices
-
-    def __init__(
-        self, workload: Workload, replicas: StageDevices, parallelism: ModelParallel | Hybrid
-    ) -> None:
-        super().__init__(workload, replicas, parallelism)
-        self._created: list[tf.Variable] = []  # variables of the last build, in order
+    _created: list[tf.Variable]  # variables of the last build, in order
 
     def build(self, inputs: TrialInputs) -> keras.Model:
         """Return a trial's fresh model, on the host; refuse synchronized statistics."""
