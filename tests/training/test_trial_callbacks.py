@@ -10,6 +10,7 @@ from trials import Given, begin, built, draw, furthest_values
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
@@ -550,7 +551,7 @@ def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
 def test_a_server_whose_workers_validate_refuses_callbacks_around_validation(replicas_of):
     data = draw(20, 8)
     workload = Given(build, data, callbacks=lambda config: [callbacks.SwapEMAWeights()])
-    loop = UpdateLoop(workload, replicas_of(1))
+    loop = UpdateLoop(workload, replicas_of(1), Mirrored())
 
     with pytest.raises(WorkloadError, match=r"on_test_begin.*workers of a parameter server"):
         loop.start({}, place_rows(rows_of(data), None), 1)

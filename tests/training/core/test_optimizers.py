@@ -19,6 +19,7 @@ from trials import (
 )
 
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
 from tune_tf.training.parameter_server.tasks import Task
@@ -124,8 +125,8 @@ def test_stages_train_with_several_optimizers(name, replicas_of, loop_on_grid):
 @pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
 def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     workload = given(CASES[name])
-    server = begin(UpdateLoop(workload, replicas_of(1)), workload)
-    worker = begin(GradientLoop(workload, replicas_of(1)), workload)
+    server = begin(UpdateLoop(workload, replicas_of(1), Mirrored()), workload)
+    worker = begin(GradientLoop(workload, replicas_of(1), Mirrored()), workload)
     server.open_epoch()
     program = server.program
 

@@ -60,8 +60,8 @@ def test_an_answer_holds_for_all_numbers_that_are_served(name, others, other):
     if answer is None:
         return
     assert answer == ask(0.3)
-    assert scalars.serves([Scalar(Owner(0.3), "rate")])
-    if scalars.serves([Scalar(Owner(other), "rate")]):
+    assert scalars.are_valid_for([Scalar(Owner(0.3), "rate")])
+    if scalars.are_valid_for([Scalar(Owner(other), "rate")]):
         assert answer == ask(other)
 
 
@@ -97,4 +97,4 @@ def test_what_python_makes_of_it_is_that_of_the_number(ask):
     if answer is not None:
         assert answer == ask(0.3)
         assert type(answer) is type(ask(0.3))
-    assert scalars.serves([Scalar(Owner(0.3), "rate")])
+    assert scalars.are_valid_for([Scalar(Owner(0.3), "rate")])

@@ -8,6 +8,7 @@ from trials import ByTape, Given, begin, draw, run
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
@@ -91,8 +92,8 @@ def start(workload, replicas, config, server, worker):
 
 def run_apart(workload, replicas, config, server=None, worker=None):
     """Run a trial in a server's loop and a worker's; return metrics by epoch and all variables."""
-    server = server or UpdateLoop(workload, replicas)
-    worker = worker or GradientLoop(workload, replicas)
+    server = server or UpdateLoop(workload, replicas, Mirrored())
+    worker = worker or GradientLoop(workload, replicas, Mirrored())
     start(workload, replicas, config, server, worker)
     history, version = [], 0
 
@@ -142,7 +143,8 @@ def test_gradients_applied_elsewhere_give_the_numbers_of_one_device(kind, build,
 
 def test_another_trial_of_the_same_structure_costs_no_trace(replicas_of):
     workload = Given(dense, draw(29, 9))
-    loops = UpdateLoop(workload, replicas_of(1)), GradientLoop(workload, replicas_of(1))
+    arguments = workload, replicas_of(1), Mirrored()
+    loops = UpdateLoop(*arguments), GradientLoop(*arguments)
     run_apart(workload, replicas_of(1), {}, *loops)
     other = {"rate": 0.01, "dropout": 0.1}
     warm = run_apart(workload, replicas_of(1), other, *loops)
@@ -193,4 +195,4 @@ def without_a_loss(model, batch):
 def test_a_step_whose_gradients_cannot_be_caught_is_refused(step, message, replicas_of):
     workload = Stepping(step)
     with pytest.raises(WorkloadError, match=message):
-        begin(GradientLoop(workload, replicas_of(1)), workload)
+        begin(GradientLoop(workload, replicas_of(1), Mirrored()), workload)

@@ -162,7 +162,7 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     import tensorflow as tf
 
     loop = begin(loop_on_grid(SKIPPING, 2, 3, 2), SKIPPING)
-    program, rows = loop.trial.program, loop.trial.rows
+    program, rows = loop.trial.program, loop.trial.inputs.rows
     order = tf.zeros([45], tf.int32)
     inputs = (rows.train, rows.validation, order, None, tf.constant(1))
     graph = program._epoch.get_concrete_function(*inputs).graph

@@ -11,6 +11,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
@@ -25,21 +26,15 @@ _DEVICE = "CPU:0"
 
 
 class Validator:
-    """Validator of trials on the CPU, with programs shared by trials of one structure.
-
-    Args:
-        workload: The workload of the trials.
-        replicas: The replicas that hold the rows.
-    """
+    """Validator of trials on the CPU, with programs shared by trials of one structure."""
 
     def __init__(self, workload: Workload, replicas: Replicas) -> None:
         self._replicas = replicas
         builder = ReplicaBuilder(workload, Replicas(Devices((_DEVICE,))), Mirrored())
         self._programs = ProgramCache(builder)
-        self._trial: tuple[Config, int] | None = None
         self._cached: TrialProgram
         self._source: DeviceRows | None = None
-        self._placed: DeviceRows
+        self._rows: DeviceRows  # those of the source, on the CPU
 
     @property
     def num_programs(self) -> int:
@@ -47,11 +42,7 @@ class Validator:
         return self._programs.num_programs
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial.
-
-        Raises:
-            WorkloadError: The validation rows are not arrays.
-        """
+        """Begin a trial; refuse validation rows that are not arrays."""
         if isinstance(rows.validation, Stream):
             raise WorkloadError(
                 "validation.asynchronous needs arrays, but Data.validation is a Pipeline: leave "
@@ -61,24 +52,21 @@ class Validator:
             with tf.device(_DEVICE):
                 copy = self._replicas.first_copy(rows.validation)
                 validation = tf.nest.map_structure(tf.identity, copy)
-            self._source, self._placed = rows, replace(rows, validation=validation)
-        self._trial = config, seed
-        self._cached = self._programs.find(config, self._placed, seed)
+            self._source, self._rows = rows, replace(rows, validation=validation)
+        self._cached = self._programs.find(TrialInputs(config, self._rows, seed))
 
     def metrics(self, snapshot: Checkpoint) -> Metrics:
         """Return a snapshot's metrics on all validation rows, with the prefix ``val_``."""
-        if self._trial is None:
-            raise RuntimeError("no trial was started")
-        found = _validate(self._cached, snapshot)
-        if math.isfinite(found.get("val_loss", 0.0)) or not self._cached.program.num_traced_scalars:
-            return found
+        metrics = _validate(self._cached, snapshot)
+        if math.isfinite(metrics.get("val_loss", 0.0)) or not self._cached.program.traces_scalars:
+            return metrics
         # Code that reads a traced scalar's value while tracing gets NaN.
-        self._cached = self._programs.replace_by_plain(self._cached, *self._trial)
+        self._cached = self._programs.replace_by_plain(self._cached)
         return _validate(self._cached, snapshot)
 
 
 def _validate(cached: TrialProgram, snapshot: Checkpoint) -> Metrics:
-    program, rows = cached.program, cached.rows
+    program, rows = cached.program, cached.inputs.rows
     for variable, value in zip(program.model.variables, snapshot.model, strict=True):
         variable.assign(value)
     seeds = example_seeds(snapshot.seed, snapshot.epoch) if rows.per_example else None
@@ -99,10 +87,8 @@ class AsyncValidationLoop:
         self._validator = validator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="train_ahead")
         self._next_epoch: Future[Metrics] | None = None
-        self._snapshot: Checkpoint | None = None  # of the last reported epoch
-        self._pending: tuple[int, Metrics] | None = None  # that epoch, until on_epoch_end
-        # The trial until its first validation.
-        self._unvalidated_trial: tuple[Config, DeviceRows, int] | None = None
+        self._snapshot: Checkpoint | None = None  # of the last reported epoch, until on_epoch_end
+        self._unvalidated_trial: TrialInputs | None = None  # until its first validation
 
     @property
     def num_programs(self) -> int:
@@ -120,18 +106,14 @@ class AsyncValidationLoop:
         return self._inner.stop_training
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial, like :meth:`GraphLoop.start`.
-
-        Raises:
-            WorkloadError: There are no validation rows, or a callback has validation hooks.
-        """
+        """Begin a trial; refuse one without validation rows, and callbacks' validation hooks."""
         if rows.validation is None:
             raise WorkloadError(
                 "validation is asynchronous but load_data returned no validation rows: return "
                 "Data(train=..., validation=...), or leave validation.asynchronous out"
             )
-        self._unvalidated_trial = config, rows, seed
-        self._snapshot = self._pending = None
+        self._unvalidated_trial = TrialInputs(config, rows, seed)
+        self._snapshot = None
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
         if self._inner.trial.callbacks.watch_validation:
             raise WorkloadError(
@@ -141,10 +123,8 @@ class AsyncValidationLoop:
 
     def epoch(self) -> Metrics:
         """Return the metrics of the next epoch and start training the one after it."""
-        metrics = (
-            self._inner.train_epoch() if self._next_epoch is None else self._next_epoch.result()
-        )
-        self._next_epoch = None
+        future, self._next_epoch = self._next_epoch, None
+        metrics = future.result() if future else self._inner.train_epoch()
         added = self._notify_callbacks()
         if self._unvalidated_trial is not None:  # the first epoch decides on traced scalars
             self._validator.start(*self._unvalidated_trial)
@@ -155,29 +135,23 @@ class AsyncValidationLoop:
             self._next_epoch = self._thread.submit(self._inner.train_epoch)
         metrics |= self._validator.metrics(snapshot)
         self._snapshot = replace(snapshot, pending_metrics=metrics)
-        self._pending = snapshot.epoch - 1, metrics
         if is_last:
             added |= self._notify_callbacks()
             self._inner.trial.callbacks.train_end()
-            self._snapshot = None  # on_train_end may have changed the weights
         return metrics | added
 
     def state(self) -> Checkpoint:
         """Return a checkpoint of the last reported epoch."""
-        if self._snapshot is not None:
-            return self._snapshot
-        return self._inner.state()
+        return self._snapshot or self._inner.state()
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
         self._wait()
         self._inner.restore(replace(checkpoint, pending_metrics=None))
-        self._snapshot = self._pending = None
+        self._snapshot = None
         if checkpoint.pending_metrics is not None:
-            self._pending = checkpoint.epoch - 1, dict(checkpoint.pending_metrics)
-            self._snapshot = replace(
-                self._inner.state(), pending_metrics=checkpoint.pending_metrics
-            )
+            pending_metrics = dict(checkpoint.pending_metrics)
+            self._snapshot = replace(self._inner.state(), pending_metrics=pending_metrics)
 
     def finish(self) -> None:
         """End the trial once the epoch in training has finished."""
@@ -191,24 +165,24 @@ class AsyncValidationLoop:
         Callbacks see the model after that epoch. Variables that they change keep the new values; if
         the trial continues, the others get their later trained values back.
         """
-        pending_metrics, self._pending = self._pending, None
-        if pending_metrics is None or self._snapshot is None:
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None or snapshot.pending_metrics is None:
             return {}
-        trial = self._inner.trial
+        metrics, trial = dict(snapshot.pending_metrics), self._inner.trial
         if trial.callbacks.is_empty:
             return {}
         model = trial.program.model
         variables = [*model.variables, *model.optimizer.variables]
-        before = [*self._snapshot.model, *self._snapshot.optimizer]
+        before = [*snapshot.model, *snapshot.optimizer]
         trained = [variable.numpy() for variable in variables]
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
-        reported = trial.callbacks.epoch_end(*pending_metrics)
+        logs = trial.callbacks.epoch_end(snapshot.epoch - 1, metrics)
         if continues:
-            for variable, value, since in zip(variables, before, trained, strict=True):
+            for variable, value, later in zip(variables, before, trained, strict=True):
                 if np.array_equal(variable.numpy(), value):
-                    variable.assign(since)
-        return {name: value for name, value in reported.items() if name not in pending_metrics[1]}
+                    variable.assign(later)
+        return {name: value for name, value in logs.items() if name not in metrics}
 
     def _wait(self) -> None:
         future, self._next_epoch = self._next_epoch, None

@@ -24,33 +24,31 @@ def relative_share(rows: int, num_rows: int, num_replicas: int) -> float:
     return rows * num_replicas / num_rows
 
 
-def weigh_loss(
-    loss: Any, share: float, model: keras.Model, num_replicas: int, *, row_weighted: bool
-) -> Any:
+def can_share_batch(num_rows: int, num_replicas: int) -> bool:
+    """Return whether replicas can share a batch in a custom step, which may divide by its rows.
+
+    If a replica would have no rows, every replica takes the whole batch.
+    """
+    return num_rows >= num_replicas
+
+
+def weigh_loss(loss: Any, share: float, model: keras.Model, num_replicas: int) -> Any:
     """Weigh the loss of some rows so that the losses of all parts sum to the loss of the batch.
 
     Means are weighted by rows. Sums are not, except for the weight penalties that each contains.
     """
     if share == 1.0:
         return loss
-    if row_weighted:
+    if loss_is_mean(model):
         return share * loss
-    penalties = [
-        variable.regularizer(variable)
-        for variable in model.trainable_variables
-        if variable.regularizer is not None
-    ]
+    penalties = [v.regularizer(v) for v in model.trainable_variables if v.regularizer is not None]
     return loss + (share - 1) * sum(penalties) / num_replicas
 
 
-def track_loss(metric: Any, loss: Any, num_rows: int, num_replicas: int) -> None:
-    """Add a replica's part of a batch's loss to the loss metric."""
-    metric.update_state(loss * num_replicas, sample_weight=num_rows / num_replicas)
-
-
-def loss_metric(model: keras.Model) -> Any:
-    """Return the model's metric of the total loss."""
-    return next(metric for metric in model.metrics if metric.name == "loss")
+def track_loss(model: keras.Model, loss: Any, num_rows: int, num_replicas: int) -> None:
+    """Add a replica's part of a batch's loss to the model's metric of the total loss."""
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss * num_replicas, sample_weight=num_rows / num_replicas)
 
 
 def loss_is_mean(model: keras.Model) -> bool:

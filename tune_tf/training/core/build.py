@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -21,8 +21,6 @@ from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
-Built = TypeVar("Built")
-
 _log = logging.getLogger(__name__)
 
 
@@ -31,10 +29,8 @@ def build_model(
 ) -> keras.Model:
     """Return the workload's compiled model for a config, with fresh seeded weights.
 
-    A few rows of input, ``x``, create the weights whose shapes depend on the first call.
-
-    Raises:
-        WorkloadError: ``build_model`` did not return a compiled Keras model.
+    A few rows of input, ``x``, create the weights whose shapes depend on the first call. Anything
+    but a compiled Keras model raises a WorkloadError.
     """
 
     def build() -> keras.Model:
@@ -54,9 +50,6 @@ def build_for_checkpoint(
     """Return a model on one CPU with all variables of a checkpoint, the optimizer's included.
 
     ``needs_data`` is true if ``load_data`` sets attributes that the model depends on.
-
-    Raises:
-        WorkloadError: As for :func:`build_model`.
     """
     single = Replicas(Devices(("CPU:0",)))
     if needs_data:
@@ -70,7 +63,7 @@ def build_for_checkpoint(
     return model
 
 
-def _run_in_fresh_thread(build: Callable[[], Built]) -> Built:
+def _run_in_fresh_thread(build: Callable[[], Any]) -> Any:
     """Build in a new thread, as in a fresh process.
 
     Keras counts automatic names and keeps its global generator per thread. A new thread keeps
@@ -78,7 +71,7 @@ def _run_in_fresh_thread(build: Callable[[], Built]) -> Built:
     """
     policy = keras.config.dtype_policy()
 
-    def build_by_policy() -> Built:
+    def build_by_policy() -> Any:
         if policy.name != keras.config.floatx():  # else `build` may still set floatx
             keras.config.set_dtype_policy(policy)
         return build()
@@ -133,10 +126,7 @@ def _symbol_like(array: Any) -> keras.KerasTensor:
 
 
 def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create the loss metrics of a built model with several outputs.
-
-    ``sample`` holds a few rows ``(x, y[, sample_weight])``.
-    """
+    """Create the loss metrics of a built model with several outputs, given a few rows."""
     x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
     with replicas.scope():
         model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
@@ -144,10 +134,7 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
 
 
 def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create all variables that tracing needs, including those of loss, metrics and optimizer.
-
-    ``sample`` holds a few rows ``(x, y[, sample_weight])``.
-    """
+    """Create all variables of a model, its loss, metrics and optimizer, given a few rows."""
     build_weights(model, sample[0], replicas)
     x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
 

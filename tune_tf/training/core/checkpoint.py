@@ -1,6 +1,5 @@
-"""Checkpoint of a trial in one file, written atomically and read without pickle.
+"""Checkpoint of a trial in one NumPy ``.npz`` file: all variables and one JSON text, no pickle.
 
-The file is a NumPy ``.npz`` archive with the variables of model and optimizer and one JSON text.
 Names and roles match the variables to a model: a zero hyperparameter can remove some, since Dropout
 with rate 0 has no random state, and SGD without momentum has no slots.
 """
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import CheckpointError
 from tune_tf.training.callback_state import Arrays, CallbackState, decode, encode
 from tune_tf.training.core.scalars import (
@@ -26,7 +26,6 @@ from tune_tf.training.core.scalars import (
 )
 
 FILE_NAME = "trial.npz"
-_FORMAT = 2
 _HEAD = "head"
 _IN_HEAD = ("epoch", "seed", "config", "initial_rate", "names", "has_ended", "needs_data")
 _RANDOM_STATE = "seed_generator_state"
@@ -45,8 +44,6 @@ class VariableName(NamedTuple):
     Args:
         path: Path of the variable; that of a random state starts with its layer's path.
         role: Role in the layer or optimizer, such as ``kernel`` or ``velocity``.
-        shape: Shape of the variable.
-        dtype: Name of its type.
         is_random: Whether it is the state of a random generator.
         is_slot: Whether it is an optional slot of the optimizer.
     """
@@ -61,16 +58,16 @@ class VariableName(NamedTuple):
 
 def variable_names(model: keras.Model) -> list[VariableName]:
     """Return the names of a model's variables, followed by those of its built optimizer."""
-    owners = {
+    random_paths = {
         id(variable): f"{layer.path or layer.name}/{number}/{_RANDOM_STATE}"
         for layer in model_layers(model)
         for number, variable in enumerate(v for v in layer.variables if v.name == _RANDOM_STATE)
     }
-    found = []
+    names = []
     for variable in model.variables:
-        path = owners.get(id(variable), variable.path)
-        found.append(_name(variable, path, variable.name, is_random=variable.name == _RANDOM_STATE))
-    return [*found, *_optimizer_names(model)]
+        path = random_paths.get(id(variable), variable.path)
+        names.append(_name(variable, path, variable.name, is_random=variable.name == _RANDOM_STATE))
+    return [*names, *_optimizer_names(model)]
 
 
 def match_variables(
@@ -81,16 +78,16 @@ def match_variables(
     Raises:
         CheckpointError: The stored variables belong to a model of another structure.
     """
-    first, second = _required_indices(stored, wanted), _required_indices(wanted, stored)
-    if len(first) != len(second):
+    required = _required_indices(stored, wanted), _required_indices(wanted, stored)
+    if len(required[0]) != len(required[1]):
         raise CheckpointError(
             f"the checkpoint holds {len(stored)} variables, the model and its optimizer have "
             f"{len(wanted)}: it was saved by a trial with a different structure (layer, width or "
             "optimizer)"
         )
-    found: list[int | None] = [None] * len(wanted)
-    for index, i in zip(first, second, strict=True):
-        old, new = stored[index], wanted[i]
+    matches: list[int | None] = [None] * len(wanted)
+    for stored_index, wanted_index in zip(*required, strict=True):
+        old, new = stored[stored_index], wanted[wanted_index]
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             shapes = [
                 str(each.shape) if old.dtype == new.dtype else f"{each.shape} of {each.dtype}"
@@ -105,8 +102,8 @@ def match_variables(
                 f"variable {new.path} is the {new.role}, but the checkpoint holds the {old.role} "
                 f"({old.path}): it was saved by a trial with a different structure"
             )
-        found[i] = index
-    return found
+        matches[wanted_index] = stored_index
+    return matches
 
 
 def _required_indices(side: Sequence[VariableName], other: Sequence[VariableName]) -> list[int]:
@@ -133,14 +130,14 @@ def _optimizer_names(model: keras.Model) -> Iterator[VariableName]:
         prefix = next((p for p in reversed(prefixes) if variable.name.startswith(p)), "")
         role = variable.name.removeprefix(prefix)
         owner = owners.get(id(variable), model.optimizer)
-        kind = next(
-            (k for k, slots in _OPTIONAL_SLOTS.items() if isinstance(owner, k) and role in slots),
-            None,
-        )
-        is_slot = kind is not None and bool(prefix)
-        if is_slot:
-            role = f"{role} of {kind.__name__}"  # type: ignore[union-attr]
-        yield _name(variable, variable.path, role, is_slot=is_slot)
+        kinds = [
+            kind.__name__
+            for kind, slots in _OPTIONAL_SLOTS.items()
+            if prefix and isinstance(owner, kind) and role in slots
+        ]
+        if kinds:
+            role = f"{role} of {kinds[0]}"
+        yield _name(variable, variable.path, role, is_slot=bool(kinds))
 
 
 def _name(variable: Any, path: str, role: str, **flags: bool) -> VariableName:
@@ -155,11 +152,7 @@ class Checkpoint:
         model: Values of ``model.variables``: weights, statistics, states of random generators.
         optimizer: Values of ``optimizer.variables``: iterations, slots, learning rate.
         epoch: Number of finished epochs; with the seed, it determines the order of the data.
-        seed: The trial's seed.
-        config: The trial's config when it was saved.
         initial_rate: The trial's initial learning rate; None for a schedule.
-        callbacks: State of the Keras callbacks.
-        names: Names of the variables, to match them to a model.
         pending_metrics: Metrics of the last epoch if ``on_epoch_end`` has not been called for it.
         has_ended: Whether ``on_train_end`` has been called, so that the weights are final.
         needs_data: Whether ``load_data`` must run before the model is rebuilt, because it sets
@@ -201,9 +194,9 @@ class Checkpoint:
         """
         variables = [*model.variables, *model.optimizer.variables]
         names = variable_names(model)
-        found = match_variables(self.names, names)
+        matches = match_variables(self.names, names)
         stored = [*self.model, *self.optimizer]
-        for variable, name, index in zip(variables, names, found, strict=True):
+        for variable, name, index in zip(variables, names, matches, strict=True):
             if index is not None:
                 variable.assign(stored[index])
             elif name.is_slot:
@@ -216,46 +209,33 @@ class Checkpoint:
         others = dict(self.callbacks.arrays)
         head = {name: getattr(self, name) for name in _IN_HEAD}
         head["callbacks"] = self.callbacks.attributes
-        head["pending_metrics"] = (
-            None if self.pending_metrics is None else encode(dict(self.pending_metrics), others)
-        )
+        head["pending_metrics"] = encode(self.pending_metrics, others)
         arrays = [*self.model, *self.optimizer, *others.values()]
         head |= {
-            "format": _FORMAT,
             "num_model": len(self.model),
             "digests": list(others),
             "dtypes": [str(array.dtype) for array in arrays],
         }
-        target = folder / FILE_NAME
-        partial = folder / f".{FILE_NAME}.{os.getpid()}"
-        named: dict[str, Any] = {f"a{i}": _storable(array) for i, array in enumerate(arrays)}
+        named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
         named[_HEAD] = np.array(json.dumps(head, default=_plain))
-        try:
-            with partial.open("wb") as file:
-                np.savez(file, **named)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with atomic_path(folder / FILE_NAME) as partial, partial.open("wb") as file:
+            np.savez(file, **named)
+            file.flush()
+            os.fsync(file.fileno())
 
     @classmethod
     def read(cls, folder: Path) -> "Checkpoint":
         """Read the file.
 
         Raises:
-            CheckpointError: The file is missing, truncated or in another format.
+            CheckpointError: The file is missing or truncated.
         """
         path = folder / FILE_NAME
         try:
             with np.load(path, allow_pickle=False) as archive:
                 head = json.loads(str(archive[_HEAD]))
-                if head["format"] != _FORMAT:
-                    raise CheckpointError(
-                        f"{path} has format {head['format']}, this version reads {_FORMAT}"
-                    )
                 arrays = [
-                    _restored(archive[f"a{i}"], dtype) for i, dtype in enumerate(head["dtypes"])
+                    _of_dtype(archive[f"a{i}"], dtype) for i, dtype in enumerate(head["dtypes"])
                 ]
         except FileNotFoundError:
             raise CheckpointError(f"there is no checkpoint at {path}") from None
@@ -284,12 +264,8 @@ def _plain(value: Any) -> Any:
     return repr(value)
 
 
-def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """View an array of a type unknown to NumPy (bfloat16) as bytes; return others unchanged."""
-    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
-
-
-def _restored(array: "np.ndarray[Any, Any]", dtype: str) -> "np.ndarray[Any, Any]":
+def _of_dtype(array: "np.ndarray[Any, Any]", dtype: str) -> "np.ndarray[Any, Any]":
+    """Return an array in its type, even if NumPy stores that as bytes (bfloat16)."""
     if str(array.dtype) == dtype:
         return array
     import ml_dtypes  # comes with TensorFlow; only half-precision models need it

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.training.core.batch_parts import split_rows
+from tune_tf.training.core.batch_parts import can_share_batch, split_rows
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, example_seeds, unseeded_state
-from tune_tf.training.core.step import can_share_batch
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.reader import Reader
 from tune_tf.training.input.stream import Stream
@@ -17,6 +16,14 @@ from tune_tf.workload import Config, Workload
 
 NumberedStep = Callable[[int, Any, tf.Tensor, int], Any]
 """``step(replica, batch, row_numbers, num_rows)``; ``num_rows`` is that of the global batch."""
+
+
+class TrialInputs(NamedTuple):
+    """Config, rows on the devices and seed of a trial."""
+
+    config: Config
+    rows: DeviceRows
+    seed: int
 
 
 class EpochInputs(NamedTuple):
@@ -38,10 +45,9 @@ class EpochInputs(NamedTuple):
     unseeded: "np.ndarray[Any, Any]"
 
 
-def epoch_inputs(
-    workload: Workload, config: Config, rows: DeviceRows, seed: int, epoch: int
-) -> EpochInputs:
+def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInputs:
     """Return the inputs of an epoch, counted from 0."""
+    config, rows, seed = trial
     train, validation = rows.train, rows.validation
     order = None
     size = workload.global_batch_size(config)
@@ -49,30 +55,22 @@ def epoch_inputs(
         shuffled = workload.shuffle(config)
         train = train.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
     else:
-        order = row_order(workload, config, rows, seed, epoch)
+        order = row_order(workload, trial, epoch)
     if isinstance(validation, Stream):
         validation = validation.batches(size, seed=seed, epoch=0, shuffled=False)
     seeds = example_seeds(seed, epoch) if rows.per_example else None
     return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch))
 
 
-def row_order(
-    workload: Workload, config: Config, rows: DeviceRows, seed: int, epoch: int
-) -> "np.ndarray[Any, Any]":
+def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray[Any, Any]":
     """Return the row numbers of an epoch, int32, shape ``[num_rows]``."""
-    if workload.shuffle(config):
-        return epoch_order(seed, epoch, rows.num_train)
-    return np.arange(rows.num_train, dtype=np.int32)
+    if workload.shuffle(trial.config):
+        return epoch_order(trial.seed, epoch, trial.rows.num_train)
+    return np.arange(trial.rows.num_train, dtype=np.int32)
 
 
 class BatchLoop:
-    """Loop over all batches of a data set, as part of a graph.
-
-    Args:
-        replicas: The replicas that share each batch.
-        size: Rows of a global batch.
-        needs_static_shapes: Whether the number of rows in a batch must be static.
-    """
+    """Loop over all batches of a data set, of ``size`` rows each, as part of a graph."""
 
     def __init__(self, replicas: Replicas, size: int, *, needs_static_shapes: bool) -> None:
         self._replicas = replicas
@@ -80,53 +78,60 @@ class BatchLoop:
         self._needs_static_shapes = needs_static_shapes
 
     def run(
-        self, step: NumberedStep, reader: Reader, num_rows: int, most: tf.Tensor, *, own_step: bool
+        self,
+        step: NumberedStep,
+        reader: Reader,
+        num_rows: int,
+        max_batches: tf.Tensor,
+        *,
+        is_custom: bool,
     ) -> Any:
-        """Run all batches; return the last step's result if the step is custom (``own_step``).
+        """Run all batches; return the last step's result if the step is custom.
 
-        ``most`` limits the batches in the loop; batches after the loop always run.
+        ``max_batches`` limits the batches in the loop; batches after the loop always run.
         """
         size = self._size
-        if num_rows % size and not own_step and not self._needs_static_shapes:
-            self._run_uneven(step, reader, num_rows, most)
+        if num_rows % size and not is_custom and not self._needs_static_shapes:
+            self._run_uneven(step, reader, num_rows, max_batches)
             return None
-        full, rest = divmod(num_rows, size)
+        num_full, remainder = divmod(num_rows, size)
         # A loop cannot return its last step's result, so that step runs after the loop.
-        looped = full - 1 if own_step and not rest else full
-        last = None
+        num_looped = num_full - 1 if is_custom and not remainder else num_full
+        result = None
 
-        def batch(first: Any, count: int) -> Any:
-            whole = own_step and not can_share_batch(count, self._replicas.num)
-            num_shares = 1 if whole else self._replicas.num
+        def run_batch(first: Any, count: int) -> Any:
+            num_shares = self._replicas.num
+            if is_custom and not can_share_batch(count, num_shares):
+                num_shares = 1
 
-            def run(replica: int, fetched: Any) -> Any:
+            def run_in_replica(replica: int, fetched: Any) -> Any:
                 begin, end = split_rows(count, replica if num_shares > 1 else 0, num_shares)
                 numbers, rows = reader.part(fetched, first, begin, end, count)
                 return step(replica, rows, numbers, count)
 
-            return self._replicas.run(run, reader.fetch(count))
+            return self._replicas.run(run_in_replica, reader.fetch(count))
 
         def body(i: tf.Tensor) -> tuple[tf.Tensor]:
-            batch(i * size, size)
+            run_batch(i * size, size)
             return (i + 1,)
 
-        if looped == 1:
-            last = batch(0, size)
-        elif looped > 1:
-            end = tf.minimum(most, looped)
+        if num_looped == 1:
+            result = run_batch(0, size)
+        elif num_looped > 1:
+            end = tf.minimum(max_batches, num_looped)
             tf.while_loop(lambda i: i < end, body, (tf.constant(0),), parallel_iterations=1)
-        if full > looped:
-            last = batch(looped * size, size)
-        if rest:
-            last = batch(full * size, rest)
-        return last if own_step else None
+        if num_full > num_looped:
+            result = run_batch(num_looped * size, size)
+        if remainder:
+            result = run_batch(num_full * size, remainder)
+        return result if is_custom else None
 
     def _run_uneven(
-        self, step: NumberedStep, reader: Reader, num_rows: int, most: tf.Tensor
+        self, step: NumberedStep, reader: Reader, num_rows: int, max_batches: tf.Tensor
     ) -> None:
         """Run all batches in one loop, so that a shorter last batch needs no trace."""
         size = self._size
-        last = tf.minimum(tf.minimum(most, num_rows // size + 1) * size, num_rows)
+        last = tf.minimum(tf.minimum(max_batches, num_rows // size + 1) * size, num_rows)
 
         def body(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + size, num_rows)

@@ -16,6 +16,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
 from tune_tf.training.callbacks import plain_value, refuse_unsupported, trial_params
+from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
@@ -31,11 +32,7 @@ _FOR_EVER = 10**9
 class _FitRun(keras.callbacks.Callback):
     """Run of ``fit`` in a thread, as its last callback, which pauses it after each epoch.
 
-    Args:
-        fit: Calls ``fit`` with this callback.
-        seed: Seed of the trial.
-        callbacks: The other callbacks.
-        restored: Their state when training begins; by default the initial one.
+    ``restored`` is the state of the other callbacks when training begins, if not the initial one.
     """
 
     def __init__(
@@ -51,8 +48,8 @@ class _FitRun(keras.callbacks.Callback):
         self.others = callbacks
         self._restored = restored
         self._state = CallbackStateTracker([])
-        self._go: queue.Queue[bool] = queue.Queue()
-        self._done: queue.Queue[Metrics | BaseException] = queue.Queue()
+        self._continue: queue.Queue[bool] = queue.Queue()
+        self._outcomes: queue.Queue[Metrics | BaseException] = queue.Queue()
         self._thread: threading.Thread | None = None
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
@@ -67,8 +64,8 @@ class _FitRun(keras.callbacks.Callback):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
-        self._go.put(True)
-        outcome = self._done.get()
+        self._continue.put(True)
+        outcome = self._outcomes.get()
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
@@ -76,8 +73,12 @@ class _FitRun(keras.callbacks.Callback):
     def end(self) -> None:
         """Stop ``fit`` and wait until it returns."""
         if self._thread and self._thread.is_alive():
-            self._go.put(False)
+            self._continue.put(False)
             self._thread.join()
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        super().set_params(params)
+        params.update(trial_params(params["steps"]))  # all callbacks share this dict
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._state = CallbackStateTracker(self.others)
@@ -92,25 +93,18 @@ class _FitRun(keras.callbacks.Callback):
         seed_python_and_numpy(self._seed + epoch)
 
     def on_epoch_end(self, epoch: int, logs: Metrics | None = None) -> None:
-        self._done.put({name: plain_value(value) for name, value in (logs or {}).items()})
-        if not self.model.stop_training and not self._go.get():
+        self._outcomes.put({name: plain_value(value) for name, value in (logs or {}).items()})
+        if not self.model.stop_training and not self._continue.get():
             self.model.stop_training = True
 
     def _run(self) -> None:
-        self._go.get()
+        self._continue.get()
         try:
             self._fit()
         except BaseException as error:  # noqa: BLE001  raised in next_epoch
-            self._done.put(error)
+            self._outcomes.put(error)
         else:
-            self._done.put(RuntimeError("this trial has ended"))
-
-
-class _UnknownEpochs(keras.callbacks.Callback):
-    """First callback of the list, which sets the number of epochs to unknown."""
-
-    def set_params(self, params: dict[str, Any]) -> None:
-        params.update(trial_params(params["steps"]))
+            self._outcomes.put(RuntimeError("this trial has ended"))
 
 
 @dataclass
@@ -153,11 +147,7 @@ class FitLoop:
         return self._trial
 
     def start(self, config: Config, rows: Data, seed: int) -> None:
-        """Begin a trial with a new model and the data as returned by ``load_data``.
-
-        Raises:
-            WorkloadError: The data are a ``Pipeline``.
-        """
+        """Begin a trial with a new model and the data of ``load_data``; refuse a ``Pipeline``."""
         if isinstance(rows.train, Pipeline) or isinstance(rows.validation, Pipeline):
             raise WorkloadError(
                 "loop: fit does not support a Pipeline of tune_tf.data: leave loop out, or "
@@ -234,20 +224,22 @@ class FitLoop:
 
     def _fit(self, trial: _Trial) -> None:
         train, size = trial.data.train, self._workload.global_batch_size(trial.config)
-        names = ("x", "y", "sample_weight") if isinstance(train, tuple) else ("x",)
-        parts = train if isinstance(train, tuple) else (train,)
+        has_arrays = isinstance(train, tuple)
+        x, y, sample_weight = unpack_batch(train if has_arrays else (train,))
         # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         run = self._run
         claim_callbacks(run.others, run)
         trial.model.fit(
-            **dict(zip(names, parts, strict=False)),
-            batch_size=size if isinstance(train, tuple) else None,
+            x,
+            y,
+            sample_weight=sample_weight,
+            batch_size=size if has_arrays else None,
             validation_data=trial.data.validation,
             shuffle=self._workload.shuffle(trial.config),
             class_weight=trial.data.class_weight,
             initial_epoch=trial.epoch,
             epochs=_FOR_EVER,
-            callbacks=[_UnknownEpochs(), *run.others, run],
+            callbacks=[*run.others, run],
             verbose=0,
         )

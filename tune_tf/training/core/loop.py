@@ -12,7 +12,7 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.epoch import epoch_inputs
+from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.core.program import Program, are_finite
 from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
@@ -28,8 +28,6 @@ _log = logging.getLogger(__name__)
 class LoopTrial:
     """State of a trial in a loop."""
 
-    config: Config
-    seed: int
     cached: TrialProgram
     callbacks: EpochCallbacks
     initial_rate: LearningRate
@@ -43,19 +41,15 @@ class LoopTrial:
         return self.cached.program
 
     @property
-    def rows(self) -> DeviceRows:
-        """Rows of the trial."""
-        return self.cached.rows
+    def inputs(self) -> TrialInputs:
+        """Inputs of the trial."""
+        return self.cached.inputs
 
 
 class GraphLoop:
     """Loop that runs each epoch as one graph call, with programs shared by trials of one structure.
 
-    Args:
-        workload: The workload of the trials.
-        replicas: The replicas to train on.
-        parallelism: Batch settings for as many replicas as ``replicas``.
-        programs: Cache of the programs; by default of programs for replicas.
+    ``parallelism`` sets how as many replicas as ``replicas`` share batches, unless ``programs`` do.
     """
 
     def __init__(
@@ -94,15 +88,10 @@ class GraphLoop:
         return self._trial
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial with fresh seeded weights, in a matching traced program if one exists.
-
-        ``rows`` come from :func:`tune_tf.training.input.device_rows.place_rows`; ``seed`` is for
-        weights, dropout and data order.
-        """
-        cached = self._programs.find(config, rows, seed)
-        model = cached.program.model
-        callbacks = self._callbacks(config, rows, cached.program)
-        self._trial = trial = LoopTrial(config, seed, cached, callbacks, learning_rate(model))
+        """Begin a trial with fresh seeded weights, in a matching traced program if one exists."""
+        cached = self._programs.find(TrialInputs(config, rows, seed))
+        callbacks = self._callbacks(cached)
+        self._trial = trial = LoopTrial(cached, callbacks, learning_rate(cached.program.model))
         self._programs.is_training = True
         if cached.key is None or not callbacks.may_change_model:
             callbacks.train_begin()
@@ -134,7 +123,7 @@ class GraphLoop:
         metrics = self._run_guarded(trial)
         took_s = time.perf_counter() - began
         self.performance = {
-            ROWS_PER_S: trial.rows.num_train / took_s,
+            ROWS_PER_S: trial.inputs.rows.num_train / took_s,
             INPUT_WAIT: min(1.0, trial.program.waited_s / took_s),
         }
         trial.epoch += 1
@@ -146,8 +135,8 @@ class GraphLoop:
         return Checkpoint.of(
             trial.program.model,
             epoch=trial.epoch,
-            seed=trial.seed,
-            config=dict(trial.config),
+            seed=trial.inputs.seed,
+            config=dict(trial.inputs.config),
             initial_rate=trial.initial_rate,
             callbacks=trial.callbacks.state(),
             has_ended=trial.callbacks.have_ended,
@@ -155,16 +144,12 @@ class GraphLoop:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Resume from a checkpoint, also from one with another number of replicas.
-
-        Raises:
-            CheckpointError: The checkpoint's model has another structure.
-        """
+        """Resume from a checkpoint of the same structure, with any number of replicas."""
         trial = self.trial
         _load(checkpoint, trial)
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch
-        trial.seed = checkpoint.seed
+        trial.cached.inputs = trial.inputs._replace(seed=checkpoint.seed)
         trial.restored = checkpoint if trial.cached.is_new else None
         if checkpoint.pending_metrics is not None:
             trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
@@ -178,9 +163,10 @@ class GraphLoop:
             if trial.structure and trial.program.structure() != trial.structure:
                 self._programs.unshare(trial.cached)  # callbacks changed its model
 
-    def _callbacks(self, config: Config, rows: DeviceRows, program: Program) -> EpochCallbacks:
-        num_batches = -(-rows.num_train // program.batch_size)
-        return EpochCallbacks(self._workload.callbacks(config), program.model, num_batches)
+    def _callbacks(self, cached: TrialProgram) -> EpochCallbacks:
+        program, inputs = cached.program, cached.inputs
+        num_batches = -(-inputs.rows.num_train // program.batch_size)
+        return EpochCallbacks(self._workload.callbacks(inputs.config), program.model, num_batches)
 
     def _run_guarded(self, trial: LoopTrial) -> Metrics:
         """Run an epoch; stop sharing a program whose trace contains state of this trial."""
@@ -202,12 +188,10 @@ class GraphLoop:
         therefore compared with eager execution, which uses plain floats. If the results differ, or
         the epoch fails or is not finite, it runs again with plain floats from the same seed.
         """
-        if not (trial.cached.key and trial.program.num_traced_scalars):
+        if not trial.program.traces_scalars:
             return self._run(trial)
         try:
-            differs = self._programs.differs_from_eager(
-                trial.cached, trial.config, trial.seed, trial.epoch
-            )
+            differs = self._programs.differs_from_eager(trial.cached, trial.epoch)
             metrics = self._run(trial)
         except (tf.errors.ResourceExhaustedError, MemoryError):
             raise  # the plain program needs as much memory
@@ -221,22 +205,22 @@ class GraphLoop:
 
     def _retry_plain(self, trial: LoopTrial, *, traced_metrics: Metrics | None) -> Metrics:
         traced = trial.cached
-        plain = self._programs.replace_by_plain(traced, trial.config, trial.seed)
+        plain = self._programs.replace_by_plain(traced)
         plain.is_new = False
         trial.cached = plain
         trial.callbacks.have_ended = True  # no on_train_end: the trial begins again
-        trial.callbacks = self._callbacks(trial.config, trial.rows, plain.program)
+        trial.callbacks = self._callbacks(plain)
         trial.callbacks.train_begin()
         if trial.restored is not None:
             _load(trial.restored, trial)
         trial.callbacks.epoch_begin(trial.epoch)
         metrics = self._run(trial)
         if traced_metrics is not None and _nearly_equal(metrics, traced_metrics):
-            self._programs.restore_traced(traced, plain, trial.config)
+            self._programs.restore_traced(traced, plain)
         return metrics
 
     def _run(self, trial: LoopTrial) -> Metrics:
-        inputs = epoch_inputs(self._workload, trial.config, trial.rows, trial.seed, trial.epoch)
+        inputs = epoch_inputs(self._workload, trial.inputs, trial.epoch)
         callbacks = trial.callbacks
         if inputs.validation is None or not callbacks.watch_validation:
             return trial.program.epoch(inputs)

@@ -1,8 +1,7 @@
 """Epoch of a model as a traced program, shared by trials of one structure."""
 
-import contextlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,20 +27,17 @@ from tune_tf.workload import Workload
 class Program:
     """Training and validation of one epoch as one graph call.
 
-    The program keeps the first trial's model. :meth:`take_over` copies later trials of the same
+    The program keeps the first trial's model. :meth:`load_model` copies later trials of the same
     structure into it without another trace.
 
     Args:
         workload: The workload of the trials.
-        step: What to do with each batch; its compiled model has the first trial's weights.
+        step: Step whose compiled model has the first trial's weights.
         rows: Rows of the first trial, for their number and a sample.
         batch_size: Rows of one gradient update and of one validation batch.
         variables: All variables that the model and its step refer to, except the optimizer's
             slots, in an order that models of one structure share.
         scalars: The model's scalars to read at every call; none for a program of one trial.
-
-    Raises:
-        WorkloadError: The step cannot train this model on these batches.
     """
 
     def __init__(
@@ -64,24 +60,24 @@ class Program:
         self._per_example = rows.per_example
         self.variables = tuple(variables)
         replicas = step.replicas
-        with _preserve_state(self.variables):  # a call advances random generators and RNN states
-            step.build(rows.sample)
-        own = {id(variable) for variable in self.variables}
-        self._slots = [
-            (variable, _initial(variable.numpy()))
-            for variable in model.optimizer.variables
-            if id(variable) not in own
-        ]
+        state = [(each, each.numpy()) for each in self.variables if not each.trainable]
+        step.build(rows.sample)
+        for variable, value in state:  # the build advanced random generators and RNN states
+            variable.assign(value)
+        of_model = {id(variable) for variable in self.variables}
+        slots = [each for each in model.optimizer.variables if id(each) not in of_model]
+        self._slots = [(slot, _initial(slot.numpy())) for slot in slots]
         # Keras' optimizers initialize a slot with one number or with copies of the weights.
-        self._slots_differ = not _is_of_keras(inner_optimizer(model)) or any(
+        is_of_keras = type(inner_optimizer(model)).__module__.startswith("keras.")
+        self._slots_differ = not is_of_keras or any(
             value is not None and np.ptp(value) for _, value in self._slots
         )
         others = [scalars_of(copy) for copy in step.copies[1:]] if scalars else []
         with replicas.scope():
-            owners = list(zip(scalars, *others, strict=True))
-            self._traced_scalars = TracedScalars(owners, replicas.num)
-        step.prepare(self.num_rows, batch_size)
-        several = replicas.has_several_devices
+            by_copy = list(zip(scalars, *others, strict=True))
+            self._traced_scalars = TracedScalars(by_copy, replicas.num)
+        step.check(self.num_rows, batch_size)
+        several = replicas.shape != (1,)
         #: Whether XLA compiles the graphs.
         self.jit_compile = bool(model.jit_compile) and not several and not rows.is_streamed
         # Keras weighs the losses of several outputs by rows only if their number is static.
@@ -92,6 +88,8 @@ class Program:
         self.unshareable_reason: str | None = None
         #: Parameters that have changed among this program's trials.
         self.reuse: ReuseRecord | None = None
+        #: Program of a parameter server or of its worker that runs a part of this one.
+        self.derived: Any = None
         with tf.device("CPU:0"):
             self._waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
             self._one_batch, self._all_batches = tf.constant(1), tf.constant(tf.int32.max)
@@ -106,15 +104,12 @@ class Program:
         return float(self._waited_s.numpy())
 
     @property
-    def num_traced_scalars(self) -> int:
-        """Number of scalars that the program reads at every call."""
-        return len(self._traced_scalars)
+    def traces_scalars(self) -> bool:
+        """Whether the program reads scalars at every call."""
+        return bool(self._traced_scalars)
 
     def epoch(self, inputs: EpochInputs) -> Metrics:
-        """Train on every row once in the given order, then validate.
-
-        The returned metrics have Keras' names, ``val_...`` for validation.
-        """
+        """Train on every row once in the given order, then validate; return Keras' metrics."""
         return self._run(self._epoch, inputs, self._all_batches)
 
     def first_batch(self, inputs: EpochInputs, *, eagerly: bool = False) -> Metrics:
@@ -137,17 +132,14 @@ class Program:
         for variable, value in zip(self._all_variables(), values, strict=True):
             variable.assign(value)
 
-    def serves(self, scalars: Sequence[Scalar]) -> bool:
+    def is_valid_for(self, scalars: Sequence[Scalar]) -> bool:
         """Return whether the trace is valid for these values of the traced scalars."""
-        return self._traced_scalars.serves(scalars if self._traced_scalars else ())
+        return self._traced_scalars.are_valid_for(scalars if self._traced_scalars else ())
 
-    def take_over(
+    def load_model(
         self, fresh: keras.Model, variables: Sequence[Any], scalars: Sequence[Scalar]
     ) -> None:
-        """Copy a fresh model of the same structure into this program.
-
-        ``variables`` and ``scalars`` are the model's, in the program's order.
-        """
+        """Copy a fresh model of the same structure, with its variables and scalars."""
         optimizer = fresh.optimizer
         if self._slots_differ and not optimizer.built:
             with self.step.replicas.scope():
@@ -157,13 +149,13 @@ class Program:
             for variable, value in self._slots:
                 variable.assign(np.zeros(variable.shape) if value is None else value)
         self._copy(self.variables, variables)
-        self._traced_scalars.take_over(scalars if self._traced_scalars else ())
+        self._traced_scalars.assign(scalars if self._traced_scalars else ())
         self.model.reset_metrics()
         self.model.stop_training = False
 
     def structure(self) -> str | None:
         """Return a key of the model's current structure; None if it cannot be compared."""
-        return fingerprint([self.model], self._traced_scalars.owners).key
+        return fingerprint([self.model], self._traced_scalars.scalars).key
 
     def retrace(self) -> None:
         """Discard the traces; the next epoch traces the model anew, with fixed scalars."""
@@ -174,14 +166,10 @@ class Program:
         """Return a function that runs as a graph and reads the traced scalars at every call."""
         # TensorFlow counts traces by code object and would warn for each new program; a partial has
         # no code object.
-        return tf.function(partial(self._in_graph, body), autograph=False, **options)
+        return tf.function(partial(self._trace_body, body), autograph=False, **options)
 
     def check_logs(self, logs: Any) -> None:
-        """Check what a custom training step returned.
-
-        Raises:
-            WorkloadError: There is no loss.
-        """
+        """Refuse results of a custom training step without a loss."""
         if not isinstance(logs, Mapping) or "loss" not in logs:
             names = ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
             raise WorkloadError(
@@ -194,13 +182,15 @@ class Program:
         self._epoch = self.graph_function(self._run_epoch, jit_compile=self.jit_compile)
         self._validation = self.graph_function(self._run_validation, jit_compile=self.jit_compile)
 
-    def _run(self, epoch: Callable[..., Any], inputs: EpochInputs, most: tf.Tensor) -> Metrics:
+    def _run(
+        self, epoch: Callable[..., Any], inputs: EpochInputs, max_batches: tf.Tensor
+    ) -> Metrics:
         train, validation, order, seeds, unseeded = inputs
         self._waited_s.assign(0.0)
         if self._draws_unseeded:
             self._unseeded.assign(unseeded)
         order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
-        return plain_metrics(epoch(train, validation, order, seeds, most))
+        return plain_metrics(epoch(train, validation, order, seeds, max_batches))
 
     def _all_variables(self) -> list[Any]:
         return [*self.variables, *(variable for variable, _ in self._slots)]
@@ -208,13 +198,13 @@ class Program:
     def _copy(self, variables: Sequence[Any], sources: Sequence[Any]) -> None:
         for variable, source in zip(variables, sources, strict=True):
             if variable is not source:
-                whole = self.step.replicas.num > 1 or not isinstance(source, keras.Variable)
-                variable.assign(source.numpy() if whole else source.value)
+                mirrored = self.step.replicas.num > 1 or not isinstance(source, keras.Variable)
+                variable.assign(source.numpy() if mirrored else source.value)
 
-    def _in_graph(self, body: Callable[..., Any], *args: Any) -> Any:
-        def create_variable(create: Callable[..., Any], **given: Any) -> Any:
+    def _trace_body(self, body: Callable[..., Any], *args: Any) -> Any:
+        def create_variable(create: Callable[..., Any], **settings: Any) -> Any:
             self.unshareable_reason = "tracing created a variable that cannot be reset"
-            variable = create(**given)
+            variable = create(**settings)
             self._workload_state.record_trained([variable])
             return variable
 
@@ -225,10 +215,10 @@ class Program:
             tf.variable_creator_scope(create_variable),
             self._workload_state.record_changes(self._workload),
         ):
-            traced = body(*args)
+            outputs = body(*args)
         if before != _random_states():  # the drawn numbers are constants of the graph
             self.unshareable_reason = "tracing drew random numbers from Python or NumPy"
-        return traced
+        return outputs
 
     def _run_epoch(
         self,
@@ -236,44 +226,44 @@ class Program:
         validation: Any,
         order: tf.Tensor,
         seeds: tf.Tensor | None,
-        most: tf.Tensor,
+        max_batches: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
-        last = self._run_batches(train, order, seeds, most, training=True)
-        logs = self._logs(last)
-        if self.step.has_own_train:
-            self.check_logs(logs if isinstance(last, Mapping) else last)
+        result = self._run_batches(train, order, seeds, max_batches, training=True)
+        logs = self._logs(result)
+        if self.step.has_custom_train:
+            self.check_logs(logs if isinstance(result, Mapping) else result)
         if validation is not None:
-            logs |= self._run_validation(validation, seeds, most)
+            logs |= self._run_validation(validation, seeds, max_batches)
         self._draws_unseeded = self._draws_unseeded and _reads(self._unseeded)
         return logs
 
     def _run_validation(
-        self, validation: Any, seeds: tf.Tensor | None, most: tf.Tensor
+        self, validation: Any, seeds: tf.Tensor | None, max_batches: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        last = self._run_batches(validation, None, seeds, most, training=False)
-        return {f"val_{name}": value for name, value in self._logs(last).items()}
+        result = self._run_batches(validation, None, seeds, max_batches, training=False)
+        return {f"val_{name}": value for name, value in self._logs(result).items()}
 
     def _run_batches(
         self,
         rows: Any,
         order: tf.Tensor | None,
         seeds: tf.Tensor | None,
-        most: tf.Tensor,
+        max_batches: tf.Tensor,
         *,
         training: bool,
     ) -> Any:
         """Run all batches of a data set; return the last step's result if the step is custom."""
         step = self.step
         step.begin(training=training)
-        last = self._batches.run(
+        result = self._batches.run(
             self._with_preprocessing(seeds, training=training),
             self._reader(rows, order),
             self.num_rows if training else self.num_validation_rows,
-            most,
-            own_step=step.has_own_train if training else step.has_own_test,
+            max_batches,
+            is_custom=step.has_custom_train if training else step.has_custom_test,
         )
         step.end(training=training)
-        return last
+        return result
 
     def _with_preprocessing(self, seeds: tf.Tensor | None, *, training: bool) -> NumberedStep:
         """Return the step, preceded by the workload's per-example preprocessing."""
@@ -281,23 +271,23 @@ class Program:
         per_example = self._per_example
         seed = None if seeds is None else seeds[0 if training else 1]
 
-        def prepared(replica: int, batch: Any, numbers: tf.Tensor, num_rows: int) -> Any:
+        def preprocess_and_step(replica: int, batch: Any, numbers: tf.Tensor, num_rows: int) -> Any:
             if per_example is not None and seed is not None:
                 batch = per_example.applied(batch, numbers, seed, training=training)
             return step(replica, batch, num_rows)
 
-        return prepared
+        return preprocess_and_step
 
     def _reader(self, rows: Any, order: tf.Tensor | None) -> Reader:
         if isinstance(rows, tf.data.Iterator):
             return StreamReader(rows, self._waited_s, self.step.replicas.window)
         return ResidentReader(rows, order)
 
-    def _logs(self, last: Any) -> dict[str, tf.Tensor]:
-        """Return the metrics after the last batch as ``fit`` logs them."""
+    def _logs(self, result: Any) -> dict[str, tf.Tensor]:
+        """Return the metrics after the last batch, with its step's result, as ``fit`` logs them."""
         metrics = dict(self.model.get_metrics_result())
-        if isinstance(last, Mapping) and set(last) != set(metrics):
-            metrics = self.step.replicas.mean(dict(last))
+        if isinstance(result, Mapping) and set(result) != set(metrics):
+            metrics = self.step.replicas.mean(dict(result))
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
 
 
@@ -317,23 +307,10 @@ def _random_states() -> tuple[Any, ...]:
     return random.getstate(), state[1].tobytes(), *state[2:]
 
 
-def _is_of_keras(optimizer: Any) -> bool:
-    return type(optimizer).__module__.startswith("keras.")
-
-
 def _reads(variable: Any) -> bool:
     """Return whether the graph being traced uses a variable."""
-    captured = getattr(tf.compat.v1.get_default_graph(), "captures", ())
-    return any(outer is variable.value.handle for outer, _ in captured)
-
-
-@contextlib.contextmanager
-def _preserve_state(variables: Sequence[Any]) -> Iterator[None]:
-    """Restore the non-trainable variables on exit."""
-    before = [(each, each.numpy()) for each in variables if not each.trainable]
-    yield
-    for variable, value in before:
-        variable.assign(value)
+    captures = getattr(tf.compat.v1.get_default_graph(), "captures", ())
+    return any(outer is variable.value.handle for outer, _ in captures)
 
 
 def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":

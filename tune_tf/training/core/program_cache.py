@@ -1,22 +1,19 @@
 """Cache of traced programs, which trials of one structure share."""
 
-import itertools
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tune_tf.space import flatten
-from tune_tf.training.core.epoch import epoch_inputs
+from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.core.program import Program
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
-from tune_tf.training.core.step import Step, trains_by_workload
-from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.core.step import ReplicaBuilder, trains_by_workload
 from tune_tf.training.input.per_example import PerExampleCache
 from tune_tf.training.reuse import reuse_check
 from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint, method_dependencies
@@ -26,22 +23,7 @@ from tune_tf.workload import Config, Workload
 
 _EAGER_CHECKS = 2  # number of programs that are compared with eager execution
 
-Part = TypeVar("Part")
-
 _log = logging.getLogger(__name__)
-
-
-class Builder(Protocol):
-    """Interface of what builds models, and steps to train them."""
-
-    workload: Workload
-    replicas: Replicas
-
-    def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
-        """Return a trial's fresh model."""
-
-    def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> Step:
-        """Return a step for the model that was built last."""
 
 
 @dataclass
@@ -50,13 +32,13 @@ class TrialProgram:
 
     Args:
         program: The program, which holds the trial's fresh model.
-        rows: Rows of the trial as the program reads them.
+        inputs: Inputs of the trial, with the rows as the program reads them.
         key: Key of the structure; None if no other trial can use the program.
         is_new: Whether the program has not run yet.
     """
 
     program: Program
-    rows: DeviceRows
+    inputs: TrialInputs
     key: str | None
     is_new: bool = True
 
@@ -65,12 +47,10 @@ class TrialProgram:
 class _FreshModel:
     """A trial's model before training."""
 
-    config: Config
-    rows: DeviceRows
-    seed: int
+    inputs: TrialInputs
     model: keras.Model
     scalars: list[Scalar]
-    found: Fingerprint
+    fingerprint: Fingerprint
 
 
 class ProgramCache:
@@ -86,7 +66,7 @@ class ProgramCache:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: ReplicaBuilder,
         *,
         dry_run: Callable[[TrialProgram], bool] | None = None,
         checks_reuse: bool = False,
@@ -105,48 +85,42 @@ class ProgramCache:
         #: Whether a trial has begun and not ended.
         self.is_training = False
 
-    def retain(
-        self, parts: Mapping[Program, Part], current: TrialProgram | None = None
-    ) -> dict[Program, Part]:
-        """Return the parts of the current program, if any, and of those later trials may get."""
-        programs = [*itertools.chain(*self._programs.values())]
-        programs += [current.program] if current else []
-        return {program: parts[program] for program in programs if program in parts}
-
-    def find(self, config: Config, rows: DeviceRows, seed: int) -> TrialProgram:
+    def find(self, inputs: TrialInputs) -> TrialProgram:
         """Return a program with the fresh model of a trial: a matching traced one if it exists."""
-        found = self._find(config, rows, seed)
+        cached = self._find(inputs)
         dry_run = self._dry_run
-        if dry_run is None or not found.is_new:
-            return found
-        if not (found.key and found.program.num_traced_scalars):
-            dry_run(found)
-            return found
+        if dry_run is None or not cached.is_new:
+            return cached
+        traces_scalars = cached.program.traces_scalars
         try:
-            if dry_run(found):
-                return found
-        except Exception as error:  # noqa: BLE001  the plain program raises it too
+            if dry_run(cached) or not traces_scalars:
+                return cached
+        except Exception as error:
+            if not traces_scalars:
+                raise
             _log.debug("the program with traced scalars failed: %s", error)
-        plain = self.replace_by_plain(found, config, seed)
+        plain = self.replace_by_plain(cached)
         if not dry_run(plain):
-            self.restore_traced(found, plain, config)
+            self.restore_traced(cached, plain)
         return plain
 
-    def _find(self, config: Config, rows: DeviceRows, seed: int) -> TrialProgram:
-        fresh = self._build(config, self._per_examples.of(config, rows), seed)
-        self._workload_state.refuse_trained_variables(fresh.found.variables)
-        if fresh.found.key in self._plain_structures:
-            fresh = self._fresh(fresh.model, config, fresh.rows, seed, traces_scalars=False)
-        for program in self._programs.get(fresh.found.key or "", ()):
-            if program.serves(fresh.scalars):
-                program.take_over(fresh.model, fresh.found.variables, fresh.scalars)
+    def _find(self, inputs: TrialInputs) -> TrialProgram:
+        rows = self._per_examples.of(inputs.config, inputs.rows)
+        fresh = self._build(inputs._replace(rows=rows))
+        self._workload_state.refuse_trained_variables(fresh.fingerprint.variables)
+        if fresh.fingerprint.key in self._plain_structures:
+            fresh = self._fresh_model(fresh.model, fresh.inputs, traces_scalars=False)
+        key, variables = fresh.fingerprint.key, fresh.fingerprint.variables
+        for program in self._programs.get(key or "", ()):
+            if program.is_valid_for(fresh.scalars):
+                program.load_model(fresh.model, variables, fresh.scalars)
                 return self._check_reuse(program, fresh)
-        if fresh.found.key is None:
-            _log.info("Retracing this trial: %s", fresh.found.obstacle)
+        if key is None:
+            _log.info("Retracing this trial: %s", fresh.fingerprint.obstacle)
             fresh = replace(fresh, scalars=[])
         return self._add(fresh)
 
-    def replace_by_plain(self, traced: TrialProgram, config: Config, seed: int) -> TrialProgram:
+    def replace_by_plain(self, traced: TrialProgram) -> TrialProgram:
         """Return a program with plain floats for a trial, and for all later ones like it.
 
         To be called if a program with traced scalars fails: code that reads a traced scalar's value
@@ -154,86 +128,76 @@ class ProgramCache:
         """
         self.unshare(traced)
         self._plain_structures.add(traced.key or "")
-        return self._add(self._build(config, traced.rows, seed, traces_scalars=False))
+        return self._add(self._build(traced.inputs, traces_scalars=False))
 
-    def restore_traced(self, traced: TrialProgram, plain: TrialProgram, config: Config) -> None:
+    def restore_traced(self, traced: TrialProgram, plain: TrialProgram) -> None:
         """Share a replaced program again, since traced scalars are not the cause of its failure."""
         self.unshare(plain)
         self._plain_structures.discard(traced.key or "")
-        self._share(traced.program, traced.key, config)
+        self._share(traced.program, traced.key, traced.inputs.config)
 
     def unshare(self, cached: TrialProgram) -> None:
         """Give a program to no later trial."""
         if cached.key is not None and cached.program in self._programs.get(cached.key, ()):
             self._programs[cached.key].remove(cached.program)
 
-    def differs_from_eager(
-        self, cached: TrialProgram, config: Config, seed: int, epoch: int
-    ) -> bool:
+    def differs_from_eager(self, cached: TrialProgram, epoch: int) -> bool:
         """Return whether a new program may differ from eager execution on one batch.
 
         The first programs suffice, since misuse of a traced scalar is a property of the code. A
         custom ``train_step`` is not checked: its first call may create objects for later calls.
         """
         program = cached.program
-        if self.num_programs > _EAGER_CHECKS or program.step.has_own_train:
+        if self.num_programs > _EAGER_CHECKS or program.step.has_custom_train:
             return False
-        if cached.rows.is_streamed or not self._checks_reuse:
+        if cached.inputs.rows.is_streamed or not self._checks_reuse:
             return False
-        inputs = epoch_inputs(self._workload, config, cached.rows, seed, epoch)
+        inputs = epoch_inputs(self._workload, cached.inputs, epoch)
         try:
             with preserve_global_rng():
                 return reuse_check.differs_from_eager(program, program, inputs, aggregate=True)
         except tf.errors.ResourceExhaustedError:  # a graph may need less memory
             return False
 
-    def _build(
-        self, config: Config, rows: DeviceRows, seed: int, *, traces_scalars: bool = True
-    ) -> _FreshModel:
+    def _build(self, inputs: TrialInputs, *, traces_scalars: bool = True) -> _FreshModel:
         with self._workload_state.building(self._workload, self):
-            model = self._builder.build(config, seed, rows)
-        return self._fresh(model, config, rows, seed, traces_scalars=traces_scalars)
+            model = self._builder.build(inputs)
+        return self._fresh_model(model, inputs, traces_scalars=traces_scalars)
 
-    def _fresh(
-        self,
-        model: keras.Model,
-        config: Config,
-        rows: DeviceRows,
-        seed: int,
-        *,
-        traces_scalars: bool,
+    def _fresh_model(
+        self, model: keras.Model, inputs: TrialInputs, *, traces_scalars: bool
     ) -> _FreshModel:
+        config, rows, _ = inputs
         scalars = scalars_of(model) if traces_scalars else []
         computed = rows.per_example and rows.per_example.number
         size = self._workload.global_batch_size(config)
         batch = (rows.spec, size, self._builder.replicas.shape, computed)
-        found = program_fingerprint(self._workload, model, scalars, config, batch)
-        return _FreshModel(config, rows, seed, model, scalars, found)
+        key = program_fingerprint(self._workload, model, scalars, config, batch)
+        return _FreshModel(inputs, model, scalars, key)
 
     def _add(self, fresh: _FreshModel) -> TrialProgram:
         """Return a new program, shared if it has a key."""
-        program = self._trace(fresh)
-        self._share(program, fresh.found.key, fresh.config)
-        return TrialProgram(program, fresh.rows, fresh.found.key)
+        program, key = self._counted_program(fresh), fresh.fingerprint.key
+        self._share(program, key, fresh.inputs.config)
+        return TrialProgram(program, fresh.inputs, key)
 
-    def _trace(self, fresh: _FreshModel) -> Program:
+    def _counted_program(self, fresh: _FreshModel) -> Program:
         self.num_programs += 1
         program = self._program(fresh)
         self._workload_state.record_trained(each for each in program.variables if each.trainable)
         return program
 
     def _program(self, fresh: _FreshModel) -> Program:
-        step = self._builder.step(fresh.model, fresh.config, fresh.rows)
+        inputs = fresh.inputs
+        step = self._builder.step(fresh.model, inputs)
         if step.model is not fresh.model:
-            config, rows, seed = fresh.config, fresh.rows, fresh.seed
-            traces = bool(fresh.scalars)
-            fresh = self._fresh(step.model, config, rows, seed, traces_scalars=traces)
+            fresh = self._fresh_model(step.model, inputs, traces_scalars=bool(fresh.scalars))
         return Program(
             self._workload,
             step,
-            fresh.rows,
-            self._workload.global_batch_size(fresh.config),
-            variables=fresh.found.variables,
+            inputs.rows,
+            self._workload.global_batch_size(inputs.config),
+            variables=fresh.fingerprint.variables,
             scalars=fresh.scalars,
         )
 
@@ -247,10 +211,11 @@ class ProgramCache:
 
         The check runs at the first reuse and whenever a parameter changes for the first time.
         """
-        reused = TrialProgram(program, fresh.rows, fresh.found.key, is_new=False)
-        if program.reuse is None or fresh.rows.is_streamed or not self._checks_reuse:
+        inputs = fresh.inputs
+        reused = TrialProgram(program, inputs, fresh.fingerprint.key, is_new=False)
+        if program.reuse is None or inputs.rows.is_streamed or not self._checks_reuse:
             return reused
-        parameters = program.reuse.unchecked(flatten(fresh.config))
+        parameters = program.reuse.unchecked(flatten(inputs.config))
         if parameters is None:
             return reused
         try:
@@ -267,17 +232,15 @@ class ProgramCache:
         _log.warning(
             reuse_check.difference_report(type(self._workload).__name__, parameters, differences)
         )
-        return TrialProgram(traced, fresh.rows, None)
+        return TrialProgram(traced, inputs, None)
 
     def _try_reuse(self, program: Program, fresh: _FreshModel) -> tuple[Program, list[str]]:
         """Return a fresh program and its differences from a reused one."""
-        inputs = epoch_inputs(self._workload, fresh.config, fresh.rows, fresh.seed, 0)
+        inputs = epoch_inputs(self._workload, fresh.inputs, 0)
         eager = self._program(replace(fresh, scalars=[]))
         if not reuse_check.differs_from_eager(program, eager, inputs):
             return eager, []
-        traced = self._trace(
-            self._build(fresh.config, fresh.rows, fresh.seed, traces_scalars=False)
-        )
+        traced = self._counted_program(self._build(fresh.inputs, traces_scalars=False))
         return traced, reuse_check.compare_programs(program, traced, inputs)
 
 
@@ -290,12 +253,9 @@ def program_fingerprint(
 ) -> Fingerprint:
     """Return a fingerprint that is equal exactly for trials that can share a traced program.
 
-    It covers the model and everything that it refers to, the workload's ``train_step``,
-    ``Workload.structure`` and the settings of Keras and TensorFlow. It excludes values that a
-    program reads for each trial: variables, seeds of random generators and traced scalars.
-    Automatic names must be counted from zero (see ``build.py``).
-
-    ``batch`` holds other constants of the trace: data shapes and types, batch size, replicas.
+    It excludes values that a program reads for each trial: variables, seeds of random generators
+    and traced scalars. Automatic names must be counted from zero (see ``build.py``). ``batch``
+    holds other constants of the trace: data shapes and types, batch size, replicas.
     """
     step = method_dependencies(workload, "train_step") if trains_by_workload(workload) else ()
     settings = (

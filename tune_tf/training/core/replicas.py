@@ -18,11 +18,7 @@ from tune_tf.training.rendezvous import PortTakenError
 
 
 class Replicas:
-    """Replicas of a trial's model; a single one runs without a strategy.
-
-    Args:
-        devices: One device per replica.
-    """
+    """Replicas of a trial's model, one per device; a single one runs without a strategy."""
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
@@ -33,11 +29,6 @@ class Replicas:
     def shape(self) -> tuple[int, ...]:
         """Part of the layout that a traced program depends on."""
         return (self.num,)
-
-    @property
-    def has_several_devices(self) -> bool:
-        """Whether several devices share a batch."""
-        return self.num > 1
 
     def window(self, num_rows: int) -> tuple[int, int]:
         """Return the rows ``[first, last)`` of a global batch that this process needs."""
@@ -88,9 +79,9 @@ class Replicas:
         )
 
     def place(self, tensors: Any) -> Any:
-        """Copy nested arrays to the device of every replica of this process."""
+        """Copy nested arrays to every replica of this process, or to the first stage's device."""
         strategy = self._strategy
-        names = self.devices.names if strategy is None else strategy.extended.worker_devices
+        names = self.devices.names[:1] if strategy is None else strategy.extended.worker_devices
         copies = []
         for name in names:
             with tf.device(name):
@@ -173,12 +164,8 @@ class MultiWorkerReplicas(Replicas):
     """Replicas of one worker, which reduce with those of the other workers.
 
     Creating a variable, reading a metric and running a batch are collective operations, so all
-    workers must do them in the same order. A process has one strategy for its whole life.
-
-    Args:
-        devices: The devices of this process.
-        addresses: ``host:port`` of every worker, by rank.
-        rank: This worker's rank.
+    workers must do them in the same order. A process has one strategy for its whole life. The
+    addresses are ``host:port`` by rank.
 
     Raises:
         PortTakenError: Another process listens on this worker's port.
@@ -188,12 +175,8 @@ class MultiWorkerReplicas(Replicas):
     def __init__(self, devices: Devices, addresses: Sequence[str], rank: int) -> None:
         self.devices = devices
         # TensorFlow's documented interface, from which a workload may also read its rank.
-        os.environ["TF_CONFIG"] = json.dumps(
-            {
-                "cluster": {"worker": list(addresses)},
-                "task": {"type": "worker", "index": rank},
-            }
-        )
+        task = {"type": "worker", "index": rank}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
         self._strategy: Any
         try:
             self._strategy = _MultiWorkerStrategy()
@@ -212,7 +195,7 @@ class MultiWorkerReplicas(Replicas):
                 "be connected before the first one: move them into load_data or build_model"
             ) from error
         self.num = self._strategy.num_replicas_in_sync
-        self._rank = rank
+        self._rank, self._num_workers = rank, len(addresses)
 
     def window(self, num_rows: int) -> tuple[int, int]:
         """Return the rows ``[first, last)`` of a global batch that this process needs.
@@ -221,9 +204,4 @@ class MultiWorkerReplicas(Replicas):
         """
         if num_rows < self.num:
             return 0, num_rows
-        local = len(self._strategy.extended.worker_devices)
-        first = self._rank * local
-        return (
-            split_rows(num_rows, first, self.num)[0],
-            split_rows(num_rows, first + local - 1, self.num)[1],
-        )
+        return split_rows(num_rows, self._rank, self._num_workers)

@@ -1,23 +1,23 @@
 """Training and validation steps that are exact for any number of replicas.
 
-One replica uses Keras' ``train_step``. With several, Keras is inexact in two common cases: it clips
-gradients before it sums them, and it weighs the rows of an uneven last batch unequally. Here every
-replica takes its share of the rows without padding, losses are weighted by row counts, and
-gradients are averaged before clipping.
+With several replicas, Keras clips gradients before it sums them, and weighs the rows of an uneven
+last batch unequally. Here losses are weighted by rows, and gradients are averaged before clipping.
 """
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Parallelism, Uneven
+from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.batch_parts import (
     add_gradients,
+    can_share_batch,
     loss_is_mean,
-    loss_metric,
     relative_share,
     split_rows,
     track_loss,
@@ -30,42 +30,61 @@ from tune_tf.training.core.build import (
     build_model,
     warn_of_inexact_norms,
 )
+from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.update import prepare_optimizer
-from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.workload import Config, Workload
+from tune_tf.workload import Workload
 
 
-class Step(Protocol):
-    """Interface of what a program does with each batch."""
+class Step(abc.ABC):
+    """Processing of each batch by a program.
 
-    model: keras.Model
-    """Model that holds the trial's state."""
-    copies: Sequence[keras.Model]
-    """All models that train, ``model`` first."""
-    replicas: Replicas
-    micro_batches: int
-    has_own_train: bool
-    """Whether the user replaces Keras' ``train_step``."""
-    has_own_test: bool
-    """Whether the user replaces Keras' ``test_step``."""
+    Args:
+        workload: The workload of the trials.
+        copies: All models that train; the first holds the trial's state.
+        replicas: The replicas that share each batch.
+        micro_batches: Pieces into which a replica splits its rows, processed one after another.
+    """
 
+    def __init__(
+        self,
+        workload: Workload,
+        copies: Sequence[keras.Model],
+        replicas: Replicas,
+        micro_batches: int,
+    ) -> None:
+        self._workload = workload
+        self.copies = copies
+        self.model = copies[0]
+        self.replicas = replicas
+        self.micro_batches = micro_batches
+        #: Whether the user replaces Keras' ``train_step``.
+        self.has_custom_train = trains_by_workload(workload) or _replaces(self.model, "train_step")
+        #: Whether the user replaces Keras' ``test_step``.
+        self.has_custom_test = _replaces(self.model, "test_step")
+
+    @abc.abstractmethod
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create all variables of model and optimizer, given a few rows."""
 
-    def prepare(self, num_rows: int, batch_size: int) -> None:
-        """Check and prepare the step of a built model."""
+    @abc.abstractmethod
+    def check(self, num_rows: int, batch_size: int) -> None:
+        """Check that the built model can be trained on these batches."""
 
-    def begin(self, *, training: bool) -> None:
-        """Prepare a pass over all rows; called in the graph."""
-
+    @abc.abstractmethod
     def train(self, replica: int, batch: Any, num_rows: int) -> Any:
         """Train on a replica's rows of a global batch of ``num_rows`` rows."""
 
+    @abc.abstractmethod
     def test(self, replica: int, batch: Any, num_rows: int) -> Any:
         """Evaluate a replica's rows of a global batch of ``num_rows`` rows."""
 
-    def end(self, *, training: bool) -> None:
+    def begin(self, *, training: bool) -> None:
+        """Reset the metrics before a pass over all rows; called in the graph."""
+        for copy in self.copies:
+            copy.reset_metrics()
+
+    def end(self, *, training: bool) -> None:  # noqa: B027  replicas share their variables
         """Combine the results of a pass over all rows; called in the graph."""
 
 
@@ -74,45 +93,18 @@ def trains_by_workload(workload: Workload) -> bool:
     return type(workload).train_step is not Workload.train_step or "train_step" in vars(workload)
 
 
-def has_own_train_step(workload: Workload, model: keras.Model) -> bool:
-    """Return whether the workload or the model replaces Keras' ``train_step``."""
-    return (
-        trains_by_workload(workload)
-        or type(model).train_step is not keras.Model.train_step
-        or "train_step" in vars(model)
-    )
+def _replaces(model: keras.Model, method: str) -> bool:
+    return getattr(type(model), method) is not getattr(keras.Model, method) or method in vars(model)
 
 
-def has_own_test_step(model: keras.Model) -> bool:
-    """Return whether the model replaces Keras' ``test_step``."""
-    return type(model).test_step is not keras.Model.test_step or "test_step" in vars(model)
-
-
-class ReplicaStep:
-    """Step of a model whose replicas each process a part of the batch.
-
-    A replica processes its rows in ``micro_batches`` pieces, one after another. With ``uneven`` as
-    "refuse", all replicas must get equally many rows.
-    """
+class ReplicaStep(Step):
+    """Step of a model whose replicas each process a part of the batch."""
 
     def __init__(
-        self,
-        workload: Workload,
-        model: keras.Model,
-        replicas: Replicas,
-        micro_batches: int = 1,
-        uneven: Uneven = "split",
+        self, workload: Workload, model: keras.Model, replicas: Replicas, parallelism: Parallelism
     ) -> None:
-        self._workload = workload
-        self.model = model
-        self.copies: Sequence[keras.Model] = (model,)
-        self.replicas = replicas
-        self.micro_batches = micro_batches
-        self._uneven = uneven
-        self.has_own_train = has_own_train_step(workload, model)
-        self.has_own_test = has_own_test_step(model)
-        self._row_weighted = True
-        self._tracker: Any = None
+        super().__init__(workload, (model,), replicas, parallelism.micro_batches)
+        self._must_be_even = parallelism.uneven == "refuse"
         self._unused: set[int] = set()  # variables without a gradient in replicas with rows
 
     def build(self, sample: tuple[Any, ...]) -> None:
@@ -120,34 +112,46 @@ class ReplicaStep:
         build_for_training(self.model, sample, self.replicas)
         prepare_optimizer(self.model, self.replicas)
 
-    def prepare(self, num_rows: int, batch_size: int) -> None:
-        """Check the batches and the loss.
-
-        Raises:
-            WorkloadError: The replicas cannot train this model on these batches.
-        """
-        self._check_batches(num_rows, batch_size)
-        several = self.replicas.num > 1
-        splits_train = (several or self.micro_batches > 1) and not self.has_own_train
-        if splits_train or (several and not self.has_own_test):
-            self._row_weighted = loss_is_mean(self.model)
-            self._tracker = loss_metric(self.model)
-
-    def begin(self, *, training: bool) -> None:
-        """Reset the metrics."""
-        self.model.reset_metrics()
-
-    def end(self, *, training: bool) -> None:
-        """Do nothing: the replicas share their variables."""
+    def check(self, num_rows: int, batch_size: int) -> None:
+        """Refuse batches and losses that the replicas cannot train on exactly."""
+        num_replicas = self.replicas.num
+        if batch_size < num_replicas:
+            raise WorkloadError(
+                f"the global batch size {batch_size} is smaller than the {num_replicas} replicas: "
+                "each needs at least one row; use a larger batch or fewer replicas"
+            )
+        rest = num_rows % batch_size
+        if self._must_be_even and (batch_size % num_replicas or rest % num_replicas):
+            raise WorkloadError(
+                f"the global batch size {batch_size} or the {rest} row(s) of the last batch are "
+                f'not divisible by the {num_replicas} replicas, and uneven is "refuse": choose '
+                'multiples, or use Mirrored(uneven="split"), which weights replicas by rows'
+            )
+        local = any(not layer.synchronized for layer in batch_norms(self.model))
+        if 0 < rest < num_replicas and local:
+            raise WorkloadError(
+                f"the last batch has {rest} row(s) for {num_replicas} replicas, and "
+                "BatchNormalization has no statistics in a replica without rows: use "
+                "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
+            )
+        if self.micro_batches > 1 and self.has_custom_train:
+            raise WorkloadError(
+                f"micro_batches is {self.micro_batches}, but a custom train_step takes whole "
+                "batches: use 1, or a smaller batch size"
+            )
+        splits_train = max(num_replicas, self.micro_batches) > 1 and not self.has_custom_train
+        if splits_train or (num_replicas > 1 and not self.has_custom_test):
+            loss_is_mean(self.model)  # refuses other losses
 
     def train(self, replica: int, batch: Any, num_rows: int) -> Any:
         """Train on a replica's rows and update the model's metrics."""
-        if self.replicas.num == 1 and (self.has_own_train or self.micro_batches == 1):
+        if self.replicas.num == 1 and (self.has_custom_train or self.micro_batches == 1):
             return self._workload.train_step(self.model, batch)
-        if not self.has_own_train:
+        if not self.has_custom_train:
             self._train_pieces(replica, batch, num_rows)
             return None
-        logs = self._run_own(self._train_whole, replica, batch, num_rows)
+        train_step = partial(self._workload.train_step, self.model)
+        logs = self._run_custom(train_step, replica, batch, num_rows)
         if not self.replicas.has_weighed_gradients:
             raise WorkloadError(
                 f"the train_step of {type(self._workload).__name__} or its model changes weights "
@@ -161,36 +165,31 @@ class ReplicaStep:
         model, num_replicas = self.model, self.replicas.num
         if num_replicas == 1:
             return model.test_step(batch)
-        if self.has_own_test:
-            return self._run_own(model.test_step, replica, batch, num_rows)
+        if self.has_custom_test:
+            return self._run_custom(model.test_step, replica, batch, num_rows)
         x, y, sample_weight = unpack_batch(batch)
         first, last = split_rows(num_rows, replica, num_replicas)
         if first == last:
-            track_loss(self._tracker, tf.zeros([]), num_rows, num_replicas)
+            track_loss(model, tf.zeros([]), num_rows, num_replicas)
             return None
         share = relative_share(last - first, num_rows, num_replicas)
         y_pred = model(x, training=False)
         loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-        loss = weigh_loss(loss, share, model, num_replicas, row_weighted=self._row_weighted)
-        track_loss(self._tracker, loss, num_rows, num_replicas)
+        loss = weigh_loss(loss, share, model, num_replicas)
+        track_loss(model, loss, num_rows, num_replicas)
         model.compute_metrics(x, y, y_pred, sample_weight)
         return None
 
-    def _train_whole(self, batch: Any) -> Any:
-        return self._workload.train_step(self.model, batch)
-
-    def _run_own(self, own: Callable[[Any], Any], replica: int, batch: Any, num_rows: int) -> Any:
-        """Run a custom step for one device on a replica's rows.
-
-        The custom step's losses are means over a replica's rows; its gradients and logs are
-        weighted by rows here.
-        """
+    def _run_custom(
+        self, custom: Callable[[Any], Any], replica: int, batch: Any, num_rows: int
+    ) -> Any:
+        """Run a custom step, whose losses are means, and weigh its gradients and logs by rows."""
         num_replicas = self.replicas.num
         first, last = split_rows(num_rows, replica, num_replicas)
         shared = can_share_batch(num_rows, num_replicas)
         share = relative_share(last - first, num_rows, num_replicas) if shared else 1.0
         with self.replicas.as_single_replica(share):
-            logs = own(batch)
+            logs = custom(batch)
         if share == 1.0 or not isinstance(logs, Mapping):
             return logs
         return {name: value * share for name, value in logs.items()}
@@ -207,11 +206,11 @@ class ReplicaStep:
             begin, end = split_rows(last - first, number, num_pieces)
             share = relative_share(end - begin, num_rows, num_replicas)
             piece = batch if num_pieces == 1 else _slice_after(gradients, batch, begin, end)
-            more_loss, more = self._gradients(piece, share)
-            loss = loss + more_loss
-            gradients = [add_gradients(a, b) for a, b in zip(gradients, more, strict=True)]
+            piece_loss, piece_gradients = self._gradients(piece, share)
+            loss = loss + piece_loss
+            gradients = list(map(add_gradients, gradients, piece_gradients))
         model.optimizer.apply(gradients, model.trainable_variables)
-        track_loss(self._tracker, loss, num_rows, num_replicas)
+        track_loss(model, loss, num_rows, num_replicas)
 
     def _gradients(self, batch: Any, share: float) -> tuple[Any, list[Any]]:
         """Return loss and gradients of some rows, given their share of the batch."""
@@ -222,7 +221,7 @@ class ReplicaStep:
             y_pred = model(x, training=True)
             if share:
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
-                loss = weigh_loss(loss, share, model, num_replicas, row_weighted=self._row_weighted)
+                loss = weigh_loss(loss, share, model, num_replicas)
             else:  # no rows, but other replicas wait for synchronized statistics
                 loss = _zero_loss(y_pred)
             scaled = model.optimizer.scale_loss(loss)
@@ -236,44 +235,18 @@ class ReplicaStep:
             for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
         ]
 
-    def _check_batches(self, num_rows: int, batch_size: int) -> None:
-        num_replicas = self.replicas.num
-        if batch_size < num_replicas:
-            raise WorkloadError(
-                f"the global batch size {batch_size} is smaller than the {num_replicas} replicas: "
-                "each needs at least one row; use a larger batch or fewer replicas"
-            )
-        rest = num_rows % batch_size
-        if self._uneven == "refuse" and (batch_size % num_replicas or rest % num_replicas):
-            raise WorkloadError(
-                f"the global batch size {batch_size} or the {rest} row(s) of the last batch are "
-                f'not divisible by the {num_replicas} replicas, and uneven is "refuse": choose '
-                'multiples, or use Mirrored(uneven="split"), which weights replicas by rows'
-            )
-        local = any(not layer.synchronized for layer in batch_norms(self.model))
-        if 0 < rest < num_replicas and local:
-            raise WorkloadError(
-                f"the last batch has {rest} row(s) for {num_replicas} replicas, and "
-                "BatchNormalization has no statistics in a replica without rows: use "
-                "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
-            )
-        if self.micro_batches > 1 and self.has_own_train:
-            raise WorkloadError(
-                f"micro_batches is {self.micro_batches}, but a custom train_step takes whole "
-                "batches: use 1, or a smaller batch size"
-            )
-
 
 class ReplicaBuilder:
-    """Builder of models and steps for replicas that share the variables."""
+    """Builder of models, and of steps to train them on replicas that share the variables."""
 
     def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
         self.workload = workload
         self.replicas = replicas
         self._parallelism = parallelism
 
-    def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
+    def build(self, inputs: TrialInputs) -> keras.Model:
         """Return a trial's fresh model, with warnings where replicas are inexact."""
+        config, rows, seed = inputs
         model = build_model(self.workload, config, self.replicas, seed, rows.sample[0])
         if self._parallelism.synchronized_batch_norm and self.replicas.num > 1:
             for layer in batch_norms(model):
@@ -281,30 +254,15 @@ class ReplicaBuilder:
         warn_of_inexact_norms(model, self.replicas.num, self._parallelism.micro_batches)
         return model
 
-    def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> ReplicaStep:
-        """Return the step of a model."""
-        return ReplicaStep(
-            self.workload,
-            model,
-            self.replicas,
-            self._parallelism.micro_batches,
-            self._parallelism.uneven,
-        )
+    def step(self, model: keras.Model, inputs: TrialInputs) -> Step:
+        """Return a step for the model that was built last."""
+        return ReplicaStep(self.workload, model, self.replicas, self._parallelism)
 
 
-def can_share_batch(num_rows: int, num_replicas: int) -> bool:
-    """Return whether replicas can share a batch in a custom step.
-
-    A custom step may divide by its number of rows. If a replica would have no rows, every replica
-    therefore takes the whole batch.
-    """
-    return num_rows >= num_replicas
-
-
-def _slice_after(done: list[Any], batch: Any, begin: int, end: int) -> Any:
+def _slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
     """Return rows once earlier gradients are done, so that memory holds one piece only."""
-    finished = [g for g in tf.nest.flatten(done, expand_composites=True) if g is not None]
-    with tf.control_dependencies(finished):
+    flat = tf.nest.flatten(gradients, expand_composites=True)
+    with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
         return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
 
 

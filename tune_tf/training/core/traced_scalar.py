@@ -1,9 +1,7 @@
 """Float hyperparameters that a traced program reads at every call.
 
-Keras keeps most hyperparameters (momentum, weight decay, a dropout rate, ...) as Python floats,
-which tracing turns into constants. While a graph is traced, a :class:`TracedFloat` replaces each
-one and reads its number from a float64 variable, so one traced program serves all values. At all
-other times, callbacks and other code see the trial's plain number.
+Tracing turns Keras' hyperparameters (momentum, a dropout rate, ...), Python floats, into constants.
+Only while a graph is traced, a :class:`TracedFloat` that reads a variable replaces each one.
 """
 
 import contextlib
@@ -46,7 +44,7 @@ class TracedFloat(float):
     def __new__(
         cls, number: Callable[[], float], read: Thunk, comparisons: list[Callable[[], bool]]
     ) -> "TracedFloat":
-        """Create a float whose C double is NaN."""
+        """Create a float."""
         self = super().__new__(cls, float("nan"))
         self._number = number
         self._read = read
@@ -178,22 +176,22 @@ class TracedScalars:
     """Scalars of a program and the variables from which its graphs read them.
 
     Args:
-        scalars: Scalars of the program's model, each with its owners in all copies of the model, in
-            an order that models of one structure share.
+        by_copy: For each scalar of the program's model, its counterparts in all copies of the
+            model, in an order that models of one structure share.
         num_replicas: Number by which ``prepare_optimizer`` has divided the clip thresholds.
     """
 
-    def __init__(self, scalars: Sequence[Sequence[Scalar]], num_replicas: int = 1) -> None:
-        self._scalars = scalars
-        #: All scalars, of all copies.
-        self.owners = [scalar for copies in scalars for scalar in copies]
+    def __init__(self, by_copy: Sequence[Sequence[Scalar]], num_replicas: int = 1) -> None:
+        self._by_copy = by_copy
+        #: The scalars of all copies.
+        self.scalars = [scalar for copies in by_copy for scalar in copies]
         self._num_replicas = num_replicas
+        self._numbers = [copies[0].value for copies in by_copy]
         self._variables = [
-            tf.Variable(owners[0].value, dtype=tf.float64, trainable=False) for owners in scalars
+            tf.Variable(number, dtype=tf.float64, trainable=False) for number in self._numbers
         ]
         self._comparisons: list[Callable[[], bool]] = []
-        self._numbers = [owners[0].value for owners in scalars]
-        self._in_graph = [
+        self._floats = [
             TracedFloat(partial(self._number, i), variable.read_value, self._comparisons)
             for i, variable in enumerate(self._variables)
         ]
@@ -205,15 +203,15 @@ class TracedScalars:
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
         """Replace the numbers by traced floats in this context."""
-        plain = [(owner, name, getattr(owner, name)) for owner, name in self.owners]
-        self._replace(self._in_graph)
+        plain = [(owner, name, getattr(owner, name)) for owner, name in self.scalars]
+        self._replace(self._floats)
         try:
             yield
         finally:
             for owner, name, value in plain:
                 setattr(owner, name, value)
 
-    def serves(self, scalars: Sequence[Scalar]) -> bool:
+    def are_valid_for(self, scalars: Sequence[Scalar]) -> bool:
         """Return whether tracing another model of the same structure would give the same graph."""
         before, self._numbers = self._numbers, self._divided(scalars)
         try:
@@ -221,7 +219,7 @@ class TracedScalars:
         finally:
             self._numbers = before
 
-    def take_over(self, scalars: Sequence[Scalar]) -> None:
+    def assign(self, scalars: Sequence[Scalar]) -> None:
         """Set the numbers to those of another model of the same structure."""
         self._numbers = self._divided(scalars)
         for variable, number in zip(self._variables, self._numbers, strict=True):
@@ -229,7 +227,7 @@ class TracedScalars:
         self._replace(self._numbers)
 
     def _replace(self, numbers: Sequence[float]) -> None:
-        for copies, number in zip(self._scalars, numbers, strict=True):
+        for copies, number in zip(self._by_copy, numbers, strict=True):
             for owner, attribute in copies:
                 setattr(owner, attribute, number)
 

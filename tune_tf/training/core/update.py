@@ -1,9 +1,8 @@
 """Weight updates that do not depend on the number of replicas.
 
-Keras' optimizer clips in every replica before it sums over the replicas. Each replica also decides
-whether to apply accumulated gradients and whether to overwrite weights by their averages, which
-TensorFlow does not allow around a sum. With several replicas, gradients are therefore summed first,
-and these decisions are made once for all replicas.
+Keras' optimizer clips in every replica before it sums over the replicas, and decides in every
+replica whether to apply accumulated gradients and whether to overwrite weights by their averages.
+Here gradients are summed first, and these decisions are made once for all replicas.
 """
 
 import contextlib
@@ -38,39 +37,41 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     if replicas.num == 1:
         return
     refuse_other_optimizers(model, f"{replicas.num} replicas")
+    averages = False
     if has_several_optimizers(model):
         _refuse_inexact(model, replicas.num)
-        model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas)
-        return
+    else:
+        averages = _expects_averages(model, replicas.num)
+    model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas, averages=averages)
+
+
+def _expects_averages(model: keras.Model, num_replicas: int) -> bool:
+    """Return whether an optimizer does more than sum gradients; prepare it for averages if so."""
     optimizer = inner_optimizer(model)
-    found: dict[str, Any] = {name: getattr(optimizer, name, None) for name in CLIP_THRESHOLDS}
-    clips = {name: threshold for name, threshold in found.items() if threshold is not None}
+    clips = [name for name in CLIP_THRESHOLDS if getattr(optimizer, name, None) is not None]
     overwrites = optimizer.use_ema and optimizer.ema_overwrite_frequency
     decides = optimizer.gradient_accumulation_steps or overwrites
-    scales_loss = model.optimizer is not optimizer
-    if not (clips or decides or scales_loss):
-        model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas)
-        return  # Keras' sum is exact
-    for name, threshold in clips.items():
-        setattr(optimizer, name, threshold / replicas.num)
-    optimizer.update_step = _deduplicate_sparse(optimizer.update_step, replicas.num)
+    if not (clips or decides or model.optimizer is not optimizer):
+        return False
+    for name in clips:
+        setattr(optimizer, name, getattr(optimizer, name) / num_replicas)
+    optimizer.update_step = _deduplicate_sparse(optimizer.update_step, num_replicas)
     if decides:
-        optimizer.apply = _ReplicaSyncedApply(
-            optimizer, model.trainable_variables, replicas.num
-        ).apply
-    model.optimizer.apply = _weigh_before(model.optimizer.apply, replicas, averages=True)
+        synced = _ReplicaSyncedApply(optimizer, model.trainable_variables, num_replicas)
+        optimizer.apply = synced.apply
+    return True
 
 
 def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
     """Refuse a MultiOptimizer that does more than sum gradients."""
-    does = {
+    options = {
         name: value
         for optimizer in optimizers_of(model)
         for name in (*CLIP_THRESHOLDS, "gradient_accumulation_steps", "use_ema")
         if (value := getattr(optimizer, name, None))
     }
-    if does or model.optimizer is not inner_optimizer(model):
-        settings = ", ".join(f"{name}={value}" for name, value in does.items())
+    if options or model.optimizer is not inner_optimizer(model):
+        settings = ", ".join(f"{name}={value}" for name, value in options.items())
         raise WorkloadError(
             f"a MultiOptimizer with {settings or 'LossScaleOptimizer'} cannot be kept exact over "
             f"{num_replicas} replicas: use one replica, or leave that out"
@@ -78,13 +79,7 @@ def _refuse_inexact(model: keras.Model, num_replicas: int) -> None:
 
 
 def refuse_other_optimizers(model: keras.Model, who: str) -> None:
-    """Refuse a model that has optimizers besides the compiled one.
-
-    ``who`` is the subject of the message, which cannot train the model.
-
-    Raises:
-        WorkloadError: The model has other optimizers.
-    """
+    """Refuse a model that has optimizers besides the compiled one; ``who`` cannot train it."""
     others = [
         name
         for name, value in vars(model).items()
@@ -97,14 +92,14 @@ def refuse_other_optimizers(model: keras.Model, who: str) -> None:
         )
 
 
-def _weigh_before(apply: Apply, replicas: Replicas, *, averages: bool = False) -> Apply:
+def _weigh_before(apply: Apply, replicas: Replicas, *, averages: bool) -> Apply:
     """Weigh gradients by rows, and perhaps average them before clipping and NaN checks."""
 
     def apply_weighed(grads: Any, trainable_variables: Any = None) -> Any:
-        weighed = replicas.weighted(list(grads))
-        return apply(
-            replicas.all_reduce_mean(weighed) if averages else weighed, trainable_variables
-        )
+        gradients = replicas.weighted(list(grads))
+        if averages:
+            gradients = replicas.all_reduce_mean(gradients)
+        return apply(gradients, trainable_variables)
 
     return apply_weighed
 
@@ -134,7 +129,6 @@ class _ReplicaSyncedApply:
 
     It follows Keras exactly: schedules count batches, ``iterations`` counts updates, averages
     change with every batch, and constraints come last.
-    ``variables`` are in the order for which the optimizer was built.
     """
 
     def __init__(self, optimizer: Any, variables: list[Any], num_replicas: int) -> None:
@@ -152,35 +146,32 @@ class _ReplicaSyncedApply:
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         """Apply the gradients of a batch; called in replica context."""
         variables = list(trainable_variables or self._variables)
-        there = [i for i, gradient in enumerate(grads) if gradient is not None]
+        indices = [i for i, gradient in enumerate(grads) if gradient is not None]
 
-        def in_replicas(strategy: tf.distribute.Strategy, do: Apply, present: Any) -> None:
-            def in_replica(present: Any) -> None:
-                gradients = dict(zip(there, present, strict=True))
-                do([gradients.get(i) for i in range(len(variables))], variables)
+        def run(strategy: tf.distribute.Strategy, apply: Apply, present: Any) -> None:
+            def apply_in_replica(present: Any) -> None:
+                gradients = dict(zip(indices, present, strict=True))
+                apply([gradients.get(i) for i in range(len(variables))], variables)
 
             with self._suspend_decisions():
-                strategy.run(in_replica, args=(present,))
+                strategy.run(apply_in_replica, args=(present,))
 
-        def across(strategy: tf.distribute.Strategy, present: Any) -> None:
+        def apply_across_replicas(strategy: tf.distribute.Strategy, present: Any) -> None:
             if self._steps:
                 tf.cond(
                     (self._batches() + 1) % self._steps == 0,
-                    lambda: in_replicas(strategy, self._apply_accumulated, present),
-                    lambda: in_replicas(strategy, self._accumulate, present),
+                    lambda: run(strategy, self._apply_accumulated, present),
+                    lambda: run(strategy, self._accumulate, present),
                 )
             else:
-                in_replicas(strategy, self._apply, present)
+                run(strategy, self._apply, present)
             if self._frequency:
                 updates = (self._batches() - 1) // (self._steps or 1) + 1
-                tf.cond(
-                    updates % self._frequency == 0,
-                    lambda: self._overwrite(strategy),
-                    lambda: None,
-                )
+                is_due = updates % self._frequency == 0
+                tf.cond(is_due, lambda: self._overwrite(strategy), lambda: None)
 
         context = tf.distribute.get_replica_context()
-        context.merge_call(across, args=([grads[i] for i in there],))
+        context.merge_call(apply_across_replicas, args=([grads[i] for i in indices],))
 
     @contextlib.contextmanager
     def _suspend_decisions(self) -> Iterator[None]:
@@ -244,15 +235,15 @@ class _ReplicaSyncedApply:
 
     def _slots(self, name: str) -> list[Any]:
         """Return the optimizer's slots with a name, one per variable."""
-        found = [slot for slot in self._optimizer.variables if slot.name.endswith(f"_{name}")]
-        if len(found) != len(self._variables):
+        slots = [slot for slot in self._optimizer.variables if slot.name.endswith(f"_{name}")]
+        if len(slots) != len(self._variables):
             raise WorkloadError(
-                f"{type(self._optimizer).__name__} has {len(found)} slots named {name} for "
+                f"{type(self._optimizer).__name__} has {len(slots)} slots named {name} for "
                 f"{len(self._variables)} variables, so several replicas cannot train with it "
                 "exactly: use one replica, or leave out gradient_accumulation_steps and "
                 "ema_overwrite_frequency"
             )
-        return found
+        return slots
 
 
 def _constrain(variables: list[Any]) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Parallelism
+from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.program import Program, are_finite, plain_metrics
 from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
@@ -31,17 +32,11 @@ class GradientLoop:
     Trials of one structure share programs. The server runs the workload's callbacks.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        replicas: Replicas,
-        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
-    ) -> None:
-        self._name = type(workload).__name__
+    def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
+        self._step_name = f"the train_step of {type(workload).__name__} or its model"
         self._replicas = replicas
         builder = ReplicaBuilder(workload, replicas, parallelism)
         self._programs = ProgramCache(builder, dry_run=self._dry_run)
-        self._gradient_programs: dict[Program, GradientProgram] = {}
         self._trial: TrialProgram | None = None
         self._values: dict[int, Array] = {}
         #: Version of the worker's weights; None if it has none.
@@ -55,10 +50,9 @@ class GradientLoop:
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial, whose weights arrive with the first task."""
         refuse_streams(rows)
-        self._trial = self._programs.find(config, rows, seed)
+        self._trial = self._programs.find(TrialInputs(config, rows, seed))
         self._programs.is_training = True
         self._values, self.version = {}, None
-        self._gradient_programs = self._programs.retain(self._gradient_programs, self._trial)
 
     def do(self, task: Task) -> TaskResult:
         """Process a task and return its result."""
@@ -67,85 +61,64 @@ class GradientLoop:
         trial = self._trial
         if trial is None:
             raise RuntimeError("no trial was started")
-        rows, program = trial.rows, self._gradient_programs[trial.program]
-        done = (task.epoch, task.batch, task.version)
+        rows, program = trial.inputs.rows, trial.program.derived
+        identity = (task.epoch, task.batch, task.version)
         if task.batch is None or task.rows is None:
             program.load(self._values)
-            return TaskResult(*done, validation=trial.program.validate(rows.validation))
+            return TaskResult(*identity, validation=trial.program.validate(rows.validation))
         program.load(self._values, batch=task.batch)
         gradient = program.gradient(rows.train, task.rows, task.loss_scale)
-        return TaskResult(*done, gradient, program.increments)
+        return TaskResult(*identity, gradient, program.increments)
 
     def finish(self) -> None:
         """End the trial, and free its model unless another trial may get it."""
         self._trial = None
-        self._gradient_programs = self._programs.retain(self._gradient_programs)
         self._programs.is_training = False
 
     def _dry_run(self, cached: TrialProgram) -> bool:
-        made = GradientProgram(cached.program, f"the train_step of {self._name} or its model")
-        self._gradient_programs[cached.program] = made
-        return made.dry_run(cached.rows.train)
+        program = cached.program.derived = GradientProgram(cached.program, self._step_name)
+        return program.dry_run(cached.inputs.rows.train)
 
 
 class GradientProgram:
     """Program that computes gradients but does not apply them.
 
     It runs the same training step as other kinds, Keras' or the user's, and intercepts the call of
-    ``model.optimizer.apply``.
-
-    Args:
-        program: Program of the trial's model and step.
-        who: Subject of error messages.
-
-    Raises:
-        WorkloadError: The model has further optimizers.
+    ``model.optimizer.apply``. Error messages call that step ``step_name``.
     """
 
-    def __init__(self, program: Program, who: str) -> None:
+    def __init__(self, program: Program, step_name: str) -> None:
         self.program = program
         self.model = model = program.model
-        self._who = who
+        self._step_name = step_name
         refuse_other_optimizers(model, "asynchronous workers")
         self.roles = VariableRoles.of(model)
         #: Amount that each batch adds to each counter of the model.
         self.increments: list[Array] = []
-        self._caught: Any = None
-        model.optimizer.apply = self._catch
+        self._intercepted: Any = None
+        model.optimizer.apply = self._intercept
         self._gradient = program.graph_function(self._run_gradient, jit_compile=program.jit_compile)
         self._assign = tf.function(self._run_assign, autograph=False)
 
     def dry_run(self, train: Any) -> bool:
-        """Trace the step on one batch, and return whether all gradients are finite.
-
-        This also records what the batch adds to the counters.
-        """
-        before = self._counters()
+        """Trace the step on one batch and set ``increments``; return whether all is finite."""
+        counters = [self.model.variables[i] for i in self.roles.counters]
+        before = [counter.numpy() for counter in counters]
         rows = np.arange(min(self.program.batch_size, self.program.num_rows), dtype=np.int32)
         gradient = self.gradient(train, rows)
         self.increments = [
-            after - first for first, after in zip(before, self._counters(), strict=True)
+            counter.numpy() - value for counter, value in zip(counters, before, strict=True)
         ]
         return are_finite(a for a in tf.nest.flatten(gradient.values) if a is not None)
 
     def load(self, values: Mapping[int, Array], *, batch: int = 0) -> None:
-        """Set the variables to their values at the beginning of a batch.
-
-        ``values`` are by index in ``model.variables``, and counters as at the beginning of the
-        epoch.
-        """
-        shifts = dict(zip(self.roles.counters, self.increments, strict=True))
-        variables = self.model.variables
+        """Set the variables for a batch to values by index, with counters as the epoch begins."""
         for index in values.keys() - set(self.roles.live):
-            variables[index].assign(values[index])
-        self._assign(
-            [
-                values[i] + np.asarray(batch, values[i].dtype) * shifts[i]
-                if i in shifts
-                else values[i]
-                for i in self.roles.live
-            ]
-        )
+            self.model.variables[index].assign(values[index])
+        at_batch = dict(values)
+        for i, increment in zip(self.roles.counters, self.increments, strict=True):
+            at_batch[i] = values[i] + np.asarray(batch, values[i].dtype) * increment
+        self._assign([at_batch[i] for i in self.roles.live])
 
     def gradient(self, train: Any, rows: Array, loss_scale: float | None = None) -> Gradient:
         """Return the effect of a batch, given by its row numbers (int32).
@@ -162,22 +135,29 @@ class GradientProgram:
         model = self.model
         variables = model.variables
         model.reset_metrics()
-        counted = [tf.identity(metric) for metric in model.metrics_variables]
-        begun = [tf.identity(variables[i]) for i, _ in self.roles.statistics]
-        self._caught = None
+        metrics_before = [tf.identity(metric) for metric in model.metrics_variables]
+        statistics_before = [tf.identity(variables[i]) for i, _ in self.roles.statistics]
+        self._intercepted = None
         batch = tf.nest.map_structure(lambda a: tf.gather(a, rows), train)
         step = self.program.step
         logs = step.train(0, batch, rows.shape[0])
+        if self._intercepted is None:
+            raise WorkloadError(
+                f"{self._step_name} never calls model.optimizer.apply (or apply_gradients), from "
+                "which a worker gets the gradients: call it once per batch, or use another kind "
+                "of parallelism"
+            )
         scale = getattr(model.optimizer, "dynamic_scale", None)
-        values = [_unscaled(gradient, scale) for gradient in self._taken()]
+        values = [_unscaled(gradient, scale) for gradient in self._intercepted]
         moves = [
-            variables[i] - tf.cast(decay, first.dtype) * first
-            for (i, decay), first in zip(self.roles.statistics, begun, strict=True)
+            variables[i] - tf.cast(decay, before.dtype) * before
+            for (i, decay), before in zip(self.roles.statistics, statistics_before, strict=True)
         ]
         metrics = [
-            metric - first for metric, first in zip(model.metrics_variables, counted, strict=True)
+            metric - before
+            for metric, before in zip(model.metrics_variables, metrics_before, strict=True)
         ]
-        if not step.has_own_train:
+        if not step.has_custom_train:
             return values, moves, metrics, None
         self.program.check_logs(logs)
         return values, moves, metrics, {k: tf.convert_to_tensor(v) for k, v in logs.items()}
@@ -187,38 +167,24 @@ class GradientProgram:
         for index, value in zip(self.roles.live, values, strict=True):
             variables[index].assign(value)
 
-    def _catch(self, grads: Any, trainable_variables: Any = None) -> None:
+    def _intercept(self, grads: Any, trainable_variables: Any = None) -> None:
         """Replace ``optimizer.apply`` while the step is traced."""
-        if self._caught is not None:
+        if self._intercepted is not None:
             raise WorkloadError(
-                f"{self._who} calls model.optimizer.apply more than once per batch, but a "
+                f"{self._step_name} calls model.optimizer.apply more than once per batch, but a "
                 "parameter server takes one gradient per batch: call it once, or use another kind "
                 "of parallelism"
             )
-        own = self.model.trainable_variables
-        given = own if trainable_variables is None else trainable_variables
-        by_id = {id(v): g for g, v in zip(grads, given, strict=True)}
-        unknown = len(by_id.keys() - {id(variable) for variable in own})
+        trainable = self.model.trainable_variables
+        variables = trainable if trainable_variables is None else trainable_variables
+        by_id = {id(v): g for g, v in zip(grads, variables, strict=True)}
+        unknown = len(by_id.keys() - {id(variable) for variable in trainable})
         if unknown:
             raise WorkloadError(
-                f"{self._who} applies gradients to {unknown} variable(s) that are not in "
+                f"{self._step_name} applies gradients to {unknown} variable(s) that are not in "
                 "model.trainable_variables: a parameter server keeps only those"
             )
-        self._caught = [by_id.get(id(variable)) for variable in own]
-
-    def _taken(self) -> list[Any]:
-        caught, self._caught = self._caught, None
-        if caught is None:
-            raise WorkloadError(
-                f"{self._who} never calls model.optimizer.apply (or apply_gradients), from which a "
-                "worker gets the gradients: call it once per batch, or use another kind of "
-                "parallelism"
-            )
-        return caught
-
-    def _counters(self) -> list[Array]:
-        variables = self.model.variables
-        return [variables[i].numpy() for i in self.roles.counters]
+        self._intercepted = [by_id.get(id(variable)) for variable in trainable]
 
 
 def _unscaled(gradient: Any, scale: Any) -> Any:

@@ -70,12 +70,9 @@ class Idle:
 
 @dataclass(frozen=True, eq=False)
 class TaskResult:
-    """Result of the task with the same epoch, batch and version.
+    """Result of the task with the same epoch, batch and version: a gradient, or ``val_`` metrics.
 
-    Args:
-        gradient: Gradient of the batch; None for validation.
-        counters: Amount that each batch adds to each counter of the model.
-        validation: Metrics by name, with prefix ``val_``; None for a batch.
+    ``counters`` is the amount that each batch adds to each counter of the model.
     """
 
     epoch: int
@@ -92,13 +89,7 @@ GradientDecision = Literal["apply", "stale", "late"]
 
 @dataclass
 class StalenessStatistics:
-    """Staleness of an epoch's gradients.
-
-    Args:
-        staleness: Staleness of each applied gradient, in updates.
-        num_stale: Gradients dropped because they exceeded the staleness bound.
-        num_late: Gradients dropped because another worker had already done their batch.
-    """
+    """Staleness in updates of an epoch's applied gradients, and numbers of dropped ones."""
 
     staleness: list[int] = field(default_factory=list)
     num_stale: int = 0
@@ -122,10 +113,8 @@ class BatchScheduler:
     assigned, an idle worker duplicates the oldest unfinished one and the first gradient counts, so
     a slow worker does not delay the end of an epoch.
 
-    Args:
-        num_batches: Batches of the epoch; assigned in order.
-        max_staleness: Largest number of updates by which a gradient may be behind.
-        version: Number of updates so far.
+    The version of the weights is the number of updates so far; a gradient may be ``max_staleness``
+    updates behind.
     """
 
     def __init__(self, num_batches: int, max_staleness: int, version: int = 0) -> None:
@@ -153,10 +142,7 @@ class BatchScheduler:
         return batch
 
     def judge(self, worker: int, batch: int, version: int) -> GradientDecision:
-        """Decide on a gradient, and count it as applied if it is accepted.
-
-        ``version`` is that of the weights that the gradient was computed with.
-        """
+        """Decide on a gradient by the version of its weights; count it if it is to be applied."""
         workers = self._under_way.get(batch)
         if workers is None:
             self.statistics.num_late += 1

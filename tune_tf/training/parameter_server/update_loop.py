@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Parallelism
 from tune_tf.result_keys import Metrics
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.batch_parts import scale_gradient
@@ -17,12 +17,7 @@ from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.parameter_server.tasks import (
-    Array,
-    Gradient,
-    GradientValues,
-    SparseGradient,
-)
+from tune_tf.training.parameter_server.tasks import Array, Gradient, GradientValues, SparseGradient
 from tune_tf.training.parameter_server.variable_roles import VariableRoles, refuse_streams
 from tune_tf.workload import Config, Workload
 
@@ -35,43 +30,27 @@ class UpdateLoop(GraphLoop):
     Trials of one structure share programs.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        replicas: Replicas,
-        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
-    ) -> None:
+    def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
         builder = ReplicaBuilder(workload, replicas, parallelism)
         programs = ProgramCache(builder, dry_run=self._dry_run)
         super().__init__(workload, replicas, programs=programs)
-        self._update_programs: dict[Program, UpdateProgram] = {}
         self._order: Array
 
     @property
     def program(self) -> "UpdateProgram":
         """Update program of the current trial."""
-        return self._update_programs[self.trial.program]
+        return self.trial.program.derived
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial.
-
-        Raises:
-            WorkloadError: Rows are streamed, or a callback has validation hooks.
-        """
+        """Begin a trial; refuse streamed rows."""
         refuse_streams(rows)
         super().start(config, rows, seed)
-        self._update_programs = self._programs.retain(self._update_programs, self.trial.cached)
-
-    def finish(self) -> None:
-        """End the trial, and free its model unless another trial may get it."""
-        super().finish()
-        self._update_programs = self._programs.retain(self._update_programs)
 
     def open_epoch(self) -> None:
         """Begin an epoch."""
         trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
-        self._order = row_order(self._workload, trial.config, trial.rows, trial.seed, trial.epoch)
+        self._order = row_order(self._workload, trial.inputs, trial.epoch)
         self.program.begin()
 
     def rows_of(self, batch: int) -> Array:
@@ -80,18 +59,15 @@ class UpdateLoop(GraphLoop):
         return self._order[batch * size : (batch + 1) * size]
 
     def close_epoch(self, increments: list[Array], validation: Metrics | None) -> Metrics:
-        """End an epoch; return its metrics, merged with those of the validation.
-
-        ``increments`` holds what each batch adds to each counter of the model.
-        """
+        """End an epoch, given what each batch adds to each counter; return all its metrics."""
         trial = self.trial
         self.program.count(increments)
         metrics = self.program.metrics()
         trial.epoch += 1
         return self._end_epoch(metrics | (validation or {}))
 
-    def _callbacks(self, config: Config, rows: DeviceRows, program: Program) -> EpochCallbacks:
-        callbacks = super()._callbacks(config, rows, program)
+    def _callbacks(self, cached: TrialProgram) -> EpochCallbacks:
+        callbacks, rows = super()._callbacks(cached), cached.inputs.rows
         if callbacks.watch_validation and rows.num_validation and rows.validation is None:
             raise WorkloadError(
                 "a callback with on_test_begin or on_test_end has to be called around validation, "
@@ -101,8 +77,8 @@ class UpdateLoop(GraphLoop):
         return callbacks
 
     def _dry_run(self, cached: TrialProgram) -> bool:
-        made = self._update_programs[cached.program] = UpdateProgram(cached.program)
-        return made.dry_run()
+        program = cached.program.derived = UpdateProgram(cached.program)
+        return program.dry_run()
 
 
 class UpdateProgram:
@@ -151,24 +127,24 @@ class UpdateProgram:
 
     def count(self, increments: list[Array]) -> None:
         """Advance the counters of the model by an epoch, given what each batch adds to each."""
-        for index, each in zip(self.roles.counters, increments, strict=True):
+        for index, increment in zip(self.roles.counters, increments, strict=True):
             variable = self.model.variables[index]
             value = variable.numpy()
-            variable.assign(value + np.asarray(self.num_batches, value.dtype) * each)
+            variable.assign(value + np.asarray(self.num_batches, value.dtype) * increment)
 
     def metrics(self) -> Metrics:
         """Return the metrics of the applied batches, as ``fit`` would log them."""
-        metrics = plain_metrics(
-            {k: tf.convert_to_tensor(v) for k, v in self.model.get_metrics_result().items()}
-        )
+        results = self.model.get_metrics_result()
         logs = self._last_logs
-        return logs if logs is not None and set(logs) != set(metrics) else metrics
+        if logs is not None and set(logs) != set(results):
+            return logs
+        return plain_metrics({name: tf.convert_to_tensor(v) for name, v in results.items()})
 
     def values(self, indices: Any = None) -> dict[int, Array]:
         """Return values of ``model.variables`` by index; all of them by default."""
         variables = self.model.variables
-        wanted = range(len(variables)) if indices is None else indices
-        return {i: variables[i].numpy() for i in wanted}
+        indices = range(len(variables)) if indices is None else indices
+        return {i: variables[i].numpy() for i in indices}
 
     def _run_apply(
         self, gradients: list[Any], moves: list[tf.Tensor], metrics: list[tf.Tensor]
@@ -177,16 +153,16 @@ class UpdateProgram:
         trainable = model.trainable_variables
         optimizer = model.optimizer
         scale = getattr(optimizer, "dynamic_scale", None)
-        whole = [
+        scaled = [
             _scaled_for_optimizer(gradient, variable, scale)
             for gradient, variable in zip(gradients, trainable, strict=True)
         ]
-        optimizer.apply(whole, trainable)
+        optimizer.apply(scaled, trainable)
         for (index, decay), move in zip(self.roles.statistics, moves, strict=True):
             statistic = model.variables[index]
             statistic.assign(tf.cast(decay, move.dtype) * statistic + move)
-        for metric, counted in zip(model.metrics_variables, metrics, strict=True):
-            metric.assign(metric + counted)
+        for metric, change in zip(model.metrics_variables, metrics, strict=True):
+            metric.assign(metric + change)
 
 
 def _zeros_like(variable: Any) -> Array:

@@ -1,7 +1,6 @@
 """Roles of a model's variables in asynchronous training."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 
@@ -11,11 +10,7 @@ from tune_tf.training.input.device_rows import DeviceRows
 
 
 def refuse_streams(rows: DeviceRows) -> None:
-    """Refuse rows that workers cannot pick by index.
-
-    Raises:
-        WorkloadError: Rows come from a pipeline.
-    """
+    """Refuse rows that workers cannot pick by index."""
     if rows.is_streamed:
         raise WorkloadError(
             "asynchronous workers pick rows by index, but Data holds a Pipeline: return arrays, or "
@@ -36,16 +31,11 @@ class VariableRoles:
     Counters are integers to which every batch adds the same amount, mainly states of random
     generators. So a batch draws the same dropout masks on any worker as on one device.
 
-    Variables of frozen layers do not change.
-
-    Args:
-        trainable: Indices in ``model.variables``.
-        statistics: Index and decay of each statistic.
-        counters: Indices of the counters.
+    Variables of frozen layers do not change. All are given by their index in ``model.variables``.
     """
 
     trainable: tuple[int, ...]
-    statistics: tuple[tuple[int, float], ...]
+    statistics: tuple[tuple[int, float], ...]  # with decays
     counters: tuple[int, ...]
 
     @classmethod
@@ -66,19 +56,11 @@ class VariableRoles:
         index = {id(variable): i for i, variable in enumerate(model.variables)}
         return cls(
             tuple(index[id(variable)] for variable in model.trainable_variables),
-            tuple((i, decays.get(id(v), 1.0)) for i, v in others if _is_real(v)),
-            tuple(i for i, v in others if _is_counter(v)),
+            tuple((i, decays.get(id(v), 1.0)) for i, v in others if "float" in str(v.dtype)),
+            tuple(i for i, v in others if "int" in str(v.dtype)),
         )
 
     @property
     def live(self) -> tuple[int, ...]:
         """Indices of all variables that change."""
         return (*self.trainable, *(i for i, _ in self.statistics), *self.counters)
-
-
-def _is_real(variable: Any) -> bool:
-    return "float" in str(variable.dtype)
-
-
-def _is_counter(variable: Any) -> bool:
-    return "int" in str(variable.dtype)

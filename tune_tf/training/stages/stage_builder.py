@@ -10,15 +10,15 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Hybrid, ModelParallel
 from tune_tf.training.core.build import batch_norms, build_model, warn_of_inexact_norms
+from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.program_cache import ProgramCache
 from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
-from tune_tf.training.stages.stage_step import StageStep
-from tune_tf.workload import Config, Workload
+from tune_tf.training.stages.stage_step import StagePipeline, StageStep
+from tune_tf.workload import Workload
 
 _HOST = "CPU:0"
 
@@ -27,51 +27,40 @@ class StageDevices(Replicas):
     """Replicas of several stages with one device each, without a distribution strategy.
 
     ``tf.distribute.MirroredStrategy`` ignores the device of a layer, so the replicas are separate
-    models here. The training step is driven as on one device that takes whole batches.
-
-    Args:
-        devices: ``num_stages`` devices of the first replica, then of the next, and so on.
-        num_stages: Stages of each replica.
+    models here. The training step is driven as on one device that takes whole batches. The devices
+    are those of the first replica's stages, then of the next, and so on.
     """
 
     def __init__(self, devices: Devices, num_stages: int) -> None:
         super().__init__(devices.first(1))
         self.devices = devices
-        self.rows = tuple(
+        self.num_stages = num_stages
+        #: Devices of the stages of each replica.
+        self.by_replica = [
             devices.names[first : first + num_stages]
             for first in range(0, len(devices.names), num_stages)
-        )
-        self.num_stages = num_stages
-        self._places: Sequence[str] = ()
+        ]
+        self._variable_devices: Sequence[str] = ()
         self._created: list[tf.Variable] = []
-
-    @property
-    def num_replicas(self) -> int:
-        """Number of model replicas."""
-        return len(self.rows)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Numbers of replicas and stages, which distinguish programs."""
-        return len(self.rows), self.num_stages
+        return len(self.by_replica), self.num_stages
 
-    @property
-    def has_several_devices(self) -> bool:
-        """Always True: code paths for one device do not apply to stages."""
-        return True
-
-    def build(self, build: Callable[[], Any], places: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+    def build(
+        self, build: Callable[[], Any], variable_devices: Sequence[str] = ()
+    ) -> tuple[Any, list[Any]]:
         """Build a model; return it, and its variables in the order of their creation.
 
-        Args:
-            build: Function that enters :meth:`scope` and creates variables in a fixed order.
-            places: Devices of the variables in that order; further variables go to the host.
+        ``build`` enters :meth:`scope` and creates variables in a fixed order, that of
+        ``variable_devices``; further variables go to the host.
         """
-        self._places, self._created = places, []
+        self._variable_devices, self._created = variable_devices, []
         try:
             return build(), self._created
         finally:
-            self._places, self._created = (), []
+            self._variable_devices, self._created = (), []
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -79,83 +68,66 @@ class StageDevices(Replicas):
         with tf.device(_HOST), tf.variable_creator_scope(self._create):
             yield
 
-    def place(self, tensors: Any) -> Any:
-        """Copy nested arrays to the first device, from which every stage gets its rows."""
-        with tf.device(self.rows[0][0]):
-            return tf.nest.map_structure(lambda a: tf.identity(tensor_of(a)), tensors)
-
     def _create(self, next_creator: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
         number = len(self._created)
-        placed = number < len(self._places)
-        with tf.device(self._places[number]) if placed else contextlib.nullcontext():
+        has_device = number < len(self._variable_devices)
+        with tf.device(self._variable_devices[number]) if has_device else contextlib.nullcontext():
             variable = next_creator(**settings)
         self._created.append(variable)
         return variable
 
 
 def stage_loop(
-    workload: Workload, grid: StageDevices, parallelism: ModelParallel | Hybrid
+    workload: Workload, replicas: StageDevices, parallelism: ModelParallel | Hybrid
 ) -> GraphLoop:
     """Return a loop whose epochs are single graph calls over replicas and stages."""
-    programs = ProgramCache(StageBuilder(workload, grid, parallelism.micro_batches))
-    return GraphLoop(workload, grid, programs=programs)
+    programs = ProgramCache(StageBuilder(workload, replicas, parallelism))
+    return GraphLoop(workload, replicas, programs=programs)
 
 
-class StageBuilder:
+class StageBuilder(ReplicaBuilder):
     """Builder of models on the host, and of steps that train copies of them in stages.
 
     The host has room for each trial's model. The copies are built once per structure, with their
     variables on the devices of their stages.
     """
 
-    def __init__(self, workload: Workload, grid: StageDevices, micro_batches: int) -> None:
-        self.workload = workload
-        self.replicas: Replicas = grid
-        self._grid = grid
-        self._micro_batches = micro_batches
-        self._seed = 0  # of the last build
-        self._created: list[tf.Variable] = []  # variables of the last build, in order
+    replicas: StageDevices
+    _created: list[tf.Variable]  # variables of the last build, in order
 
-    def build(self, config: Config, seed: int, rows: DeviceRows) -> keras.Model:
-        """Return a trial's fresh model, on the host.
-
-        Raises:
-            WorkloadError: The replicas cannot synchronize their statistics.
-        """
-        grid, self._seed = self._grid, seed
-        model, self._created = grid.build(
-            lambda: build_model(self.workload, config, grid, seed, rows.sample[0])
-        )
+    def build(self, inputs: TrialInputs) -> keras.Model:
+        """Return a trial's fresh model, on the host; refuse synchronized statistics."""
+        num_replicas = len(self.replicas.by_replica)
+        model, self._created = self._build(inputs)
         synchronized = [layer.name for layer in batch_norms(model) if layer.synchronized]
-        if synchronized and grid.num_replicas > 1:
+        if synchronized and num_replicas > 1:
             raise WorkloadError(
                 f"{', '.join(synchronized)}: BatchNormalization with synchronized=True cannot be "
-                f"kept equal over {grid.num_replicas} replicas that are cut into stages: use kind "
+                f"kept equal over {num_replicas} replicas that are cut into stages: use kind "
                 "'mirrored' or 'model_parallel', or LayerNormalization"
             )
-        warn_of_inexact_norms(model, grid.num_replicas, self._micro_batches)
+        warn_of_inexact_norms(model, num_replicas, self._parallelism.micro_batches)
         return model
 
-    def step(self, model: keras.Model, config: Config, rows: DeviceRows) -> StageStep:
-        """Return a step that trains copies of the model that was built last.
-
-        Raises:
-            WorkloadError: The model cannot be cut into stages.
-        """
-        grid = self._grid
-        calls = calls_of(model)
-        plan = stage_plan(calls, grid.num_stages, self.workload.stage_of)
+    def step(self, model: keras.Model, inputs: TrialInputs) -> StageStep:
+        """Return a step that trains copies of the model that was built last."""
+        replicas, calls = self.replicas, calls_of(model)
+        plan = stage_plan(calls, replicas.num_stages, self.workload.stage_of)
         stages = {
             id(variable.value): stage
             for call, stage in zip(calls, plan, strict=True)
             for variable in getattr(call.operation, "variables", ())
         }
         numbers = [stages.get(id(variable), 0) for variable in self._created]
-        copies = [
-            grid.build(
-                lambda: build_model(self.workload, config, grid, self._seed, rows.sample[0]),
-                [row[number] for number in numbers],
-            )[0]
-            for row in grid.rows
-        ]
-        return StageStep(self.workload, copies, grid, grid.rows, plan, self._micro_batches)
+        pipelines = []
+        for devices in replicas.by_replica:
+            copy, _ = self._build(inputs, [devices[number] for number in numbers])
+            pipelines.append(StagePipeline(copy, plan, devices))
+        return StageStep(self.workload, pipelines, replicas, self._parallelism.micro_batches)
+
+    def _build(self, inputs: TrialInputs, devices: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+        config, rows, seed = inputs
+        replicas, x = self.replicas, rows.sample[0]
+        return replicas.build(
+            lambda: build_model(self.workload, config, replicas, seed, x), devices
+        )

@@ -42,27 +42,25 @@ class Call:
 def calls_of(model: keras.Model) -> list[Call]:
     """Return the calls of a built sequential or functional model in topological order.
 
-    The order is the same for models that were built alike.
-
-    Raises:
-        WorkloadError: The model is subclassed, so it has no graph of layers.
+    The order is the same for models that were built alike. A subclassed model has no graph of
+    layers and raises a WorkloadError.
     """
-    if not _has_graph(model):
+    if not _has_layer_graph(model):
         raise WorkloadError(
             f"{type(model).__name__} calls its layers in custom code, so there is no layer graph "
             "to cut into stages: return a keras.Sequential or a functional model "
             "(keras.Model(inputs, outputs))"
         )
     calls: list[Call] = []
-    done: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     waiting = [(tensor, False) for tensor in reversed(keras.tree.flatten(model.outputs))]
     while waiting:
         tensor, inputs_are_done = waiting.pop()
         operation, index, node = origin_of(tensor)
-        if (id(operation), index) in done:
+        if (id(operation), index) in visited:
             continue
         if inputs_are_done:
-            done.add((id(operation), index))
+            visited.add((id(operation), index))
             calls.append(Call(operation, tuple(node.input_tensors), tuple(node.output_tensors)))
         else:
             waiting.append((tensor, True))
@@ -70,7 +68,7 @@ def calls_of(model: keras.Model) -> list[Call]:
     return calls
 
 
-def _has_graph(model: keras.Model) -> bool:
+def _has_layer_graph(model: keras.Model) -> bool:
     if not getattr(model, "outputs", None):
         return False
     caller = next(each for each in type(model).__mro__ if "call" in vars(each))
@@ -92,9 +90,9 @@ def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tup
             f"the model has {num_layers} layer(s), which cannot fill {num_stages} stages: use "
             f"num_stages={max(1, num_layers)} or fewer"
         )
-    wanted = {id(call.operation): _requested_stage(call, num_stages, stage_of) for call in calls}
-    if any(stage is not None for stage in wanted.values()):
-        return _plan_as_requested(calls, num_stages, wanted)
+    requests = {id(call.operation): _requested_stage(call, num_stages, stage_of) for call in calls}
+    if any(stage is not None for stage in requests.values()):
+        return _plan_as_requested(calls, num_stages, requests)
     return _plan_evenly(calls, num_stages)
 
 
@@ -110,12 +108,12 @@ def split_evenly(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
         """Return largest part, sum of squares and minus the last cut of the first items."""
         if num_parts == 1:
             return sums[end], sums[end] ** 2, 0
-        found = []
+        candidates = []
         for cut in range(num_parts - 1, end):
             largest, squares, _ = best(cut, num_parts - 1)
             size = sums[end] - sums[cut]
-            found.append((max(largest, size), squares + size * size, -cut))
-        return min(found)  # the latest cut wins ties
+            candidates.append((max(largest, size), squares + size * size, -cut))
+        return min(candidates)  # the latest cut wins ties
 
     parts: list[int] = []
     end = len(sizes)
@@ -136,17 +134,13 @@ def _plan_evenly(calls: Sequence[Call], num_stages: int) -> tuple[int, ...]:
             f"{names[-1]!r} stay together, because one of them is used again at the end; use "
             f"num_stages={len(blocks)} or fewer"
         )
-    seen: set[int] = set()
     sizes = []
     for first, last in blocks:
-        own = [call for call in calls[first : last + 1] if not call.is_input]
-        fresh = {id(call.operation): call for call in own if id(call.operation) not in seen}
-        seen |= set(fresh)
-        sizes.append(sum(call.num_bytes for call in fresh.values()))
-    plan = [0] * len(calls)
+        by_operation = {id(call.operation): call for call in calls[first : last + 1]}
+        sizes.append(sum(call.num_bytes for call in by_operation.values()))
+    plan: list[int] = []
     for (first, last), stage in zip(blocks, split_evenly(sizes, num_stages), strict=True):
-        for index in range(first, last + 1):
-            plan[index] = 0 if calls[index].is_input else stage
+        plan += [0 if call.is_input else stage for call in calls[first : last + 1]]
     return tuple(plan)
 
 
@@ -184,35 +178,33 @@ def _requested_stage(call: Call, num_stages: int, stage_of: StageOf) -> int | No
 
 
 def _plan_as_requested(
-    calls: Sequence[Call], num_stages: int, wanted: dict[int, int | None]
+    calls: Sequence[Call], num_stages: int, requests: dict[int, int | None]
 ) -> tuple[int, ...]:
-    made_on: dict[int, int] = {}  # stage by symbolic tensor
-    placed: dict[int, int] = {}  # stage by operation
+    tensor_stages: dict[int, int] = {}
+    operation_stages: dict[int, int] = {}
     plan = []
     for call in calls:
         name = call.operation.name
-        needed = max((made_on[id(tensor)] for tensor in call.inputs), default=0)
-        stage = wanted[id(call.operation)]
+        earliest = max((tensor_stages[id(tensor)] for tensor in call.inputs), default=0)
+        stage = requests[id(call.operation)]
         if stage is None:
-            stage = placed.get(id(call.operation), needed)
-            if stage < needed:
+            stage = operation_stages.get(id(call.operation), earliest)
+            if stage < earliest:
                 raise WorkloadError(
                     f"the layer {name!r} is shared across stages: it is called on stage {stage} "
-                    f"and again on the output of stage {needed}; place it and all layers between "
+                    f"and again on the output of stage {earliest}; place it and all layers between "
                     "its calls on one stage"
                 )
-        elif stage < needed:
+        elif stage < earliest:
             raise WorkloadError(
                 f"the model cannot be cut at the layer {name!r}: stage_of puts it on stage "
-                f"{stage}, but it needs the output of stage {needed}; stages run in order"
+                f"{stage}, but it needs the output of stage {earliest}; stages run in order"
             )
-        placed[id(call.operation)] = stage
-        made_on |= {id(tensor): stage for tensor in call.outputs}
+        operation_stages[id(call.operation)] = stage
+        tensor_stages |= {id(tensor): stage for tensor in call.outputs}
         plan.append(stage)
-    empty = set(range(num_stages)) - {
-        stage for call, stage in zip(calls, plan, strict=True) if not call.is_input
-    }
-    if empty:
+    filled = {stage for call, stage in zip(calls, plan, strict=True) if not call.is_input}
+    if empty := set(range(num_stages)) - filled:
         raise WorkloadError(
             f"stage_of puts no layer on stage {', '.join(map(str, sorted(empty)))} of "
             f"{num_stages}: give each stage at least one, or use fewer stages"
