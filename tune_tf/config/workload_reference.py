@@ -76,10 +76,7 @@ def _instantiate(
             reasons = "; ".join(str(detail) for detail in error.details)
             text = f"is missing: {kind.__name__} needs settings; {reasons}"
             raise InvalidSettingsError([ErrorDetail("data", text)]) from None
-        raise InvalidSettingsError(
-            ErrorDetail(".".join(filter(None, ["data", detail.where])), detail.what)
-            for detail in error.details
-        ) from None
+        raise InvalidSettingsError(detail.within("data") for detail in error.details) from None
     except Exception as error:
         raise WorkloadError(
             f"workload {reference!r}: {kind.__name__}({'' if data is None else '...'}) raised "
@@ -101,11 +98,8 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
         if each.default is each.empty and name not in data
     ]
     if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-        errors += [
-            ErrorDetail(f"data.{key}", unknown_key_error(key, known).what)
-            for key in data
-            if key not in known
-        ]
+        unknown = [key for key in data if key not in known]
+        errors += [unknown_key_error(key, known).within("data") for key in unknown]
     if errors:
         raise InvalidSettingsError(errors)
 

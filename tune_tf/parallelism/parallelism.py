@@ -51,7 +51,7 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        rules = self._rules()
+        rules = self.rules()
         ordered = sorted(rules, key=lambda name: rules[name] != Count)
         errors = [_setting_error(name, getattr(self, name), rules[name]) for name in ordered]
         errors = [error for error in errors if error] or self.conflicts()
@@ -59,14 +59,10 @@ class Parallelism:
             raise InvalidSettingsError(errors)
 
     @classmethod
-    def _rules(cls) -> dict[str, Any]:
+    def rules(cls) -> dict[str, Any]:
+        """Return the annotation of each setting."""
         hints = get_type_hints(cls, include_extras=True)
         return {field.name: hints[field.name] for field in fields(cls)}
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON schema of each setting."""
-        return {name: _setting_schema(rule) for name, rule in cls._rules().items()}
 
     @classmethod
     def on_devices(cls, num_devices: int) -> Self | None:
@@ -163,16 +159,6 @@ class Parallelism:
     def resource_errors(self, resources: TrialResources) -> list[str]:
         """Return the errors of a trial's resources."""
         raise NotImplementedError
-
-
-def _setting_schema(rule: Any) -> dict[str, Any]:
-    if rule is bool:
-        return {"type": "boolean"}
-    if get_origin(rule) is Literal:
-        return {"enum": list(get_args(rule))}
-    kind, minimum = get_args(rule)
-    integer = {"type": "integer", "minimum": minimum.value}
-    return integer if kind is int else {"anyOf": [integer, {"type": "null"}]}
 
 
 def _setting_error(name: str, value: object, rule: Any) -> str:
