@@ -26,7 +26,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise InvalidSettingsError(type(self)._details(error)) from None
+            raise InvalidSettingsError(self._details(error)) from None
 
     @classmethod
     def _details(cls, error: ValidationError) -> Iterator[ErrorDetail]:

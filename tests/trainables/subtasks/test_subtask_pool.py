@@ -47,7 +47,7 @@ def starting(folder):
             Bundles(
                 group,
                 [TrialResources()] * 2,
-                watch=QUICK if fault == "freezes" else PATIENT,
+                timeouts=QUICK if fault == "freezes" else PATIENT,
             ),
             StandIn,
         )
