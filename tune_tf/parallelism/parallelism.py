@@ -39,6 +39,9 @@ class Parallelism:
         supports_fit: Whether ``keras.Model.fit`` can train it.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         replica_setting: Setting that determines the number of replicas.
+
+    Raises:
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str]
@@ -52,10 +55,9 @@ class Parallelism:
     def __post_init__(self) -> None:
         """Validate the settings."""
         rules = self.rules()
-        ordered = sorted(rules, key=lambda name: rules[name] != Count)
-        errors = [_setting_error(name, getattr(self, name), rules[name]) for name in ordered]
-        errors = [error for error in errors if error] or self.conflicts()
-        if errors:
+        names = sorted(rules, key=lambda name: rules[name] != Count)
+        errors = [_setting_error(name, getattr(self, name), rules[name]) for name in names]
+        if errors := list(filter(None, errors)) or self.conflicts():
             raise InvalidSettingsError(errors)
 
     @classmethod
@@ -148,11 +150,7 @@ class Parallelism:
         return (TrialResources(resources.cpus // num, resources.gpus / num),) * num
 
     def check(self, resources: TrialResources) -> None:
-        """Check that the resources of a trial fit its devices.
-
-        Raises:
-            InvalidSettingsError: They do not; the message lists all errors.
-        """
+        """Check that the resources of a trial fit its devices; the error lists all conflicts."""
         if errors := self.resource_errors(resources):
             raise InvalidSettingsError(errors)
 
@@ -165,14 +163,14 @@ def _setting_error(name: str, value: object, rule: Any) -> str:
     """Return the error of a setting; empty if it is valid."""
     remedy = ""
     if rule is bool:
-        valid, allowed = isinstance(value, bool), "true or false"
+        is_valid, allowed = isinstance(value, bool), "true or false"
     elif get_origin(rule) is Literal:
         known = get_args(rule)
-        valid, allowed, remedy = value in known, one_of(known), did_you_mean(value, known)
+        is_valid, allowed, remedy = value in known, one_of(known), did_you_mean(value, known)
     else:
         kind, minimum = get_args(rule)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
-        valid = value >= minimum.value if is_integer else value is None and kind is not int
+        is_valid = value >= minimum.value if is_integer else value is None and kind is not int
         allowed = f"an integer of at least {minimum.value}"
         remedy = f": {minimum.remedy}" if minimum.remedy else ""
-    return "" if valid else f"{name} must be {allowed}, not {value!r}{remedy}"
+    return "" if is_valid else f"{name} must be {allowed}, not {value!r}{remedy}"

@@ -34,14 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialStart:
-    """Start message of a trial.
-
-    Args:
-        trial_id: Ray Tune's id of the trial.
-        config: Hyperparameters.
-        seed: Seed of weights, dropout and data order.
-        log: Log file of its processes; None for no log.
-    """
+    """Start message of a trial; ``log`` is the log file of its processes, None for no log."""
 
     trial_id: str
     config: dict[str, Any]
@@ -68,6 +61,11 @@ class EpochReport:
     system_metrics: dict[str, float]
     more: dict[str, Any] = field(default_factory=dict)
     divergence: str = ""
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Metrics that are numbers, as Tune requires: not arrays by class."""
+        return {name: each for name, each in self.metrics.items() if isinstance(each, int | float)}
 
 
 class TrialProcess:

@@ -18,7 +18,7 @@ ONE = Mirrored()
 
 def saved(reserved, parallelism=ONE, times=1, *, in_pieces=True):
     for _ in range(times):
-        reserved = increase_memory(reserved, parallelism, in_pieces=in_pieces)
+        reserved = increase_memory(reserved, parallelism, in_micro_batches=in_pieces)
     return reserved
 
 

@@ -5,7 +5,7 @@ TensorFlow is imported in methods only, so that the trial's actor does not load 
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.tracking.trial_run import leave_trial
@@ -100,10 +100,10 @@ class SubtaskWorker(WorkerProcess):
         except BaseException:
             del self._running[subtask]  # a queued next epoch would start from a wrong state
             raise
-        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
-        return self._report(numbers, sum(loop.num_programs for loop in loops), running.loop)
+        report = self._report(metrics, sum(loop.num_programs for loop in loops), running.loop)
+        return replace(report, metrics=report.numbers)
 
     def state(self, subtask: int) -> SubtaskSnapshot | None:
         """Return the state of a subtask; None if it is not on this device."""
@@ -167,7 +167,7 @@ class SubtaskWorker(WorkerProcess):
         return derive_seed(seed, subtask)
 
     def _load(self, config: Config) -> "Callable[[int], DeviceRows]":
-        """Return a function that copies the rows of a subtask to the device on first use."""
+        """Return a function from a subtask to its rows on the device."""
         from tune_tf.data import FoldedRows, rows_of
         from tune_tf.training.input.device_rows import place_rows
 
