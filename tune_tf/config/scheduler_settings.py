@@ -19,11 +19,7 @@ from tune_tf.space.parameter import is_number
 
 
 class SchedulerSettings(Settings):
-    """Base class of scheduler settings.
-
-    Args:
-        name: The scheduler.
-    """
+    """Base class of scheduler settings."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["name"]})
     name: str
@@ -43,22 +39,13 @@ class SchedulerSettings(Settings):
 
 
 class LimitedSettings(SchedulerSettings):
-    """Base class of settings with a maximum number of iterations.
-
-    Args:
-        name: The scheduler.
-        max_t: Maximum iterations of a trial.
-    """
+    """Base class of settings with a maximum number of iterations of a trial."""
 
     max_t: Annotated[int, Field(ge=1)] = 100
 
 
 def parse_scheduler_settings(value: Any) -> Any:
-    """Convert a section of a sweep file to settings; keep existing settings.
-
-    Raises:
-        InvalidSettingsError: All errors, each with its dotted path.
-    """
+    """Convert a section of a sweep file to settings; keep existing settings."""
     return _parse_settings(value, SCHEDULERS)
 
 

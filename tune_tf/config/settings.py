@@ -47,11 +47,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """Parse plain data.
-
-        Raises:
-            InvalidSettingsError: All errors, each with its dotted path.
-        """
+        """Parse plain data; the error lists all mistakes, each with its dotted path."""
         if not isinstance(settings, Mapping):
             raise InvalidSettingsError(
                 [f"must be a mapping of settings, not {short_repr(settings)}"]

@@ -277,11 +277,7 @@ def schema_text() -> str:
 
 
 def write_schema(path: str | Path) -> Path:
-    """Write the JSON schema of sweep files; an existing file is replaced. Return its path.
-
-    Raises:
-        InvalidSettingsError: The file cannot be written.
-    """
+    """Write the JSON schema of sweep files; an existing file is replaced. Return its path."""
     path = Path(path)
     try:
         path.write_text(schema_text())

@@ -23,15 +23,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class GroupWorker:
-    """Running or starting worker.
+    """Running or starting worker, whose replacement gets another number.
 
-    Args:
-        number: Unique number in the group; a replacement gets another one.
-        bundle: Index of its bundle.
-        process: Its process.
-        calls: References to its pending calls, in order.
-        info: Description of the process, once it has started.
-        system_metrics: Latest system metrics, by result key.
+    ``calls`` are references to its pending calls, in order; ``info`` is known once it has started.
     """
 
     number: int
@@ -54,7 +48,6 @@ class AsynchronousGroup(ProcessGroup):
         super().__init__(setup, bundles)
         self._parallelism = setup.settings.parallelism
         self._numbers = itertools.count()
-        self._last_check = bundles.clock()
         self._trial: TrialStart | None = None
         self._num_replaced = 0
         self._num_lost = 0
@@ -162,11 +155,7 @@ class AsynchronousGroup(ProcessGroup):
         return connected
 
     def _check_heartbeats(self) -> None:
-        """Replace workers that have been silent for too long; at most once per ping interval."""
-        now = self._bundles.clock()
-        if now - self._last_check < self._bundles.timeouts.ping_interval_s:
-            return
-        self._last_check = now
+        """Replace workers that have been silent for too long."""
         for worker in self._workers:
             if (error := worker.process.heartbeat_error()) is not None:
                 self._replace(worker, error)

@@ -77,11 +77,7 @@ def default_resources(parallelism: Parallelism) -> TrialResources:
 
 
 def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
-    """Check that the running cluster is large enough for a trial.
-
-    Raises:
-        UnavailableResourcesError: It is too small, even when idle.
-    """
+    """Check that the running cluster is large enough for a trial, if it were idle."""
     if not ray.is_initialized():
         return
     shares = parallelism.shares(resources)

@@ -1,7 +1,6 @@
 """Training of trials in a process: the trial's own actor or one of its workers.
 
-TensorFlow is imported in methods only, so that the actor of a trial in several processes does not
-load it.
+TensorFlow is imported late, so that the actor of a trial in several processes does not load it.
 """
 
 import contextlib
@@ -69,12 +68,7 @@ class EpochReport:
 
 
 class TrialProcess:
-    """Training of one trial after another in this process.
-
-    Attributes:
-        log: Log of the process's output.
-        devices: Devices of the process, once claimed.
-    """
+    """Training of one trial after another in this process, on the devices that it has claimed."""
 
     devices: "Devices"
 
@@ -93,11 +87,7 @@ class TrialProcess:
         resources: TrialResources,
         num_devices: int,
     ) -> None:
-        """Claim the devices of this process for all of its trials.
-
-        Raises:
-            UnavailableResourcesError: The reserved devices are missing.
-        """
+        """Claim the devices of this process for all of its trials."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
 

@@ -18,11 +18,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.tracking.outcome_tracker import trial_error
-from tune_tf.trainables.memory.retry_resources import (
-    RetryResources,
-    increase_memory,
-    num_retries_of,
-)
+from tune_tf.trainables.memory.retry_resources import RetryResources, increase_memory
 from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 from tune_tf.workload import Workload
 
@@ -172,7 +168,8 @@ class OomRetries(tune.Callback):
     def grant(self, trial: Trial) -> bool:
         """Return whether to retry a failed trial because it ran out of memory."""
         reserved = trial.placement_group_factory
-        if not self._ran_out_of_memory(trial) or num_retries_of(reserved) >= self._oom_retries:
+        num_retries = getattr(reserved, "num_retries", 0)
+        if not self._ran_out_of_memory(trial) or num_retries >= self._oom_retries:
             return False
         request = increase_memory(
             reserved, self._parallelism, in_micro_batches=self._supports_micro_batches

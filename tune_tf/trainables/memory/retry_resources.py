@@ -36,11 +36,6 @@ class RetryResources(PlacementGroupFactory):
         return int(super().__hash__())
 
 
-def num_retries_of(reserved: PlacementGroupFactory) -> int:
-    """Return the number of out-of-memory retries so far."""
-    return reserved.num_retries if isinstance(reserved, RetryResources) else 0
-
-
 def increase_memory(
     reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_micro_batches: bool
 ) -> RetryResources | None:
@@ -64,11 +59,10 @@ def increase_memory(
         [*head, *bundles],
         reserved.strategy,
         micro_batches=number,
-        num_retries=num_retries_of(reserved) + 1,
+        num_retries=getattr(reserved, "num_retries", 0) + 1,
     )
 
 
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
     """Return the number of micro-batches of a trial with these resources."""
-    retried = reserved.micro_batches if isinstance(reserved, RetryResources) else 1
-    return max(retried, parallelism.micro_batches)
+    return max(getattr(reserved, "micro_batches", 1), parallelism.micro_batches)

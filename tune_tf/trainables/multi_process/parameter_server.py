@@ -147,11 +147,7 @@ class GradientWorker(Worker):
         self.serve(GradientLoop(self._workload, replicas, self._parallelism), replicas)
 
     def work(self) -> tuple[int, EpochReport]:
-        """Process tasks until the epoch is complete; return its number and a report.
-
-        Raises:
-            WorkerLostError: The server died.
-        """
+        """Process tasks until the epoch is complete; return its number and a report."""
         self._enter()
         result: TaskResult | None = None
         while True:

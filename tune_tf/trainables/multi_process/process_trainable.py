@@ -1,6 +1,5 @@
 """Base classes for trials that train in separate processes."""
 
-import abc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -14,18 +13,13 @@ from tune_tf.trainables.multi_process.worker import (
     read_checkpoint_files,
     write_checkpoint_files,
 )
-from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
 from tune_tf.workload import Config
 
 
-class ProcessGroup(abc.ABC):
-    """Base class of the processes that train one model.
-
-    Attributes:
-        devices: Description of the devices, for reports.
-    """
+class ProcessGroup:
+    """Base class of the processes that train one model; ``devices`` describes theirs."""
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
         self._setup = setup
@@ -42,15 +36,9 @@ class ProcessGroup(abc.ABC):
     ) -> list[Any]:
         """Call a method of all processes that hold the trial's state; return the results by rank.
 
-        Args:
-            method: Method of the worker.
-            arguments: Arguments, equal for all workers.
-            watched: Whether silence counts as a failure. Set it to False while workers load modules
-                or data, when they may not respond for long.
-            timeout_s: Seconds for the whole call; None to wait while the workers are alive.
-
-        Raises:
-            TuneTfError: Error of the first worker that failed; all processes have ended.
+        If one fails, all processes end, and its error is raised. Silence counts as a failure if
+        ``watched``: not while workers load modules or data. Without ``timeout_s``, the call may
+        take any time.
         """
         if not self._processes:
             raise WorkerLostError("the workers of this trial have ended")
@@ -61,14 +49,6 @@ class ProcessGroup(abc.ABC):
             return self._bundles.wait_for(calls, self._processes, timeout_s)
         except BaseException as error:  # noqa: BLE001  raised again there
             self._fail(error)
-
-    @abc.abstractmethod
-    def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one."""
-
-    @abc.abstractmethod
-    def epoch(self) -> EpochReport:
-        """Train and validate for one epoch."""
 
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder of this node."""
@@ -101,10 +81,9 @@ class ProcessGroup(abc.ABC):
 
 
 class ProcessTrainable(TrialTrainable):
-    """Base trainable that trains in separate processes.
+    """Base trainable that trains in separate processes and does not load TensorFlow itself.
 
-    It does not load TensorFlow and survives the crash of a process. Without Tune it needs a Ray
-    cluster and reserves the trial's resources itself.
+    Without Tune it needs a Ray cluster and reserves the trial's resources itself.
     """
 
     group_class: ClassVar[Any]

@@ -57,20 +57,20 @@ class ProcessTimeouts:
 class ProcessHandle:
     """Ray actor of a trial's process, with its heartbeat: at most one ping in flight.
 
-    Attributes:
-        name: Name for messages.
-        actor: Its Ray actor.
-        is_watched: Whether silence counts as a failure: not while modules or data load.
+    Silence counts as a failure while it ``is_watched``: not while modules or data load.
     """
 
-    def __init__(self, name: str, actor: Any, silent_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, actor: Any, timeouts: ProcessTimeouts, clock: Callable[[], float]
+    ) -> None:
         self.name = name
         self.is_watched = False
         self.actor = actor
-        self._silent_s = silent_s
+        self._timeouts = timeouts
         self._clock = clock
         self._last_reply: float | None = None
         self._ping: Any = None
+        self._next_ping = clock()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker; return a Ray reference to its result."""
@@ -99,12 +99,13 @@ class ProcessHandle:
             except RayError as error:
                 return cause_of(error)
             self._last_reply = now
-        if self._ping is None:
+        if self._ping is None and now >= self._next_ping:
             self._ping = self.actor.ping.remote()
-        if now - self._last_reply <= self._silent_s:
+            self._next_ping = now + self._timeouts.ping_interval_s
+        if now - self._last_reply <= self._timeouts.silent_s:
             return None
         return WorkerLostError(
-            f"{self.name} has not responded for {self._silent_s:g} s: its node is down, "
+            f"{self.name} has not responded for {self._timeouts.silent_s:g} s: its node is down, "
             "unreachable or frozen"
         )
 
@@ -136,11 +137,8 @@ def may_be_retried(error: BaseException) -> bool:
 class Bundles:
     """Bundles of a trial, one per process, in which its processes start.
 
-    Attributes:
-        placement_group: Placement group of the processes.
-        shares: Resources of each process.
-        is_own: Whether the placement group was reserved here instead of by Tune.
-        timeouts: Timeouts for lost processes.
+    ``shares`` are the resources of each process; the placement group ``is_own`` if it was reserved
+    here instead of by Tune.
     """
 
     placement_group: PlacementGroup
@@ -195,14 +193,9 @@ class Bundles:
         rank: int | None = None,
         shares_bundle: bool = False,
     ) -> ProcessHandle:
-        """Start a process in a bundle, without waiting for it.
+        """Start a process in a bundle, by default as the worker with its number, without waiting.
 
-        Args:
-            worker_class: Class that the process runs.
-            bundle: Index of the bundle.
-            name: Name for messages; by default that of a worker.
-            rank: Number of the process in the trial; by default the bundle's.
-            shares_bundle: Whether the bundle belongs to another process.
+        With ``shares_bundle``, the resources of the bundle belong to another process.
         """
         name = name or f"worker {bundle}"
         share = self.shares[bundle]
@@ -215,7 +208,7 @@ class Bundles:
             num_gpus=0 if shares_bundle else share.gpus,
             max_restarts=0,
         ).remote(worker_class, bundle if rank is None else rank, name)
-        return ProcessHandle(name, actor, self.timeouts.silent_s, self.clock)
+        return ProcessHandle(name, actor, self.timeouts, self.clock)
 
     def wait_for(
         self,
@@ -261,11 +254,8 @@ class Bundles:
     def _find_dead(self, processes: Sequence[ProcessHandle]) -> BaseException | None:
         """Kill the processes that respond to a ping, and return an error that names the dead one.
 
-        Peers and broken connections reveal a death before Ray knows whether the node died too. A
-        trial that is restored before that would be placed on the dead node again.
-
-        Returns:
-            None if Ray reports no death within ``timeouts.node_death_s``.
+        Peers and broken connections reveal a death before Ray knows whether the node died too, on
+        which a restored trial would be placed again. None if Ray reports no death in time.
         """
         suspects = list(processes)
         deadline = self.clock() + self.timeouts.node_death_s

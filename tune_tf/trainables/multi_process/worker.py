@@ -47,11 +47,7 @@ def write_checkpoint_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def read_checkpoint_files(folder: Path) -> Files:
-    """Return the files of a folder.
-
-    Raises:
-        CheckpointError: The folder is missing.
-    """
+    """Return the files of a checkpoint's folder."""
     try:
         return {
             path.name: path.read_bytes()
@@ -70,11 +66,7 @@ def files_of(checkpoint: "Checkpoint") -> Files:
 
 
 def checkpoint_of(files: Files) -> "Checkpoint":
-    """Return the checkpoint stored in files.
-
-    Raises:
-        CheckpointError: The files are no checkpoint.
-    """
+    """Return the checkpoint stored in files."""
     from tune_tf.training.core.checkpoint import Checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
@@ -100,11 +92,7 @@ class PickledWorkload:
         return cls(content, tuple(bytes(array.raw()) for array in arrays))
 
     def load(self, where: str) -> Workload:
-        """Return the unpickled workload; ``where`` names the worker in messages.
-
-        Raises:
-            WorkloadError: It cannot be imported here.
-        """
+        """Return the unpickled workload; ``where`` names the worker in messages."""
         try:
             workload: Workload = cloudpickle.loads(self.content, buffers=self.arrays)
         except Exception as error:
@@ -126,13 +114,7 @@ class WorkerSetup:
 
 
 class WorkerProcess(TrialProcess):
-    """Process that trains for a trial outside its actor.
-
-    Args:
-        rank: Number of the process in the trial, from 0.
-        host: Address of its node, as other nodes reach it.
-        name: Name in messages.
-    """
+    """Process that trains for a trial outside its actor; other nodes reach it at ``host``."""
 
     def __init__(self, rank: int, host: str, name: str) -> None:
         super().__init__()
@@ -145,12 +127,7 @@ class WorkerProcess(TrialProcess):
         return f"{self._name} on {self._host}"
 
     def set_up(self, setup: WorkerSetup) -> None:
-        """Load the workload and claim this process' devices.
-
-        Raises:
-            WorkloadError: The workload cannot be imported on this node.
-            UnavailableResourcesError: The reserved devices are missing.
-        """
+        """Load the workload and claim this process' devices."""
         workload = setup.workload.load(str(self))
         self._parallelism = setup.settings.parallelism
         num_devices = self._parallelism.replicas_per_worker
@@ -226,9 +203,8 @@ class WorkerActor:
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker.
 
-        Raises:
-            TuneTfError: Raised by the worker; any other error becomes a :class:`WorkerError` with
-                its text, because the caller must not load TensorFlow to unpickle it.
+        A foreign error becomes a :class:`WorkerError` with its text, because the caller must not
+        load TensorFlow to unpickle it.
         """
         try:
             return getattr(self._worker, method)(*arguments)

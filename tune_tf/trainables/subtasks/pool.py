@@ -33,9 +33,6 @@ class SubtaskPool:
 
     A thread handles the replies of processes in order of arrival, so that the devices keep busy
     between two calls of the trial.
-
-    Raises:
-        TuneTfError: A process failed to set up.
     """
 
     def __init__(
@@ -110,10 +107,8 @@ class SubtaskPool:
     def iteration(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
         """Return the metrics of an iteration by subtask, and whether all subtasks have ended.
 
-        Returns once all subtasks have completed the iteration; the devices keep training.
-
-        Raises:
-            TuneTfError: A subtask failed too often; with the error of its process.
+        Returns once all subtasks have completed the iteration; the devices keep training. If a
+        subtask has failed too often, its error is raised.
         """
         with self._changed:
             self._is_training = True
@@ -125,11 +120,7 @@ class SubtaskPool:
             return self._results.of(number), all(ended)
 
     def snapshots(self) -> tuple[dict[int, SubtaskSnapshot], SubtaskResults]:
-        """Return the state of each subtask that has begun, and the results up to these states.
-
-        Raises:
-            TuneTfError: As for :meth:`iteration`.
-        """
+        """Return the state of each subtask that has begun, and the results up to these states."""
         with self._changed:
             number, states = self._trial_number, self._states.lasts()
             for subtask, rank in enumerate(self._queue.devices):
@@ -168,14 +159,10 @@ class SubtaskPool:
 
     def _wait(self, is_met: Callable[[], bool]) -> None:
         """Wait for a condition, and check the heartbeats meanwhile; raise the trial's error."""
-        clock, interval_s = self._bundles.clock, self._bundles.timeouts.ping_interval_s
-        last_check = clock()
         while self._error is None and not is_met():
-            self._changed.wait(max(0.0, last_check + interval_s - clock()))
-            if clock() - last_check >= interval_s:
-                last_check = clock()
-                self._check_heartbeats()
-                self._dispatch()
+            self._changed.wait(self._bundles.timeouts.ping_interval_s)
+            self._check_heartbeats()
+            self._dispatch()
         if self._error is not None:
             raise self._error
 

@@ -140,13 +140,9 @@ def summary(metrics: Sequence[Mapping[str, float]], label: str) -> SubtaskMetric
 
 @dataclass(eq=False)
 class SubtaskDevice:
-    """Process of a device and its assigned work.
+    """Process of a device, which is watched once it has started, with the epochs sent to it.
 
-    Attributes:
-        process: Process, which is watched once it has started.
-        sent: Epochs sent but not reported yet.
-        is_receiving: Whether it waits for the state of a subtask that it takes over.
-        last: Latest report.
+    It ``is_receiving`` while it waits for the state of a subtask that it takes over.
     """
 
     process: ProcessHandle

@@ -1,7 +1,6 @@
-"""Scheduling of a trial's subtasks on its devices.
+"""Scheduling of a trial's subtasks on its devices, without processes or a clock.
 
-Pure bookkeeping without processes or a clock. A subtask is a model that trains epoch after epoch,
-on one device at any time. The unit of work is one epoch of one subtask.
+A subtask is a model that trains on one device at any time; a unit of work is one of its epochs.
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,9 @@ _QUEUED = 2  # epochs sent to a device: one in training, one waiting
 
 @dataclass(frozen=True)
 class SubtaskEpoch:
-    """One epoch of one subtask.
+    """One epoch of one subtask, both by number; the first epoch is 1.
 
-    Args:
-        subtask: Number of the subtask.
-        epoch: Number of the epoch, from 1.
-        begins: Whether the subtask is new on the device.
-        source: Device that hands the subtask over; None if it is on no device.
+    A subtask that ``begins`` is new on the device; ``source`` is the device that hands it over.
     """
 
     subtask: int
@@ -50,11 +45,8 @@ class SubtaskQueue:
     device's subtask only if that lags :data:`LAG` epochs behind its own ones, or if it has none:
     moving a subtask copies its weights, and may require new tracing.
 
-    Args:
-        num_subtasks: Number of subtasks, all at their beginning.
-        num_devices: Number of devices.
-        preferred: By subtask, its device in an earlier trial.
-        reported: Last reported iteration.
+    A subtask begins, if possible, on its ``preferred`` device, that of an earlier trial;
+    ``reported`` is the last reported iteration.
     """
 
     num_subtasks: int
