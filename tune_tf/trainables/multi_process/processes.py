@@ -55,7 +55,7 @@ class ProcessTimeouts:
 
 
 class ProcessHandle:
-    """Ray actor of a trial's process, with its heartbeat: at most one ping in flight.
+    """Ray actor of a trial's process, with its heartbeat.
 
     Silence counts as a failure while it ``is_watched``: not while modules or data load.
     """
@@ -68,9 +68,8 @@ class ProcessHandle:
         self.actor = actor
         self._timeouts = timeouts
         self._clock = clock
-        self._last_reply: float | None = None
-        self._ping: Any = None
-        self._next_ping = clock()
+        self._ping: Any = None  # at most one in flight
+        self._ping_time = clock()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker; return a Ray reference to its result."""
@@ -83,26 +82,22 @@ class ProcessHandle:
     def watch(self, watched: bool = True) -> None:
         """Count silence as a failure from now on, or do not."""
         self.is_watched = watched
-        self._last_reply = None
+        self._ping = None
 
     def heartbeat_error(self) -> BaseException | None:
         """Return an error if the process is watched and died or has been silent for too long."""
         if not self.is_watched:
             return None
         now = self._clock()
-        if self._last_reply is None:
-            self._last_reply = now
         if self._ping is not None and ray.wait([self._ping], timeout=0)[0]:
             ping, self._ping = self._ping, None
             try:
                 ray.get(ping)
             except RayError as error:
                 return cause_of(error)
-            self._last_reply = now
-        if self._ping is None and now >= self._next_ping:
-            self._ping = self.actor.ping.remote()
-            self._next_ping = now + self._timeouts.ping_interval_s
-        if now - self._last_reply <= self._timeouts.silent_s:
+        if self._ping is None and now - self._ping_time >= self._timeouts.ping_interval_s:
+            self._ping, self._ping_time = self.actor.ping.remote(), now
+        if self._ping is None or now - self._ping_time <= self._timeouts.silent_s:
             return None
         return WorkerLostError(
             f"{self.name} has not responded for {self._timeouts.silent_s:g} s: its node is down, "
