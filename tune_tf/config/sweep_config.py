@@ -204,9 +204,8 @@ class SweepConfig(Settings):
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """All objectives: the leading one, then the others in the order given."""
-        given = _as_tuple(self.objective)
-        leading = [each for each in given if each.metric == self.leading_metric]
-        return (*leading, *(each for each in given if each not in leading))
+        objectives = _as_tuple(self.objective)
+        return tuple(sorted(objectives, key=lambda each: each.metric != self.leading_metric))
 
     @property
     def leading_objective(self) -> Objective:

@@ -51,7 +51,6 @@ class AsynchronousGroup(ProcessGroup):
         self._trial: TrialStart | None = None
         self._num_replaced = 0
         self._num_lost = 0
-        self._workers: list[GroupWorker] = []
         num_workers = len(bundles.shares) - bool(self._parallelism.server_cpus)
         is_guest = not self._parallelism.server_cpus
         # The server holds the trial's state, so it has rank 0.
@@ -94,12 +93,12 @@ class AsynchronousGroup(ProcessGroup):
             completed, last = max(reports, key=operator.itemgetter(0))
         report: EpochReport = self._call_server("end_epoch")
         loads = [report.system_metrics, *(worker.system_metrics for worker in self._workers)]
-        more = {"num_workers": len(self._workers), "async/workers_lost": self._num_lost}
+        extra = {"num_workers": len(self._workers), "async/workers_lost": self._num_lost}
         return replace(
             report,
             recycle=report.recycle or last.recycle,
             system_metrics=sum_peak_memory(last.system_metrics, loads),
-            more=report.more | more,
+            extra=report.extra | extra,
         )
 
     def end(self, *, finish: bool = False) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import CheckpointError
 from tune_tf.trainables.multi_process.process_trainable import ProcessTrainable
 from tune_tf.trainables.multi_process.worker import (
@@ -50,14 +51,14 @@ class SubtaskGroup(SubtaskPool):
         self._reported += 1
         label = self._subtasks.subtask
         diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
-        reports = self.reports
+        reports = [device.report for device in self._devices if device.report is not None]
         loads = [each.system_metrics for each in reports]
         return EpochReport(
             summary(metrics, label),
             stop_training=all_ended,
             recycle=any(each.recycle for each in reports),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
-            more={"num_devices": len(self._bundles.shares)},
+            extra={"num_devices": len(self._bundles.shares)},
             divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
 
@@ -124,13 +125,12 @@ class SubtaskGroup(SubtaskPool):
 
 def _link_best(folder: Path, name: str) -> None:
     """Link the best subtask's file under the name of a single-model checkpoint."""
-    partial = folder / f".{_CHECKPOINT}.{os.getpid()}"
-    partial.unlink(missing_ok=True)
-    try:
-        os.link(folder / name, partial)
-    except OSError:  # no hard links on this file system
-        shutil.copyfile(folder / name, partial)
-    partial.replace(folder / _CHECKPOINT)
+    with atomic_path(folder / _CHECKPOINT) as partial:
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(folder / name, partial)
+        except OSError:  # no hard links on this file system
+            shutil.copyfile(folder / name, partial)
 
 
 class FoldsTrainable(ProcessTrainable):

@@ -24,7 +24,7 @@ class MirroredTrainable(TrialTrainable):
 
     def set_up_processes(self, config: Config) -> None:
         """Claim the devices of this process and begin the first trial."""
-        settings, declared = self._settings, self._parallelism
+        settings, declared = self._settings, self._settings.parallelism
         self._processes: TrialProcess = TrialProcess()
         self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
         reserved = self._reserved() or settings.resources

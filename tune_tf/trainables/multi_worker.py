@@ -32,8 +32,7 @@ class WorkerGroup(ProcessGroup):
         self, setup: WorkerSetup, bundles: Bundles, worker_class: type[WorkerProcess] = Worker
     ) -> None:
         super().__init__(setup, bundles)
-        self._worker_class = worker_class
-        self._connect()
+        self._connect(worker_class)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
@@ -47,15 +46,14 @@ class WorkerGroup(ProcessGroup):
             reports[0],
             recycle=any(each.recycle for each in reports),
             system_metrics=sum_peak_memory(loads[0], loads),
-            more={"num_workers": len(reports)},
+            extra={"num_workers": len(reports)},
         )
 
-    def _connect(self) -> None:
+    def _connect(self, worker_class: type[WorkerProcess]) -> None:
         """Start and connect the workers; retry with new ports if one was taken."""
         for attempt in range(1, _ATTEMPTS + 1):
             self._processes = [
-                self._bundles.start(self._worker_class, rank)
-                for rank in range(len(self._bundles.shares))
+                self._bundles.start(worker_class, rank) for rank in range(len(self._bundles.shares))
             ]
             workers = self.call("meet", self._setup, watched=False)
             addresses = self._check_compatible(workers)

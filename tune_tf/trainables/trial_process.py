@@ -50,7 +50,7 @@ class EpochReport:
         stop_training: Whether a callback requested the end of the trial.
         recycle: Whether the process should serve no other trial.
         system_metrics: Load of the machine, peak memory and training speed, by result key.
-        more: Further results, by result key.
+        extra: Further results, by result key.
         divergence: What diverged, if it is a part of the trial.
     """
 
@@ -58,7 +58,7 @@ class EpochReport:
     stop_training: bool
     recycle: bool
     system_metrics: dict[str, float]
-    more: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
     divergence: str = ""
 
     @property

@@ -39,10 +39,10 @@ class TrialTrainable(tune.Trainable, abc.ABC):
     ) -> None:
         """Set up the processes and begin the first trial."""
         declared = settings.parallelism
-        self._micro_batches = micro_batches_of(self.trial_resources, declared)
-        self._ran_out_of_memory = self._micro_batches > declared.micro_batches
-        self._parallelism = replace(declared, micro_batches=self._micro_batches)
-        self._settings = replace(settings, parallelism=self._parallelism)
+        micro_batches = micro_batches_of(self.trial_resources, declared)
+        self._ran_out_of_memory = micro_batches > declared.micro_batches
+        parallelism = replace(declared, micro_batches=micro_batches)
+        self._settings = replace(settings, parallelism=parallelism)
         self._workload = workload
         self._clock = clock
         self.set_up_processes(config)
@@ -70,8 +70,8 @@ class TrialTrainable(tune.Trainable, abc.ABC):
         if report.recycle:
             result[RECYCLE] = True
         if self._ran_out_of_memory:
-            result["micro_batches"] = self._micro_batches
-        return result | report.system_metrics | report.more
+            result["micro_batches"] = self._settings.parallelism.micro_batches
+        return result | report.system_metrics | report.extra
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write the full training state into a folder of this node."""

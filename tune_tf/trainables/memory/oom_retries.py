@@ -26,7 +26,6 @@ _KILLED = "OutOfMemoryError: the kernel killed the trial's process for lack of m
 _log = logging.getLogger(__name__)
 
 # Ray only reports that a process died; Linux counts its out-of-memory kills.
-_COUNTER = "oom_kill "
 _VMSTAT = Path("/proc/vmstat")
 _TIMEOUT_S = 10.0
 
@@ -34,12 +33,10 @@ _TIMEOUT_S = 10.0
 def num_kernel_kills() -> int:
     """Return the out-of-memory kills of this machine's kernel; 0 if it does not report them."""
     try:
-        lines = _VMSTAT.read_text().splitlines()
+        counters = dict(line.split() for line in _VMSTAT.read_text().splitlines())
     except OSError:
         return 0
-    return next(
-        (int(line.removeprefix(_COUNTER)) for line in lines if line.startswith(_COUNTER)), 0
-    )
+    return int(counters.get("oom_kill", 0))
 
 
 class KernelKills:

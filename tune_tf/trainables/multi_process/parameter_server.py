@@ -43,7 +43,7 @@ class ParameterServer(Worker):
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
-        self._leave_port()
+        self._port.close()
         self._max_staleness = max_staleness
         self._clock = clock
         loop = UpdateLoop(self._workload, Replicas(self.devices), self._parallelism)
@@ -106,14 +106,14 @@ class ParameterServer(Worker):
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
         statistics = epoch.scheduler.statistics
         report = self._report(metrics, self._loop.num_programs, self._loop)
-        more = {
+        extra = {
             "async/staleness_mean": statistics.mean_staleness,
             "async/staleness_max": statistics.max_staleness,
             "async/gradients_per_s": len(statistics.staleness) / epoch.took_s,
             "async/gradients_stale": statistics.num_stale,
             "async/gradients_late": statistics.num_late,
         }
-        return replace(report, more=more)
+        return replace(report, extra=extra)
 
     def _accept(self, worker: int, result: TaskResult) -> None:
         epoch = self._epoch
@@ -140,7 +140,7 @@ class GradientWorker(Worker):
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.gradient_loop import GradientLoop
 
-        self._leave_port()
+        self._port.close()
         self._server = server
         self._number = number
         replicas = Replicas(self.devices)

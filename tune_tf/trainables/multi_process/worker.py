@@ -137,8 +137,6 @@ class WorkerProcess(TrialProcess):
 class Worker(WorkerProcess):
     """Worker that connects to its peers and trains one trial after another with them."""
 
-    _port: socket.socket | None = None
-
     def meet(self, setup: WorkerSetup) -> WorkerInfo:
         """Load the workload, claim this process' devices and describe the worker."""
         self.set_up(setup)
@@ -158,15 +156,11 @@ class Worker(WorkerProcess):
         )
 
     def join(self, addresses: tuple[str, ...]) -> None:
-        """Connect to the other workers at their addresses, ``host:port`` by rank.
-
-        Raises:
-            PortTakenError: Another process has taken this worker's port.
-        """
+        """Connect to the other workers at their addresses, ``host:port`` by rank."""
         from tune_tf.training.core.loop import GraphLoop
         from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
 
-        self._leave_port()
+        self._port.close()
         replicas = (
             MultiWorkerReplicas(self.devices, addresses, self._rank)
             if len(addresses) > 1
@@ -185,11 +179,6 @@ class Worker(WorkerProcess):
     def restore(self, files: Files) -> None:
         """Restore a checkpoint, possibly from another number of workers."""
         self._loop.restore(checkpoint_of(files))
-
-    def _leave_port(self) -> None:
-        if self._port is not None:
-            self._port.close()
-            self._port = None
 
 
 class WorkerActor:

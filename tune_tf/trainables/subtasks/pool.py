@@ -71,11 +71,6 @@ class SubtaskPool:
         """Description of the devices, for reports."""
         return "; ".join(device.process.name for device in self._devices)
 
-    @property
-    def reports(self) -> list[EpochReport]:
-        """Latest report of each device."""
-        return [device.last for device in self._devices if device.last is not None]
-
     def begin(
         self,
         trial: TrialStart,
@@ -136,8 +131,7 @@ class SubtaskPool:
         with self._changed:
             self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
             for subtask, epoch in epochs.items():
-                older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
-                if number == self._trial_number and older:
+                if number == self._trial_number and self._states.epoch(subtask) < epoch:
                     self._states.keep(subtask, epoch, states[subtask])
             return snapshots, self._results.up_to(epochs)
 
@@ -273,7 +267,7 @@ class SubtaskPool:
         report = reply.result()
         if report is None:
             return  # the subtask had already ended
-        device.last = report
+        device.report = report
         ended = report.stop_training or has_diverged(report.metrics)
         self._results.add(unit.subtask, unit.epoch, report.metrics, ended=ended)
         self._queue.complete(unit.subtask, ended=ended)

@@ -148,7 +148,7 @@ class SubtaskDevice:
     process: ProcessHandle
     sent: list[SubtaskEpoch] = field(default_factory=list)
     is_receiving: bool = False
-    last: EpochReport | None = None
+    report: EpochReport | None = None
 
 
 class SubtaskStates:

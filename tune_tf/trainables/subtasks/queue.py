@@ -69,13 +69,13 @@ class SubtaskQueue:
         A device may ask while it trains, to have the next epoch queued. It gets one only if enough
         remains for other devices.
         """
-        own = [i for i, each in enumerate(self._subtasks) if each.device in (device, None)]
-        others = [i for i, each in enumerate(self._subtasks) if i not in own]
-        number = self._least_advanced(own, device)
+        local = [i for i, each in enumerate(self._subtasks) if each.device in (device, None)]
+        others = [i for i in range(self.num_subtasks) if i not in local]
+        number = self._least_advanced(local, device)
         other = self._least_advanced(
             [i for i in others if not self._subtasks[i].num_pending], device
         )
-        if other is not None and self._is_worth_moving(other, own):
+        if other is not None and self._is_worth_moving(other, local):
             number = other
         if number is None or not self._may_queue(number, device):
             return None
@@ -127,8 +127,8 @@ class SubtaskQueue:
         ]
         return min(candidates, key=order, default=None)
 
-    def _is_worth_moving(self, number: int, own: list[int]) -> bool:
-        epochs = [self._subtasks[i].num_assigned for i in own if not self._subtasks[i].has_ended]
+    def _is_worth_moving(self, number: int, local: list[int]) -> bool:
+        epochs = [self._subtasks[i].num_assigned for i in local if not self._subtasks[i].has_ended]
         return not epochs or self._subtasks[number].num_assigned + LAG <= min(epochs)
 
     def _may_queue(self, number: int, device: int) -> bool:
