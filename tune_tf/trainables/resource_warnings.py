@@ -65,7 +65,8 @@ class ReservationMonitor(tune.Callback):
     on_trial_error = on_trial_complete
 
     def _is_as_declared(self, trial: Trial) -> bool:
-        reserved = next(filter(None, trial.placement_group_factory.bundles), {})
+        bundles: list[dict[str, float]] = trial.placement_group_factory.bundles
+        reserved = next(filter(None, bundles), {})
         return TrialResources.of_bundle(reserved) == self._resources
 
     def _judge(self, trial: Trial, samples: list[dict[str, Any]]) -> None:
