@@ -18,8 +18,8 @@ from tune_tf.trainables.subtasks.progress import (
     SubtaskMetrics,
     SubtaskResults,
     SubtaskStates,
+    fetch_snapshot,
     has_diverged,
-    read_snapshot,
 )
 from tune_tf.trainables.subtasks.queue import SubtaskEpoch, SubtaskQueue
 from tune_tf.trainables.subtasks.worker import SubtaskSnapshot, SubtaskWorker
@@ -139,7 +139,7 @@ class SubtaskPool:
         """Return a subtask's state, or the latest available one before; None if there is none."""
         with self._changed:
             states = [state, *self._states.all_of(subtask)]
-        return next(filter(None, map(read_snapshot, states)), None)
+        return next(filter(None, map(fetch_snapshot, states)), None)
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""

@@ -190,13 +190,13 @@ class SubtaskStates:
         state = self.last(subtask)
         if state is None or not ray.wait([state], timeout=timeout_s)[0]:
             return False
-        is_lost = read_snapshot(state) is None
+        is_lost = fetch_snapshot(state) is None
         if is_lost:
             del self._states[subtask][-1]
         return is_lost
 
 
-def read_snapshot(state: Any) -> SubtaskSnapshot | None:
+def fetch_snapshot(state: Any) -> SubtaskSnapshot | None:
     """Wait for a state and return it; None if it was lost."""
     try:
         return ray.get(state)
