@@ -31,15 +31,15 @@ class Settings(BaseModel):
     @classmethod
     def _details(cls, error: ValidationError) -> Iterator[ErrorDetail]:
         """Convert a validation error of pydantic to error details."""
-        for fault in error.errors(include_url=False):
-            where = ".".join(str(part) for part in fault["loc"])
-            cause = fault.get("ctx", {}).get("error")
+        for failure in error.errors(include_url=False):
+            where = ".".join(str(part) for part in failure["loc"])
+            cause = failure.get("ctx", {}).get("error")
             if isinstance(cause, InvalidSettingsError):
                 yield from (detail.within(where) for detail in cause.details)
-            elif fault["type"] == "extra_forbidden":
+            elif failure["type"] == "extra_forbidden":
                 yield cls._unknown_key_error(where)
             else:
-                yield ErrorDetail(where, _explanation(where, fault))
+                yield ErrorDetail(where, _explanation(where, failure))
 
     @classmethod
     def _unknown_key_error(cls, key: str) -> ErrorDetail:
@@ -115,13 +115,13 @@ _MISSING = {
 }
 
 
-def _explanation(where: str, fault: ErrorDetails) -> str:
+def _explanation(where: str, failure: ErrorDetails) -> str:
     """Return the rule, the value and the remedy of an error of pydantic."""
-    kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
+    kind, value, context = failure["type"], failure["input"], failure.get("ctx", {})
     if kind == "missing":
         return _MISSING.get(where, "is missing")
     if kind not in _RULES:
-        return str(context.get("error") or f"{fault['msg']}: {short_repr(value)}")
+        return str(context.get("error") or f"{failure['msg']}: {short_repr(value)}")
     text = _RULES[kind].format(value=short_repr(value), **context)
     if isinstance(value, str) and kind in _UNQUOTED:
         text += ": write it without quotes"
