@@ -29,6 +29,10 @@ class ErrorDetail:
     what: str
     line: int | None = None
 
+    def within(self, section: str) -> "ErrorDetail":
+        """Return the error with the path of its section before its own."""
+        return ErrorDetail(".".join(filter(None, [section, self.where])), self.what)
+
     def __str__(self) -> str:
         """Return ``line 4: space.filters: ...``, without unknown parts."""
         parts = [f"line {self.line}"] if self.line is not None else []

@@ -159,7 +159,7 @@ class _Usage:
 
 
 class _NoKernelKills:
-    def look(self) -> None:
+    def request_counts(self) -> None:
         """Do nothing."""
 
     def have_risen(self) -> bool:

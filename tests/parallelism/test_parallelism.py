@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 
+from tune_tf.config.field_types import field_schema
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import (
     Asynchronous,
@@ -317,7 +318,7 @@ def test_a_new_kind_has_rules_schema_label_and_resources_of_its_settings():
         "max_links must be an integer of at least 1, not True",
         "closed must be true or false, not None",
     ]
-    assert Chained.schema() == {
+    assert {name: field_schema(rule) for name, rule in Chained.rules().items()} == {
         "num_links": {"type": "integer", "minimum": 1},
         "max_links": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
         "closed": {"type": "boolean"},

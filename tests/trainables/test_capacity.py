@@ -91,6 +91,6 @@ def test_a_node_that_does_not_answer_has_no_room(monkeypatch):
         monkeypatch.setattr(ray, "nodes", lambda: nodes)
         share = TrialResources(cpus=1)
         assert capacity_by_node(share) == [3, 5]
-        assert capacity_by_node(share, answering=True) == [3]
+        assert capacity_by_node(share, reachable=True) == [3]
         monkeypatch.setattr(ray, "nodes", lambda: nodes[1:])
-        assert capacity_by_node(share, answering=True) == [5]
+        assert capacity_by_node(share, reachable=True) == [5]

@@ -19,8 +19,8 @@ def told(caplog, *iterations):
         result = {"iterations_since_restore": number, "time_this_iter_s": took_s}
         if share is not None:
             result["perf/input_wait"] = share
-        watch.on_trial_result(0, [], None, result)
-    watch.on_experiment_end([])
+        watch.on_trial_result(result=result)
+    watch.on_experiment_end()
     return [record.getMessage() for record in caplog.records]
 
 

@@ -32,7 +32,7 @@ def told(caplog, watch, trial, samples, *, every_s=3.0, processes=1):
         for count, sample in enumerate(samples, 1):
             times = {"iterations_since_restore": count, "timestamp": count * every_s}
             system = {f"system/{name}": value for name, value in sample.items()}
-            watch.on_trial_result(0, [trial], trial, times | system)
+            watch.on_trial_result(trial=trial, result=times | system)
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -20,103 +19,63 @@ from tune_tf.space.parameter import is_number
 
 
 class SchedulerSettings(Settings):
-    """Base class of scheduler settings.
-
-    Args:
-        name: The scheduler.
-    """
+    """Base class of scheduler settings."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["name"]})
     name: str
 
-    def __init__(self, **settings: Any) -> None:
-        """Validate the values, and refuse settings of other schedulers."""
-        known = type(self).model_fields
-        foreign = {
-            key: _schedulers_with(key)
-            for key in settings
-            if key not in known and _schedulers_with(key)
-        }
-        name = known["name"].default
-        errors = [
-            ErrorDetail(
-                key,
-                f"belongs to {', '.join(owners)}, but the scheduler is {name}: write name: "
-                f"{owners[0]}, or leave it out; known keys are {', '.join(known)}",
-            )
-            for key, owners in foreign.items()
-        ]
-        try:
-            super().__init__(**{key: settings[key] for key in settings if key not in foreign})
-        except InvalidSettingsError as error:
-            errors += error.details
-        if errors:
-            raise InvalidSettingsError(errors)
+    @classmethod
+    def _unknown_key_error(cls, key: str) -> ErrorDetail:
+        """Return the error of an unknown key, with the schedulers that have it."""
+        owners = [name for name, kind in SCHEDULERS.items() if key in kind.model_fields]
+        if not owners:
+            return super()._unknown_key_error(key)
+        known, name = cls.model_fields, cls.model_fields["name"].default
+        return ErrorDetail(
+            key,
+            f"belongs to {', '.join(owners)}, but the scheduler is {name}: write name: "
+            f"{owners[0]}, or leave it out; known keys are {', '.join(known)}",
+        )
 
 
 class LimitedSettings(SchedulerSettings):
-    """Base class of settings with a maximum number of iterations.
-
-    Args:
-        name: The scheduler.
-        max_t: Maximum iterations of a trial.
-    """
+    """Base class of settings with a maximum number of iterations of a trial."""
 
     max_t: Annotated[int, Field(ge=1)] = 100
 
 
-def _schedulers_with(key: str) -> list[str]:
-    """Return the schedulers that have a setting."""
-    return [name for name, kind in SCHEDULERS.items() if key in kind.model_fields]
-
-
 def parse_scheduler_settings(value: Any) -> Any:
-    """Convert a section of a sweep file to settings; keep existing settings.
-
-    Raises:
-        InvalidSettingsError: All errors, each with its dotted path.
-    """
-    return _settings_of(value, SCHEDULERS)
+    """Convert a section of a sweep file to settings; keep existing settings."""
+    return _parse_settings(value, SCHEDULERS)
 
 
-def _base_settings(value: Any) -> Any:
-    return _settings_of(
-        value, {name: kind for name, kind in SCHEDULERS.items() if name != "resource_changing"}
-    )
+def _parse_base_settings(value: Any) -> Any:
+    kinds = {name: kind for name, kind in SCHEDULERS.items() if name != "resource_changing"}
+    return _parse_settings(value, kinds)
 
 
-def _settings_of(value: Any, kinds: Mapping[str, type[SchedulerSettings]]) -> Any:
-    if isinstance(value, SchedulerSettings) and value.name in kinds:
-        return value
-    if not isinstance(value, Mapping | SchedulerSettings):
-        return FifoSettings.from_dict(value)
-    name = value.name if isinstance(value, SchedulerSettings) else value.get("name", "fifo")
+def _parse_settings(value: Any, kinds: Mapping[str, type[SchedulerSettings]]) -> Any:
+    name = "fifo"
+    if isinstance(value, Mapping):
+        name = value.get("name", name)
+    elif isinstance(value, SchedulerSettings):
+        name = value.name
     if isinstance(name, str) and name in kinds:
-        return kinds[name].from_dict(value)  # type: ignore[arg-type]
+        return kinds[name].section(value)
     text = f"must be {one_of(sorted(kinds))}, not {short_repr(name)}{did_you_mean(name, kinds)}"
-    errors = [ErrorDetail("name", text)]
-    # Report other errors too if the name is nearly right.
-    near = get_close_matches(str(name), kinds, n=1)
-    if near and isinstance(value, Mapping):
-        try:
-            kinds[near[0]].from_dict({key: value[key] for key in value if key != "name"})
-        except InvalidSettingsError as error:
-            errors += error.details
-    raise InvalidSettingsError(errors)
+    raise InvalidSettingsError(ErrorDetail("name", text))
 
 
-def _within_max_t(value: int, info: ValidationInfo) -> int:
+def _check_iterations(value: int, info: ValidationInfo) -> int:
     if value > (max_t := info.data.get("max_t", value)):
-        what = {
-            "grace_period": "no trial would ever be stopped",
-            "perturbation_interval": "no trial would ever be changed",
-        }
-        text = f"is {value} but max_t is {max_t}: {what[str(info.field_name)]}; lower it"
-        raise ValueError(text)
+        verb = "stopped" if info.field_name == "grace_period" else "changed"
+        raise ValueError(
+            f"is {value} but max_t is {max_t}: no trial would ever be {verb}; lower it"
+        )
     return value
 
 
-def _paths(value: Any) -> Any:
+def _parse_mutations(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
@@ -125,45 +84,46 @@ def _paths(value: Any) -> Any:
         )
     if not value:
         raise ValueError("is an empty list: name at least one parameter, or leave it out for all")
-    twice = sorted({name for name in value if value.count(name) > 1})
-    if twice:
-        raise ValueError(f"names {', '.join(twice)} twice: leave one out")
+    if duplicates := sorted({name for name in value if value.count(name) > 1}):
+        raise ValueError(f"names {', '.join(duplicates)} twice: leave one out")
     return tuple(value)
 
 
-def _factors(value: Any) -> Any:
-    good = isinstance(value, list | tuple) and all(
-        is_number(each) and 0 < each < math.inf for each in value
-    )
-    if not good or not value:
+def _parse_factors(value: Any) -> Any:
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or not all(is_number(factor) and 0 < factor < math.inf for factor in value)
+    ):
         raise ValueError(
             f"must be a list of numbers above 0, like [1.2, 0.8], not {short_repr(value)}"
         )
-    return tuple(float(each) for each in value)
+    return tuple(map(float, value))
 
 
-def _at_most_half(value: float) -> float:
+def _check_quantile(value: float) -> float:
     if value > 0.5:
-        text = f"must be at most 0.5, not {value:g}: no trial is among the best and the worst"
-        raise ValueError(text)
+        raise ValueError(
+            f"must be at most 0.5, not {value:g}: no trial is among the best and the worst"
+        )
     return value
 
 
-def _at_most_one(value: float) -> float:
+def _check_probability(value: float) -> float:
     if value > 1:
         raise ValueError(f"must be a probability from 0 to 1, not {value:g}")
     return value
 
 
-_Iterations = Annotated[int, Field(ge=1), AfterValidator(_within_max_t)]
-_Quantile = Annotated[float, Field(ge=0), AfterValidator(_at_most_half)]
-_Probability = Annotated[float, Field(ge=0), AfterValidator(_at_most_one)]
+_Iterations = Annotated[int, Field(ge=1), AfterValidator(_check_iterations)]
+_Quantile = Annotated[float, Field(ge=0), AfterValidator(_check_quantile)]
+_Probability = Annotated[float, Field(ge=0), AfterValidator(_check_probability)]
 _Mutations = Annotated[
     tuple[str, ...] | None,
-    BeforeValidator(_paths),
+    BeforeValidator(_parse_mutations),
     PlainSerializer(lambda names: names if names is None else list(names)),
 ]
-_Factors = Annotated[tuple[float, ...], BeforeValidator(_factors), PlainSerializer(list)]
+_Factors = Annotated[tuple[float, ...], BeforeValidator(_parse_factors), PlainSerializer(list)]
 
 
 class FifoSettings(LimitedSettings):
@@ -320,9 +280,9 @@ class ResourceChangingSettings(SchedulerSettings):
     """
 
     name: Literal["resource_changing"] = "resource_changing"
-    base: Annotated[_BaseSettings, Field(discriminator="name"), BeforeValidator(_base_settings)] = (
-        FifoSettings()
-    )
+    base: Annotated[
+        _BaseSettings, Field(discriminator="name"), BeforeValidator(_parse_base_settings)
+    ] = FifoSettings()
 
     @property
     def max_t(self) -> int:

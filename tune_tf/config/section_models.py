@@ -63,13 +63,13 @@ _RUNTIME_ENV = (
 )
 
 
-def _address(address: str) -> str:
+def _check_address(address: str) -> str:
     if not address.strip():
         raise ValueError("is empty: give auto, host:port or ray://host:port, or leave it out")
     return address
 
 
-def _runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
+def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     for key in environment:
         if key not in _RUNTIME_ENV:
             raise ValueError(
@@ -103,24 +103,24 @@ class ClusterSettings(Settings):
             contain references ``${NAME}``.
     """
 
-    address: Annotated[str, AfterValidator(_address)] | None = None
-    runtime_env: Annotated[dict[str, Any], AfterValidator(_runtime_env)] | None = None
+    address: Annotated[str, AfterValidator(_check_address)] | None = None
+    runtime_env: Annotated[dict[str, Any], AfterValidator(_check_runtime_env)] | None = None
 
 
-def _points(value: Any) -> Any:
+def _parse_points(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of configs to try first, not {short_repr(value)}")
-    wrong = [each for each in value if not isinstance(each, dict | FrozenMapping)]
-    if wrong:
-        raise ValueError(
-            f"must hold configs like {{learning_rate: 0.1}}, not {short_repr(wrong[0])}"
-        )
-    return tuple(FrozenMapping(each) for each in value)
+    for point in value:
+        if not isinstance(point, dict | FrozenMapping):
+            raise ValueError(
+                f"must hold configs like {{learning_rate: 0.1}}, not {short_repr(point)}"
+            )
+    return tuple(map(FrozenMapping, value))
 
 
 _Points = Annotated[
     tuple[Any, ...],
-    BeforeValidator(_points),
+    BeforeValidator(_parse_points),
     PlainSerializer(lambda points: [dict(point) for point in points]),
 ]
 
@@ -163,7 +163,7 @@ class SearcherSettings(Settings):
     allow_changed_space: bool = False
 
 
-def _model_name(name: str) -> str:
+def _check_model_name(name: str) -> str:
     """Refuse a model name that MLflow would refuse after the sweep."""
     path = posixpath.normpath(name) != name or name in (".", "..")
     if not name.strip() or set(name) & set("/:") or path or len(name) > _MAX_NAME_LENGTH:
@@ -174,7 +174,7 @@ def _model_name(name: str) -> str:
     return name
 
 
-def _alias(alias: str) -> str:
+def _check_alias(alias: str) -> str:
     """Refuse an alias that MLflow would refuse: ``latest`` and ``v1`` are reserved."""
     reserved = alias.lower() == "latest" or re.fullmatch(r"[vV]\d+", alias)
     if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > _MAX_NAME_LENGTH:
@@ -203,12 +203,12 @@ class MLflowSettings(Settings):
     experiment_name: str = ""
     system_metrics: bool = True
     log_best_model: bool = True
-    register_best: Annotated[str, AfterValidator(_model_name)] | None = None
-    best_alias: Annotated[str, AfterValidator(_alias)] | None = "champion"
+    register_best: Annotated[str, AfterValidator(_check_model_name)] | None = None
+    best_alias: Annotated[str, AfterValidator(_check_alias)] | None = "champion"
 
     @field_validator("register_best")
     @classmethod
-    def _of_a_logged_model(cls, name: str | None, info: ValidationInfo) -> str | None:
+    def _check_register_best(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and info.data.get("log_best_model") is False:
             raise ValueError(
                 f"is {name!r}, but log_best_model is false: a version is made from the logged "

@@ -2,10 +2,11 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 
@@ -25,30 +26,33 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise InvalidSettingsError(details_of(type(self), error)) from None
+            raise InvalidSettingsError(self._details(error)) from None
+
+    @classmethod
+    def _details(cls, error: ValidationError) -> Iterator[ErrorDetail]:
+        """Convert a validation error of pydantic to error details."""
+        for failure in error.errors(include_url=False):
+            where = ".".join(str(part) for part in failure["loc"])
+            cause = failure.get("ctx", {}).get("error")
+            if isinstance(cause, InvalidSettingsError):
+                yield from (detail.within(where) for detail in cause.details)
+            elif failure["type"] == "extra_forbidden":
+                yield cls._unknown_key_error(where)
+            else:
+                yield ErrorDetail(where, _explanation(where, failure))
+
+    @classmethod
+    def _unknown_key_error(cls, key: str) -> ErrorDetail:
+        return unknown_key_error(key, cls.model_fields)
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """Parse plain data.
-
-        Raises:
-            InvalidSettingsError: All errors, each with its dotted path.
-        """
+        """Parse plain data; the error lists all mistakes, each with its dotted path."""
         if not isinstance(settings, Mapping):
             raise InvalidSettingsError(
                 [f"must be a mapping of settings, not {short_repr(settings)}"]
             )
-        errors = [
-            unknown_key_error(key, cls.model_fields) for key in settings if not isinstance(key, str)
-        ]
-        made = None
-        try:
-            made = cls(**{key: each for key, each in settings.items() if isinstance(key, str)})
-        except InvalidSettingsError as error:
-            errors += error.details
-        if errors or made is None:
-            raise InvalidSettingsError(errors)
-        return made
+        return cls(**{str(key): value for key, value in settings.items()})
 
     @classmethod
     def section(cls, value: Any) -> Any:
@@ -59,11 +63,9 @@ class Settings(BaseModel):
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema, with the descriptions of settings beside each, for editors."""
         schema = cls.model_json_schema()
-        described = _with_descriptions(schema)
-        if "$defs" in schema:
-            sections = schema["$defs"].items()
-            described["$defs"] = {name: _with_descriptions(each) for name, each in sections}
-        return {"$schema": _DIALECT, **described}
+        for section in (schema, *schema.get("$defs", {}).values()):
+            _describe(section)
+        return {"$schema": _DIALECT, **schema}
 
 
 def short_repr(value: object) -> str:
@@ -83,15 +85,19 @@ def unknown_key_error(key: object, known: Iterable[str]) -> ErrorDetail:
 
 
 _RULES = {
-    "int_type": "must be an integer, not {given}",
-    "int_from_float": "must be an integer, not {given}",
-    "float_type": "must be a number, not {given}",
-    "finite_number": "must be a finite number, not {given}",
-    "string_type": "must be text, not {given}: put it in quotes",
-    "bool_type": "must be true or false, not {given}",
-    "greater_than_equal": "must be at least {ge}, not {given}",
-    "greater_than": "must be more than {gt}, not {given}",
-    "literal_error": "must be {expected}, not {given}",
+    "int_type": "must be an integer, not {value}",
+    "int_from_float": "must be an integer, not {value}",
+    "float_type": "must be a number, not {value}",
+    "finite_number": "must be a finite number, not {value}",
+    "string_type": "must be text, not {value}: put it in quotes",
+    "bool_type": "must be true or false, not {value}",
+    "greater_than_equal": "must be at least {ge}, not {value}",
+    "greater_than": "must be more than {gt}, not {value}",
+    "literal_error": "must be {expected}, not {value}",
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type"),
+        "must be a mapping of settings, not {value}",
+    ),
 }
 """Message by pydantic's error type."""
 
@@ -109,60 +115,29 @@ _MISSING = {
 }
 
 
-def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorDetail]:
-    """Convert a validation error of pydantic to error details."""
-    known = tuple(settings.model_fields)
-    found: list[ErrorDetail] = []
-    for each in error.errors(include_url=False):
-        where = ".".join(str(part) for part in each["loc"])
-        context, given = each.get("ctx", {}), each["input"]
-        cause = context.get("error")
-        if isinstance(cause, InvalidSettingsError):
-            found.extend(
-                ErrorDetail(".".join(filter(None, [where, detail.where])), detail.what)
-                for detail in cause.details
-            )
-        elif each["type"] == "extra_forbidden":
-            found.append(unknown_key_error(where, known))
-        elif each["type"] == "missing":
-            found.append(ErrorDetail(where, _MISSING.get(where, "is missing")))
-        elif each["type"] in ("model_type", "model_attributes_type", "dict_type"):
-            found.append(
-                ErrorDetail(where, f"must be a mapping of settings, not {short_repr(given)}")
-            )
-        elif each["type"] in _RULES:
-            text = _RULES[each["type"]].format(given=short_repr(given), **context)
-            if isinstance(given, str) and each["type"] in _UNQUOTED:
-                text += ": write it without quotes"
-            near = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-            found.append(ErrorDetail(where, text + (did_you_mean(given, near) if near else "")))
-        else:
-            found.append(
-                ErrorDetail(where, str(cause) if cause else f"{each['msg']}: {short_repr(given)}")
-            )
-    return found
+def _explanation(where: str, failure: ErrorDetails) -> str:
+    """Return the rule, the value and the remedy of an error of pydantic."""
+    kind, value, context = failure["type"], failure["input"], failure.get("ctx", {})
+    if kind == "missing":
+        return _MISSING.get(where, "is missing")
+    if kind not in _RULES:
+        return str(context.get("error") or f"{failure['msg']}: {short_repr(value)}")
+    text = _RULES[kind].format(value=short_repr(value), **context)
+    if isinstance(value, str) and kind in _UNQUOTED:
+        text += ": write it without quotes"
+    allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+    return text + did_you_mean(value, allowed)
 
 
-def _with_descriptions(section: Mapping[str, Any]) -> dict[str, Any]:
-    summary, arguments = _parse_docstring(str(section.get("description", "")))
-    described = dict(section)
+def _describe(section: dict[str, Any]) -> None:
+    """Split the description of a schema, a class docstring, among the settings."""
+    summary, _, rest = section.get("description", "").partition("\n\nArgs:\n")
     if summary:
-        described["description"] = summary
-    if "properties" in section:
-        described["properties"] = {
-            name: {"description": arguments[name], **each} if name in arguments else dict(each)
-            for name, each in section["properties"].items()
-        }
-    return described
-
-
-def _parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the summary of a class docstring, and the description of each argument."""
-    summary, _, rest = text.partition("\n\nArgs:\n")
-    body = inspect.cleandoc(rest.partition("\n\n")[0])
-    parts = _ARGUMENT.split(body)[1:]
-    arguments = dict(zip(parts[::2], map(_plain_text, parts[1::2]), strict=True))
-    return _plain_text(summary), arguments
+        section["description"] = _plain_text(summary)
+    _, *parts = _ARGUMENT.split(inspect.cleandoc(rest.partition("\n\n")[0]))
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        setting = section["properties"][name]
+        section["properties"][name] = {"description": _plain_text(text), **setting}
 
 
 def _plain_text(text: str) -> str:

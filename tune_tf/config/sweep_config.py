@@ -10,25 +10,25 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.parallelism_section import ParallelismSection
+from tune_tf.config.field_types import (
+    ConstraintsSection,
+    DataSection,
+    KeepCheckpoints,
+    NumBytes,
+    ObjectiveSection,
+    ParallelismSection,
+    ResourcesSection,
+    SpaceSection,
+    SweepName,
+    ValidationSection,
+    WorkloadReference,
+)
 from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
 from tune_tf.config.section_models import (
     BudgetSettings,
     ClusterSettings,
     MLflowSettings,
     SearcherSettings,
-)
-from tune_tf.config.sections import (
-    ConstraintsSection,
-    DataSection,
-    KeepCheckpoints,
-    NumBytes,
-    ObjectiveSection,
-    ResourcesSection,
-    SpaceSection,
-    SweepName,
-    ValidationSection,
-    WorkloadReference,
 )
 from tune_tf.config.settings import Settings
 from tune_tf.config.workload_reference import import_workload
@@ -131,7 +131,7 @@ class SweepConfig(Settings):
 
     @field_validator("leading_metric")
     @classmethod
-    def _one_of_the_objectives(cls, metric: str | None, info: ValidationInfo) -> str | None:
+    def _check_leading_metric(cls, metric: str | None, info: ValidationInfo) -> str | None:
         metrics = [each.metric for each in _as_tuple(info.data.get("objective", ()))]
         if metric is not None and metrics and metric not in metrics:
             raise ValueError(
@@ -141,14 +141,16 @@ class SweepConfig(Settings):
 
     @field_validator("searcher")
     @classmethod
-    def _seeded(cls, searcher: SearcherSettings, info: ValidationInfo) -> SearcherSettings:
+    def _set_searcher_seed(
+        cls, searcher: SearcherSettings, info: ValidationInfo
+    ) -> SearcherSettings:
         if searcher.seed is None and "seed" in info.data:
             return searcher.model_copy(update={"seed": info.data["seed"]})
         return searcher
 
     @field_validator("parallelism")
     @classmethod
-    def _rows_for_each_replica(cls, parallelism: Parallelism, info: ValidationInfo) -> Parallelism:
+    def _check_batch_size(cls, parallelism: Parallelism, info: ValidationInfo) -> Parallelism:
         space = info.data.get("space")
         batch_size = space.parameters.get("batch_size") if space else None
         smallest = smallest_number(batch_size) if batch_size else None
@@ -156,30 +158,31 @@ class SweepConfig(Settings):
             num, name = parallelism.num_replicas, parallelism.replica_setting
             value = f"is {num}" if name == "num_replicas" else f"makes {num} replicas"
             text = (
-                f"{value} but space.batch_size goes "
-                f"down to {smallest:g}: a global batch needs at least one row per replica; "
-                "raise the batch size or use fewer replicas"
+                f"{value} but space.batch_size goes down to {smallest:g}: a global batch needs at "
+                "least one row per replica; raise the batch size or use fewer replicas"
             )
-            raise InvalidSettingsError([ErrorDetail(name, text)])
+            raise InvalidSettingsError(ErrorDetail(name, text))
         return parallelism
 
     @field_validator("resources")
     @classmethod
-    def _usable(cls, resources: TrialResources | None, info: ValidationInfo) -> Any:
+    def _check_resources(cls, resources: TrialResources | None, info: ValidationInfo) -> Any:
         if resources is not None and "parallelism" in info.data:
             info.data["parallelism"].check(resources)
         return resources
 
     @field_validator("mlflow")
     @classmethod
-    def _named(cls, mlflow: MLflowSettings | None, info: ValidationInfo) -> MLflowSettings | None:
+    def _set_experiment_name(
+        cls, mlflow: MLflowSettings | None, info: ValidationInfo
+    ) -> MLflowSettings | None:
         if mlflow is not None and not mlflow.experiment_name:
             return mlflow.model_copy(update={"experiment_name": info.data.get("name", "")})
         return mlflow
 
     @field_validator("storage_path")
     @classmethod
-    def _without_password(cls, storage_path: str) -> str:
+    def _check_storage_path(cls, storage_path: str) -> str:
         if "://" in storage_path and "@" in urlsplit(storage_path).netloc:
             raise ValueError(
                 "must not hold keys or passwords: set them in the environment, such as "
@@ -202,9 +205,8 @@ class SweepConfig(Settings):
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """All objectives: the leading one, then the others in the order given."""
-        given = _as_tuple(self.objective)
-        leading = [each for each in given if each.metric == self.leading_metric]
-        return (*leading, *(each for each in given if each not in leading))
+        objectives = _as_tuple(self.objective)
+        return tuple(sorted(objectives, key=lambda each: each.metric != self.leading_metric))
 
     @property
     def leading_objective(self) -> Objective:
@@ -242,12 +244,11 @@ class SweepConfig(Settings):
             *_unknown_parameters(document, original),
             *(_data_errors(document.data, base_dir) if trusted else ()),
         ]
-        config = None
         try:
             config = cls.from_dict(document.data)
         except InvalidSettingsError as error:
             errors += error.details
-        if errors or config is None:
+        if errors:
             placed = document.locate(errors)
             only_overrides = all(detail.where.startswith(OVERRIDE) for detail in placed)
             raise InvalidSettingsError(placed, OVERRIDE if only_overrides else str(path))
@@ -276,17 +277,7 @@ def schema_text() -> str:
 
 
 def write_schema(path: str | Path) -> Path:
-    """Write the JSON schema of sweep files.
-
-    Args:
-        path: The file; an existing one is replaced.
-
-    Returns:
-        The file's path.
-
-    Raises:
-        InvalidSettingsError: The file cannot be written.
-    """
+    """Write the JSON schema of sweep files; an existing file is replaced. Return its path."""
     path = Path(path)
     try:
         path.write_text(schema_text())

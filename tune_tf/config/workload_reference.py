@@ -31,42 +31,38 @@ def import_workload(
         WorkloadError: It cannot be imported, or is not a workload.
         InvalidSettingsError: ``data`` are invalid.
     """
-    place, _, attribute = reference.rpartition(":")
-    module = (
-        _file_module(reference, (base_dir / place).resolve())
-        if place.endswith(".py")
-        else _module(reference, place, base_dir.resolve())
-    )
-    there = sorted(name for name, value in vars(module).items() if _is_workload(value))
+    path, _, attribute = reference.rpartition(":")
+    if path.endswith(".py"):
+        module = _import_file(reference, (base_dir / path).resolve())
+    else:
+        module = _import_module(reference, path, base_dir.resolve())
+    names = sorted(name for name, value in vars(module).items() if _is_workload(value))
+    known = ", ".join(names) or "none"
     if not hasattr(module, attribute):
-        text = (
-            f"workload {reference!r}: {module.__file__ or place} has no {attribute!r}"
-            f"{did_you_mean(attribute, there)}; its workloads are {', '.join(there) or 'none'}"
+        raise WorkloadError(
+            f"workload {reference!r}: {module.__file__ or path} has no {attribute!r}"
+            f"{did_you_mean(attribute, names)}; its workloads are {known}"
         )
-        raise WorkloadError(text)
     workload = getattr(module, attribute)
     if isinstance(workload, type) and issubclass(workload, Workload):
         return _instantiate(reference, workload, base_dir, data)
     if not isinstance(workload, Workload):
-        text = (
+        raise WorkloadError(
             f"workload {reference!r}: {attribute} is {workload!r}, which is not a "
-            f"tune_tf.Workload; the workloads of {module.__file__ or place} are "
-            f"{', '.join(there) or 'none'}"
+            f"tune_tf.Workload; the workloads of {module.__file__ or path} are {known}"
         )
-        raise WorkloadError(text)
     if data is not None:
         text = (
             f"is given, but {attribute} is already an instance: name its class "
             f"{type(workload).__name__}, or leave data out"
         )
-        raise InvalidSettingsError([ErrorDetail("data", text)])
+        raise InvalidSettingsError(ErrorDetail("data", text))
     return workload
 
 
 def _instantiate(
     reference: str, kind: type[Workload], base_dir: Path, data: Mapping[str, Any] | None
 ) -> Workload:
-    """Create the workload."""
     if data is not None and kind.from_settings.__func__ is Workload.from_settings.__func__:  # type: ignore[attr-defined]
         _check_arguments(kind, data)
     try:
@@ -75,11 +71,8 @@ def _instantiate(
         if data is None:
             reasons = "; ".join(str(detail) for detail in error.details)
             text = f"is missing: {kind.__name__} needs settings; {reasons}"
-            raise InvalidSettingsError([ErrorDetail("data", text)]) from None
-        raise InvalidSettingsError(
-            ErrorDetail(".".join(filter(None, ["data", detail.where])), detail.what)
-            for detail in error.details
-        ) from None
+            raise InvalidSettingsError(ErrorDetail("data", text)) from None
+        raise InvalidSettingsError(detail.within("data") for detail in error.details) from None
     except Exception as error:
         raise WorkloadError(
             f"workload {reference!r}: {kind.__name__}({'' if data is None else '...'}) raised "
@@ -94,18 +87,15 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
     known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
     if not known and not parameters:
         text = f"is given, but {kind.__name__} takes no settings: leave it out"
-        raise InvalidSettingsError([ErrorDetail("data", text)])
+        raise InvalidSettingsError(ErrorDetail("data", text))
     errors = [
         ErrorDetail(f"data.{name}", "is missing")
         for name, each in known.items()
         if each.default is each.empty and name not in data
     ]
     if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-        errors += [
-            ErrorDetail(f"data.{key}", unknown_key_error(key, known).what)
-            for key in data
-            if key not in known
-        ]
+        unknown = [key for key in data if key not in known]
+        errors += [unknown_key_error(key, known).within("data") for key in unknown]
     if errors:
         raise InvalidSettingsError(errors)
 
@@ -120,8 +110,7 @@ def _is_workload(value: object) -> bool:
     return isinstance(value, Workload)
 
 
-def _module(reference: str, name: str, base_dir: Path) -> ModuleType:
-    """Import a module by name."""
+def _import_module(reference: str, name: str, base_dir: Path) -> ModuleType:
     if str(base_dir) not in sys.path:
         sys.path.append(str(base_dir))
     try:
@@ -136,11 +125,10 @@ def _module(reference: str, name: str, base_dir: Path) -> ModuleType:
         raise WorkloadError(f"workload {reference!r}: {text}") from error
 
 
-def _file_module(reference: str, path: Path) -> ModuleType:
+def _import_file(reference: str, path: Path) -> ModuleType:
     """Run a file as a module.
 
-    It is removed from ``sys.modules``, so that its classes are pickled by value and reach processes
-    that cannot access the file.
+    It leaves ``sys.modules``, so that its classes are pickled by value for other processes.
     """
     if not path.is_file():
         raise WorkloadError(f"workload {reference!r}: there is no file {path}")

@@ -28,9 +28,6 @@ class Asynchronous(Parallelism):
         max_replacements: Dead or silent workers that a trial replaces; one more fails the trial.
         placement: As in :class:`MultiWorker`.
         micro_batches: As in :class:`Mirrored`.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "asynchronous"

@@ -24,9 +24,6 @@ class Mirrored(Parallelism):
         max_replicas: Largest number of replicas of a trial that gets more devices from the
             scheduler ``resource_changing``; None allows as many as fit, ``num_replicas`` keeps the
             number fixed.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "mirrored"
@@ -79,11 +76,10 @@ class Mirrored(Parallelism):
         """
         declared = self.num_replicas
         capacity = int(reserved.gpus) if reserved.gpus else declared * (reserved.cpus // base.cpus)
-        most = min(capacity, batch_size, self.max_replicas or capacity)
-        divides = self.uneven == "refuse"
-        counts = (num for num in range(most, declared, -1) if not (divides and batch_size % num))
-        num_replicas = next(counts, declared)
-        if num_replicas == declared:
+        num_replicas = min(capacity, batch_size, self.max_replicas or capacity)
+        while self.uneven == "refuse" and num_replicas > 1 and batch_size % num_replicas:
+            num_replicas -= 1
+        if num_replicas <= declared:
             return self
         return replace(
             self,

@@ -50,9 +50,6 @@ class ModelParallel(_Staged):
         num_stages: Number of stages and devices.
         micro_batches: Pieces into which a batch is split for pipelining: a stage works on one piece
             while the next stage works on the previous one. The gradient is that of the whole batch.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "model_parallel"
@@ -89,9 +86,6 @@ class Hybrid(_Staged):
         num_replicas: Number of model replicas. The global batch size does not depend on it.
         num_stages: Stages of each replica; see :class:`ModelParallel`.
         micro_batches: Pieces into which a replica splits its part of a batch.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "hybrid"

@@ -32,9 +32,6 @@ class MultiWorker(Parallelism):
         synchronized_batch_norm: As in :class:`Mirrored`, over the rows of all workers.
         micro_batches: As in :class:`Mirrored`.
         uneven: As in :class:`Mirrored`.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "multi_worker"

@@ -39,6 +39,9 @@ class Parallelism:
         supports_fit: Whether ``keras.Model.fit`` can train it.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         replica_setting: Setting that determines the number of replicas.
+
+    Raises:
+        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str]
@@ -51,22 +54,17 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        rules = self._rules()
-        ordered = sorted(rules, key=lambda name: rules[name] != Count)
-        errors = [_setting_error(name, getattr(self, name), rules[name]) for name in ordered]
-        errors = [error for error in errors if error] or self.conflicts()
-        if errors:
+        rules = self.rules()
+        names = sorted(rules, key=lambda name: rules[name] != Count)
+        errors = [_setting_error(name, getattr(self, name), rules[name]) for name in names]
+        if errors := list(filter(None, errors)) or self.conflicts():
             raise InvalidSettingsError(errors)
 
     @classmethod
-    def _rules(cls) -> dict[str, Any]:
+    def rules(cls) -> dict[str, Any]:
+        """Return the annotation of each setting."""
         hints = get_type_hints(cls, include_extras=True)
         return {field.name: hints[field.name] for field in fields(cls)}
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON schema of each setting."""
-        return {name: _setting_schema(rule) for name, rule in cls._rules().items()}
 
     @classmethod
     def on_devices(cls, num_devices: int) -> Self | None:
@@ -152,11 +150,7 @@ class Parallelism:
         return (TrialResources(resources.cpus // num, resources.gpus / num),) * num
 
     def check(self, resources: TrialResources) -> None:
-        """Check that the resources of a trial fit its devices.
-
-        Raises:
-            InvalidSettingsError: They do not; the message lists all errors.
-        """
+        """Check that the resources of a trial fit its devices; the error lists all conflicts."""
         if errors := self.resource_errors(resources):
             raise InvalidSettingsError(errors)
 
@@ -165,28 +159,18 @@ class Parallelism:
         raise NotImplementedError
 
 
-def _setting_schema(rule: Any) -> dict[str, Any]:
-    if rule is bool:
-        return {"type": "boolean"}
-    if get_origin(rule) is Literal:
-        return {"enum": list(get_args(rule))}
-    kind, minimum = get_args(rule)
-    integer = {"type": "integer", "minimum": minimum.value}
-    return integer if kind is int else {"anyOf": [integer, {"type": "null"}]}
-
-
 def _setting_error(name: str, value: object, rule: Any) -> str:
     """Return the error of a setting; empty if it is valid."""
     remedy = ""
     if rule is bool:
-        valid, allowed = isinstance(value, bool), "true or false"
+        is_valid, allowed = isinstance(value, bool), "true or false"
     elif get_origin(rule) is Literal:
         known = get_args(rule)
-        valid, allowed, remedy = value in known, one_of(known), did_you_mean(value, known)
+        is_valid, allowed, remedy = value in known, one_of(known), did_you_mean(value, known)
     else:
         kind, minimum = get_args(rule)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
-        valid = value >= minimum.value if is_integer else value is None and kind is not int
+        is_valid = value >= minimum.value if is_integer else value is None and kind is not int
         allowed = f"an integer of at least {minimum.value}"
         remedy = f": {minimum.remedy}" if minimum.remedy else ""
-    return "" if valid else f"{name} must be {allowed}, not {value!r}{remedy}"
+    return "" if is_valid else f"{name} must be {allowed}, not {value!r}{remedy}"

@@ -93,9 +93,6 @@ class Folds(Subtasks):
         num_devices: As in :class:`Subtasks`.
         task_retries: As in :class:`Subtasks`.
         micro_batches: As in :class:`Mirrored`.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "folds"
@@ -125,9 +122,6 @@ class Ensemble(Subtasks):
         num_devices: As in :class:`Subtasks`.
         task_retries: As in :class:`Subtasks`.
         micro_batches: As in :class:`Mirrored`.
-
-    Raises:
-        InvalidSettingsError: A value is not allowed; the message lists all errors.
     """
 
     kind: ClassVar[str] = "ensemble"

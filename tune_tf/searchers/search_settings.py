@@ -176,9 +176,7 @@ def points_to_params(space: SpaceLike, points: Sequence[Mapping[str, Any]]) -> l
             continue
         point_values, point_errors = point_params(space, point)
         params.append(point_values)
-        errors += [
-            ErrorDetail(f"{where}.{each.where}".rstrip("."), each.what) for each in point_errors
-        ]
+        errors += [each.within(where) for each in point_errors]
     if errors:
         raise InvalidSettingsError(errors)
     return params

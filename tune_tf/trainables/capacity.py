@@ -10,28 +10,28 @@ from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
-_ANSWERS_WITHIN_S = 2.0
+_CONNECT_TIMEOUT_S = 2.0
 
 
-def capacity_by_node(share: TrialResources, *, answering: bool = False) -> list[int]:
+def capacity_by_node(share: TrialResources, *, reachable: bool = False) -> list[int]:
     """Return how many processes fit on each live node of the running cluster if it were idle.
 
-    With ``answering``, unreachable nodes are skipped: Ray reports a lost node as alive for a while.
+    With ``reachable``, unreachable nodes are skipped: Ray reports a lost node as alive for a while.
     If no node is reachable, as over Ray Client, all that Ray reports alive count.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    if answering:
-        nodes = [node for node in nodes if _answers(node)] or nodes
+    if reachable:
+        nodes = [node for node in nodes if _is_reachable(node)] or nodes
     return [
         int(min(node["Resources"].get(kind, 0) // count for kind, count in share.bundle.items()))
         for node in nodes
     ]
 
 
-def _answers(node: dict[str, Any]) -> bool:
+def _is_reachable(node: dict[str, Any]) -> bool:
     address = node["NodeManagerAddress"], node["NodeManagerPort"]
     try:
-        with socket.create_connection(address, timeout=_ANSWERS_WITHIN_S):
+        with socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S):
             return True
     except OSError:
         return False
@@ -42,21 +42,19 @@ def num_trials(
 ) -> int:
     """Return how many trials fit concurrently.
 
-    Args:
-        capacity: Processes with the first share that fit on each node.
-        parallelism: Layout of a trial.
-        shares: Resources of each process, if they differ.
+    ``capacity`` is the number of processes with the first share that fit on each node; ``shares``
+    are the resources of each process, if they differ.
     """
     workers = parallelism.num_workers
-    fitting = sum(capacity) // workers
+    num = sum(capacity) // workers
     if parallelism.placement == "strict_spread":
         # A trial has at most one process per node, so a node counts at most once for each trial.
-        while sum(min(each, fitting) for each in capacity) < fitting * workers:
-            fitting -= 1
+        while sum(min(each, num) for each in capacity) < num * workers:
+            num -= 1
     if len(set(shares)) > 1:
         cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
-        fitting = min(fitting, cpus // sum(share.cpus for share in shares))
-    return fitting
+        num = min(num, cpus // sum(share.cpus for share in shares))
+    return num
 
 
 def max_workers(capacity: list[int], parallelism: Parallelism) -> int:
@@ -79,11 +77,7 @@ def default_resources(parallelism: Parallelism) -> TrialResources:
 
 
 def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> None:  # noqa: B008  frozen
-    """Check that the running cluster is large enough for a trial.
-
-    Raises:
-        UnavailableResourcesError: It is too small, even when idle.
-    """
+    """Check that the running cluster is large enough for a trial, if it were idle."""
     if not ray.is_initialized():
         return
     shares = parallelism.shares(resources)

@@ -67,7 +67,7 @@ def trainable(
         InvalidSettingsError: The arguments are incompatible.
     """
     if isinstance(workload, type):
-        workload = _made(workload)
+        workload = _create_workload(workload)
     if not isinstance(workload, Workload):
         raise InvalidSettingsError(
             [f"workload must be a tune_tf.Workload, not {type(workload).__name__}"]
@@ -89,13 +89,13 @@ def trainable(
         raise InvalidSettingsError([conflict])
     if resources is not None:
         parallelism.check(resources)
-    prepared = tune.with_parameters(
+    trainable_class = tune.with_parameters(
         pkgutil.resolve_name(parallelism.trainable),
         workload=PickledWorkload.of(workload) if parallelism.in_processes else workload,
         settings=settings,
     )
     request = functools.partial(_placement_group, parallelism, resources)
-    return tune.with_resources(prepared, request)
+    return tune.with_resources(trainable_class, request)
 
 
 def _conflict(workload: Workload, settings: TrialSettings) -> str:
@@ -126,15 +126,15 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
             "the rows in load_data"
         )
     if settings.validation.asynchronous and (loop == "fit" or parallelism.in_processes):
-        what = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
+        setting = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
         return (
-            f"validation.asynchronous does not work with {what}: it needs trials that train by "
+            f"validation.asynchronous does not work with {setting}: it needs trials that train by "
             "graph calls in one process; leave it out"
         )
     return ""
 
 
-def _made(workload: type[Workload]) -> Workload:
+def _create_workload(workload: type[Workload]) -> Workload:
     try:
         return workload()
     except TypeError as error:
@@ -146,9 +146,9 @@ def _made(workload: type[Workload]) -> Workload:
 def _placement_group(
     parallelism: Parallelism, resources: TrialResources | None, config: Any
 ) -> tune.PlacementGroupFactory:
-    wanted = resources or default_resources(parallelism)
-    check_cluster(wanted, parallelism)
-    bundles = [share.bundle for share in parallelism.shares(wanted)]
+    resources = resources or default_resources(parallelism)
+    check_cluster(resources, parallelism)
+    bundles = [share.bundle for share in parallelism.shares(resources)]
     if parallelism.in_processes:
         bundles = [{}, *bundles]  # the trial's own actor runs next to its first worker
     return tune.PlacementGroupFactory(bundles, strategy=parallelism.placement.upper())

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import CheckpointError
 from tune_tf.trainables.multi_process.process_trainable import ProcessTrainable
 from tune_tf.trainables.multi_process.worker import (
@@ -25,9 +26,9 @@ from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.training.system_metrics import sum_peak_memory
 
-_TABLE = "subtasks.json"
+_INDEX = "subtasks.json"
 _FORMAT = 1
-_WHOLE = "trial.npz"  # name of the checkpoint file of a single-model trial
+_CHECKPOINT = "trial.npz"  # name of the checkpoint file of a single-model trial
 
 
 class SubtaskGroup(SubtaskPool):
@@ -50,14 +51,14 @@ class SubtaskGroup(SubtaskPool):
         self._reported += 1
         label = self._subtasks.subtask
         diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
-        reports = self.reports
+        reports = [device.report for device in self._devices if device.report is not None]
         loads = [each.system_metrics for each in reports]
         return EpochReport(
             summary(metrics, label),
             stop_training=all_ended,
             recycle=any(each.recycle for each in reports),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
-            more={"num_devices": len(self._bundles.shares)},
+            extra={"num_devices": len(self._bundles.shares)},
             divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
 
@@ -72,20 +73,15 @@ class SubtaskGroup(SubtaskPool):
             number: f"{self._subtasks.subtask}_{number}-{snapshot.epoch}.npz"
             for number, snapshot in snapshots.items()
         }
-        table = {
+        index = {
             "format": _FORMAT,
             "kind": self._subtasks.kind,
             "reported": self._reported,
-            "files": {
-                str(number): [names[number], each.epoch] for number, each in snapshots.items()
-            },
+            "files": {str(number): [names[number], it.epoch] for number, it in snapshots.items()},
             "results": results.plain(),
         }
-        write_checkpoint_files(
-            folder,
-            {names[number]: each.files[_WHOLE] for number, each in snapshots.items()}
-            | {_TABLE: json.dumps(table).encode()},
-        )
+        files = {names[number]: it.files[_CHECKPOINT] for number, it in snapshots.items()}
+        write_checkpoint_files(folder, files | {_INDEX: json.dumps(index).encode()})
         for path in folder.glob("*-*.npz"):
             if path.name not in names.values():
                 path.unlink()
@@ -95,51 +91,46 @@ class SubtaskGroup(SubtaskPool):
     def read_checkpoint(self, folder: Path) -> None:
         """Restore the state from a folder, on any number of devices."""
         files = read_checkpoint_files(folder)
-        table = self._table(files, folder)
-        self._reported = table["reported"]
+        index = self._read_index(files, folder)
+        self._reported = index["reported"]
         snapshots = {
-            int(number): SubtaskSnapshot(epoch, {_WHOLE: files[name]})
-            for number, (name, epoch) in table["files"].items()
+            int(number): SubtaskSnapshot(epoch, {_CHECKPOINT: files[name]})
+            for number, (name, epoch) in index["files"].items()
         }
-        self.begin(
-            self._trial,
-            reported=self._reported,
-            results=SubtaskResults.of_plain(table["results"]),
-            snapshots=snapshots,
-        )
+        results = SubtaskResults.of_plain(index["results"])
+        self.begin(self._trial, reported=self._reported, results=results, snapshots=snapshots)
 
-    def _table(self, files: Files, folder: Path) -> Mapping[str, Any]:
+    def _read_index(self, files: Files, folder: Path) -> Mapping[str, Any]:
         """Return the index of a checkpoint, after checking that it fits this trial."""
         kind, count = self._subtasks.kind, self._subtasks.num_subtasks
-        if _TABLE not in files:
+        if _INDEX not in files:
             raise CheckpointError(
-                f"{folder} is not a checkpoint of a trial of kind {kind!r}: it has no {_TABLE}"
+                f"{folder} is not a checkpoint of a trial of kind {kind!r}: it has no {_INDEX}"
             )
         try:
-            table = json.loads(files[_TABLE])
-            named = {name for name, _ in table["files"].values()}
-            found = table["format"], table["kind"], len(table["results"])
+            index = json.loads(files[_INDEX])
+            names = {name for name, _ in index["files"].values()}
+            origin = index["format"], index["kind"], len(index["results"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder}/{_TABLE} is damaged: {error!r}") from error
-        if found != (_FORMAT, kind, count):
+            raise CheckpointError(f"{folder}/{_INDEX} is damaged: {error!r}") from error
+        if origin != (_FORMAT, kind, count):
             raise CheckpointError(
-                f"{folder} is of {found[2]} subtasks of kind {found[1]!r} (format {found[0]}), "
+                f"{folder} is of {origin[2]} subtasks of kind {origin[1]!r} (format {origin[0]}), "
                 f"but this trial has {count} of kind {kind!r} (format {_FORMAT})"
             )
-        if missing := named - set(files):
+        if missing := names - set(files):
             raise CheckpointError(f"{folder} lacks {', '.join(sorted(missing))}")
-        return table
+        return index
 
 
 def _link_best(folder: Path, name: str) -> None:
     """Link the best subtask's file under the name of a single-model checkpoint."""
-    partial = folder / f".{_WHOLE}.{os.getpid()}"
-    partial.unlink(missing_ok=True)
-    try:
-        os.link(folder / name, partial)
-    except OSError:  # no hard links on this file system
-        shutil.copyfile(folder / name, partial)
-    partial.replace(folder / _WHOLE)
+    with atomic_path(folder / _CHECKPOINT) as partial:
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(folder / name, partial)
+        except OSError:  # no hard links on this file system
+            shutil.copyfile(folder / name, partial)
 
 
 class FoldsTrainable(ProcessTrainable):

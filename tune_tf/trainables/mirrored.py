@@ -24,15 +24,15 @@ class MirroredTrainable(TrialTrainable):
 
     def set_up_processes(self, config: Config) -> None:
         """Claim the devices of this process and begin the first trial."""
-        settings, declared = self._settings, self._parallelism
+        settings, declared = self._settings, self._settings.parallelism
         self._processes: TrialProcess = TrialProcess()
         self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
         reserved = self._reserved() or settings.resources
         parallelism = declared
         if settings.elastic and settings.loop == "graph":
-            rows = self._workload.global_batch_size(config)
+            batch_size = self._workload.global_batch_size(config)
             parallelism = declared.scaled_to_resources(
-                settings.resources, reserved, batch_size=rows
+                settings.resources, reserved, batch_size=batch_size
             )
         self._processes.claim(self._workload, settings, reserved, parallelism.num_devices)
         devices = self._processes.devices
@@ -42,9 +42,9 @@ class MirroredTrainable(TrialTrainable):
         except WorkloadError as error:
             if parallelism is declared:
                 raise
-            number = declared.num_replicas
-            _log.warning("keeping %d replica(s) on more devices: %s", number, error)
-            self._serve(devices.first(number), declared)
+            num_replicas = declared.num_replicas
+            _log.warning("keeping %d replica(s) on more devices: %s", num_replicas, error)
+            self._serve(devices.first(num_replicas), declared)
             self._begin(config)
 
     def cleanup(self) -> None:
@@ -56,7 +56,7 @@ class MirroredTrainable(TrialTrainable):
         try:
             super()._begin(config)
         except WorkloadError as error:
-            if not self._saving:
+            if not self._ran_out_of_memory:
                 raise
             raise MemoryError(f"it ran out of memory and cannot run with less: {error}") from error
 
@@ -94,14 +94,10 @@ class MirroredTrainable(TrialTrainable):
 
 
 class ModelParallelTrainable(MirroredTrainable):
-    """Trainable for a model that is split into stages, one epoch per iteration.
-
-    :func:`tune_tf.trainable` creates it for :class:`~tune_tf.ModelParallel` and
-    :class:`~tune_tf.Hybrid`.
-    """
+    """Trainable for a model that is split into stages, one epoch per iteration."""
 
     def _graph_loop(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
         from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
-        grid = StageDevices(devices, parallelism.num_stages)
-        return grid, stage_loop(self._workload, grid, parallelism)
+        stages = StageDevices(devices, parallelism.num_stages)
+        return stages, stage_loop(self._workload, stages, parallelism)

@@ -7,7 +7,6 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.capacity import capacity_by_node, max_workers
@@ -15,7 +14,7 @@ from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, Pro
 from tune_tf.trainables.multi_process.processes import Bundles
 from tune_tf.trainables.multi_process.worker import Worker, WorkerProcess, WorkerSetup
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.rendezvous import PortTakenError, compatible_addresses
+from tune_tf.training.rendezvous import PortTakenError
 from tune_tf.training.system_metrics import sum_peak_memory
 
 _log = logging.getLogger(__name__)
@@ -30,46 +29,37 @@ class WorkerGroup(ProcessGroup):
     """
 
     def __init__(
-        self,
-        assignment: WorkerSetup,
-        bundles: Bundles,
-        worker_class: type[WorkerProcess] = Worker,
+        self, setup: WorkerSetup, bundles: Bundles, worker_class: type[WorkerProcess] = Worker
     ) -> None:
-        super().__init__(assignment, bundles)
-        self._worker_class = worker_class
-        self._connect()
+        super().__init__(setup, bundles)
+        self._connect(worker_class)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
-        self.ask("start", trial, watched=False)
+        self.call("start", trial, watched=False)
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch."""
-        reports: list[EpochReport] = self.ask("epoch")
+        reports: list[EpochReport] = self.call("epoch")
         loads = [each.system_metrics for each in reports]
         return replace(
             reports[0],
             recycle=any(each.recycle for each in reports),
             system_metrics=sum_peak_memory(loads[0], loads),
-            more={"num_workers": len(reports)},
+            extra={"num_workers": len(reports)},
         )
 
-    def _connect(self) -> None:
+    def _connect(self, worker_class: type[WorkerProcess]) -> None:
         """Start and connect the workers; retry with new ports if one was taken."""
         for attempt in range(1, _ATTEMPTS + 1):
             self._processes = [
-                self._bundles.start(self._worker_class, rank)
-                for rank in range(len(self._bundles.shares))
+                self._bundles.start(worker_class, rank) for rank in range(len(self._bundles.shares))
             ]
-            workers = self.ask("meet", self._assignment, watched=False)
-            try:
-                addresses = compatible_addresses(workers)
-            except UnavailableResourcesError:
-                self.end()
-                raise
+            workers = self.call("meet", self._setup, watched=False)
+            addresses = self._check_compatible(workers)
             self.devices = "; ".join(f"{worker.devices} on {worker.node}" for worker in workers)
             try:
-                self.ask("join", addresses, timeout_s=self._bundles.watch.join_s)
+                self.call("join", addresses, timeout_s=self._bundles.timeouts.join_s)
             except PortTakenError as error:
                 if attempt == _ATTEMPTS:
                     raise
@@ -94,16 +84,14 @@ class FewerWorkers(tune.Callback):
     def __init__(self, parallelism: Parallelism) -> None:
         self._parallelism = parallelism
 
-    def on_trial_recover(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_recover(self, trial: Trial, **info: Any) -> None:
         """Fit a recovering trial to the live nodes."""
         reserved = trial.placement_group_factory
         bundles = [bundle for bundle in reserved.bundles if bundle]
         share = TrialResources.of_bundle(bundles[0])
-        least = self._parallelism.min_workers or self._parallelism.num_workers
-        capacity = capacity_by_node(share, answering=True)
-        num_workers = max(max_workers(capacity, self._parallelism), least)
+        minimum = self._parallelism.min_workers or self._parallelism.num_workers
+        capacity = capacity_by_node(share, reachable=True)
+        num_workers = max(max_workers(capacity, self._parallelism), minimum)
         if num_workers == len(bundles):
             return
         _log.warning(

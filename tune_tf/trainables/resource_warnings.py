@@ -39,20 +39,13 @@ class ReservationMonitor(tune.Callback):
     def __init__(self, resources: TrialResources) -> None:
         self._resources = resources
         self._results: dict[str, list[dict[str, Any]]] = {}
-        self._waiting = {"GPU"} if resources.gpus else set[str]()
+        self._unwarned = {"GPU"} if resources.gpus else set[str]()
         if resources.cpus > 1:
-            self._waiting.add("CPU")
+            self._unwarned.add("CPU")
 
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
+    def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
         """Add a sample, and judge the trial once it has enough."""
-        if not self._waiting or not self._is_as_declared(trial):
+        if not self._unwarned or not self._is_as_declared(trial):
             return
         if result["iterations_since_restore"] <= 1:
             self._results[trial.trial_id] = [result]
@@ -65,26 +58,21 @@ class ReservationMonitor(tune.Callback):
         if len(results) > _NUM_SAMPLES and time_s >= _TIME_S:
             self._judge(trial, self._results.pop(trial.trial_id)[1:])
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Discard a trial's samples."""
         self._results.pop(trial.trial_id, None)
 
     on_trial_error = on_trial_complete
 
     def _is_as_declared(self, trial: Trial) -> bool:
-        bundles = trial.placement_group_factory.bundles
-        reserved: dict[str, float] = next(filter(None, bundles), {})
-        return (reserved.get("CPU", 0), reserved.get("GPU", 0)) == (
-            self._resources.cpus,
-            self._resources.gpus,
-        )
+        bundles: list[dict[str, float]] = trial.placement_group_factory.bundles
+        reserved = next(filter(None, bundles), {})
+        return TrialResources.of_bundle(reserved) == self._resources
 
     def _judge(self, trial: Trial, samples: list[dict[str, Any]]) -> None:
         idle = _idle_gpus(samples)
-        if idle and "GPU" in self._waiting:
-            self._waiting.remove("GPU")
+        if idle and "GPU" in self._unwarned:
+            self._unwarned.remove("GPU")
             _log.warning(
                 "trial %s reserves %g GPU(s), of which it hardly uses %s (mean of %d samples): "
                 "reserve a share of one, like resources.gpus: 0.5, so that several trials use it, "
@@ -95,12 +83,12 @@ class ReservationMonitor(tune.Callback):
                 len(samples),
             )
         # On a busy machine low use may be starvation.
-        usual = [each[_OWN_CPU] for each in samples if each.get(_ALL_CPUS, 0.0) < _BUSY_MACHINE]
-        if len(usual) < _NUM_SAMPLES or "CPU" not in self._waiting:
+        loads = [each[_OWN_CPU] for each in samples if each.get(_ALL_CPUS, 0.0) < _BUSY_MACHINE]
+        if len(loads) < _NUM_SAMPLES or "CPU" not in self._unwarned:
             return
-        cores, reserved = fmean(usual) / 100, self._resources.cpus
+        cores, reserved = fmean(loads) / 100, self._resources.cpus
         if cores < _IDLE_CPUS * reserved:
-            self._waiting.remove("CPU")
+            self._unwarned.remove("CPU")
             _log.warning(
                 "trial %s reserves %d CPUs, of which its process uses %.1f (mean of %d samples): "
                 "with fewer resources.cpus more trials run at a time",
@@ -113,12 +101,12 @@ class ReservationMonitor(tune.Callback):
 
 def _idle_gpus(samples: list[dict[str, Any]]) -> dict[int, float]:
     """Return the mean utilization in percent of each idle card, by its number."""
-    used: dict[int, list[float]] = {}
+    loads: dict[int, list[float]] = {}
     for sample in samples:
         for name, value in sample.items():
             if match := _GPU.fullmatch(name):
-                used.setdefault(int(match[1]), []).append(value)
-    means = {number: fmean(values) for number, values in sorted(used.items())}
+                loads.setdefault(int(match[1]), []).append(value)
+    means = {number: fmean(values) for number, values in sorted(loads.items())}
     return {number: mean for number, mean in means.items() if mean < _IDLE_GPU}
 
 
@@ -129,33 +117,26 @@ class InputWaitMonitor(tune.Callback):
     """
 
     def __init__(self) -> None:
-        self._waited_s = 0.0
-        self._took_s = 0.0
+        self._wait_s = 0.0
+        self._total_s = 0.0
 
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
+    def on_trial_result(self, result: dict[str, Any], **info: Any) -> None:
         """Add the waiting time of an iteration."""
         share = result.get(INPUT_WAIT)
         if share is None or result["iterations_since_restore"] <= 1:
             return
-        self._took_s += result["time_this_iter_s"]
-        self._waited_s += share * result["time_this_iter_s"]
+        self._total_s += result["time_this_iter_s"]
+        self._wait_s += share * result["time_this_iter_s"]
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, **info: Any) -> None:
         """Log the share of waiting time if it is above the limit."""
-        if self._waited_s <= _TOLERATED_WAIT * self._took_s:
+        if self._wait_s <= _TOLERATED_WAIT * self._total_s:
             return
         _log.warning(
             "the trials waited %.0f %% of their time for rows (%s in MLflow): cache mapped rows "
             "with Pipeline(cache=...), prepare them once for all trials with tune_tf.data.prepared "
             "in load_data, give a trial more CPUs (resources.cpus), or run fewer at a time "
             "(max_concurrent_trials)",
-            100 * self._waited_s / self._took_s,
+            100 * self._wait_s / self._total_s,
             INPUT_WAIT,
         )

@@ -1,7 +1,6 @@
 """Training of trials in a process: the trial's own actor or one of its workers.
 
-TensorFlow is imported in methods only, so that the actor of a trial in several processes does not
-load it.
+TensorFlow is imported late, so that the actor of a trial in several processes does not load it.
 """
 
 import contextlib
@@ -34,14 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialStart:
-    """Start message of a trial.
-
-    Args:
-        trial_id: Ray Tune's id of the trial.
-        config: Hyperparameters.
-        seed: Seed of weights, dropout and data order.
-        log: Log file of its processes; None for no log.
-    """
+    """Start message of a trial; ``log`` is the log file of its processes, None for no log."""
 
     trial_id: str
     config: dict[str, Any]
@@ -58,7 +50,7 @@ class EpochReport:
         stop_training: Whether a callback requested the end of the trial.
         recycle: Whether the process should serve no other trial.
         system_metrics: Load of the machine, peak memory and training speed, by result key.
-        more: Further results, by result key.
+        extra: Further results, by result key.
         divergence: What diverged, if it is a part of the trial.
     """
 
@@ -66,17 +58,17 @@ class EpochReport:
     stop_training: bool
     recycle: bool
     system_metrics: dict[str, float]
-    more: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
     divergence: str = ""
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Metrics that are numbers, as Tune requires: not arrays by class."""
+        return {name: each for name, each in self.metrics.items() if isinstance(each, int | float)}
 
 
 class TrialProcess:
-    """Training of one trial after another in this process.
-
-    Attributes:
-        log: Log of the process's output.
-        devices: Devices of the process, once claimed.
-    """
+    """Training of one trial after another in this process, on the devices that it has claimed."""
 
     devices: "Devices"
 
@@ -95,11 +87,7 @@ class TrialProcess:
         resources: TrialResources,
         num_devices: int,
     ) -> None:
-        """Claim the devices of this process for all of its trials.
-
-        Raises:
-            UnavailableResourcesError: The reserved devices are missing.
-        """
+        """Claim the devices of this process for all of its trials."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
 

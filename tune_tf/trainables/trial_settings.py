@@ -14,28 +14,17 @@ from tune_tf.validation import Validation
 
 LoopKind = Literal["graph", "fit"]
 
-_NUMBER = re.compile(r"_(\d{5,7})$")  # eight digits are a searcher's id, not a number
+_TRIAL_NUMBER = re.compile(r"_(\d{5,7})$")  # eight digits are a searcher's id, not a number
 
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """Settings shared by all trials of a sweep, passed by :func:`tune_tf.trainable`.
+    """Settings shared by all trials of a sweep: the arguments of :func:`tune_tf.trainable`.
 
     Args:
-        parallelism: Layout of a trial over devices.
         resources: Resources to use where Tune has reserved none.
-        loop: ``"graph"`` runs an epoch as one graph call, ``"fit"`` calls ``keras.Model.fit``.
-        validation: When validation rows are evaluated.
-        seed: Seed of the sweep; None derives one from the trial's id.
-        checkpoint_interval_s: Seconds of training after which a result requests a checkpoint; None
-            leaves it to Tune's ``CheckpointConfig``.
-        recycling: Limits after which a process serves no other trial.
-        tracking: MLflow settings of the trials, for :func:`tune_tf.mlflow_run`; None without runs.
-        elastic: Whether to train with more replicas where Tune has reserved more than
-            ``resources``.
         data_id: Key under which the processes of a node share the workload's data; None to load it
             separately.
-        log_folder: The sweep's folder, for the logs of its trials; None for no log.
     """
 
     parallelism: Any
@@ -59,5 +48,5 @@ def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int
     """
     if sweep_seed is None:
         return int.from_bytes(hashlib.sha256(trial_id.encode()).digest()[:4], "big")
-    match = _NUMBER.search(trial_name) or _NUMBER.search(trial_id)
+    match = _TRIAL_NUMBER.search(trial_name) or _TRIAL_NUMBER.search(trial_id)
     return derive_seed(sweep_seed, int(match[1]) if match else 0)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
-from ray.tune.result import SHOULD_CHECKPOINT
+from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from tune_tf.events import log_path
-from tune_tf.outcome import STOP_CAUSE
-from tune_tf.trainables.epoch_result import epoch_result
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
+from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.trainables.memory.recycling import RECYCLE
 from tune_tf.trainables.memory.retry_resources import micro_batches_of
 from tune_tf.trainables.trial_process import TrialStart
@@ -39,10 +39,10 @@ class TrialTrainable(tune.Trainable, abc.ABC):
     ) -> None:
         """Set up the processes and begin the first trial."""
         declared = settings.parallelism
-        self._micro_batches = micro_batches_of(self.trial_resources, declared)
-        self._saving = self._micro_batches > declared.micro_batches  # after it ran out of memory
-        self._parallelism = replace(declared, micro_batches=self._micro_batches)
-        self._settings = replace(settings, parallelism=self._parallelism)
+        micro_batches = micro_batches_of(self.trial_resources, declared)
+        self._ran_out_of_memory = micro_batches > declared.micro_batches
+        parallelism = replace(declared, micro_batches=micro_batches)
+        self._settings = replace(settings, parallelism=parallelism)
         self._workload = workload
         self._clock = clock
         self.set_up_processes(config)
@@ -54,22 +54,24 @@ class TrialTrainable(tune.Trainable, abc.ABC):
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
         report = self._processes.epoch()
-        result = epoch_result(
-            report.metrics,
-            iteration=self.iteration + 1,
-            stop_training=report.stop_training,
-            devices=str(self._processes.devices),
+        result = report.numbers | {"devices": str(self._processes.devices)}
+        outcome = infer_outcome(
+            Outcome.COMPLETED if report.stop_training else None,
+            finite=is_finite(result.get("loss", 0.0)),
         )
-        if report.divergence:
-            result[STOP_CAUSE] = f"{result[STOP_CAUSE]}: {report.divergence}"
+        if outcome is not None:
+            result |= {DONE: True, STOP_REASON: outcome.value}
+        if outcome is Outcome.DIVERGED:
+            cause = divergence_cause(result, ["loss"], self.iteration + 1)
+            result[STOP_CAUSE] = f"{cause}: {report.divergence}" if report.divergence else cause
         interval = self._settings.checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True
         if report.recycle:
             result[RECYCLE] = True
-        if self._saving:
-            result["micro_batches"] = self._micro_batches
-        return result | report.system_metrics | report.more
+        if self._ran_out_of_memory:
+            result["micro_batches"] = self._settings.parallelism.micro_batches
+        return result | report.system_metrics | report.extra
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write the full training state into a folder of this node."""

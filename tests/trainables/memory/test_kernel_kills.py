@@ -26,7 +26,7 @@ def test_a_system_that_does_not_count_has_none(vmstat):
 
 
 def test_a_count_has_risen_once(vmstat, monkeypatch):
-    monkeypatch.setattr(oom_retries, "_others", set)
+    monkeypatch.setattr(oom_retries, "_other_nodes", set)
     vmstat.write_text("oom_kill 3\n")
     kills = KernelKills()
     assert not kills.have_risen()
@@ -37,11 +37,11 @@ def test_a_count_has_risen_once(vmstat, monkeypatch):
 
 def test_a_node_that_did_not_answer_once_has_not_killed(vmstat, monkeypatch):
     counts = iter([None, 5, None, 5, 6])
-    monkeypatch.setattr(oom_retries, "_others", lambda: {"node"})
-    monkeypatch.setattr(oom_retries, "_ask", lambda node_id: node_id)
-    monkeypatch.setattr(oom_retries, "_answer", lambda asked: next(counts))
+    monkeypatch.setattr(oom_retries, "_other_nodes", lambda: {"node"})
+    monkeypatch.setattr(oom_retries, "_request_count", lambda node_id: node_id)
+    monkeypatch.setattr(oom_retries, "_wait_for_count", lambda asked: next(counts))
     kills = KernelKills()
-    kills.look()
+    kills.request_counts()
     assert not kills.have_risen()
     assert not kills.have_risen()
     assert not kills.have_risen()
@@ -50,10 +50,10 @@ def test_a_node_that_did_not_answer_once_has_not_killed(vmstat, monkeypatch):
 
 def test_another_nodes_count_is_compared_with_what_it_was(vmstat, monkeypatch):
     counts = iter([5, 5, 7])
-    monkeypatch.setattr(oom_retries, "_others", lambda: {"node"})
-    monkeypatch.setattr(oom_retries, "_ask", lambda node_id: node_id)
-    monkeypatch.setattr(oom_retries, "_answer", lambda asked: next(counts))
+    monkeypatch.setattr(oom_retries, "_other_nodes", lambda: {"node"})
+    monkeypatch.setattr(oom_retries, "_request_count", lambda node_id: node_id)
+    monkeypatch.setattr(oom_retries, "_wait_for_count", lambda asked: next(counts))
     kills = KernelKills()
-    kills.look()
+    kills.request_counts()
     assert not kills.have_risen()
     assert kills.have_risen()

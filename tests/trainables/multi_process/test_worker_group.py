@@ -58,7 +58,7 @@ def start(reservation, tmp_path):
             Bundles(
                 reservation,
                 [TrialResources()] * 2,
-                watch=QUICK if fault == "freezes" else PATIENT,
+                timeouts=QUICK if fault == "freezes" else PATIENT,
             ),
             worker_class,
         )
@@ -77,13 +77,13 @@ def processes(folder):
 
 def test_each_worker_is_a_process_of_its_own_until_the_end(start):
     group = start()
-    pids = group.ask("epoch")
+    pids = group.call("epoch")
     group.end(finish=True)
 
     assert len({os.getpid(), *pids}) == 3
     assert have_ended(pids)
     with pytest.raises(WorkerLostError, match="have ended"):
-        group.ask("epoch")
+        group.call("epoch")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_one_that_goes_wrong_ends_all(start, tmp_path, fault, error, message):
     group = start(fault)
 
     with pytest.raises(error, match=f"(?s){message}"):
-        group.ask("epoch")
+        group.call("epoch")
     assert have_ended([pids[0] for pids in processes(tmp_path)])
 
 
@@ -124,7 +124,7 @@ def test_workers_that_cannot_train_together_are_refused(start, tmp_path, fault, 
 
 @pytest.mark.slow
 def test_a_port_that_was_taken_is_retried_with_another(start, tmp_path):
-    answers = start("port").ask("epoch")
+    answers = start("port").call("epoch")
 
     tried = processes(tmp_path)
     assert [len(pids) for pids in tried] == [2, 2]

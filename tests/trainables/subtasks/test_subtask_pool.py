@@ -47,7 +47,7 @@ def starting(folder):
             Bundles(
                 group,
                 [TrialResources()] * 2,
-                watch=QUICK if fault == "freezes" else PATIENT,
+                timeouts=QUICK if fault == "freezes" else PATIENT,
             ),
             StandIn,
         )
@@ -130,15 +130,6 @@ def test_a_subtask_that_goes_wrong_is_trained_again_in_a_fresh_process(start, tm
 
     assert losses(crew) == EXPECTED
     assert sum(epochs.count((1, 3)) for epochs in trained(tmp_path)) == 3
-
-
-@pytest.mark.slow
-def test_what_else_a_process_had_is_kept_when_one_subtask_raises(start, tmp_path):
-    crew = start("raises", subtask=0, epoch=4)
-
-    assert losses(crew) == EXPECTED
-    first = [epochs.count((subtask, 1)) for subtask in range(4) for epochs in trained(tmp_path)]
-    assert sum(first) <= 4 + 2  # what failed and what waited in its line begin again
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class Simulation:
                 continue  # the subtask had ended meanwhile
             self._done[unit.subtask] = unit.epoch
             ended = self.last.get(unit.subtask) == unit.epoch
-            self.queue.done(unit.subtask, ended=ended)
+            self.queue.complete(unit.subtask, ended=ended)
             while (
                 all(
                     done > self.queue.reported or self.last.get(i) == done
@@ -53,7 +53,7 @@ class Simulation:
     def _dispatch(self, first=0):
         devices = sorted(range(len(self.lines)), key=lambda device: device != first)
         for device in devices * 2:
-            unit = self.queue.take(device)
+            unit = self.queue.assign(device)
             if unit is None:
                 continue
             if unit.source is not None:
@@ -81,37 +81,37 @@ def test_the_least_advanced_subtask_comes_first():
     queue = SubtaskQueue(2, 1)
     units = []
     for queue.reported in (0, 0, 1, 1):
-        units.append(queue.take(0))
-        queue.done(units[-1].subtask)
+        units.append(queue.assign(0))
+        queue.complete(units[-1].subtask)
 
     assert [(unit.subtask, unit.epoch) for unit in units] == [(0, 1), (1, 1), (0, 2), (1, 2)]
 
 
 def test_a_device_is_told_when_a_subtask_is_new_to_it():
     queue = SubtaskQueue(1, 1)
-    first = queue.take(0)
-    queue.done(0)
+    first = queue.assign(0)
+    queue.complete(0)
     queue.reported = 1
 
     assert first == SubtaskEpoch(0, 1, begins=True)
-    assert queue.take(0) == SubtaskEpoch(0, 2)
+    assert queue.assign(0) == SubtaskEpoch(0, 2)
 
 
 def test_devices_begin_with_what_they_had_in_an_earlier_trial():
-    queue = SubtaskQueue(4, 2, usual=(1, 1, 0, 0))
+    queue = SubtaskQueue(4, 2, preferred=(1, 1, 0, 0))
 
-    assert [queue.take(0).subtask, queue.take(1).subtask] == [2, 0]
+    assert [queue.assign(0).subtask, queue.assign(1).subtask] == [2, 0]
 
 
 def test_a_subtask_is_taken_over_only_when_far_behind():
     queue = SubtaskQueue(3, 2)
-    assert [queue.take(device).subtask for device in (0, 1)] == [0, 1]
-    queue.done(0)
-    assert queue.take(0).subtask == 2  # which it trains for long
+    assert [queue.assign(device).subtask for device in (0, 1)] == [0, 1]
+    queue.complete(0)
+    assert queue.assign(0).subtask == 2  # which it trains for long
     epochs = []
     for _ in range(3):
-        queue.done(1)
-        unit = queue.take(1)
+        queue.complete(1)
+        unit = queue.assign(1)
         epochs.append((unit.subtask, unit.epoch, unit.source))
 
     assert epochs == [(1, 2, None), (1, 3, None), (0, 2, 0)]
@@ -120,64 +120,63 @@ def test_a_subtask_is_taken_over_only_when_far_behind():
 
 def test_a_subtask_in_training_is_not_taken_over():
     queue = SubtaskQueue(1, 2)
-    queue.take(0)
+    queue.assign(0)
 
-    assert queue.take(1) is None
+    assert queue.assign(1) is None
 
 
 def test_a_device_with_nothing_left_takes_what_there_is():
     queue = SubtaskQueue(3, 2)
-    queue.take(0)
-    queue.take(1)
-    queue.done(0)
-    queue.take(0)
-    queue.done(1, ended=True)
+    queue.assign(0)
+    queue.assign(1)
+    queue.complete(0)
+    queue.assign(0)
+    queue.complete(1, ended=True)
 
-    assert queue.take(1) == SubtaskEpoch(0, 2, begins=True, source=0)
+    assert queue.assign(1) == SubtaskEpoch(0, 2, begins=True, source=0)
 
 
 @pytest.mark.parametrize(("num_devices", "ahead"), [(1, 1), (2, LAG + 1)])
 def test_no_subtask_runs_far_ahead_of_what_was_reported(num_devices, ahead):
     queue = SubtaskQueue(1, num_devices)
     for _ in range(ahead):
-        queue.take(0)
-        queue.done(0)
+        queue.assign(0)
+        queue.complete(0)
 
-    assert queue.take(0) is None
+    assert queue.assign(0) is None
     queue.reported = 1
-    assert queue.take(0) == SubtaskEpoch(0, ahead + 1)
+    assert queue.assign(0) == SubtaskEpoch(0, ahead + 1)
 
 
 def test_an_epoch_that_waits_for_a_device_leaves_one_for_the_other():
     queue = SubtaskQueue(2, 2)
-    assert queue.take(0) == SubtaskEpoch(0, 1, begins=True)
+    assert queue.assign(0) == SubtaskEpoch(0, 1, begins=True)
 
-    assert queue.take(0) is None
-    assert queue.take(1) == SubtaskEpoch(1, 1, begins=True)
+    assert queue.assign(0) is None
+    assert queue.assign(1) == SubtaskEpoch(1, 1, begins=True)
 
 
 def test_a_device_is_given_two_epochs_at_most():
     queue = SubtaskQueue(5, 1)
 
-    assert [queue.take(0).subtask, queue.take(0).subtask, queue.take(0)] == [0, 1, None]
+    assert [queue.assign(0).subtask, queue.assign(0).subtask, queue.assign(0)] == [0, 1, None]
 
 
 def test_what_a_lost_device_had_goes_on_elsewhere_from_where_it_is_known():
     queue = SubtaskQueue(1, 2)
-    queue.take(0)
-    queue.done(0)
-    queue.take(0)
-    assert queue.lost(0) == {0: 1}
+    queue.assign(0)
+    queue.complete(0)
+    queue.assign(0)
     queue.begin_at(0, 1)
 
-    assert queue.take(1) == SubtaskEpoch(0, 2, begins=True)
+    assert queue.assign(1) == SubtaskEpoch(0, 2, begins=True)
 
 
 def test_a_subtask_that_ended_is_not_trained_again():
     queue = SubtaskQueue(1, 1)
     queue.begin_at(0, 3, ended=True)
 
-    assert queue.take(0) is None
+    assert queue.assign(0) is None
 
 
 @pytest.mark.parametrize("num_devices", [1, 2, 3])

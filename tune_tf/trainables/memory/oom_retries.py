@@ -18,11 +18,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.tracking.outcome_tracker import trial_error
-from tune_tf.trainables.memory.retry_resources import (
-    RetryResources,
-    increase_memory,
-    num_retries_of,
-)
+from tune_tf.trainables.memory.retry_resources import RetryResources, increase_memory
 from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 from tune_tf.workload import Workload
 
@@ -30,7 +26,6 @@ _KILLED = "OutOfMemoryError: the kernel killed the trial's process for lack of m
 _log = logging.getLogger(__name__)
 
 # Ray only reports that a process died; Linux counts its out-of-memory kills.
-_COUNTER = "oom_kill "
 _VMSTAT = Path("/proc/vmstat")
 _TIMEOUT_S = 10.0
 
@@ -38,12 +33,10 @@ _TIMEOUT_S = 10.0
 def num_kernel_kills() -> int:
     """Return the out-of-memory kills of this machine's kernel; 0 if it does not report them."""
     try:
-        lines = _VMSTAT.read_text().splitlines()
+        counters = dict(line.split() for line in _VMSTAT.read_text().splitlines())
     except OSError:
         return 0
-    return next(
-        (int(line.removeprefix(_COUNTER)) for line in lines if line.startswith(_COUNTER)), 0
-    )
+    return int(counters.get("oom_kill", 0))
 
 
 class KernelKills:
@@ -54,48 +47,47 @@ class KernelKills:
     """
 
     def __init__(self) -> None:
-        self._here = num_kernel_kills()
-        self._before: dict[str, int] = {}
-        self._asked: dict[str, ray.ObjectRef] = {}
+        self._local_count = num_kernel_kills()
+        self._counts: dict[str, Any] = {}  # by other node, a number or a reference to the first one
 
-    def look(self) -> None:
+    def request_counts(self) -> None:
         """Request the counts of new nodes, without waiting."""
-        for node_id in _others() - {*self._before, *self._asked}:
-            self._asked[node_id] = _ask(node_id)
+        for node_id in _other_nodes() - set(self._counts):
+            self._counts[node_id] = _request_count(node_id)
 
     def have_risen(self) -> bool:
-        """Return whether a count has risen since the last look, among the nodes that respond."""
-        before, self._here = self._here, num_kernel_kills()
-        risen = self._here > before
-        first, self._asked = self._asked, {}
-        for node_id in _others():
-            known = _answer(first[node_id]) if node_id in first else self._before.get(node_id)
-            now = _answer(_ask(node_id))
-            if known is not None and now is not None:
-                risen |= now > known
-            if now is not None:
-                self._before[node_id] = now
+        """Return whether a count has risen since the last call, among the nodes that respond."""
+        local_count, self._local_count = self._local_count, num_kernel_kills()
+        risen = self._local_count > local_count
+        for node_id in _other_nodes():
+            previous = self._counts.get(node_id)
+            if previous is not None and not isinstance(previous, int):
+                previous = _wait_for_count(previous)
+            count = _wait_for_count(_request_count(node_id))
+            if count is not None:
+                risen |= previous is not None and count > previous
+                self._counts[node_id] = count
         return risen
 
 
-def _others() -> set[str]:
+def _other_nodes() -> set[str]:
     """Return the ids of all live nodes except the driver's."""
     if not ray.is_initialized():
         return set()
-    here = ray.get_runtime_context().get_node_id()
-    return {node["NodeID"] for node in ray.nodes() if node["Alive"]} - {here}
+    driver_node = ray.get_runtime_context().get_node_id()
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]} - {driver_node}
 
 
-def _ask(node_id: str) -> "ray.ObjectRef":
-    there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+def _request_count(node_id: str) -> "ray.ObjectRef":
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     task = ray.remote(num_cpus=0, max_retries=0)(num_kernel_kills)
-    return task.options(scheduling_strategy=there).remote()
+    return task.options(scheduling_strategy=strategy).remote()
 
 
-def _answer(asked: "ray.ObjectRef") -> int | None:
+def _wait_for_count(reference: "ray.ObjectRef") -> int | None:
     """Return a node's count; None without a response, which says nothing about kills."""
     try:
-        return int(ray.get(asked, timeout=_TIMEOUT_S))
+        return int(ray.get(reference, timeout=_TIMEOUT_S))
     except (RayError, GetTimeoutError):
         return None
 
@@ -105,10 +97,9 @@ class OomRetries(tune.Callback):
 
     A retried trial gets a larger share of its GPU if it had a fraction of one, else twice as many
     micro-batches at the same global batch size, which give the same gradients. Out of memory covers
-    TensorFlow's errors and kills by Ray's memory monitor and by the kernel.
-
-    Retries do not count towards ``max_failures``. After its last retry a trial fails with the
-    outcome :attr:`tune_tf.outcome.Outcome.OOM`.
+    TensorFlow's errors and kills by Ray's memory monitor and by the kernel. Retries do not count
+    towards ``max_failures``. After its last retry a trial fails with the outcome
+    :attr:`tune_tf.outcome.Outcome.OOM`.
 
     Args:
         workload: Workload of the trials.
@@ -133,9 +124,8 @@ class OomRetries(tune.Callback):
                 [f"oom_retries must be an integer of at least 0, not {oom_retries!r}"]
             )
         kind = workload if isinstance(workload, type) else type(workload)
-        own_step = kind.train_step is not Workload.train_step
         self._parallelism = parallelism
-        self._in_pieces = loop == "graph" and not own_step
+        self._supports_micro_batches = loop == "graph" and kind.train_step is Workload.train_step
         self._oom_retries = oom_retries
         self._kills = KernelKills()
         self._granted: dict[str, RetryResources] = {}
@@ -144,53 +134,53 @@ class OomRetries(tune.Callback):
         """Make Tune treat actors killed by Ray's memory monitor as dead."""
         treat_killed_actors_as_dead()
 
-    def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Register for the trial's failures."""
-        self._kills.look()
+        self._kills.request_counts()
         if type(trial) is Trial:
             trial.__class__ = _RetriedTrial
         _RETRIES[trial] = self
 
-    def on_trial_recover(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
+    def on_trial_recover(self, trial: Trial, **info: Any) -> None:
         """Apply the granted resources to a restarted trial."""
-        more = self._granted.pop(trial.trial_id, None)
-        if more is None:
+        request = self._granted.pop(trial.trial_id, None)
+        if request is None:
             return
-        had = trial.placement_group_factory
-        trial.update_resources(more)
-        if more.bundles != had.bundles:
-            how = f"{more.bundles[0]['GPU']:g} of a GPU instead of {had.bundles[0]['GPU']:g}"
+        previous = trial.placement_group_factory
+        trial.update_resources(request)
+        if request.bundles != previous.bundles:
+            old, new = previous.bundles[0]["GPU"], request.bundles[0]["GPU"]
+            change = f"{new:g} of a GPU instead of {old:g}"
         else:
-            how = f"{more.micro_batches} micro-batches at an equal global batch"
+            change = f"{request.micro_batches} micro-batches at an equal global batch"
         _log.warning(
             "trial %s ran out of memory; restarting %s with %s (retry %d of %d)",
             trial,
             "from its last checkpoint" if trial.checkpoint else "from the beginning",
-            how,
-            more.num_retries,
+            change,
+            request.num_retries,
             self._oom_retries,
         )
 
     def grant(self, trial: Trial) -> bool:
         """Return whether to retry a failed trial because it ran out of memory."""
-        had = trial.placement_group_factory
-        if not self._ran_out_of_memory(trial) or num_retries_of(had) >= self._oom_retries:
+        reserved = trial.placement_group_factory
+        num_retries = getattr(reserved, "num_retries", 0)
+        if not self._ran_out_of_memory(trial) or num_retries >= self._oom_retries:
             return False
-        more = increase_memory(had, self._parallelism, in_pieces=self._in_pieces)
-        if more is not None:
-            self._granted[trial.trial_id] = more
-        return more is not None
+        request = increase_memory(
+            reserved, self._parallelism, in_micro_batches=self._supports_micro_batches
+        )
+        if request is not None:
+            self._granted[trial.trial_id] = request
+        return request is not None
 
     def _ran_out_of_memory(self, trial: Trial) -> bool:
         error = last_failure(trial_error(trial))
         if Outcome.of_error(error) is Outcome.OOM:
             return True
-        died = WorkerLostError.__name__ in error or _process_died(trial)
-        if not (died and self._kills.have_risen()):
+        is_death = WorkerLostError.__name__ in error or _process_died(trial)
+        if not (is_death and self._kills.have_risen()):
             return False
         with suppress(OSError), Path(trial.error_file).open("a") as file:
             file.write(f"{_KILLED}\n")

@@ -38,7 +38,7 @@ class Recycling:
 
     def is_due(self, num_programs: int) -> bool:
         """Return whether this process has reached a limit."""
-        growth = _resident_bytes() - _resident_at_first()
+        growth = _resident_bytes() - _initial_resident_bytes()
         return num_programs >= self.max_programs or growth > self.max_growth_bytes
 
 
@@ -49,7 +49,7 @@ class ActorRecycler(Callback):
     of the finished trial, which needs them no longer, so that none matches and Tune ends the actor.
     """
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def on_trial_complete(self, trial: Any, **info: Any) -> None:
         """Mark the actor of a finished trial as not reusable, if it requested recycling."""
         if (trial.last_result or {}).get(RECYCLE):
             bundles = [dict(bundle) for bundle in trial.placement_group_factory.bundles]
@@ -59,7 +59,7 @@ class ActorRecycler(Callback):
 
 
 @functools.cache
-def _resident_at_first() -> int:
+def _initial_resident_bytes() -> int:
     return _resident_bytes()
 
 

@@ -28,46 +28,41 @@ class RetryResources(PlacementGroupFactory):
 
     def __eq__(self, other: object) -> bool:
         """Compare micro-batches too: an actor cannot be reused for another number of them."""
-        pieces = getattr(other, "micro_batches", None)
-        return bool(super().__eq__(other)) and pieces == self.micro_batches
+        micro_batches = getattr(other, "micro_batches", None)
+        return bool(super().__eq__(other)) and micro_batches == self.micro_batches
 
     def __hash__(self) -> int:
         """Return Ray's hash."""
         return int(super().__hash__())
 
 
-def num_retries_of(reserved: PlacementGroupFactory) -> int:
-    """Return the number of out-of-memory retries so far."""
-    return reserved.num_retries if isinstance(reserved, RetryResources) else 0
-
-
 def increase_memory(
-    reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_pieces: bool
+    reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_micro_batches: bool
 ) -> RetryResources | None:
     """Return the next resource request of a trial that ran out of memory; None if nothing helps.
 
     A fraction of a GPU is doubled for each process, up to the whole card; any other trial doubles
-    its micro-batches, if ``in_pieces`` allows them.
+    its micro-batches, with ``in_micro_batches``.
     """
     bundles = reserved.bundles
     head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
-    pieces = micro_batches_of(reserved, parallelism)
+    number = micro_batches_of(reserved, parallelism)
     if 0 < bundles[0].get("GPU", 0) < 1:
-        for bundle in (each for each in bundles if "GPU" in each):
-            bundle["GPU"] = min(1.0, 2 * bundle["GPU"])
-    elif in_pieces:
-        pieces *= 2
+        for bundle in bundles:
+            if "GPU" in bundle:
+                bundle["GPU"] = min(1.0, 2 * bundle["GPU"])
+    elif in_micro_batches:
+        number *= 2
     else:
         return None
     return RetryResources(
         [*head, *bundles],
         reserved.strategy,
-        micro_batches=pieces,
-        num_retries=num_retries_of(reserved) + 1,
+        micro_batches=number,
+        num_retries=getattr(reserved, "num_retries", 0) + 1,
     )
 
 
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
     """Return the number of micro-batches of a trial with these resources."""
-    own = reserved.micro_batches if isinstance(reserved, RetryResources) else 1
-    return max(own, parallelism.micro_batches)
+    return max(getattr(reserved, "micro_batches", 1), parallelism.micro_batches)

@@ -43,7 +43,7 @@ class ParameterServer(Worker):
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
-        self._leave_port()
+        self._port.close()
         self._max_staleness = max_staleness
         self._clock = clock
         loop = UpdateLoop(self._workload, Replicas(self.devices), self._parallelism)
@@ -65,21 +65,22 @@ class ParameterServer(Worker):
         return self._num_epochs
 
     def exchange(
-        self, worker: int, version: int | None, outcome: TaskResult | None = None
+        self, worker: int, version: int | None, result: TaskResult | None = None
     ) -> Task | Idle:
         """Accept a worker's last result and return its next task.
 
         ``version`` is that of the worker's weights; None if it has none.
         """
-        if outcome is not None:
-            self._take(worker, outcome)
+        if result is not None:
+            self._accept(worker, result)
         epoch = self._epoch
         if epoch is None:
             return Idle(self._num_epochs)
         batch = epoch.scheduler.deal(worker)
-        if batch is None and not self._validates(epoch):
-            return Idle(self._num_epochs)
         program = self._loop.program
+        # All idle workers run a pending validation redundantly.
+        if batch is None and not (program.has_validation and epoch.validation is None):
+            return Idle(self._num_epochs)
         return Task(
             self._num_epochs,
             batch,
@@ -105,32 +106,28 @@ class ParameterServer(Worker):
         metrics = self._loop.close_epoch(epoch.increments, epoch.validation)
         statistics = epoch.scheduler.statistics
         report = self._report(metrics, self._loop.num_programs, self._loop)
-        more = {
+        extra = {
             "async/staleness_mean": statistics.mean_staleness,
             "async/staleness_max": statistics.max_staleness,
             "async/gradients_per_s": len(statistics.staleness) / epoch.took_s,
             "async/gradients_stale": statistics.num_stale,
             "async/gradients_late": statistics.num_late,
         }
-        return replace(report, more=more)
+        return replace(report, extra=extra)
 
-    def _take(self, worker: int, outcome: TaskResult) -> None:
+    def _accept(self, worker: int, result: TaskResult) -> None:
         epoch = self._epoch
-        if epoch is None or outcome.epoch != self._num_epochs:
+        if epoch is None or result.epoch != self._num_epochs:
             return  # from an epoch that other workers have completed
-        if outcome.batch is None or outcome.gradient is None:
-            epoch.validation = dict(outcome.validation or {})
+        if result.batch is None or result.gradient is None:
+            epoch.validation = dict(result.validation or {})
             return
-        if epoch.scheduler.judge(worker, outcome.batch, outcome.version) != "apply":
+        if epoch.scheduler.judge(worker, result.batch, result.version) != "apply":
             return
-        self._loop.program.apply(outcome.gradient)
-        epoch.increments = outcome.counters or []
+        self._loop.program.apply(result.gradient)
+        epoch.increments = result.counters or []
         if epoch.scheduler.is_complete:
             epoch.took_s = max(self._clock() - epoch.begun, np.finfo(float).tiny)
-
-    def _validates(self, epoch: _Epoch) -> bool:
-        """Return whether validation is still pending; all idle workers run it redundantly."""
-        return epoch.validation is None and self._loop.program.has_validation
 
 
 class GradientWorker(Worker):
@@ -143,30 +140,25 @@ class GradientWorker(Worker):
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.gradient_loop import GradientLoop
 
-        self._leave_port()
+        self._port.close()
         self._server = server
         self._number = number
         replicas = Replicas(self.devices)
         self.serve(GradientLoop(self._workload, replicas, self._parallelism), replicas)
 
     def work(self) -> tuple[int, EpochReport]:
-        """Process tasks until the epoch is complete; return its number and a report.
-
-        Raises:
-            WorkerLostError: The server died.
-        """
+        """Process tasks until the epoch is complete; return its number and a report."""
         self._enter()
-        outcome: TaskResult | None = None
+        result: TaskResult | None = None
         while True:
-            task = self._exchange(outcome)
+            task = self._exchange(result)
             if isinstance(task, Idle):
                 return task.epoch, self._report({}, self._loop.num_programs)
-            outcome = self._loop.do(task)
+            result = self._loop.do(task)
 
-    def _exchange(self, outcome: TaskResult | None) -> Any:
+    def _exchange(self, result: TaskResult | None) -> Any:
+        call = self._server.call.remote("exchange", self._number, self._loop.version, result)
         try:
-            return ray.get(
-                self._server.do.remote("exchange", self._number, self._loop.version, outcome)
-            )
+            return ray.get(call)
         except RayActorError as error:
             raise WorkerLostError(f"{self} lost the parameter server: {error}") from None

@@ -1,37 +1,33 @@
 """Base classes for trials that train in separate processes."""
 
-import abc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import ray
 
-from tune_tf.errors import WorkerLostError
+from tune_tf.errors import UnavailableResourcesError, WorkerLostError
 from tune_tf.trainables.multi_process.processes import Bundles, ProcessHandle
 from tune_tf.trainables.multi_process.worker import (
     WorkerSetup,
     read_checkpoint_files,
     write_checkpoint_files,
 )
-from tune_tf.trainables.trial_process import EpochReport, TrialStart
 from tune_tf.trainables.trial_trainable import TrialTrainable
+from tune_tf.training.rendezvous import WorkerInfo, compatible_addresses
 from tune_tf.workload import Config
 
 
-class ProcessGroup(abc.ABC):
-    """Base class of the processes that train one model.
+class ProcessGroup:
+    """Base class of the processes that train one model; ``devices`` describes theirs."""
 
-    Attributes:
-        devices: Description of the devices, for reports.
-    """
-
-    def __init__(self, assignment: WorkerSetup, bundles: Bundles) -> None:
-        self._assignment = assignment
+    def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
+        self._setup = setup
         self._bundles = bundles
         self._processes: list[ProcessHandle] = []  # those that hold the trial's state
         self.devices = ""
 
-    def ask(
+    def call(
         self,
         method: str,
         *arguments: Any,
@@ -40,46 +36,40 @@ class ProcessGroup(abc.ABC):
     ) -> list[Any]:
         """Call a method of all processes that hold the trial's state; return the results by rank.
 
-        Args:
-            method: Method of the worker.
-            arguments: Arguments, equal for all workers.
-            watched: Whether silence counts as a failure. Set it to False while workers load modules
-                or data, when they may not respond for long.
-            timeout_s: Seconds for the whole call; None to wait while the workers are alive.
-
-        Raises:
-            TuneTfError: Error of the first worker that failed; all processes have ended.
+        If one fails, all processes end, and its error is raised. Silence counts as a failure if
+        ``watched``: not while workers load modules or data. Without ``timeout_s``, the call may
+        take any time.
         """
         if not self._processes:
             raise WorkerLostError("the workers of this trial have ended")
-        answers = [process.call(method, *arguments) for process in self._processes]
+        calls = [process.call(method, *arguments) for process in self._processes]
         for process in self._processes:
             process.watch(watched)
         try:
-            return self._bundles.replies(answers, self._processes, timeout_s)
+            return self._bundles.wait_for(calls, self._processes, timeout_s)
         except BaseException as error:  # noqa: BLE001  raised again there
             self._fail(error)
 
-    @abc.abstractmethod
-    def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one."""
-
-    @abc.abstractmethod
-    def epoch(self) -> EpochReport:
-        """Train and validate for one epoch."""
-
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder of this node."""
-        write_checkpoint_files(folder, self.ask("state")[0])
+        write_checkpoint_files(folder, self.call("state")[0])
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""
-        self.ask("restore", ray.put(read_checkpoint_files(folder)))
+        self.call("restore", ray.put(read_checkpoint_files(folder)))
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
         processes, self._processes = self._processes, []
         self._bundles.end(processes, processes if finish else [])
+
+    def _check_compatible(self, workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
+        """Return the addresses of workers; end all processes if they cannot train together."""
+        try:
+            return compatible_addresses(workers)
+        except UnavailableResourcesError:
+            self.end()
+            raise
 
     def _fail(self, error: BaseException) -> NoReturn:
         """End all processes and raise the trial's error."""
@@ -91,10 +81,9 @@ class ProcessGroup(abc.ABC):
 
 
 class ProcessTrainable(TrialTrainable):
-    """Base trainable that trains in separate processes.
+    """Base trainable that trains in separate processes and does not load TensorFlow itself.
 
-    It does not load TensorFlow and survives the crash of a process. Without Tune it needs a Ray
-    cluster and reserves the trial's resources itself.
+    Without Tune it needs a Ray cluster and reserves the trial's resources itself.
     """
 
     group_class: ClassVar[Any]
@@ -106,14 +95,14 @@ class ProcessTrainable(TrialTrainable):
             self.trial_resources, settings.parallelism, settings.resources
         )
         try:
-            assignment = WorkerSetup(self._workload, self._bundles.shares[0], settings)
-            self._processes = self.group_class(assignment, self._bundles)
+            setup = WorkerSetup(self._workload, self._bundles.shares[0], settings)
+            self._processes = self.group_class(setup, self._bundles)
             self._begin(config)
         except BaseException:
-            self._bundles.give_back()
+            self._bundles.release()
             raise
 
     def cleanup(self) -> None:
         """End the trial and its processes."""
         self._processes.end(finish=True)
-        self._bundles.give_back()
+        self._bundles.release()

@@ -29,7 +29,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables.multi_process.worker import WorkerActor, WorkerProcess
 
 _RESERVATION_S = 60
-_REMOTE_ACTOR = ray.remote(concurrency_groups={"ping": 1, "aside": 1})(WorkerActor)
+_REMOTE_ACTOR = ray.remote(concurrency_groups={"ping": 1, "control": 1})(WorkerActor)
 
 
 @dataclass(frozen=True)
@@ -55,55 +55,52 @@ class ProcessTimeouts:
 
 
 class ProcessHandle:
-    """Ray actor of a trial's process, with its heartbeat: at most one ping in flight.
+    """Ray actor of a trial's process, with its heartbeat.
 
-    Attributes:
-        name: Name for messages.
-        is_watched: Whether silence counts as a failure: not while modules or data load.
+    Silence counts as a failure while it ``is_watched``: not while modules or data load.
     """
 
-    def __init__(self, name: str, actor: Any, silent_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, actor: Any, timeouts: ProcessTimeouts, clock: Callable[[], float]
+    ) -> None:
         self.name = name
         self.is_watched = False
         self.actor = actor
-        self._silent_s = silent_s
+        self._timeouts = timeouts
         self._clock = clock
-        self._heard: float | None = None
-        self._ping: Any = None
+        self._ping: Any = None  # at most one in flight
+        self._ping_time = clock()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker; return a Ray reference to its result."""
-        return self.actor.do.remote(method, *arguments)
+        return self.actor.call.remote(method, *arguments)
 
-    def call_aside(self, method: str, *arguments: Any) -> Any:
+    def call_concurrently(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker, concurrently with training."""
-        return self.actor.do_aside.remote(method, *arguments)
+        return self.actor.call.options(concurrency_group="control").remote(method, *arguments)
 
     def watch(self, watched: bool = True) -> None:
         """Count silence as a failure from now on, or do not."""
         self.is_watched = watched
-        self._heard = None
+        self._ping = None
 
-    def loss(self) -> BaseException | None:
+    def heartbeat_error(self) -> BaseException | None:
         """Return an error if the process is watched and died or has been silent for too long."""
         if not self.is_watched:
             return None
         now = self._clock()
-        if self._heard is None:
-            self._heard = now
         if self._ping is not None and ray.wait([self._ping], timeout=0)[0]:
             ping, self._ping = self._ping, None
             try:
                 ray.get(ping)
             except RayError as error:
                 return cause_of(error)
-            self._heard = now
-        if self._ping is None:
-            self._ping = self.actor.ping.remote()
-        if now - self._heard <= self._silent_s:
+        if self._ping is None and now - self._ping_time >= self._timeouts.ping_interval_s:
+            self._ping, self._ping_time = self.actor.ping.remote(), now
+        if self._ping is None or now - self._ping_time <= self._timeouts.silent_s:
             return None
         return WorkerLostError(
-            f"{self.name} has not responded for {self._silent_s:g} s: its node is down, "
+            f"{self.name} has not responded for {self._timeouts.silent_s:g} s: its node is down, "
             "unreachable or frozen"
         )
 
@@ -121,11 +118,6 @@ def cause_of(error: BaseException) -> BaseException:
     return error
 
 
-def is_death(error: BaseException) -> bool:
-    """Return whether the cause of an error is that a process died or fell silent."""
-    return isinstance(error, WorkerLostError)
-
-
 def is_actor_death(error: BaseException) -> bool:
     """Return whether a failed call means that a process died, unlike one that cannot start."""
     return isinstance(error, RayActorError | NodeDiedError | WorkerLostError)
@@ -140,16 +132,14 @@ def may_be_retried(error: BaseException) -> bool:
 class Bundles:
     """Bundles of a trial, one per process, in which its processes start.
 
-    Attributes:
-        placement_group: Placement group of the processes.
-        shares: Resources of each process.
-        is_own: Whether it was reserved here instead of by Tune.
+    ``shares`` are the resources of each process; the placement group ``is_own`` if it was reserved
+    here instead of by Tune.
     """
 
     placement_group: PlacementGroup
     shares: Sequence[TrialResources]
     is_own: bool = False
-    watch: ProcessTimeouts = ProcessTimeouts()
+    timeouts: ProcessTimeouts = ProcessTimeouts()
     clock: Callable[[], float] = time.monotonic
 
     @classmethod
@@ -167,24 +157,23 @@ class Bundles:
             )
         shares = list(parallelism.shares(resources))
         if trial_resources is not None:
-            shares = [
-                TrialResources.of_bundle(bundle) for bundle in trial_resources.bundles if bundle
-            ]
+            bundles = filter(None, trial_resources.bundles)
+            shares = [TrialResources.of_bundle(bundle) for bundle in bundles]
         group = ray.util.get_current_placement_group()
         if group is not None:
             return cls(group, shares)
-        made = ray.util.placement_group(
+        group = ray.util.placement_group(
             [share.bundle for share in shares], strategy=parallelism.placement.upper()
         )
-        if not made.wait(_RESERVATION_S):
-            ray.util.remove_placement_group(made)
+        if not group.wait(_RESERVATION_S):
+            ray.util.remove_placement_group(group)
             raise UnavailableResourcesError(
                 f"the Ray cluster had no room for {len(shares)} workers with {shares[0]} each "
                 f"within {_RESERVATION_S} s: ask for less, or add machines"
             )
-        return cls(made, shares, is_own=True)
+        return cls(group, shares, is_own=True)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Remove the placement group unless Tune owns it."""
         if self.is_own:
             ray.util.remove_placement_group(self.placement_group)
@@ -199,59 +188,54 @@ class Bundles:
         rank: int | None = None,
         shares_bundle: bool = False,
     ) -> ProcessHandle:
-        """Start a process in a bundle, without waiting for it.
+        """Start a process in a bundle, by default as the worker with its number, without waiting.
 
-        Args:
-            worker_class: Class that the process runs.
-            bundle: Index of the bundle.
-            name: Name for messages; by default that of a worker.
-            rank: Number of the process in the trial; by default the bundle's.
-            shares_bundle: Whether the bundle belongs to another process.
+        With ``shares_bundle``, the resources of the bundle belong to another process.
         """
         name = name or f"worker {bundle}"
         share = self.shares[bundle]
-        place = PlacementGroupSchedulingStrategy(
+        strategy = PlacementGroupSchedulingStrategy(
             placement_group=self.placement_group, placement_group_bundle_index=bundle
         )
         actor = _REMOTE_ACTOR.options(
-            scheduling_strategy=place,
+            scheduling_strategy=strategy,
             num_cpus=0 if shares_bundle else share.cpus,
             num_gpus=0 if shares_bundle else share.gpus,
             max_restarts=0,
         ).remote(worker_class, bundle if rank is None else rank, name)
-        return ProcessHandle(name, actor, self.watch.silent_s, self.clock)
+        return ProcessHandle(name, actor, self.timeouts, self.clock)
 
-    def replies(
+    def wait_for(
         self,
-        answers: Sequence[Any],
+        calls: Sequence[Any],
         processes: Sequence[ProcessHandle],
         timeout_s: float | None = None,
     ) -> list[Any]:
-        """Wait for all replies; raise the first error, or an error on silence or timeout."""
-        asked = self.clock()
-        waiting = list(answers)
-        while waiting:
-            done, waiting = ray.wait(waiting, timeout=self.watch.ping_interval_s)
-            ray.get(done)
-            if done:
+        """Return the results of calls; raise the first error, or an error on silence or timeout."""
+        started = self.clock()
+        pending = list(calls)
+        while pending:
+            finished, pending = ray.wait(pending, timeout=self.timeouts.ping_interval_s)
+            ray.get(finished)
+            if finished:
                 continue
-            if timeout_s is not None and self.clock() - asked > timeout_s:
+            if timeout_s is not None and self.clock() - started > timeout_s:
                 raise WorkerLostError(
                     f"the workers did not connect within {timeout_s:g} s: check that their nodes "
                     "can reach each other on any port"
                 )
             for process in processes:
-                if (loss := process.loss()) is not None:
-                    raise loss
-        return list(ray.get(answers))
+                if (error := process.heartbeat_error()) is not None:
+                    raise error
+        return list(ray.get(calls))
 
     def end(
         self, processes: Sequence[ProcessHandle], finishing: Sequence[ProcessHandle] = ()
     ) -> None:
         """Kill processes; those that finish first call the trial's callbacks."""
-        answers = [process.call("finish") for process in finishing]
-        if answers:
-            ray.wait(answers, num_returns=len(answers), timeout=self.watch.finish_s)
+        calls = [process.call("finish") for process in finishing]
+        if calls:
+            ray.wait(calls, num_returns=len(calls), timeout=self.timeouts.finish_s)
         for process in processes:
             process.kill()
 
@@ -265,23 +249,20 @@ class Bundles:
     def _find_dead(self, processes: Sequence[ProcessHandle]) -> BaseException | None:
         """Kill the processes that respond to a ping, and return an error that names the dead one.
 
-        Peers and broken connections reveal a death before Ray knows whether the node died too. A
-        trial that is restored before that would be placed on the dead node again.
-
-        Returns:
-            None if Ray reports no death within ``watch.node_death_s``.
+        Peers and broken connections reveal a death before Ray knows whether the node died too, on
+        which a restored trial would be placed again. None if Ray reports no death in time.
         """
         suspects = list(processes)
-        deadline = self.clock() + self.watch.node_death_s
+        deadline = self.clock() + self.timeouts.node_death_s
         while suspects and self.clock() < deadline:
             pings = {process.actor.ping.remote(): process for process in suspects}
-            timeout = self.watch.ping_interval_s
+            timeout = self.timeouts.ping_interval_s
             for ping in ray.wait(list(pings), num_returns=len(pings), timeout=timeout)[0]:
                 process = pings[ping]
                 try:
                     ray.get(ping)
                 except ActorUnavailableError:
-                    time.sleep(self.watch.retry_s)
+                    time.sleep(self.timeouts.retry_s)
                 except (RayActorError, NodeDiedError) as error:
                     return WorkerLostError(f"{process.name} died: {error}")
                 except RayError as error:

@@ -1,7 +1,6 @@
 """Worker process of a trial that trains in several processes, and its Ray actor."""
 
 import importlib.metadata
-import os
 import platform
 import socket
 import tempfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray import cloudpickle
 
+from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import (
     CheckpointError,
     TuneTfError,
@@ -43,17 +43,11 @@ Files = dict[str, bytes]
 def write_checkpoint_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files in order, each atomically."""
     for name, content in files.items():
-        partial = folder / f".{name}.{os.getpid()}"
-        partial.write_bytes(content)
-        partial.replace(folder / name)
+        write_atomically(folder / name, content, on_disk=False)
 
 
 def read_checkpoint_files(folder: Path) -> Files:
-    """Return the files of a folder.
-
-    Raises:
-        CheckpointError: The folder is missing.
-    """
+    """Return the files of a checkpoint's folder."""
     try:
         return {
             path.name: path.read_bytes()
@@ -64,19 +58,15 @@ def read_checkpoint_files(folder: Path) -> Files:
         raise CheckpointError(f"there is no checkpoint at {folder}") from None
 
 
-def files_of(state: "Checkpoint") -> Files:
+def files_of(checkpoint: "Checkpoint") -> Files:
     """Return the files of a checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
-        state.write(Path(folder))
+        checkpoint.write(Path(folder))
         return read_checkpoint_files(Path(folder))
 
 
 def checkpoint_of(files: Files) -> "Checkpoint":
-    """Return the checkpoint stored in files.
-
-    Raises:
-        CheckpointError: The files are no checkpoint.
-    """
+    """Return the checkpoint stored in files."""
     from tune_tf.training.core.checkpoint import Checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
@@ -102,22 +92,16 @@ class PickledWorkload:
         return cls(content, tuple(bytes(array.raw()) for array in arrays))
 
     def load(self, where: str) -> Workload:
-        """Return the unpickled workload; ``where`` names the worker in messages.
-
-        Raises:
-            WorkloadError: It cannot be imported here.
-        """
+        """Return the unpickled workload; ``where`` names the worker in messages."""
         try:
-            made = cloudpickle.loads(self.content, buffers=self.arrays)
+            workload: Workload = cloudpickle.loads(self.content, buffers=self.arrays)
         except Exception as error:
             raise WorkloadError(
                 f"{where} cannot import the workload ({type(error).__name__}: {error}): its module "
                 "and everything that it imports must be installed on every node, or sent there "
                 "with Ray's runtime_env (working_dir, pip)"
             ) from error
-        if not isinstance(made, Workload):
-            raise WorkloadError(f"the workload must be a tune_tf.Workload, not {type(made)}")
-        return made
+        return workload
 
 
 @dataclass(frozen=True)
@@ -130,13 +114,7 @@ class WorkerSetup:
 
 
 class WorkerProcess(TrialProcess):
-    """Process that trains for a trial outside its actor.
-
-    Args:
-        rank: Number of the process in the trial, from 0.
-        host: Address of its node, as other nodes reach it.
-        name: Name in messages.
-    """
+    """Process that trains for a trial outside its actor; other nodes reach it at ``host``."""
 
     def __init__(self, rank: int, host: str, name: str) -> None:
         super().__init__()
@@ -148,27 +126,20 @@ class WorkerProcess(TrialProcess):
         """Return the name of the process for messages."""
         return f"{self._name} on {self._host}"
 
-    def claim_assigned(self, assignment: WorkerSetup) -> None:
-        """Load the workload and claim this process' devices.
-
-        Raises:
-            WorkloadError: The workload cannot be imported on this node.
-            UnavailableResourcesError: The reserved devices are missing.
-        """
-        workload = assignment.workload.load(str(self))
-        self._parallelism = assignment.settings.parallelism
+    def set_up(self, setup: WorkerSetup) -> None:
+        """Load the workload and claim this process' devices."""
+        workload = setup.workload.load(str(self))
+        self._parallelism = setup.settings.parallelism
         num_devices = self._parallelism.replicas_per_worker
-        self.claim(workload, assignment.settings, assignment.resources, num_devices)
+        self.claim(workload, setup.settings, setup.resources, num_devices)
 
 
 class Worker(WorkerProcess):
     """Worker that connects to its peers and trains one trial after another with them."""
 
-    _port: socket.socket | None = None
-
-    def meet(self, assignment: WorkerSetup) -> WorkerInfo:
+    def meet(self, setup: WorkerSetup) -> WorkerInfo:
         """Load the workload, claim this process' devices and describe the worker."""
-        self.claim_assigned(assignment)
+        self.set_up(setup)
         import tensorflow as tf
 
         # Bound until TensorFlow takes over, so that no other process gets the same port.
@@ -185,15 +156,11 @@ class Worker(WorkerProcess):
         )
 
     def join(self, addresses: tuple[str, ...]) -> None:
-        """Connect to the other workers at their addresses, ``host:port`` by rank.
-
-        Raises:
-            PortTakenError: Another process has taken this worker's port.
-        """
+        """Connect to the other workers at their addresses, ``host:port`` by rank."""
         from tune_tf.training.core.loop import GraphLoop
         from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
 
-        self._leave_port()
+        self._port.close()
         replicas = (
             MultiWorkerReplicas(self.devices, addresses, self._rank)
             if len(addresses) > 1
@@ -206,17 +173,12 @@ class Worker(WorkerProcess):
 
         All workers must call this: some variables are reduced over the workers when read.
         """
-        state = self._loop.state()
-        return None if self._rank else files_of(state)
+        checkpoint = self._loop.state()
+        return None if self._rank else files_of(checkpoint)
 
     def restore(self, files: Files) -> None:
         """Restore a checkpoint, possibly from another number of workers."""
         self._loop.restore(checkpoint_of(files))
-
-    def _leave_port(self) -> None:
-        if self._port is not None:
-            self._port.close()
-            self._port = None
 
 
 class WorkerActor:
@@ -224,15 +186,14 @@ class WorkerActor:
 
     def __init__(self, worker_class: type[WorkerProcess], rank: int, name: str) -> None:
         host = ray.util.get_node_ip_address()
-        self._place = f"{name} on {host}"
+        self._label = f"{name} on {host}"
         self._worker = worker_class(rank, host, name)
 
-    def do(self, method: str, *arguments: Any) -> Any:
+    def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker.
 
-        Raises:
-            TuneTfError: Raised by the worker; any other error becomes a :class:`WorkerError` with
-                its text, because the caller must not load TensorFlow to unpickle it.
+        A foreign error becomes a :class:`WorkerError` with its text, because the caller must not
+        load TensorFlow to unpickle it.
         """
         try:
             return getattr(self._worker, method)(*arguments)
@@ -240,12 +201,7 @@ class WorkerActor:
             raise
         except Exception as error:  # noqa: BLE001  raised again by the caller
             kind = WorkerLostError if type(error).__name__ in _LOST_PEER else WorkerError
-            raise kind(f"{self._place}: {traceback.format_exc()}") from None
-
-    @ray.method(concurrency_group="aside")  # type: ignore[untyped-decorator]
-    def do_aside(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the worker concurrently with training; see :meth:`do`."""
-        return self.do(method, *arguments)
+            raise kind(f"{self._label}: {traceback.format_exc()}") from None
 
     @ray.method(concurrency_group="ping")  # type: ignore[untyped-decorator]
     def ping(self) -> None:

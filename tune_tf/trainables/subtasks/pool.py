@@ -10,15 +10,15 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from tune_tf.errors import TuneTfError, WorkerError
-from tune_tf.trainables.multi_process.processes import Bundles, cause_of, is_death, may_be_retried
+from tune_tf.errors import TuneTfError, WorkerError, WorkerLostError
+from tune_tf.trainables.multi_process.processes import Bundles, cause_of, may_be_retried
 from tune_tf.trainables.multi_process.worker import WorkerProcess, WorkerSetup
 from tune_tf.trainables.subtasks.progress import (
     SubtaskDevice,
     SubtaskMetrics,
     SubtaskResults,
     SubtaskStates,
-    finished_snapshot,
+    fetch_snapshot,
     has_diverged,
 )
 from tune_tf.trainables.subtasks.queue import SubtaskEpoch, SubtaskQueue
@@ -33,24 +33,21 @@ class SubtaskPool:
 
     A thread handles the replies of processes in order of arrival, so that the devices keep busy
     between two calls of the trial.
-
-    Raises:
-        TuneTfError: A process failed to set up.
     """
 
     def __init__(
         self,
-        assignment: WorkerSetup,
+        setup: WorkerSetup,
         bundles: Bundles,
         worker_class: type[WorkerProcess] = SubtaskWorker,
     ) -> None:
-        self._assignment = assignment
-        self._subtasks = assignment.settings.parallelism
+        self._setup = setup
+        self._subtasks = setup.settings.parallelism
         self._bundles = bundles
         self._worker_class = worker_class
-        self._number = 0  # of the trial, counted in this pool
+        self._trial_number = 0  # counted in this pool
         self._trial: TrialStart
-        self._tries: dict[int, int] = {}
+        self._num_failures: dict[int, int] = {}
         self._num_replaced = 0
         self._states = SubtaskStates()
         self._is_training = False
@@ -62,7 +59,7 @@ class SubtaskPool:
         self._changed = threading.Condition()  # guards all of the above
         self._replies = ThreadPoolExecutor(1, thread_name_prefix="subtasks")
         try:
-            names = ray.get([each.process.call("prepare", assignment) for each in self._devices])
+            names = ray.get([device.process.call("prepare", setup) for device in self._devices])
         except RayError as error:
             self.end()
             raise cause_of(error) from None
@@ -73,11 +70,6 @@ class SubtaskPool:
     def devices(self) -> str:
         """Description of the devices, for reports."""
         return "; ".join(device.process.name for device in self._devices)
-
-    @property
-    def reports(self) -> list[EpochReport]:
-        """Latest report of each device."""
-        return [device.last for device in self._devices if device.last is not None]
 
     def begin(
         self,
@@ -93,28 +85,25 @@ class SubtaskPool:
         """
         with self._changed:
             for device in self._devices:
-                device.process.call_aside("make_void", self._number)
-            self._number += 1
-            self._trial, self._error, self._tries = trial, None, {}
+                device.process.call_concurrently("make_void", self._trial_number)
+            self._trial_number += 1
+            self._trial, self._error, self._num_failures = trial, None, {}
             self._is_training = False
             self._results = results or SubtaskResults(self._subtasks.num_subtasks)
-            usual = self._queue.devices
-            self._queue = SubtaskQueue(len(usual), len(self._devices), usual, reported)
+            devices = self._queue.devices
+            self._queue = SubtaskQueue(len(devices), len(self._devices), devices, reported)
             self._states = SubtaskStates()
             for subtask, snapshot in (snapshots or {}).items():
                 self._states.keep(subtask, snapshot.epoch, ray.put(snapshot))
-                ended = self._results.has_ended(subtask, snapshot.epoch)
-                self._queue.begin_at(subtask, snapshot.epoch, ended=ended)
+                self._rewind(subtask)
             for device in self._devices:
                 self._start(device)
 
     def iteration(self, number: int) -> tuple[list[SubtaskMetrics], bool]:
         """Return the metrics of an iteration by subtask, and whether all subtasks have ended.
 
-        Returns once all subtasks have completed the iteration; the devices keep training.
-
-        Raises:
-            TuneTfError: A subtask failed too often; with the error of its process.
+        Returns once all subtasks have completed the iteration; the devices keep training. If a
+        subtask has failed too often, its error is raised.
         """
         with self._changed:
             self._is_training = True
@@ -126,37 +115,31 @@ class SubtaskPool:
             return self._results.of(number), all(ended)
 
     def snapshots(self) -> tuple[dict[int, SubtaskSnapshot], SubtaskResults]:
-        """Return the state of each subtask that has begun, and the results up to these states.
-
-        Raises:
-            TuneTfError: As for :meth:`iteration`.
-        """
+        """Return the state of each subtask that has begun, and the results up to these states."""
         with self._changed:
-            number, states = self._number, self._states.lasts()
+            number, states = self._trial_number, self._states.lasts()
             for subtask, rank in enumerate(self._queue.devices):
                 if rank is not None and self._devices[rank].process.is_watched:
                     # Queued behind the epochs already sent, so that it includes them.
                     states[subtask] = self._devices[rank].process.call("state", subtask)
-        read = {subtask: self._read(subtask, state) for subtask, state in states.items()}
-        snapshots = {subtask: each for subtask, each in read.items() if each is not None}
+        snapshots = {
+            subtask: snapshot
+            for subtask, state in states.items()
+            if (snapshot := self._read(subtask, state)) is not None
+        }
         epochs = {subtask: snapshot.epoch for subtask, snapshot in snapshots.items()}
         with self._changed:
             self._wait(lambda: all(self._results.last_epoch(i) >= epochs[i] for i in epochs))
             for subtask, epoch in epochs.items():
-                older = self._states.last(subtask) is None or self._states.epoch(subtask) < epoch
-                if number == self._number and older:
+                if number == self._trial_number and self._states.epoch(subtask) < epoch:
                     self._states.keep(subtask, epoch, states[subtask])
             return snapshots, self._results.up_to(epochs)
 
     def _read(self, subtask: int, state: Any) -> SubtaskSnapshot | None:
         """Return a subtask's state, or the latest available one before; None if there is none."""
-        snapshot = finished_snapshot(state)
-        if snapshot is not None:
-            return snapshot
         with self._changed:
-            states = self._states.all_of(subtask)
-        earlier = map(finished_snapshot, states)
-        return next((each for each in earlier if each is not None), None)
+            states = [state, *self._states.all_of(subtask)]
+        return next(filter(None, map(fetch_snapshot, states)), None)
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
@@ -165,19 +148,15 @@ class SubtaskPool:
         self._devices = []
         if finish:
             for process in processes:
-                process.call_aside("make_void", self._number)
+                process.call_concurrently("make_void", self._trial_number)
         self._bundles.end(processes, processes if finish else [])
 
     def _wait(self, is_met: Callable[[], bool]) -> None:
         """Wait for a condition, and check the heartbeats meanwhile; raise the trial's error."""
-        clock, interval_s = self._bundles.clock, self._bundles.watch.ping_interval_s
-        checked = clock()
         while self._error is None and not is_met():
-            self._changed.wait(max(0.0, checked + interval_s - clock()))
-            if clock() - checked >= interval_s:
-                checked = clock()
-                self._check_heartbeats()
-                self._dispatch()
+            self._changed.wait(self._bundles.timeouts.ping_interval_s)
+            self._check_heartbeats()
+            self._dispatch()
         if self._error is not None:
             raise self._error
 
@@ -186,25 +165,17 @@ class SubtaskPool:
         self._error = self._error or error
 
     def _follow(
-        self,
-        device: SubtaskDevice,
-        answer: Any,
-        then: Callable[..., None],
-        *arguments: Any,
-        of_trial: bool = True,
+        self, device: SubtaskDevice, call: Any, handler: Callable[..., None], *arguments: Any
     ) -> None:
-        """Handle a reply of a device, unless its process was replaced.
-
-        A reply ``of_trial`` is ignored if another trial has begun since.
-        """
-        number = self._number
+        """Handle the reply to a call, unless the trial has ended or failed meanwhile."""
+        number = self._trial_number
 
         def handle(reply: "Future[Any]") -> None:
             with self._changed:
-                is_current = number == self._number or not of_trial
+                is_current = number == self._trial_number and self._error is None
                 if is_current and device in self._devices:
                     try:
-                        then(device, *arguments, reply)
+                        handler(device, *arguments, reply)
                         self._dispatch()
                     except Exception as error:  # noqa: BLE001  raised by waiting callers
                         self._fail(error)
@@ -214,18 +185,18 @@ class SubtaskPool:
             with suppress(RuntimeError):  # the pool has ended
                 self._replies.submit(handle, reply)
 
-        answer.future().add_done_callback(submit)
+        call.future().add_done_callback(submit)
 
     # The methods below are called with the lock held.
 
     def _start(self, device: SubtaskDevice) -> None:
         device.sent, device.is_receiving = [], False
         device.process.watch(False)
-        answer = device.process.call("begin_trial", self._number, self._trial)
-        self._follow(device, answer, self._on_started)
+        call = device.process.call("begin_trial", self._trial_number, self._trial)
+        self._follow(device, call, self._on_started)
 
-    def _on_started(self, device: SubtaskDevice, answer: "Future[Any]") -> None:
-        if (error := answer.exception()) is None:
+    def _on_started(self, device: SubtaskDevice, reply: "Future[Any]") -> None:
+        if (error := reply.exception()) is None:
             device.process.watch()
             return
         cause = cause_of(error)
@@ -233,20 +204,20 @@ class SubtaskPool:
         if self._num_replaced > self._subtasks.task_retries or not may_be_retried(cause):
             self._fail(cause)
         else:
-            self._replace(device, cause)
+            self._replace(device)
 
     def _dispatch(self) -> None:
         """Give work to all ready devices, those without any first."""
-        given = self._is_training and self._error is None
-        while given:
-            given = False
+        has_work = self._is_training and self._error is None
+        while has_work:
+            has_work = False
             for device in sorted(self._devices, key=lambda each: len(each.sent)):
                 if device.is_receiving or not device.process.is_watched:
                     continue
-                unit = self._queue.take(self._devices.index(device))
+                unit = self._queue.assign(self._devices.index(device))
                 if unit is not None:
                     self._send(device, unit)
-                    given = True
+                    has_work = True
 
     def _send(self, device: SubtaskDevice, unit: SubtaskEpoch) -> None:
         device.sent.append(unit)
@@ -259,121 +230,107 @@ class SubtaskPool:
         self._follow(device, state, self._take_over, unit)
 
     def _take_over(
-        self, device: SubtaskDevice, unit: SubtaskEpoch, answer: "Future[SubtaskSnapshot | None]"
+        self, device: SubtaskDevice, unit: SubtaskEpoch, reply: "Future[SubtaskSnapshot | None]"
     ) -> None:
         device.is_receiving = False
-        if answer.exception() is None:
+        if reply.exception() is None:
             self._train(device, unit)
             return
         device.sent.remove(unit)  # the source failed, which is detected separately
-        self._states.forget(unit.subtask)
         self._rewind(unit.subtask)
 
     def _train(self, device: SubtaskDevice, unit: SubtaskEpoch) -> None:
         state = self._states.last(unit.subtask) if unit.begins else None
-        report = device.process.call("train_epoch", self._number, unit.subtask, unit.begins, state)
-        self._follow(device, report, self._on_trained, unit)
+        call = device.process.call(
+            "train_epoch", self._trial_number, unit.subtask, unit.begins, state
+        )
+        self._follow(device, call, self._on_trained, unit)
 
     def _hand_over(self, device: SubtaskDevice, subtask: int, epoch: int) -> Any:
         """Request a subtask's state from a device that is not training it; return the reference."""
-        state = device.process.call_aside("hand_over", subtask)
+        state = device.process.call_concurrently("hand_over", subtask)
         self._states.expect(subtask, epoch, state)
         return state
 
     def _on_trained(
-        self, device: SubtaskDevice, unit: SubtaskEpoch, answer: "Future[EpochReport | None]"
+        self, device: SubtaskDevice, unit: SubtaskEpoch, reply: "Future[EpochReport | None]"
     ) -> None:
         if unit not in device.sent:
             return
-        if (error := answer.exception()) is not None:
+        if (error := reply.exception()) is not None:
             cause = cause_of(error)
             # A dying process fails all epochs sent to it; it was training the first.
-            self._failed(device, device.sent[0] if is_death(cause) else unit, cause)
+            is_death = isinstance(cause, WorkerLostError)
+            self._retry(device, device.sent[0] if is_death else unit, cause)
             return
         device.sent.remove(unit)
-        report = answer.result()
+        report = reply.result()
         if report is None:
             return  # the subtask had already ended
-        device.last = report
+        device.report = report
         ended = report.stop_training or has_diverged(report.metrics)
         self._results.add(unit.subtask, unit.epoch, report.metrics, ended=ended)
-        self._queue.done(unit.subtask, ended=ended)
+        self._queue.complete(unit.subtask, ended=ended)
         if unit.begins:
             self._states.confirm(unit.subtask)
         if ended:
             self._hand_over(device, unit.subtask, unit.epoch)
 
-    def _failed(self, device: SubtaskDevice, unit: SubtaskEpoch, error: BaseException) -> None:
+    def _retry(self, device: SubtaskDevice, unit: SubtaskEpoch, error: BaseException) -> None:
+        """Retry a failed epoch in a fresh process, or fail the trial."""
         subtask = unit.subtask
-        if unit.begins and self._states.is_lost(subtask):
+        if unit.begins and self._states.discard_lost(subtask):
             device.sent.remove(unit)  # the source failed, not this device
             self._rewind(subtask)
             return
-        self._tries[subtask] = tries = self._tries.get(subtask, 0) + 1
+        self._num_failures[subtask] = num = self._num_failures.get(subtask, 0) + 1
         label = f"{self._subtasks.subtask} {subtask}"
-        hopeless = not may_be_retried(error) or (not is_death(error) and self._is_untrained())
-        if hopeless or tries > self._subtasks.task_retries:
-            kind = type(error) if isinstance(error, WorkerError) else WorkerError
-            if isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
-                self._fail(error)
-            else:
-                self._fail(kind(f"{label} failed {tries} time(s): {error}"))
-            return
-        _log.warning("%s failed and is retried in a fresh process: %s", label, error)
-        self._replace(device, error)
-
-    def _is_untrained(self) -> bool:
-        """Return whether no subtask has completed an epoch, so that an error is the workload's."""
-        return not any(map(self._results.last_epoch, range(self._subtasks.num_subtasks)))
+        # An error before any epoch was completed is the workload's.
+        is_death = isinstance(error, WorkerLostError)
+        may_succeed = may_be_retried(error) and (is_death or self._results.has_any)
+        if may_succeed and num <= self._subtasks.task_retries:
+            _log.warning("%s failed and is retried in a fresh process: %s", label, error)
+            self._replace(device)
+        elif isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
+            self._fail(error)
+        else:
+            kind = WorkerLostError if is_death else WorkerError
+            self._fail(kind(f"{label} failed {num} time(s): {error}"))
 
     def _rewind(self, subtask: int) -> None:
-        self._queue.begin_at(subtask, self._states.epoch(subtask))
+        """Let a subtask resume from its latest state on any device."""
+        self._states.discard_lost(subtask, self._bundles.timeouts.finish_s)
+        epoch = self._states.epoch(subtask)
+        ended = self._results.has_ended(subtask, epoch)
+        self._queue.begin_at(subtask, epoch, ended=ended)
 
-    def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
+    def _replace(self, device: SubtaskDevice) -> None:
         """Replace a device's process; its subtasks continue on other devices meanwhile."""
-        rank = self._devices.index(device)
-        lost = self._queue.lost(rank)
-        if not is_death(error):
-            trained = {unit.subtask for unit in device.sent}
-            self._rescue(device, {i: lost[i] for i in lost if i not in trained})
-        for subtask in lost:
-            self._rewind(subtask)
         device.process.kill()
+        rank = self._devices.index(device)
+        for subtask, owner in enumerate(self._queue.devices):
+            if owner == rank:
+                self._rewind(subtask)
         fresh = self._devices[rank] = self._start_process(rank)
-        answer = fresh.process.call("prepare", self._assignment)
-        self._follow(fresh, answer, self._on_prepared, self._number, of_trial=False)
+        call = fresh.process.call("prepare", self._setup)
+        self._follow(fresh, call, self._on_prepared)
+        self._start(fresh)
 
-    def _on_prepared(self, device: SubtaskDevice, number: int, answer: "Future[str]") -> None:
-        if (error := answer.exception()) is not None:
+    def _on_prepared(self, device: SubtaskDevice, reply: "Future[str]") -> None:
+        if (error := reply.exception()) is None:
+            device.process.name = reply.result()
+        else:
             self._fail(cause_of(error))
-            return
-        device.process.name = answer.result()
-        if number == self._number:  # else the next trial was started in it already
-            self._start(device)
-
-    def _rescue(self, device: SubtaskDevice, epochs: Mapping[int, int]) -> None:
-        """Fetch the states of a failed process, except for subtasks that it was training."""
-        for subtask, epoch in epochs.items():
-            self._hand_over(device, subtask, epoch)
-        states = {subtask: self._states.last(subtask) for subtask in epochs}
-        if states:
-            ray.wait(
-                list(states.values()), num_returns=len(states), timeout=self._bundles.watch.finish_s
-            )
-        for subtask, state in states.items():
-            if not ray.wait([state], timeout=0)[0] or finished_snapshot(state) is None:
-                self._states.forget(subtask)
 
     def _check_heartbeats(self) -> None:
         """Replace the processes of devices that are dead or silent for too long."""
         for device in tuple(self._devices):
-            lost = device.process.loss()
-            if lost is None:
+            if (error := device.process.heartbeat_error()) is None:
                 continue
             if device.sent:
-                self._failed(device, device.sent[0], lost)
+                self._retry(device, device.sent[0], error)
             else:
-                self._replace(device, lost)
+                self._replace(device)
 
     def _start_process(self, rank: int) -> SubtaskDevice:
         return SubtaskDevice(self._bundles.start(self._worker_class, rank))

@@ -38,6 +38,11 @@ class SubtaskResults:
         """Return the last recorded epoch of a subtask; 0 if there is none."""
         return max(self._by_epoch[subtask], default=0)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any subtask has completed an epoch."""
+        return any(self._by_epoch)
+
     def has_ended(self, subtask: int, by: int) -> bool:
         """Return whether a subtask ended at or before an epoch."""
         ended_at = self._ended_at[subtask]
@@ -60,19 +65,19 @@ class SubtaskResults:
     def forget(self, iteration: int) -> None:
         """Discard metrics that are older than an iteration and no longer needed."""
         for subtask, epochs in enumerate(self._by_epoch):
-            keep = min(iteration, self._ended_at[subtask] or iteration)
-            for epoch in [epoch for epoch in epochs if epoch < keep]:
+            oldest = min(iteration, self._ended_at[subtask] or iteration)
+            for epoch in [epoch for epoch in epochs if epoch < oldest]:
                 del epochs[epoch]
 
     def up_to(self, epochs: Mapping[int, int]) -> "SubtaskResults":
         """Return a copy that ends at an epoch of each subtask; a missing subtask has no epochs."""
-        kept = SubtaskResults(len(self._by_epoch))
+        results = SubtaskResults(len(self._by_epoch))
         for subtask, last in epochs.items():
             for epoch, metrics in self._by_epoch[subtask].items():
                 if epoch <= last:
                     ended = self._ended_at[subtask] == epoch
-                    kept.add(subtask, epoch, metrics, ended=ended)
-        return kept
+                    results.add(subtask, epoch, metrics, ended=ended)
+        return results
 
     def plain(self) -> list[dict[str, Any]]:
         """Return a JSON-serializable form."""
@@ -84,12 +89,12 @@ class SubtaskResults:
     @classmethod
     def of_plain(cls, plain: Sequence[Mapping[str, Any]]) -> "SubtaskResults":
         """Restore results from :meth:`plain`."""
-        made = cls(len(plain))
+        results = cls(len(plain))
         for subtask, each in enumerate(plain):
             for epoch, metrics in each["epochs"].items():
                 ended = each["ended_at"] == int(epoch)
-                made.add(subtask, int(epoch), metrics, ended=ended)
-        return made
+                results.add(subtask, int(epoch), metrics, ended=ended)
+        return results
 
 
 def has_diverged(metrics: Mapping[str, float]) -> bool:
@@ -115,39 +120,35 @@ def summary(metrics: Sequence[Mapping[str, float]], label: str) -> SubtaskMetric
     ``fold_0/``.
     """
     means: SubtaskMetrics = {}
-    spreads: SubtaskMetrics = {}
+    deviations: SubtaskMetrics = {}
     for name in metrics[0]:
         values = [float(each[name]) for each in metrics if name in each]
         if len(values) < len(metrics):
             continue  # a mean needs all subtasks
         if all(math.isfinite(value) for value in values):
             means[name] = statistics.fmean(values)
-            spreads[f"{name}_std"] = statistics.stdev(values)
+            deviations[f"{name}_std"] = statistics.stdev(values)
         else:
             means[name] = sum(values) / len(values)  # not finite either
-    own = {
+    values_by_subtask = {
         f"{label}_{number}/{name}": value
         for number, each in enumerate(metrics)
         for name, value in each.items()
     }
-    return spreads | means | own
+    return deviations | means | values_by_subtask
 
 
 @dataclass(eq=False)
 class SubtaskDevice:
-    """Process of a device and its assigned work.
+    """Process of a device, which is watched once it has started, with the epochs sent to it.
 
-    Attributes:
-        process: Process, which is watched once it has started.
-        sent: Epochs sent but not reported yet.
-        is_receiving: Whether it waits for the state of a subtask that it takes over.
-        last: Latest report.
+    It ``is_receiving`` while it waits for the state of a subtask that it takes over.
     """
 
     process: ProcessHandle
     sent: list[SubtaskEpoch] = field(default_factory=list)
     is_receiving: bool = False
-    last: EpochReport | None = None
+    report: EpochReport | None = None
 
 
 class SubtaskStates:
@@ -168,10 +169,6 @@ class SubtaskStates:
         """Confirm the latest state: a process has begun from it."""
         del self._states[subtask][:-1]
 
-    def forget(self, subtask: int) -> None:
-        """Discard the latest state in favour of the previous one."""
-        self._states[subtask].pop()
-
     def epoch(self, subtask: int) -> int:
         """Return the completed epochs of the latest state; 0 if there is none."""
         return self._states[subtask][-1][0] if self._states[subtask] else 0
@@ -188,20 +185,18 @@ class SubtaskStates:
         """Return the reference to the latest state of each subtask that has one."""
         return {subtask: states[-1][1] for subtask, states in self._states.items() if states}
 
-    def is_lost(self, subtask: int) -> bool:
-        """Return whether the latest state was never created, and discard it in that case."""
+    def discard_lost(self, subtask: int, timeout_s: float = 0.0) -> bool:
+        """Discard the latest state if it was never created, and return whether it was not."""
         state = self.last(subtask)
-        if state is None or not ray.wait([state], timeout=0)[0]:
+        if state is None or not ray.wait([state], timeout=timeout_s)[0]:
             return False
-        try:
-            ray.get(state)
-        except RayError:
-            self.forget(subtask)
-            return True
-        return False
+        is_lost = fetch_snapshot(state) is None
+        if is_lost:
+            del self._states[subtask][-1]
+        return is_lost
 
 
-def finished_snapshot(state: Any) -> SubtaskSnapshot | None:
+def fetch_snapshot(state: Any) -> SubtaskSnapshot | None:
     """Wait for a state and return it; None if it was lost."""
     try:
         return ray.get(state)

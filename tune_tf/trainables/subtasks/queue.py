@@ -1,7 +1,6 @@
-"""Scheduling of a trial's subtasks on its devices.
+"""Scheduling of a trial's subtasks on its devices, without processes or a clock.
 
-Pure bookkeeping without processes or a clock. A subtask is a model that trains epoch after epoch,
-on one device at any time. The unit of work is one epoch of one subtask.
+A subtask is a model that trains on one device at any time; a unit of work is one of its epochs.
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,9 @@ _QUEUED = 2  # epochs sent to a device: one in training, one waiting
 
 @dataclass(frozen=True)
 class SubtaskEpoch:
-    """One epoch of one subtask.
+    """One epoch of one subtask, both by number; the first epoch is 1.
 
-    Args:
-        subtask: Number of the subtask.
-        epoch: Number of the epoch, from 1.
-        begins: Whether the subtask is new on the device.
-        source: Device that hands the subtask over; None if it is on no device.
+    A subtask that ``begins`` is new on the device; ``source`` is the device that hands it over.
     """
 
     subtask: int
@@ -33,13 +28,13 @@ class SubtaskEpoch:
 @dataclass
 class _Subtask:
     device: int | None = None
-    taken: int = 0  # assigned epochs
-    done: int = 0
+    num_assigned: int = 0  # epochs
+    num_completed: int = 0
     has_ended: bool = False
 
     @property
-    def in_flight(self) -> bool:
-        return self.taken > self.done
+    def num_pending(self) -> int:
+        return self.num_assigned - self.num_completed
 
 
 @dataclass
@@ -50,16 +45,13 @@ class SubtaskQueue:
     device's subtask only if that lags :data:`LAG` epochs behind its own ones, or if it has none:
     moving a subtask copies its weights, and may require new tracing.
 
-    Args:
-        num_subtasks: Number of subtasks, all at their beginning.
-        num_devices: Number of devices.
-        usual: By subtask, its device in an earlier trial, which is preferred.
-        reported: Last reported iteration.
+    A subtask begins, if possible, on its ``preferred`` device, that of an earlier trial;
+    ``reported`` is the last reported iteration.
     """
 
     num_subtasks: int
     num_devices: int
-    usual: Sequence[int | None] = ()
+    preferred: Sequence[int | None] = ()
     reported: int = 0
     _subtasks: list[_Subtask] = field(init=False)
 
@@ -67,51 +59,42 @@ class SubtaskQueue:
         """Begin with unassigned subtasks."""
         self._subtasks = [_Subtask() for _ in range(self.num_subtasks)]
 
-    def begin_at(self, subtask: int, epoch: int, *, ended: bool = False) -> None:
-        """Let a subtask resume after an epoch on any device.
+    def begin_at(self, number: int, epoch: int, *, ended: bool = False) -> None:
+        """Let a subtask resume after an epoch on any device; drop its unfinished epochs."""
+        self._subtasks[number] = _Subtask(None, epoch, epoch, ended)
 
-        If it was assigned to a device, its unfinished epochs are dropped.
+    def assign(self, device: int) -> SubtaskEpoch | None:
+        """Return the next epoch for a device; None if there is none now.
+
+        A device may ask while it trains, to have the next epoch queued. It gets one only if enough
+        remains for other devices.
         """
-        self._subtasks[subtask] = _Subtask(taken=epoch, done=epoch, has_ended=ended)
-
-    def take(self, device: int) -> SubtaskEpoch | None:
-        """Return the next unit for a device; None if there is none now.
-
-        A device may ask before its current epoch is done, to have the next one queued. It gets one
-        only if enough remains for other devices.
-        """
-        own = [i for i, each in enumerate(self._subtasks) if each.device in (device, None)]
-        others = [i for i, each in enumerate(self._subtasks) if i not in own]
-        chosen = self._least(own, device)
-        behind = self._least([i for i in others if not self._subtasks[i].in_flight], device)
-        if behind is not None and self._is_worth_moving(behind, own):
-            chosen = behind
-        if chosen is None or not self._may_queue(chosen, device):
+        local = [i for i, each in enumerate(self._subtasks) if each.device in (device, None)]
+        others = [i for i in range(self.num_subtasks) if i not in local]
+        number = self._least_advanced(local, device)
+        other = self._least_advanced(
+            [i for i in others if not self._subtasks[i].num_pending], device
+        )
+        if other is not None and self._is_worth_moving(other, local):
+            number = other
+        if number is None or not self._may_queue(number, device):
             return None
-        subtask = self._subtasks[chosen]
-        begins = subtask.device != device
-        unit = SubtaskEpoch(chosen, subtask.taken + 1, begins, subtask.device if begins else None)
+        subtask = self._subtasks[number]
+        begins, source = subtask.device != device, subtask.device
         subtask.device = device
-        subtask.taken += 1
-        return unit
+        subtask.num_assigned += 1
+        return SubtaskEpoch(number, subtask.num_assigned, begins, source if begins else None)
 
-    def done(self, subtask: int, *, ended: bool = False) -> None:
-        """Mark the oldest assigned epoch of a subtask as done.
+    def complete(self, number: int, *, ended: bool = False) -> None:
+        """Mark the oldest assigned epoch of a subtask as completed.
 
         If it has ``ended``, epochs assigned meanwhile are void.
         """
-        each = self._subtasks[subtask]
-        each.done += 1
+        subtask = self._subtasks[number]
+        subtask.num_completed += 1
         if ended:
-            each.has_ended = True
-            each.taken = each.done
-
-    def lost(self, device: int) -> dict[int, int]:
-        """Unassign all subtasks of a device, and return their completed epochs."""
-        lost = {i: each for i, each in enumerate(self._subtasks) if each.device == device}
-        for each in lost.values():
-            each.device = None
-        return {i: each.done for i, each in lost.items()}
+            subtask.has_ended = True
+            subtask.num_assigned = subtask.num_completed
 
     @property
     def ahead(self) -> int:
@@ -128,31 +111,36 @@ class SubtaskQueue:
         """Device of each subtask."""
         return tuple(each.device for each in self._subtasks)
 
-    def _least(self, subtasks: list[int], device: int) -> int | None:
-        """Return the least advanced subtask that may continue, preferably a usual one."""
+    def _least_advanced(self, numbers: list[int], device: int) -> int | None:
+        """Return the least advanced subtask that may continue, preferably one of the device."""
 
-        def order(i: int) -> tuple[int, bool, int]:
-            usual = self.usual[i] if i < len(self.usual) else None
-            return self._subtasks[i].taken, usual not in (device, None), i
+        def order(number: int) -> tuple[int, bool, int]:
+            preferred = self.preferred[number] if number < len(self.preferred) else None
+            is_foreign = preferred not in (device, None)
+            return self._subtasks[number].num_assigned, is_foreign, number
 
-        able = [i for i in subtasks if self._may_continue(self._subtasks[i])]
-        return min(able, key=order, default=None)
+        limit = self.reported + self.ahead
+        candidates = [
+            number
+            for number in numbers
+            if not self._subtasks[number].has_ended and self._subtasks[number].num_assigned < limit
+        ]
+        return min(candidates, key=order, default=None)
 
-    def _may_continue(self, subtask: _Subtask) -> bool:
-        return not subtask.has_ended and subtask.taken < self.reported + self.ahead
+    def _is_worth_moving(self, number: int, local: list[int]) -> bool:
+        epochs = [self._subtasks[i].num_assigned for i in local if not self._subtasks[i].has_ended]
+        return not epochs or self._subtasks[number].num_assigned + LAG <= min(epochs)
 
-    def _is_worth_moving(self, behind: int, own: list[int]) -> bool:
-        mine = [self._subtasks[i].taken for i in own if not self._subtasks[i].has_ended]
-        return not mine or self._subtasks[behind].taken + LAG <= min(mine)
-
-    def _may_queue(self, chosen: int, device: int) -> bool:
+    def _may_queue(self, number: int, device: int) -> bool:
         """Return whether a device may have an epoch, possibly queued behind its current one."""
-        in_flight = {i for i, each in enumerate(self._subtasks) if each.in_flight}
-        mine = [self._subtasks[i] for i in in_flight if self._subtasks[i].device == device]
-        if not mine:
+        pending = [each.num_pending for each in self._subtasks if each.device == device]
+        if not sum(pending):
             return True
-        if sum(each.taken - each.done for each in mine) >= _QUEUED:
+        if sum(pending) >= _QUEUED:
             return False
-        left = [i for i, each in enumerate(self._subtasks) if not each.has_ended]
-        idle = len(set(left) - in_flight - {chosen})
-        return chosen in in_flight or idle >= self.num_devices - 1
+        idle = [
+            i
+            for i, each in enumerate(self._subtasks)
+            if i != number and not each.has_ended and not each.num_pending
+        ]
+        return bool(self._subtasks[number].num_pending) or len(idle) >= self.num_devices - 1

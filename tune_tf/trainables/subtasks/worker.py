@@ -5,7 +5,7 @@ TensorFlow is imported in methods only, so that the trial's actor does not load 
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.tracking.trial_run import leave_trial
@@ -55,14 +55,14 @@ class SubtaskWorker(WorkerProcess):
         super().__init__(rank, host, name)
         self._replicas: Replicas
         self._rows: Callable[[int], DeviceRows]
-        self._number = 0
-        self._void = 0
+        self._trial_number = 0
+        self._void_number = 0
         self._running: dict[int, _Running] = {}
         self._idle: list[_Running] = []
 
-    def prepare(self, assignment: WorkerSetup) -> str:
+    def prepare(self, setup: WorkerSetup) -> str:
         """Load the workload, claim the device, and return the device's name."""
-        self.claim_assigned(assignment)
+        self.set_up(setup)
         from tune_tf.data import LoadCache
         from tune_tf.training.core.replicas import Replicas
 
@@ -73,25 +73,21 @@ class SubtaskWorker(WorkerProcess):
     def begin_trial(self, number: int, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one; ``number`` is the trial's in the pool."""
         self._end_all()
-        self._number = number
+        self._trial_number = number
         with self._beginning(trial):
             self._rows = self._data.get(trial.config)
 
     def train_epoch(
         self, number: int, subtask: int, begins: bool = False, state: SubtaskSnapshot | None = None
     ) -> EpochReport | None:
-        """Train and validate a subtask for one epoch.
+        """Train and validate a subtask for one epoch of the trial with a number.
 
-        Args:
-            number: Number of the trial in the pool.
-            subtask: Number of the subtask.
-            begins: Whether the subtask is new on this device.
-            state: State to begin from; None for the first epoch.
+        A subtask that ``begins`` on this device begins from a state; None is its beginning.
 
         Returns:
             None if nothing was trained because the subtask or the trial has ended meanwhile.
         """
-        if number <= self._void or number != self._number:
+        if number <= self._void_number or number != self._trial_number:
             return None
         self._enter()
         if begins:
@@ -104,10 +100,10 @@ class SubtaskWorker(WorkerProcess):
         except BaseException:
             del self._running[subtask]  # a queued next epoch would start from a wrong state
             raise
-        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         running.has_ended = running.loop.stop_training
         loops = [each.loop for each in (*self._running.values(), *self._idle)]
-        return self._report(numbers, sum(loop.num_programs for loop in loops), running.loop)
+        report = self._report(metrics, sum(loop.num_programs for loop in loops), running.loop)
+        return replace(report, metrics=report.numbers)
 
     def state(self, subtask: int) -> SubtaskSnapshot | None:
         """Return the state of a subtask; None if it is not on this device."""
@@ -125,7 +121,7 @@ class SubtaskWorker(WorkerProcess):
 
     def make_void(self, number: int) -> None:
         """Skip all epochs of a trial that have not begun."""
-        self._void = number
+        self._void_number = number
 
     def finish(self) -> None:
         """End the trial."""
@@ -147,7 +143,8 @@ class SubtaskWorker(WorkerProcess):
         from tune_tf.training.core.loop import GraphLoop
 
         traced = [each for each in self._idle if spec in each.specs]
-        for idle in (*traced, *self._idle)[:1]:
+        if self._idle:
+            idle = (traced or self._idle)[0]
             self._idle.remove(idle)
             return _Running(idle.loop, idle.specs | {spec})
         loop = GraphLoop(self._workload, self._replicas, self._parallelism)
@@ -170,23 +167,19 @@ class SubtaskWorker(WorkerProcess):
         return derive_seed(seed, subtask)
 
     def _load(self, config: Config) -> "Callable[[int], DeviceRows]":
-        """Return a function that copies the rows of a subtask to the device on first use."""
+        """Return a function from a subtask to its rows on the device."""
         from tune_tf.data import FoldedRows, rows_of
         from tune_tf.training.input.device_rows import place_rows
 
-        data, splits_rows = self._loads.load(config), self._parallelism.splits_rows
-        source: Any
-        if splits_rows:
+        data = self._loads.load(config)
+        if self._parallelism.splits_rows:
             seed = self._settings.seed or 0  # equal for all trials of a sweep
-            source = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)
-        else:
-            source = rows_of(data, floatx=self._floatx)
+            folds = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)
 
-        @functools.cache
-        def placed(fold: int | None) -> "DeviceRows":
-            return place_rows(source if fold is None else source.rows(fold), self._replicas)
+            @functools.cache
+            def rows_of_subtask(subtask: int) -> "DeviceRows":
+                return place_rows(folds.rows(subtask), self._replicas)
 
-        def rows_of_subtask(subtask: int) -> "DeviceRows":
-            return placed(subtask if splits_rows else None)
-
-        return rows_of_subtask
+            return rows_of_subtask
+        rows = place_rows(rows_of(data, floatx=self._floatx), self._replicas)
+        return lambda subtask: rows

@@ -1,17 +1,18 @@
-"""Sections of a sweep file that become value objects."""
+"""Types of the fields of a sweep file that become value objects."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from functools import partial
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.settings import short_repr, unknown_key_error
 from tune_tf.constraint import Constraint
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.objective import Objective
+from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATION_KINDS
@@ -23,14 +24,15 @@ Value = TypeVar("Value")
 
 def _parse(kind: type[Value], value: object) -> Value:
     """Return a section as a value object, whose settings are its keys."""
-    if isinstance(value, kind):
-        return value
-    return kind(**section_settings(value, [field.name for field in fields(kind)]))  # type: ignore[arg-type]
+    return value if isinstance(value, kind) else kind(**_check_keys(value, _field_names(kind)))
 
 
-def section_settings(value: object, known: Iterable[str]) -> dict[str, Any]:
+def _field_names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _check_keys(value: object, known: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a section; refuse unknown keys."""
-    known = list(known)
     if not isinstance(value, Mapping):
         raise InvalidSettingsError(
             [f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"]
@@ -40,18 +42,20 @@ def section_settings(value: object, known: Iterable[str]) -> dict[str, Any]:
     return dict(value)
 
 
-def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the JSON schema of a section."""
+def _object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
+        "properties": properties,
+        "required": required,
         "additionalProperties": False,
     }
 
 
 def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
     """Return the JSON schema of a value object's field from its type; integers have a minimum."""
+    if get_origin(declared) is Annotated:
+        declared, limit = get_args(declared)
+        return field_schema(declared, limit.value)
     if declared == int | None:
         return {"anyOf": [field_schema(int, minimum), {"type": "null"}]}
     if declared is int:
@@ -61,50 +65,47 @@ def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
-    return object_schema(
+    return _object_schema(
         {field.name: field_schema(field.type) for field in fields(kind)},
         [field.name for field in fields(kind) if field.default is MISSING],
     )
 
 
-def _objectives(value: object) -> Objective | tuple[Objective, ...]:
+def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
     """Parse one objective, or several with different metrics."""
     if not isinstance(value, list | tuple):
-        return _objective(value)
+        return _parse_objective(value)
     errors: list[ErrorDetail] = []
-    made: list[Objective] = []
-    for index, each in enumerate(value):
+    objectives: list[Objective] = []
+    for index, section in enumerate(value):
         try:
-            made.append(_objective(each))
+            objectives.append(_parse_objective(section))
         except InvalidSettingsError as error:
-            errors += [
-                ErrorDetail(f"{index}.{detail.where}" if detail.where else str(index), detail.what)
-                for detail in error.details
-            ]
+            errors += [detail.within(str(index)) for detail in error.details]
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
-    metrics = [each.metric for each in made]
+    metrics = [objective.metric for objective in objectives]
     errors += [
         ErrorDetail("", f"names the metric {metric!r} twice: leave one of them out")
         for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
     ]
     if errors:
         raise InvalidSettingsError(errors)
-    return made[0] if len(made) == 1 else tuple(made)
+    return objectives[0] if len(objectives) == 1 else tuple(objectives)
 
 
-def _objective(value: object) -> Objective:
-    if not isinstance(value, Objective):
-        settings = section_settings(value, ("metric", "mode"))
-        wanted = {"metric": "the metric that trials report", "mode": "min or max"}
-        missing = [
-            ErrorDetail(key, f"is missing: give {what}")
-            for key, what in wanted.items()
-            if key not in settings
-        ]
-        if missing:
-            raise InvalidSettingsError(missing)
-    return _parse(Objective, value)
+_OBJECTIVE = {"metric": "the metric that trials report", "mode": "min or max"}
+
+
+def _parse_objective(value: object) -> Objective:
+    if isinstance(value, Objective):
+        return value
+    settings = _check_keys(value, tuple(_OBJECTIVE))
+    if missing := [key for key in _OBJECTIVE if key not in settings]:
+        raise InvalidSettingsError(
+            ErrorDetail(key, f"is missing: give {_OBJECTIVE[key]}") for key in missing
+        )
+    return Objective(**settings)
 
 
 def _plain_objectives(objective: Objective | tuple[Objective, ...]) -> Any:
@@ -113,26 +114,26 @@ def _plain_objectives(objective: Objective | tuple[Objective, ...]) -> Any:
     return [asdict(each) for each in objective]
 
 
-def _constraints(value: object) -> tuple[Constraint, ...]:
+def _parse_constraints(value: object) -> tuple[Constraint, ...]:
     return value if isinstance(value, tuple) else Constraint.from_dict(value)  # type: ignore[arg-type]
 
 
 def _plain_constraints(constraints: tuple[Constraint, ...]) -> dict[str, Any]:
-    found: dict[str, list[str]] = {}
+    bounds: dict[str, list[str]] = {}
     for each in constraints:
-        found.setdefault(each.metric, []).append(f"{each.relation} {each.bound!r}")
-    return {metric: texts[0] if len(texts) == 1 else texts for metric, texts in found.items()}
+        bounds.setdefault(each.metric, []).append(f"{each.relation} {each.bound!r}")
+    return {metric: texts[0] if len(texts) == 1 else texts for metric, texts in bounds.items()}
 
 
-def _space(value: object) -> SearchSpace:
+def _parse_space(value: object) -> SearchSpace:
     return value if isinstance(value, SearchSpace) else SearchSpace.from_dict(value)  # type: ignore[arg-type]
 
 
-def _resources(value: object) -> TrialResources | None:
+def _parse_resources(value: object) -> TrialResources | None:
     return None if value is None else _parse(TrialResources, value)
 
 
-def _name(value: object) -> str:
+def _check_name(value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
         return value
     raise ValueError(
@@ -141,16 +142,16 @@ def _name(value: object) -> str:
     )
 
 
-def _reference(value: object) -> str:
+def _check_reference(value: object) -> str:
     if isinstance(value, str):
-        place, colon, attribute = value.rpartition(":")
-        module = all(part.isidentifier() for part in place.split("."))
-        if colon and attribute.isidentifier() and (module or place.endswith(".py")):
+        path, _, attribute = value.rpartition(":")
+        is_module = all(part.isidentifier() for part in path.split("."))
+        if attribute.isidentifier() and (is_module or path.endswith(".py")):
             return value
     raise ValueError(f"must be module:attribute or path/to/file.py:Class, not {short_repr(value)}")
 
 
-def _data(value: object) -> FrozenMapping[Any] | None:
+def _parse_data(value: object) -> FrozenMapping[Any] | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -158,9 +159,9 @@ def _data(value: object) -> FrozenMapping[Any] | None:
             f"must be a mapping of the workload's settings, like {{path: wine.csv}}, not "
             f"{short_repr(value)}"
         )
-    wrong = [key for key in value if not isinstance(key, str)]
-    if wrong:
-        raise ValueError(f"must have names as keys, not {short_repr(wrong[0])}: put it in quotes")
+    for key in value:
+        if not isinstance(key, str):
+            raise ValueError(f"must have names as keys, not {short_repr(key)}: put it in quotes")
     return FrozenMapping(value)
 
 
@@ -173,7 +174,7 @@ _UNITS: Final[dict[str, int]] = {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def _num_kept(value: object) -> int | Literal["all"]:
+def _check_keep_checkpoints(value: object) -> int | Literal["all"]:
     if value == "all":
         return "all"
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
@@ -181,7 +182,7 @@ def _num_kept(value: object) -> int | Literal["all"]:
     raise ValueError(f"must be an integer of at least 1, or all, not {short_repr(value)}")
 
 
-def _num_bytes(value: object) -> int:
+def _parse_num_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -191,6 +192,32 @@ def _num_bytes(value: object) -> int:
         "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
         f"GiB, TiB, such as 2 GB, not {short_repr(value)}: use 0 for no limit"
     )
+
+
+_KINDS = {kind.kind: kind for kind in PARALLELISM_KINDS}
+
+
+def _parse_parallelism(value: object) -> Parallelism:
+    if isinstance(value, Parallelism):
+        return value
+    name = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        text = f"must be {one_of(list(_KINDS))}, not {name!r}{did_you_mean(name, _KINDS)}"
+        raise InvalidSettingsError(ErrorDetail("kind", text))
+    settings = _check_keys(value, ["kind", *_field_names(kind)])
+    settings.pop("kind", None)
+    return kind(**settings)
+
+
+def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
+    return {"kind": parallelism.kind, **asdict(parallelism)}
+
+
+def _parallelism_schema(kind: type[Parallelism]) -> dict[str, Any]:
+    settings = {name: field_schema(rule) for name, rule in kind.rules().items()}
+    required = [] if kind is Mirrored else ["kind"]
+    return _object_schema({"kind": {"const": kind.kind}, **settings}, required)
 
 
 _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 2}
@@ -213,15 +240,17 @@ _SPACE_SCHEMA = {
     },
 }
 
-SweepName = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "string"})]
+SweepName = Annotated[str, PlainValidator(_check_name), WithJsonSchema({"type": "string"})]
 """Name that is valid for a folder."""
 
-WorkloadReference = Annotated[str, PlainValidator(_reference), WithJsonSchema({"type": "string"})]
+WorkloadReference = Annotated[
+    str, PlainValidator(_check_reference), WithJsonSchema({"type": "string"})
+]
 """Reference for :func:`~tune_tf.config.workload_reference.import_workload`."""
 
 DataSection = Annotated[
     FrozenMapping[Any] | None,
-    PlainValidator(_data),
+    PlainValidator(_parse_data),
     PlainSerializer(lambda it: None if it is None else dict(it)),
     WithJsonSchema(
         {
@@ -234,7 +263,7 @@ DataSection = Annotated[
 
 ObjectiveSection = Annotated[
     Objective | tuple[Objective, ...],
-    PlainValidator(_objectives),
+    PlainValidator(_parse_objectives),
     PlainSerializer(_plain_objectives),
     WithJsonSchema(
         {
@@ -248,7 +277,7 @@ ObjectiveSection = Annotated[
 
 ConstraintsSection = Annotated[
     tuple[Constraint, ...],
-    PlainValidator(_constraints),
+    PlainValidator(_parse_constraints),
     PlainSerializer(_plain_constraints),
     WithJsonSchema(
         {
@@ -262,16 +291,23 @@ ConstraintsSection = Annotated[
 
 SpaceSection = Annotated[
     SearchSpace,
-    PlainValidator(_space),
+    PlainValidator(_parse_space),
     PlainSerializer(SearchSpace.to_dict),
     WithJsonSchema(_SPACE_SCHEMA),
 ]
 
 ResourcesSection = Annotated[
     TrialResources | None,
-    PlainValidator(_resources),
+    PlainValidator(_parse_resources),
     PlainSerializer(lambda it: it and asdict(it)),
     WithJsonSchema({"anyOf": [_schema_of(TrialResources), {"type": "null"}]}),
+]
+
+ParallelismSection = Annotated[
+    Parallelism,
+    PlainValidator(_parse_parallelism),
+    PlainSerializer(_plain_parallelism),
+    WithJsonSchema({"anyOf": [_parallelism_schema(kind) for kind in PARALLELISM_KINDS]}),
 ]
 
 ValidationSection = Annotated[
@@ -283,14 +319,14 @@ ValidationSection = Annotated[
 
 KeepCheckpoints = Annotated[
     int | Literal["all"],
-    PlainValidator(_num_kept),
+    PlainValidator(_check_keep_checkpoints),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "all"}]}),
 ]
 """How many of the best trials keep their checkpoints, or ``all``."""
 
 NumBytes = Annotated[
     int,
-    PlainValidator(_num_bytes),
+    PlainValidator(_parse_num_bytes),
     WithJsonSchema(
         {
             "anyOf": [
