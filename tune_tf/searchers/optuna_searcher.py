@@ -245,7 +245,7 @@ class OptunaSearcher(StudySearcher):
         Args:
             outcomes: Outcomes by Tune's id. Trials that Optuna knows as finished, or not at all,
                 are skipped; ``INTERRUPTED`` ones stay RUNNING for a resume.
-            results: Known last results, flatten, by Tune's id; the study stores MLflow run ids that
+            results: Known last results, flat, by Tune's id; the study stores MLflow run ids that
                 came too late for their trial.
         """
         ended = {key: end for key, end in outcomes.items() if end is not Outcome.INTERRUPTED}

@@ -134,7 +134,7 @@ def point_params(
         return _params_in_space(space, config)
     flat = flatten(config)
     distributions = distributions_of(space)
-    return flatten, [] if distributions is None else _distribution_errors(distributions, flatten)
+    return flat, [] if distributions is None else _distribution_errors(distributions, flat)
 
 
 def _params_in_space(
@@ -151,7 +151,7 @@ def _params_in_space(
             active_values[path] = flat[path]
             if not isinstance(parameter, Constant):
                 params[path] = stored_value(flat[path], parameter)
-    return params, space.validate(flatten)
+    return params, space.validate(flat)
 
 
 def _distribution_errors(

@@ -123,7 +123,7 @@ def observe_stops() -> None:
 
 
 def is_complete(trial: Trial, result: Mapping[str, Any]) -> bool:
-    """Return whether a trial that ends with a result, flatten, ran as far as intended.
+    """Return whether a trial that ends with a result, flat, ran as far as intended.
 
     It does if its code reports ``done``, at the criteria and by the stopper of
     ``tune.run(stop=...)``, and at the scheduler's own limit.
@@ -199,7 +199,7 @@ def trial_ids() -> set[str] | None:
 
 
 def configs() -> dict[str, dict[str, Any]]:
-    """Return the configs of all trials that Tune knows, flatten, by id; empty outside of Tune."""
+    """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
     return {trial.trial_id: flatten(trial.config) for trial in _trials()}
 
 
