@@ -133,7 +133,7 @@ class ProgramCache:
         return plain
 
     def _find(self, config: Config, rows: DeviceRows, seed: int) -> TrialProgram:
-        fresh = self._build(config, self._per_examples.of(config, rows), seed)
+        fresh = self._build(config, self._per_examples.attach(config, rows), seed)
         self._workload_state.refuse_trained_variables(fresh.found.variables)
         if fresh.found.key in self._plain_structures:
             fresh = self._fresh(fresh.model, config, fresh.rows, seed, traces_scalars=False)
