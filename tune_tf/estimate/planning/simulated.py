@@ -15,7 +15,7 @@ from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
 from tune_tf.simulation.problem import Problem, Values
-from tune_tf.simulation.test_functions import falling, rough
+from tune_tf.simulation.curve_functions import falling, rough
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 MOST_TRIALS = 100
