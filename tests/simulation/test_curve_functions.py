@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tune_tf.simulation import curve_functions as curve_functions
+from tune_tf.simulation import curve_functions
 
 
 @pytest.mark.parametrize("point", [(-math.pi, 12.275), (math.pi, 2.275), (9.42478, 2.475)])

@@ -14,7 +14,7 @@ import numpy as np
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.objective import Objective
-from tune_tf.simulation import curve_functions as curve_functions
+from tune_tf.simulation import curve_functions
 from tune_tf.simulation.problem import EPOCH_S, Problem, Values
 from tune_tf.space import Choice, Float, Int, SearchSpace
 

@@ -27,11 +27,9 @@ _JITTER: Final = 0.1
 
 @dataclass(frozen=True)
 class VirtualCheckpoint:
-    """Checkpoint of a simulated trial.
+    """Checkpoint of a simulated trial: the result at which it was saved.
 
-    Args:
-        metrics: Result at which it was saved. Its iteration is the whole state, because a curve
-            depends only on the config and the iteration.
+    Its iteration is the whole state, because a curve depends only on the config and the iteration.
     """
 
     metrics: dict[str, Any]
@@ -46,7 +44,6 @@ class VirtualSearch:
     """Replacement for Tune's ``SearchGenerator`` that creates trials from the searcher's proposals.
 
     Args:
-        searcher: Searcher with a limit of concurrent trials.
         num_samples: Number of trials to create; None for no limit.
         max_t: Iteration at which Tune stops a trial, as with ``tune.run(stop=...)``.
         folder: For the notes of Ray's population based schedulers.
@@ -63,7 +60,7 @@ class VirtualSearch:
         self._num_samples = num_samples
         self._max_t = max_t
         self._storage = SimpleNamespace(experiment_driver_staging_path=folder)
-        self._num_made = 0
+        self._num_created = 0
         self._finished = False
 
     @property
@@ -73,25 +70,25 @@ class VirtualSearch:
 
     def is_finished(self) -> bool:
         """Return whether no further trial will be created."""
-        return self._finished or self._num_made == self._num_samples
+        return self._finished or self._num_created == self._num_samples
 
     def next_trial(self) -> Trial | None:
         """Return a new trial, or None if the searcher has no proposal now."""
-        trial_id = f"{self._num_made:08d}"
+        trial_id = f"{self._num_created:08d}"
         config = self.searcher.suggest(trial_id)
         if config == Searcher.FINISHED:
             self._finished = True
             return None
         if config is None:
             return None
-        self._num_made += 1
+        self._num_created += 1
         return Trial(
             "simulated",
             config=config,
             trial_id=trial_id,
             storage=self._storage,
             evaluated_params=flat(config),
-            experiment_tag=str(self._num_made),
+            experiment_tag=str(self._num_created),
             stopping_criterion={TRAINING_ITERATION: self._max_t},
             stub=True,
         )

@@ -14,8 +14,8 @@ from tune_tf.objective import Objective
 from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
-from tune_tf.simulation.problem import Problem, Values
 from tune_tf.simulation.curve_functions import falling, rough
+from tune_tf.simulation.problem import Problem, Values
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 MOST_TRIALS = 100
@@ -82,7 +82,6 @@ def simulate_sweeps(
                 stops,
                 num_workers=num_slots,
                 num_samples=num_samples,
-                max_concurrent_trials=num_slots,
                 seed=seed,
             )
         )
