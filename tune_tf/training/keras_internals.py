@@ -27,17 +27,10 @@ _OF_LAYERS = _OF_ANY | {
     *("_saved_model_inputs_spec", "_saved_model_arg_spec"),
 }
 _OF_MODELS = _OF_LAYERS | {
-    *(
-        "_compile_config",
-        "stop_training",
-        "history",
-        "_compiled_trainable_state",
-        "_distribute_strategy",
-    ),
-    *("train_function", "test_function", "predict_function"),
+    *("_compile_config", "stop_training", "history", "_compiled_trainable_state"),
+    *("_distribute_strategy", "train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
-_TRACE_SETTINGS = ("jit_compile", "autograph", "reduce_retracing")
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
 _BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
@@ -92,15 +85,14 @@ def initializer_seed_attributes(owner: Any, attribute: str) -> tuple[str, ...]:
     """
     if not isinstance(vars(owner)[attribute], _RandomInitializer):
         return ()
-    functions = (
-        function
-        for kind in type(owner).__mro__
-        if not _is_of_keras(kind)
-        for name, function in vars(kind).items()
-        if name not in _BUILDING
-    )
-    used = (getattr(function, "__code__", None) for function in functions)
-    return () if any(code is not None and attribute in code.co_names for code in used) else _SEEDS
+    for kind in type(owner).__mro__:
+        for name, function in vars(kind).items():
+            code = getattr(function, "__code__", None)
+            if code is None or name in _BUILDING or _is_of_keras(kind):
+                continue
+            if attribute in code.co_names:
+                return ()
+    return _SEEDS
 
 
 def _is_of_keras(kind: type) -> bool:
@@ -149,8 +141,8 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
     if not keys:
         return []
     return [
-        number
-        for number, variable in enumerate(variables)
+        index
+        for index, variable in enumerate(variables)
         if isinstance(variable, keras.Variable) and optimizer._var_key(variable) in keys  # noqa: SLF001
     ]
 
@@ -167,8 +159,8 @@ def learning_rate_attribute(optimizer: Any) -> Any:
 
 def trace_settings(function: Any) -> tuple[Any, ...]:
     """Return the settings of a ``tf.function`` that its traces depend on, as far as known."""
-    private = (getattr(function, f"_{n}", None) for n in _TRACE_SETTINGS)
-    return (function.input_signature, *private)
+    names = ("_jit_compile", "_autograph", "_reduce_retracing")
+    return (function.input_signature, *(getattr(function, name, None) for name in names))
 
 
 def table_default(table: Any) -> Any:

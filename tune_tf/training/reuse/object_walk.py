@@ -42,9 +42,8 @@ class IncomparableError(Exception):
 class ObjectWalk:
     """Walk over objects that writes tokens; a repeated object is written as its number.
 
-    Args:
-        writer_of: Function from an object to the writer of its contents.
-        masked: Pairs ``(owner, attribute)`` whose values are left out.
+    ``writer_of`` returns the writer of an object's contents; values of ``masked`` pairs
+    ``(owner, attribute)`` are left out.
     """
 
     def __init__(
@@ -233,10 +232,10 @@ def library_name(value: Any) -> str | None:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not (isinstance(module, str) and isinstance(name, str) and is_library(module)):
         return None
-    found: Any = sys.modules.get(module)
+    named: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not value:
+        named = getattr(named, part, None)
+    if named is not value:
         return None
     return _names.setdefault(value, f"{module}.{name}")
 
@@ -277,8 +276,10 @@ def _names_in(
             imported.add(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            for found, more in zip((looked_up, imported, names), _names_in(constant), strict=True):
-                found.update(more)
+            nested = _names_in(constant)
+            looked_up.update(nested[0])
+            imported.update(nested[1])
+            names.update(nested[2])
     return tuple(sorted(looked_up)), tuple(sorted(imported)), tuple(sorted(names))
 
 
