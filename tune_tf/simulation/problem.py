@@ -24,7 +24,8 @@ Values = Mapping[str, Any]
 """Flat config, or many configs as one array per parameter."""
 
 
-def _default_cost_s(values: Values) -> float:
+def default_cost_s(values: Values) -> float:
+    """Return :data:`EPOCH_S` for any config."""
     return EPOCH_S
 
 
@@ -51,7 +52,7 @@ class Problem:
     max_t: int
     curve: Callable[[Values, int], Any]
     target: float
-    cost_s: Callable[[Values], Any] = _default_cost_s
+    cost_s: Callable[[Values], Any] = default_cost_s
     held_out: bool = False
 
     def __post_init__(self) -> None:

@@ -8,14 +8,14 @@ quantiles of ten million random configs.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.objective import Objective
 from tune_tf.simulation import curve_functions
-from tune_tf.simulation.problem import EPOCH_S, Problem, Values
+from tune_tf.simulation.problem import EPOCH_S, Problem, Values, default_cost_s
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 _LOSS: Final = Objective("val_loss", "min")
@@ -127,42 +127,31 @@ def _floats(count: int, low: float, high: float) -> dict[str, Any]:
     return {f"x{number}": Float(low, high) for number in range(1, count + 1)}
 
 
-def _of(
-    formula: Callable[[Values, float], Any],
-    about: str,
-    parameters: dict[str, Any],
-    target: float,
-    **more: Any,
-) -> Callable[[str, int], Problem]:
-    def make(name: str, max_t: int) -> Problem:
-        return Problem(
-            name=name,
-            about=about,
-            space=SearchSpace(parameters),
-            objective=_LOSS,
-            max_t=max_t,
-            curve=lambda values, iteration: formula(values, iteration / max_t),
-            target=target,
-            **more,
-        )
+class _Definition(NamedTuple):
+    """Definition of a problem; ``loss`` is a function of a config and the completed fraction."""
 
-    return make
+    loss: Callable[[Values, float], Any]
+    about: str
+    parameters: dict[str, Any]
+    target: float
+    cost_s: Callable[[Values], Any] = default_cost_s
+    held_out: bool = False
 
 
-_KNOWN: dict[str, Callable[[str, int], Problem]] = {
-    "branin": _of(
+_DEFINITIONS = {
+    "branin": _Definition(
         _branin,
         "log(1 + Branin) with curves that cross; two floats.",
         {"x1": Float(-5.0, 10.0), "x2": Float(0.0, 15.0)},
         target=0.0511396,
     ),
-    "hartmann6": _of(
+    "hartmann6": _Definition(
         _hartmann6,
         "Hartmann in six dimensions with curves that cross; six floats.",
         _floats(6, 0.0, 1.0),
         target=0.664683,
     ),
-    "mixed_faithful": _of(
+    "mixed_faithful": _Definition(
         _faithful,
         "Optimizer, activation, depth, rates and dropout; short runs rank configs as long ones do.",
         {
@@ -176,7 +165,7 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
         target=0.151929,
         cost_s=_layers_cost_s,
     ),
-    "misleading": _of(
+    "misleading": _Definition(
         _misleading,
         "The best values move as training goes on, so that short runs prefer others; four floats "
         "and a choice.",
@@ -189,7 +178,7 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
         },
         target=0.13039,
     ),
-    "worsening": _of(
+    "worsening": _Definition(
         _worsening,
         "The metric worsens with each iteration, so that last values of short runs look best; four "
         "floats and a choice.",
@@ -202,14 +191,14 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
         },
         target=0.174886,
     ),
-    "levy": _of(
+    "levy": _Definition(
         _levy,
         "log(1 + Levy) with curves that cross; four floats. Held out.",
         _floats(4, -10.0, 10.0),
         target=0.863274,
         held_out=True,
     ),
-    "rosenbrock": _of(
+    "rosenbrock": _Definition(
         _rosenbrock,
         "Rosenbrock's valley in three dimensions, slow where it is good; a choice besides. Held "
         "out.",
@@ -219,7 +208,7 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
     ),
 }
 
-PROBLEMS: Final = tuple(_KNOWN)
+PROBLEMS: Final = tuple(_DEFINITIONS)
 """Names of all problems, the held-out ones last."""
 
 
@@ -229,11 +218,20 @@ def make_problem(name: str, *, max_t: int = 27) -> Problem:
     Raises:
         InvalidSettingsError: The name is unknown, or ``max_t`` is not a positive whole number.
     """
-    if name not in _KNOWN:
+    if name not in _DEFINITIONS:
+        hint = did_you_mean(name, PROBLEMS)
         raise InvalidSettingsError(
-            [
-                f"unknown problem {name!r}: it must be {one_of(PROBLEMS)}"
-                f"{did_you_mean(name, PROBLEMS)}"
-            ]
+            [f"unknown problem {name!r}: it must be {one_of(PROBLEMS)}{hint}"]
         )
-    return _KNOWN[name](name, max_t)
+    loss, about, parameters, target, cost_s, held_out = _DEFINITIONS[name]
+    return Problem(
+        name,
+        about,
+        SearchSpace(parameters),
+        _LOSS,
+        max_t,
+        lambda values, iteration: loss(values, iteration / max_t),
+        target,
+        cost_s,
+        held_out,
+    )

@@ -107,7 +107,6 @@ class VirtualController:
     """Replacement for Tune's controller, driven by an event queue.
 
     Args:
-        problem: Source of the metrics.
         rng: Generator that varies the duration of iterations by up to 10 %.
         on_event: Called with the time in seconds, the trial, the iteration and the value of each
             result; returns whether to continue.

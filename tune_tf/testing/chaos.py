@@ -69,7 +69,7 @@ class ChaosDrill:
         sweep_file: Sweep file; all its trials run to ``max_t``.
         folder: Working directory, which contains the sweep's ``storage_path``.
         server: The sweep's MLflow server; None if it is not killed.
-        seed: Seed of the choice between several trials.
+        seed: Seed of the choice between several processes.
         timeout_s: Seconds in which the sweep must make progress, including a resume.
     """
 

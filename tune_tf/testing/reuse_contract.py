@@ -48,21 +48,27 @@ class ContractRun:
 
     Args:
         history: Metrics by name, one mapping per epoch.
-        values: Final values of the model's variables, then of the optimizer's.
-        names: Paths of these variables.
-        num_model: Number of the model's variables.
+        values: Final values of the variables by (of the optimizer, path, number of earlier
+            variables with this path).
     """
 
     history: list[dict[str, Any]]
-    values: "list[np.ndarray[Any, Any]]"
-    names: list[str]
-    num_model: int
+    values: dict[tuple[bool, str, int], "np.ndarray[Any, Any]"]
+
+    @classmethod
+    def of(
+        cls, history: list[dict[str, Any]], values: Sequence[Any], names: Iterable[Any], num: int
+    ) -> "ContractRun":
+        """Return a run by the values of the ``num`` variables of the model, then the optimizer."""
+        paths = [(i >= num, name.path) for i, name in enumerate(names)]
+        keys = [(*path, paths[:i].count(path)) for i, path in enumerate(paths)]
+        return cls(history, dict(zip(keys, values, strict=True)))
 
     @property
     def bits(self) -> tuple[Any, ...]:
         """Results in a form that is equal only if every bit is."""
         history = [sorted((k, np.asarray(v).tobytes()) for k, v in h.items()) for h in self.history]
-        return (history, [(value.shape, value.tobytes()) for value in self.values])
+        return (history, [(key, v.shape, v.tobytes()) for key, v in self.values.items()])
 
     def distance(self, other: "ContractRun") -> float:
         """Return the largest difference, relative to values above 1.
@@ -77,18 +83,11 @@ class ContractRun:
             for metrics, other_metrics in zip(self.history, other.history, strict=True)
             for name in metrics
         ]
-        values, other_values = self.by_path, other.by_path
-        if not all(of_optimizer for of_optimizer, *_ in values.keys() ^ other_values.keys()):
+        if not all(of_optimizer for of_optimizer, *_ in self.values.keys() ^ other.values.keys()):
             return float("inf")
-        pairs += [(values[key], other_values[key]) for key in values.keys() & other_values.keys()]
+        common = self.values.keys() & other.values.keys()
+        pairs += [(self.values[key], other.values[key]) for key in common]
         return max((_distance(one, two) for one, two in pairs), default=0.0)
-
-    @property
-    def by_path(self) -> dict[tuple[bool, str, int], Any]:
-        """Values by (of the optimizer, path, number of earlier variables with this path)."""
-        paths = [(i >= self.num_model, path) for i, path in enumerate(self.names)]
-        keys = [(*path, paths[:i].count(path)) for i, path in enumerate(paths)]
-        return dict(zip(keys, self.values, strict=True))
 
 
 @dataclass
@@ -195,8 +194,8 @@ def _attempt(
             loop.start(dict(config), rows, seed)
             history = [loop.epoch() for _ in range(_EPOCHS)]
             state = loop.state()
-            values, names = [*state.model, *state.optimizer], [name.path for name in state.names]
-            runs.append(ContractRun(history, values, names, len(state.model)))
+            values = [*state.model, *state.optimizer]
+            runs.append(ContractRun.of(history, values, state.names, len(state.model)))
             loop.finish()
         except Exception as error:  # noqa: BLE001  errors are compared too
             runs.append(error)
@@ -250,8 +249,7 @@ def _fit(workload: Workload, config: Config) -> Any:
         {name: plain_value(metric[epoch]) for name, metric in logs.items()}
         for epoch in range(_EPOCHS)
     ]
-    names = [name.path for name in variable_names(model)]
-    return ContractRun(history, values, names, len(model.variables))
+    return ContractRun.of(history, values, variable_names(model), len(model.variables))
 
 
 def run_apart(act: Callable[[], Result]) -> Result:

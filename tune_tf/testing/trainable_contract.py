@@ -23,7 +23,6 @@ class TrainableResults:
     """Results of a Trainable in several trials.
 
     Args:
-        first: Results of the first trial.
         second: Results of another config, after a reset.
         again: Results of the first config, after another reset.
         resumed: Results of the first trial after a reset, restored from its first checkpoint.

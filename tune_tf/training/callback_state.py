@@ -179,13 +179,8 @@ class _InitialAttributes:
 
 
 _INITIAL = "_tune_tf_initial"
-_STATELESS = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
-)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_STATELESS = (*_FUNCTIONS, types.ModuleType, type)
 _owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 
 
@@ -217,22 +212,21 @@ def _reset(callback: keras.callbacks.Callback) -> None:
     initial: _InitialAttributes = vars(callback)[_INITIAL]
     attributes: dict[str, Any] = {_INITIAL: initial}
     for attribute, value in initial.attributes.items():
+        obstacle = ""
+        attributes[attribute] = value
         if attribute in initial.state:
             try:
                 decoded = decode(*initial.state[attribute])
+                attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
             except ValueError as error:
-                raise WorkloadError(
-                    f"callbacks() returned the same {name} twice, and its {attribute!r} cannot be "
-                    f"reset, since {error}: create a new one for each trial"
-                ) from error
-            attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
-        elif attribute in (*_NO_STATE, "_model") or isinstance(value, _STATELESS):
-            attributes[attribute] = value
-        else:
+                obstacle = f"its {attribute!r} cannot be reset, since {error}"
+        elif attribute not in (*_NO_STATE, "_model") and not isinstance(value, _STATELESS):
+            kind = type(value).__name__
+            obstacle = f"the previous trial may have changed its {attribute!r} ({kind})"
+        if obstacle:
             raise WorkloadError(
-                f"callbacks() returned the same {name} twice, and the previous trial may have "
-                f"changed its {attribute!r} ({type(value).__name__}): create a new one for each "
-                "trial"
+                f"callbacks() returned the same {name} twice, and {obstacle}: create a new one for "
+                "each trial"
             )
     vars(callback).clear()
     vars(callback).update(attributes)

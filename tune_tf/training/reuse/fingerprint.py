@@ -234,12 +234,10 @@ def _writer_of(value: Any) -> ObjectWriter:
         is_library = library_name(kind) is not None
         by_base = (*_BY_BASE, *(_LIBRARY_CONTAINERS if is_library else ()))
         is_of_keras = any(base.__module__.startswith("keras.") for base in kind.__mro__)
-        other = (
-            tensor_writers.write_keras_object
-            if is_of_keras and hasattr(value, "__dict__")
-            else ObjectWalk.object_
-        )
-        write = next((write for kinds, write in by_base if isinstance(value, kinds)), other)
+        write = ObjectWalk.object_
+        if is_of_keras and hasattr(value, "__dict__"):
+            write = tensor_writers.write_keras_object
+        write = next((each for kinds, each in by_base if isinstance(value, kinds)), write)
         if is_library:  # the table would keep a user's class alive
             _BY_TYPE[kind] = write
     return write
