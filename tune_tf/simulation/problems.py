@@ -25,15 +25,15 @@ def _branin(values: Values, progress: float) -> Any:
     x1, x2 = values["x1"], values["x2"]
     units = ((x1 + 5) / 15, x2 / 15)
     loss = np.log1p(curve_functions.branin(x1, x2) - curve_functions.BRANIN_MINIMUM)
-    loss = loss + 2.0 * curve_functions.crossing(units, progress)
-    return loss + curve_functions.rough(units, progress, 0.05)
+    loss = loss + 2.0 * curve_functions.crossing_loss(units, progress)
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
 def _hartmann6(values: Values, progress: float) -> Any:
     x = [values[f"x{number}"] for number in range(1, 7)]
     loss = curve_functions.hartmann6(x) - curve_functions.HARTMANN6_MINIMUM
-    loss = loss + 1.2 * curve_functions.crossing(x, progress)
-    return loss + curve_functions.rough(x, progress, 0.03)
+    loss = loss + 1.2 * curve_functions.crossing_loss(x, progress)
+    return loss + curve_functions.curve_noise(x, progress, 0.03)
 
 
 _FAITHFUL_RATES = {"adam": -3.0, "lion": -4.0, "rmsprop": -3.3, "sgd": -1.5}
@@ -47,16 +47,16 @@ def _faithful(values: Values, progress: float) -> Any:
     dropout, layers = values["dropout"], values["num_layers"]
     loss = (
         0.1
-        + 0.15 * (rate - curve_functions.offset(values["optimizer"], _FAITHFUL_RATES)) ** 2
-        + curve_functions.offset(values["optimizer"], _FAITHFUL_OPTIMIZERS)
-        + curve_functions.offset(values["activation"], _FAITHFUL_ACTIVATIONS)
+        + 0.15 * (rate - curve_functions.option_loss(values["optimizer"], _FAITHFUL_RATES)) ** 2
+        + curve_functions.option_loss(values["optimizer"], _FAITHFUL_OPTIMIZERS)
+        + curve_functions.option_loss(values["activation"], _FAITHFUL_ACTIVATIONS)
         + 0.02 * (decay + 3) ** 2
         + 0.8 * (dropout - 0.25) ** 2
         + 0.03 * (layers - 4) ** 2
     )
     units = ((rate + 5) / 4, (decay + 6) / 5, dropout / 0.7)
-    loss = loss + (1 + 0.3 * loss) * curve_functions.falling(progress, 0.2)
-    return loss + curve_functions.rough(units, progress, 0.02)
+    loss = loss + (1 + 0.3 * loss) * curve_functions.excess_loss(progress, 0.2)
+    return loss + curve_functions.curve_noise(units, progress, 0.02)
 
 
 def _layers_cost_s(values: Values) -> Any:
@@ -77,13 +77,13 @@ def _misleading(values: Values, progress: float) -> Any:
         values["momentum"] / 0.99,
         values["warmup"],
     )
-    loss = 0.1 + (1 - progress) * curve_functions.offset(values["schedule"], _MISLEADING_EARLY)
-    loss = loss + progress * curve_functions.offset(values["schedule"], _MISLEADING_LATE)
+    loss = 0.1 + (1 - progress) * curve_functions.option_loss(values["schedule"], _MISLEADING_EARLY)
+    loss = loss + progress * curve_functions.option_loss(values["schedule"], _MISLEADING_LATE)
     terms = zip(units, _MISLEADING_OPTIMA, _MISLEADING_MOVES, _MISLEADING_WEIGHTS, strict=True)
     for unit, optimum, move, weight in terms:
         loss = loss + weight * (unit - optimum - move * (1 - progress) ** 2) ** 2
-    loss = loss + curve_functions.falling(progress, 0.25)
-    return loss + curve_functions.rough(units, progress, 0.02)
+    loss = loss + curve_functions.excess_loss(progress, 0.25)
+    return loss + curve_functions.curve_noise(units, progress, 0.02)
 
 
 _WORSENING_LOSSES = {"huber": 0.0, "mae": 0.1, "mse": 0.15}
@@ -97,17 +97,17 @@ def _worsening(values: Values, progress: float) -> Any:
         values["gamma"],
     )
     weights, optima = (2.0, 1.0, 1.0, 0.5), (0.55, 0.3, 0.65, 0.8)
-    final = 0.15 + curve_functions.offset(values["loss"], _WORSENING_LOSSES)
+    final = 0.15 + curve_functions.option_loss(values["loss"], _WORSENING_LOSSES)
     for unit, optimum, weight in zip(units, optima, weights, strict=True):
         final = final + weight * (unit - optimum) ** 2
-    return final * (0.2 + 0.8 * progress) + curve_functions.rough(units, progress, 0.01)
+    return final * (0.2 + 0.8 * progress) + curve_functions.curve_noise(units, progress, 0.01)
 
 
 def _levy(values: Values, progress: float) -> Any:
     x = [values[f"x{number}"] for number in range(1, 5)]
     units = [(each + 10) / 20 for each in x]
-    loss = np.log1p(curve_functions.levy(x)) + 1.5 * curve_functions.crossing(units, progress)
-    return loss + curve_functions.rough(units, progress, 0.05)
+    loss = np.log1p(curve_functions.levy(x)) + 1.5 * curve_functions.crossing_loss(units, progress)
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
 _ROSENBROCK_KINDS = {"a": 0.0, "b": 0.3, "c": 0.6, "d": 0.9}
@@ -117,10 +117,10 @@ def _rosenbrock(values: Values, progress: float) -> Any:
     x = [values[f"x{number}"] for number in range(1, 4)]
     units = [(each + 2) / 4 for each in x]
     loss = np.log1p(curve_functions.rosenbrock(x) / 10)
-    loss = loss + curve_functions.offset(values["kind"], _ROSENBROCK_KINDS)
+    loss = loss + curve_functions.option_loss(values["kind"], _ROSENBROCK_KINDS)
     # Good configs start high and improve slowly, so short runs partly rank configs in reverse.
-    loss = loss + 6 / (1 + loss) * curve_functions.falling(progress, 0.1 + 0.3 / (1 + loss))
-    return loss + curve_functions.rough(units, progress, 0.05)
+    loss = loss + 6 / (1 + loss) * curve_functions.excess_loss(progress, 0.1 + 0.3 / (1 + loss))
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
 def _floats(count: int, low: float, high: float) -> dict[str, Any]:

@@ -194,9 +194,9 @@ class VirtualController:
         self, trial: Trial, result: dict[str, Any] | None = None
     ) -> VirtualCheckpoint:
         """Save a trial at once, under Ray's name, which population based training calls."""
-        saved = VirtualCheckpoint(dict(result or trial.last_result))
-        trial.run_metadata.checkpoint_manager.register_checkpoint(saved)
-        return saved
+        checkpoint = VirtualCheckpoint(dict(result or trial.last_result))
+        trial.run_metadata.checkpoint_manager.register_checkpoint(checkpoint)
+        return checkpoint
 
     # Steps of Tune's loop: create trials, start one, process a result.
 
@@ -227,9 +227,9 @@ class VirtualController:
     def _new_trials(self) -> Iterator[Trial]:
         """Yield new trials until the searcher has no proposal or enough trials are pending."""
         search = self.search_alg
-        most = search.searcher.max_concurrent
+        max_pending = search.searcher.max_concurrent
         while not search.is_finished():
-            if sum(trial.status == Trial.PENDING for trial in self._live) >= most:
+            if sum(trial.status == Trial.PENDING for trial in self._live) >= max_pending:
                 return
             trial = search.next_trial()
             if trial is None:
@@ -239,8 +239,8 @@ class VirtualController:
     def _start(self, trial: Trial) -> None:
         del self._staged[trial]
         trial.set_status(Trial.RUNNING)
-        saved = trial.latest_checkpoint_result
-        iteration = int(saved.metrics[TRAINING_ITERATION]) if saved else 0
+        checkpoint = trial.latest_checkpoint_result
+        iteration = int(checkpoint.metrics[TRAINING_ITERATION]) if checkpoint else 0
         run = self._runs[trial] = _Run(trial, iteration, self._running_s.get(trial, 0.0))
         self._train(run)
 
@@ -280,14 +280,14 @@ class VirtualController:
         else:
             self.search_alg.searcher.on_trial_result(trial.trial_id, flat_result)
         trial.update_last_result(result)
-        goes_on = self._on_event(self._now_s, trial, run.iteration, value)
+        should_continue = self._on_event(self._now_s, trial, run.iteration, value)
         if decision == TrialScheduler.STOP:
             self.stop_trial(trial)
         elif decision == TrialScheduler.PAUSE:
             self.pause_trial(trial)
         elif self._runs.get(trial) is run:
             self._train(run)
-        return goes_on
+        return should_continue
 
     def _leave_slot(self, trial: Trial, status: str) -> None:
         run = self._runs.pop(trial, None)

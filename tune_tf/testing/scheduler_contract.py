@@ -21,29 +21,29 @@ from tune_tf.tracking import MLflowCallback
 
 _BAD = 9.0
 
-AT = 2
+ACTION_ITERATION = 2
 """Iteration at which a script acts."""
 
 
-class Act(enum.Enum):
-    """Action of a trial at iteration :data:`AT`."""
+class Action(enum.Enum):
+    """Action of a trial at iteration :data:`ACTION_ITERATION`."""
 
-    GO_ON = "continues to its limit"
+    CONTINUE = "continues to its limit"
     DIVERGE = "reports NaN"
     RAISE = "raises an error, again at each retry"
-    DIE = "has its process killed, once"
+    KILL = "has its process killed, once"
 
 
 @dataclass(frozen=True)
 class Script:
-    """Script of one trial: its action at iteration :data:`AT`, and the limit of its loss."""
+    """Script of one trial: action at :data:`ACTION_ITERATION`, and limit of the loss."""
 
-    act: Act = Act.GO_ON
+    action: Action = Action.CONTINUE
     level: float = 0.0
 
     def loss(self, iteration: int) -> float:
         """Return the loss at an iteration: ``level + 1 / iteration``."""
-        diverged = self.act is Act.DIVERGE and iteration >= AT
+        diverged = self.action is Action.DIVERGE and iteration >= ACTION_ITERATION
         return math.nan if diverged else self.level + 1 / iteration
 
 
@@ -62,11 +62,12 @@ class ScriptedTrainable(tune.Trainable):
     def step(self) -> dict[str, float]:
         """Run one iteration."""
         iteration = self.iteration + 1
-        if iteration == AT and self._script.act is Act.RAISE:
+        action = self._script.action if iteration == ACTION_ITERATION else Action.CONTINUE
+        if action is Action.RAISE:
             raise RuntimeError("this script raises")
-        died = self._folder / f"died-{self._number}"
-        if iteration == AT and self._script.act is Act.DIE and not died.exists():
-            died.touch()
+        marker = self._folder / f"killed-{self._number}"
+        if action is Action.KILL and not marker.exists():
+            marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return {"loss": self._script.loss(iteration)}
 
@@ -120,13 +121,13 @@ class SchedulerContract:
     objective: ClassVar[Objective] = Objective("loss", "min")
     scripts: ClassVar[tuple[Script, ...]] = (
         Script(level=0.0),
-        Script(Act.DIVERGE, level=0.3),
+        Script(Action.DIVERGE, level=0.3),
         Script(level=0.3),
         Script(level=_BAD),
         Script(level=0.1),
         Script(level=0.2),
-        Script(Act.DIE, level=0.05),
-        Script(Act.RAISE, level=0.2),
+        Script(Action.KILL, level=0.05),
+        Script(Action.RAISE, level=0.2),
     )
     max_t: ClassVar[int] = 4
     stops_trials: ClassVar[bool] = True
@@ -197,24 +198,28 @@ class SchedulerContract:
 
     def test_a_trial_that_reports_nan_has_diverged(self, states: Mapping[int, TrialStates]) -> None:
         """The trial fails in Optuna and MLflow, and Optuna never receives the NaN."""
-        diverged = self._assert_outcome(states, Act.DIVERGE, Outcome.DIVERGED)
+        diverged = self._assert_outcome(states, Action.DIVERGE, Outcome.DIVERGED)
         assert all(value == value for value in diverged.optuna_values.values())
 
     def test_a_trial_that_raises_has_failed(self, states: Mapping[int, TrialStates]) -> None:
         """A retry does not change the outcome."""
-        self._assert_outcome(states, Act.RAISE, Outcome.ERROR)
+        self._assert_outcome(states, Action.RAISE, Outcome.ERROR)
 
     def test_a_trial_whose_process_is_killed_continues_from_its_checkpoint(
         self, states: Mapping[int, TrialStates]
     ) -> None:
         """Every iteration is recorded once."""
-        self._assert_outcome(states, Act.DIE, Outcome.COMPLETED, self.max_t)
+        self._assert_outcome(states, Action.KILL, Outcome.COMPLETED, self.max_t)
 
     def _assert_outcome(
-        self, states: Mapping[int, TrialStates], act: Act, outcome: Outcome, iteration: int = AT
+        self,
+        states: Mapping[int, TrialStates],
+        action: Action,
+        outcome: Outcome,
+        iteration: int = ACTION_ITERATION,
     ) -> TrialStates:
         """Assert the outcome of a script, or that it was pruned before an iteration."""
-        number = next(i for i, script in enumerate(self.scripts) if script.act is act)
+        number = next(i for i, script in enumerate(self.scripts) if script.action is action)
         state = states[number]
         is_pruned = self.stops_trials and max(state.curve) < iteration
         assert state.outcome is outcome or (is_pruned and state.outcome is Outcome.PRUNED)

@@ -28,9 +28,9 @@ _MAX_NUMBERS = 20_000  # an input example is stored as text
 FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
 """File format of an exported model: Keras, TensorFlow Serving, LiteRT or ONNX Runtime."""
 
-_SERVED: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
-_OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
-_FUNCTIONS = (
+_SERVING_FORMATS: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
+_KERAS_FORMATS = {"saved_model": "tf_saved_model", "tflite": "litert"}
+_FUNCTION_MODULES = (
     keras.activations,
     keras.losses,
     keras.metrics,
@@ -56,7 +56,7 @@ def _custom_names(node: Any) -> Iterator[str]:
             yield "lambda"
         elif name == "function":
             function = str(node.get("config"))
-            if not any(hasattr(module, function) for module in _FUNCTIONS):
+            if not any(hasattr(module, function) for module in _FUNCTION_MODULES):
                 yield function
         elif name:
             module, registered = node.get("module"), node.get("registered_name")
@@ -108,7 +108,7 @@ def export_trained(
     if file_format != "keras":  # Keras exports a model only after a call
         symbolic = getattr(model, "inputs", None) is not None
         model(model.input if symbolic else input_example(workload, config, model))
-    if file_format in _SERVED:
+    if file_format in _SERVING_FORMATS:
         model = workload.serving_model(model, config)
     with atomic_path(path) as partial:
         try:
@@ -117,7 +117,7 @@ def export_trained(
             elif file_format == "onnx":
                 _export_onnx(model, partial)
             else:
-                model.export(partial, format=_OF_KERAS[file_format], verbose=False)
+                model.export(partial, format=_KERAS_FORMATS[file_format], verbose=False)
         except OSError:
             raise
         except Exception as error:

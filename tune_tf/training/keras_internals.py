@@ -13,20 +13,20 @@ from tune_tf.errors import WorkloadError
 
 # Attributes that no trace depends on: bookkeeping, results of earlier calls, values derived from
 # other attributes.
-_OF_ANY = frozenset(("_tracker", "_lock"))
-_OF_VARIABLES = _OF_ANY | {"_value", "_initializer"}
-_OF_OPTIMIZERS = _OF_ANY | {
+_OBJECT_BOOKKEEPING = frozenset(("_tracker", "_lock"))
+_VARIABLE_BOOKKEEPING = _OBJECT_BOOKKEEPING | {"_value", "_initializer"}
+_OPTIMIZER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
     *("_trainable_variables_indices", "_distribution_strategy"),
     *("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache"),
 }
-_OF_LAYERS = _OF_ANY | {
+_LAYER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
     *("_tracked", "_auto_config", "_called", "_path", "_parent_path", "_build_shapes_dict"),
     *("build", "quantize", "_inbound_nodes", "_outbound_nodes", "_call_signature"),
     *("_losses", "_loss_ids", "_losses_override", "call_signature_parameters"),
     *("_call_context_args", "_call_has_context_arg"),
     *("_saved_model_inputs_spec", "_saved_model_arg_spec"),
 }
-_OF_MODELS = _OF_LAYERS | {
+_MODEL_BOOKKEEPING = _LAYER_BOOKKEEPING | {
     *("_compile_config", "stop_training", "history", "_compiled_trainable_state"),
     *("_distribute_strategy", "train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
@@ -57,14 +57,14 @@ def unregister_new_gradients() -> Iterator[None]:
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:
     """Return the attributes of a Keras object that no trace depends on."""
     if isinstance(owner, keras.Variable):
-        return _OF_VARIABLES
+        return _VARIABLE_BOOKKEEPING
     if isinstance(owner, keras.Model):
-        return _OF_MODELS
+        return _MODEL_BOOKKEEPING
     if isinstance(owner, keras.Operation):
-        return _OF_LAYERS
+        return _LAYER_BOOKKEEPING
     if isinstance(owner, keras.optimizers.Optimizer):
-        return _OF_OPTIMIZERS
-    return _OF_ANY
+        return _OPTIMIZER_BOOKKEEPING
+    return _OBJECT_BOOKKEEPING
 
 
 def seed_attributes(owner: Any) -> tuple[str, ...]:

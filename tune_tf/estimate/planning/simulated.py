@@ -14,7 +14,7 @@ from tune_tf.objective import Objective
 from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
-from tune_tf.simulation.curve_functions import falling, rough
+from tune_tf.simulation.curve_functions import curve_noise, excess_loss
 from tune_tf.simulation.problem import Problem, Values
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
@@ -113,8 +113,8 @@ def synthetic_problem(
             for term, unit in zip(terms.values(), units, strict=True)
         )
         units = units or [_UNKNOWN]
-        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * units[0])
-        return float(sign * (loss + rough(units, progress, _NOISE)))
+        loss = quality + (0.5 + quality) * excess_loss(progress, 0.1 + 0.2 * units[0])
+        return float(sign * (loss + curve_noise(units, progress, _NOISE)))
 
     return Problem(
         name="surrogate",

@@ -55,7 +55,7 @@ class EpochService(LeasedActor):
         return self._address
 
 
-_CHUNK = 32
+_CHUNK_ROWS = 32
 """Rows per element of the service; trials rebatch them to their batch sizes."""
 _MAX_EPOCH_BYTES = 8e9
 """Limit below the 10 GB window of the service's cache, outside which a late reader misses rows."""
@@ -103,12 +103,12 @@ class SharedEpochs:
         import ray
         from tensorflow.data.experimental import service
 
-        num_chunks = -(-self._num_rows // _CHUNK)
+        num_chunks = -(-self._num_rows // _CHUNK_ROWS)
         address = _service_address()
         reader = f"{ray.get_runtime_context().get_worker_id()} {next(self._count)}"
         # A late reader starts at the first chunk, either from the cache or, once the job was
         # collected, from a new one. So each reader gets the whole epoch in order.
-        endless = _append_empty_chunks(rows.batch(_CHUNK).enumerate())
+        endless = _append_empty_chunks(rows.batch(_CHUNK_ROWS).enumerate())
         dataset_id = service.register_dataset(
             address, endless, dataset_id=f"{self._content} {epoch_key}", compression=None
         )

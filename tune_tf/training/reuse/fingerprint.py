@@ -40,7 +40,7 @@ from tune_tf.training.reuse.object_walk import (
     library_name,
 )
 
-_BY_TEXT = (
+_WRITTEN_BY_REPR = (
     *(range, slice, np.dtype, np.ufunc, tf.DType, tf.TensorShape, tf.TypeSpec),
     *(PurePath, Decimal, Fraction, UUID, date, time, timedelta, inspect.Signature),
     *(type(NotImplemented), inspect.Parameter),
@@ -144,7 +144,7 @@ def _attributes_of_self(code: types.CodeType) -> tuple[str, ...] | None:
     return tuple(sorted(attributes))
 
 
-def _parts(get: Callable[[Any], Any]) -> ObjectWriter:
+def _parts_writer(get: Callable[[Any], Any]) -> ObjectWriter:
     """Return the writer of objects that are determined by the parts that ``get`` returns."""
 
     def write(walk: ObjectWalk, value: Any) -> None:
@@ -155,10 +155,10 @@ def _parts(get: Callable[[Any], Any]) -> ObjectWriter:
 
 
 def _write_list(walk: ObjectWalk, value: Iterable[Any]) -> None:
-    walk.sequence("list", value)
+    walk.write_sequence("list", value)
 
 
-def _write_name(walk: ObjectWalk, value: Any) -> None:
+def _write_type_name(walk: ObjectWalk, value: Any) -> None:
     """Write an object whose state no trace depends on, such as a lock."""
     walk.tokens.append(type(value).__name__)
 
@@ -169,43 +169,43 @@ def _write_enum(walk: ObjectWalk, member: enum.Enum) -> None:
     walk.visit(member.value)
 
 
-_reduced = _parts(operator.methodcaller("__reduce__"))
-_wrapped = _parts(operator.attrgetter("__wrapped__"))
+_write_reduced = _parts_writer(operator.methodcaller("__reduce__"))
+_write_wrapped = _parts_writer(operator.attrgetter("__wrapped__"))
 
 _BY_TYPE: dict[type, ObjectWriter] = {
     list: _write_list,
     np.ndarray: tensor_writers.write_array,
-    dict: ObjectWalk.mapping,
-    set: ObjectWalk.unordered,
-    frozenset: ObjectWalk.unordered,
-    types.MappingProxyType: ObjectWalk.mapping,
-    types.FunctionType: ObjectWalk.function,
-    types.CodeType: ObjectWalk.code,
-    types.MethodType: _parts(operator.attrgetter("__func__", "__self__")),
-    types.ModuleType: ObjectWalk.module,
-    types.BuiltinFunctionType: ObjectWalk.builtin,
-    types.MethodWrapperType: ObjectWalk.builtin,
-    types.WrapperDescriptorType: ObjectWalk.text,
-    types.MethodDescriptorType: ObjectWalk.text,
-    types.GetSetDescriptorType: ObjectWalk.text,
-    types.SimpleNamespace: _parts(vars),
-    functools.partial: _parts(operator.attrgetter("func", "args", "keywords", "__dict__")),
-    operator.itemgetter: _reduced,
-    operator.attrgetter: _reduced,
-    operator.methodcaller: _reduced,
-    type(vars(namedtuple("Pair", "first"))["first"]): _reduced,
-    type(functools.cache(lambda: None)): _wrapped,
-    classmethod: _wrapped,
-    staticmethod: _wrapped,
-    property: _parts(operator.attrgetter("fget", "fset", "fdel")),
-    weakref.ref: _parts(operator.methodcaller("__call__")),
-    re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
+    dict: ObjectWalk.write_mapping,
+    set: ObjectWalk.write_set,
+    frozenset: ObjectWalk.write_set,
+    types.MappingProxyType: ObjectWalk.write_mapping,
+    types.FunctionType: ObjectWalk.write_function,
+    types.CodeType: ObjectWalk.write_code,
+    types.MethodType: _parts_writer(operator.attrgetter("__func__", "__self__")),
+    types.ModuleType: ObjectWalk.write_module,
+    types.BuiltinFunctionType: ObjectWalk.write_builtin,
+    types.MethodWrapperType: ObjectWalk.write_builtin,
+    types.WrapperDescriptorType: ObjectWalk.write_text,
+    types.MethodDescriptorType: ObjectWalk.write_text,
+    types.GetSetDescriptorType: ObjectWalk.write_text,
+    types.SimpleNamespace: _parts_writer(vars),
+    functools.partial: _parts_writer(operator.attrgetter("func", "args", "keywords", "__dict__")),
+    operator.itemgetter: _write_reduced,
+    operator.attrgetter: _write_reduced,
+    operator.methodcaller: _write_reduced,
+    type(vars(namedtuple("Pair", "first"))["first"]): _write_reduced,
+    type(functools.cache(lambda: None)): _write_wrapped,
+    classmethod: _write_wrapped,
+    staticmethod: _write_wrapped,
+    property: _parts_writer(operator.attrgetter("fget", "fset", "fdel")),
+    weakref.ref: _parts_writer(operator.methodcaller("__call__")),
+    re.Pattern: _parts_writer(operator.attrgetter("pattern", "flags")),
     type(tf.function(lambda: None)): tensor_writers.write_traceable,
 }
 """Writers of exactly these types and, once they were visited, of classes of libraries."""
 
 _BY_BASE: tuple[tuple[Any, ObjectWriter], ...] = (
-    (type, ObjectWalk.class_),
+    (type, ObjectWalk.write_class),
     (keras.Variable, tensor_writers.write_keras_variable),
     (keras.KerasTensor, tensor_writers.write_symbolic),
     (tf.Variable, tensor_writers.write_variable),
@@ -214,16 +214,16 @@ _BY_BASE: tuple[tuple[Any, ObjectWriter], ...] = (
     (_TABLES, tensor_writers.write_lookup_table),
     (np.generic, tensor_writers.write_array),
     (enum.Enum, _write_enum),
-    (_BY_TEXT, ObjectWalk.text),
-    (_LOCKS, _write_name),
+    (_WRITTEN_BY_REPR, ObjectWalk.write_text),
+    (_LOCKS, _write_type_name),
 )
 _LIBRARY_CONTAINERS: tuple[tuple[type, ObjectWriter], ...] = (
     (np.ndarray, tensor_writers.write_array_of_library),
-    (defaultdict, _parts(lambda value: (value.default_factory, dict(value)))),
-    (dict, ObjectWalk.mapping),
+    (defaultdict, _parts_writer(lambda value: (value.default_factory, dict(value)))),
+    (dict, ObjectWalk.write_mapping),
     (list, _write_list),
-    (deque, _parts(lambda value: (value.maxlen, *value))),
-    (set, ObjectWalk.unordered),
+    (deque, _parts_writer(lambda value: (value.maxlen, *value))),
+    (set, ObjectWalk.write_set),
 )
 
 
@@ -234,7 +234,7 @@ def _writer_of(value: Any) -> ObjectWriter:
         is_library = library_name(kind) is not None
         by_base = (*_BY_BASE, *(_LIBRARY_CONTAINERS if is_library else ()))
         is_of_keras = any(base.__module__.startswith("keras.") for base in kind.__mro__)
-        write = ObjectWalk.object_
+        write = ObjectWalk.write_object
         if is_of_keras and hasattr(value, "__dict__"):
             write = tensor_writers.write_keras_object
         write = next((each for kinds, each in by_base if isinstance(value, kinds)), write)
