@@ -102,14 +102,11 @@ class PerExampleCache:
 
 def apply_per_example(
     workload: Workload, config: Config, rows: tuple[Any, ...], *, training: bool
-) -> tuple[Any, ...]:
+) -> Any:
     """Return a few rows after the per-example transformations, if the workload defines any."""
     if not workload.computes_rows:
         return rows
     floatx = keras.config.floatx()
     tensors = tf.nest.map_structure(tf.convert_to_tensor, rows_of(Data(rows), floatx=floatx).train)
     per_example = PerExample(workload, config, tensors, 0)
-    transformed: tuple[Any, ...] = per_example.transform(
-        tensors, _row_numbers(tensors), training=training
-    )
-    return transformed
+    return per_example.transform(tensors, _row_numbers(tensors), training=training)

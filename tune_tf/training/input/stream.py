@@ -228,12 +228,10 @@ class Stream:
         seed = tf.convert_to_tensor(seed)
         return number, self._augment(row, tf.stack([seed[0], seed[1] + number]))
 
-    def _read_sample(self) -> tuple[Any, ...]:
+    def _read_sample(self) -> Any:
         """Read the first rows, which reveals most errors before training."""
-        step = "map" if self._augment is None else "augment"
         count = min(SAMPLE_ROWS, self.num_rows)
-        read: Callable[..., Any] = self._read_row
-        first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
+        first = tf.data.Dataset.range(count, output_type=tf.int32).map(self._read_row)
         if self._augment is not None:
             checked_row(f"the augment of Data.{self._name}", self._augment, first.element_spec[1])
             first = first.map(lambda number, row: self._augment_row(number, row, self._seed))
@@ -241,6 +239,7 @@ class Stream:
             spec.shape for spec in tf.nest.flatten(first.element_spec[1]) if None in spec.shape
         ]
         if unknown:
+            step = "map" if self._augment is None else "augment"
             raise WorkloadError(
                 f"the {step} of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
                 "needs rows of one known shape; resize them, or set it with tf.ensure_shape"
@@ -251,8 +250,7 @@ class Stream:
             raise WorkloadError(
                 f"the first rows of Data.{self._name} cannot be read: {error.message}"
             ) from error
-        sample: tuple[Any, ...] = rows
-        return sample
+        return rows
 
     def _num_bytes(self, row: Any) -> int:
         leaves = tf.nest.flatten(row)
