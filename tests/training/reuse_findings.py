@@ -294,7 +294,7 @@ class Patch(keras.callbacks.Callback):
 
 
 class Unwritable(keras.Model):
-    """A model that Keras cannot serialise."""
+    """A model that Keras cannot serialize."""
 
     def __init__(self, made=None, activation="relu", outputs=1):
         super().__init__()
@@ -696,7 +696,7 @@ def is_known(module, name):
 
 
 FINDINGS = {
-    # The structure key misses what Keras does not serialise
+    # The structure key misses what Keras does not serialize
     "delta of Huber": of(lambda d: stacked(loss=losses.Huber(delta=d)), 0.02, 0.2, 2.0),
     "axis of CosineSimilarity": judged(
         *(functools.partial(metrics.CosineSimilarity, axis=a) for a in (-1, 0))
