@@ -10,7 +10,7 @@ import tensorflow as tf
 from tune_tf.data import LoadCache, rows_of, vectorized
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.stream import checked_row, row_spec
+from tune_tf.training.input.stream import row_spec, trace_row_function
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_CACHED = 64
@@ -37,7 +37,7 @@ class PerExample:
             fn = workload.per_example(config, training=training)
             if fn is not None:
                 name = f"the function that {type(workload).__name__}.per_example returned"
-                self._specs[training] = checked_row(name, fn, row)
+                self._specs[training] = trace_row_function(name, fn, row)
                 self._fns[training] = vectorized(fn)
         self._sample: tuple[Any, Any] = (None, None)  # before and after the transformation
         self.transform_sample(sample)

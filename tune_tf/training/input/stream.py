@@ -28,7 +28,7 @@ _STATEFUL_OPERATION = re.compile(
 )
 
 
-def nodes_of(graph: Any) -> Iterator[Any]:
+def graph_operations(graph: Any) -> Iterator[Any]:
     """Yield every operation (``NodeDef``) of a ``tf.Graph``, including called functions."""
     definition = graph.as_graph_def()
     yield from definition.node
@@ -36,7 +36,7 @@ def nodes_of(graph: Any) -> Iterator[Any]:
         yield from function.node_def
 
 
-def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
+def trace_row_function(name: str, fn: Callable[..., Any], row: Any) -> Any:
     """Trace a function of a row and a seed, int32 of shape ``[2]``; return its symbolic outputs.
 
     Raises:
@@ -47,7 +47,7 @@ def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
     )
     outputs = traced.structured_outputs
     _check_row(name, outputs)
-    operations = {node.op for node in nodes_of(traced.graph)}
+    operations = {node.op for node in graph_operations(traced.graph)}
     if stateful := sorted(filter(_STATEFUL_OPERATION.fullmatch, operations)):
         raise WorkloadError(
             f"{name} uses {', '.join(stateful)}, which keeps its own state, so a trial could not "
@@ -232,18 +232,17 @@ class Stream:
         """Read the first rows, which reveals most errors before training."""
         count = min(SAMPLE_ROWS, self.num_rows)
         first = tf.data.Dataset.range(count, output_type=tf.int32).map(self._read_row)
+        name = f"the map of Data.{self._name}"
         if self._augment is not None:
-            checked_row(f"the augment of Data.{self._name}", self._augment, first.element_spec[1])
+            name = f"the augment of Data.{self._name}"
+            trace_row_function(name, self._augment, first.element_spec[1])
             first = first.map(lambda number, row: self._augment_row(number, row, self._seed))
-        unknown = [
-            spec.shape for spec in tf.nest.flatten(first.element_spec[1]) if None in spec.shape
-        ]
-        if unknown:
-            step = "map" if self._augment is None else "augment"
-            raise WorkloadError(
-                f"the {step} of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
-                "needs rows of one known shape; resize them, or set it with tf.ensure_shape"
-            )
+        for spec in tf.nest.flatten(first.element_spec[1]):
+            if None in spec.shape:
+                raise WorkloadError(
+                    f"{name} returns a tensor of shape {spec.shape}: a batch needs rows of one "
+                    "known shape; resize them, or set it with tf.ensure_shape"
+                )
         try:
             _, rows = next(iter(first.batch(count)))
         except tf.errors.OpError as error:
