@@ -23,7 +23,9 @@ from reuse_cases import (
     subjects,
     write_table,
 )
-from reuse_findings import FINDINGS, NUMBERS, stacked
+from reuse_findings import FINDINGS
+from reuse_models import stacked
+from reuse_rows import NUMBERS
 from trials import Given, run
 
 from tune_tf.training.core.loop import GraphLoop
