@@ -3,9 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from callback_loops import build, loop_with
 from guards import guarded
-from trials import Given, begin, built, draw, furthest_values
+from trials import Given, begin, built, dense_model, draw, furthest_values, loop_with
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.loop import GraphLoop
@@ -65,7 +64,7 @@ def run_by_fit(model, made, epochs=3):
 
 def counting(config):
     """Build a model with a metric, and averages of its weights where asked for."""
-    model = build(config)
+    model = dense_model(config)
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9, use_ema=config.get("ema", False))
     model.compile(
         optimizer,
@@ -167,7 +166,7 @@ def test_params_are_those_of_fit_without_the_number_of_epochs(replicas_of):
 
     loop = loop_with(replicas_of(1), Asking())
     loop.finish()
-    run_by_fit(build({}), [Asking()], epochs=1)
+    run_by_fit(dense_model({}), [Asking()], epochs=1)
 
     assert seen == [{"verbose": 0, "epochs": epochs, "steps": 3} for epochs in (None, 1)]
 

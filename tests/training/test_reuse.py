@@ -24,8 +24,7 @@ from reuse_cases import (
     write_table,
 )
 from reuse_findings import FINDINGS
-from reuse_models import stacked
-from reuse_rows import NUMBERS
+from reuse_models import NUMBERS, stacked
 from trials import Given, run
 
 from tune_tf.training.core.loop import GraphLoop

@@ -4,8 +4,7 @@ import json
 
 import keras
 import pytest
-from callback_loops import build, loop_with
-from trials import Given, begin, draw
+from trials import Given, begin, dense_model, draw, loop_with
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
@@ -202,7 +201,7 @@ def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
 
 def test_a_server_whose_workers_validate_refuses_callbacks_around_validation(replicas_of):
     data = draw(20, 8)
-    workload = Given(build, data, callbacks=lambda config: [callbacks.SwapEMAWeights()])
+    workload = Given(dense_model, data, callbacks=lambda config: [callbacks.SwapEMAWeights()])
     loop = UpdateLoop(workload, replicas_of(1))
 
     with pytest.raises(WorkloadError, match=r"on_test_begin.*workers of a parameter server"):
