@@ -68,7 +68,7 @@ class ContractRun:
     def bits(self) -> tuple[Any, ...]:
         """Results in a form that is equal only if every bit is."""
         history = [sorted((k, np.asarray(v).tobytes()) for k, v in h.items()) for h in self.history]
-        return (history, [(key, v.shape, v.tobytes()) for key, v in self.values.items()])
+        return (history, [(value.shape, value.tobytes()) for value in self.values.values()])
 
     def distance(self, other: "ContractRun") -> float:
         """Return the largest difference, relative to values above 1.
