@@ -16,7 +16,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -25,13 +25,15 @@ import optuna
 from measuring.comparison import Epochs, compare, is_worse, p_value
 from measuring.summary import Target, print_summary, print_table
 from optuna.samplers import RandomSampler
+from ray.tune.schedulers import ASHAScheduler
+from ray.tune.search.optuna import OptunaSearch
 
 from tune_tf.simulation import (
     PROBLEMS,
+    Pairing,
     Problem,
     make_pairing,
     make_problem,
-    make_ray_pairing,
     read_curve_table,
     simulate,
 )
@@ -78,6 +80,16 @@ def _problem(name: str) -> Problem:
     )
 
 
+def _ray_pairing(problem: Problem, **settings: Any) -> Pairing:
+    """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem."""
+    objective = {"metric": problem.objective.metric, "mode": problem.objective.mode}
+    space = OptunaSearch.convert_search_space(problem.space.to_ray())
+    return Pairing(
+        OptunaSearch(space, **objective, **settings),
+        ASHAScheduler(max_t=problem.max_t, grace_period=1, reduction_factor=3, **objective),
+    )
+
+
 def _quiet() -> None:
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -88,7 +100,7 @@ def _run(task: _Task) -> _Outcome:
     problem = _problem(task.problem)
     started = time.perf_counter()
     if task.contestant == "ray":
-        pairing = make_ray_pairing(problem, seed=task.seed)
+        pairing = _ray_pairing(problem, seed=task.seed)
     else:
         pairing = make_pairing(problem, task.contestant, seed=task.seed)
     trace = simulate(
@@ -115,7 +127,7 @@ def _assert_same_decisions(problem: Problem, num_workers: int, budget_epochs: in
     pairings = (
         # A sampler of the user's own is let repeat itself, as Ray's is.
         make_pairing(problem, RandomSampler(0)),
-        make_ray_pairing(problem, "random", seed=0),
+        _ray_pairing(problem, sampler=RandomSampler(0)),
     )
     ours, theirs = (
         simulate(

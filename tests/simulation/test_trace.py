@@ -31,10 +31,6 @@ def test_the_epochs_to_a_target_count_all_trials_and_the_target_itself(target, e
     assert trace(*RESULTS).epochs_to(target) == epochs
 
 
-def test_the_best_so_far_only_improves():
-    assert trace(*RESULTS).best_by_epochs() == ((2, 0.9), (3, 0.5), (5, 0.2))
-
-
 def test_a_metric_that_is_to_be_large_is_compared_the_other_way():
     accuracy = trace((0, 3, 0.5), (1, 3, 0.9), objective=Objective("val_accuracy", "max"))
     assert accuracy.best_value == 0.9

@@ -190,9 +190,18 @@ def test_trials_that_wait_in_a_bracket_do_not_keep_our_searcher_from_proposing(p
 
 @pytest.mark.parametrize("num_workers", [1, 4, 16])
 def test_ours_and_rays_asha_decide_alike_on_the_same_random_configs(num_workers):
-    from tune_tf.simulation import make_pairing, make_problem, make_ray_pairing
+    from ray.tune.schedulers import ASHAScheduler
+    from ray.tune.search.optuna import OptunaSearch
+
+    from tune_tf.simulation import Pairing, make_pairing, make_problem
 
     problem = make_problem("mixed_faithful")
+    objective = {"metric": problem.objective.metric, "mode": problem.objective.mode}
+    space = OptunaSearch.convert_search_space(problem.space.to_ray())
+    rays = Pairing(
+        OptunaSearch(space, **objective, sampler=RandomSampler(5)),
+        ASHAScheduler(max_t=problem.max_t, grace_period=1, reduction_factor=3, **objective),
+    )
     ours, theirs = (
         simulate(
             problem,
@@ -201,10 +210,7 @@ def test_ours_and_rays_asha_decide_alike_on_the_same_random_configs(num_workers)
             num_workers=num_workers,
             budget_epochs=400,
         )
-        for pairing in (
-            make_pairing(problem, RandomSampler(5)),
-            make_ray_pairing(problem, "random", seed=5),
-        )
+        for pairing in (make_pairing(problem, RandomSampler(5)), rays)
     )
     assert ours == theirs
 

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import math
 import random
 import types
 from dataclasses import dataclass
@@ -11,10 +10,86 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from reuse_layers import (
+    AsText,
+    AsTextByC,
+    Does,
+    DrawnRate,
+    Draws,
+    Freeze,
+    Holds,
+    IsClose,
+    Looked,
+    Masked,
+    Missing,
+    Noisy,
+    OwnConstraint,
+    OwnLoss,
+    OwnMetric,
+    OwnOptimizer,
+    OwnRegularizer,
+    OwnSchedule,
+    Patch,
+    Slots,
+    scaled_error,
+    scaling,
+    set_class,
+    set_global,
+    set_item,
+    table,
+    with_attribute,
+)
+from reuse_models import (
+    EVEN,
+    IDS,
+    IMAGES,
+    NAMED,
+    NUMBERS,
+    ONE_HOT,
+    SEQUENCES,
+    TWO_TARGETS,
+    WORDS,
+    OfRows,
+    StepByChance,
+    StepOfInstance,
+    StepOfModel,
+    StepOfWorkload,
+    StepWithCount,
+    X,
+    adapted,
+    adding,
+    attentive,
+    begun,
+    by_hand,
+    classifier,
+    draw,
+    hiding,
+    masked,
+    masked_words,
+    multi,
+    named_like,
+    named_parts,
+    nested,
+    of_policy,
+    patched,
+    patched_layer,
+    recurrent,
+    shared_layer,
+    sharing,
+    stacked,
+    stacked_later,
+    stateful,
+    undecayed,
+    unwritable,
+    weighed_call,
+    weighed_loss,
+    weighed_step,
+    with_variable,
+)
 from reuse_values import names_of_functions
 from trials import Given
 
-from tune_tf.workload import Data, Workload
+from tune_tf.workload import Workload
 
 layers, losses, metrics, optimizers = keras.layers, keras.losses, keras.metrics, keras.optimizers
 regularizers, constraints, ops = keras.regularizers, keras.constraints, keras.ops
@@ -36,576 +111,12 @@ class Finding:
     by_fit: bool = True
 
 
-def draw(num_rows=20, num_validation=8, shape=(6,), kind="number", **more):
-    """Return rows: features of a shape, labels that are numbers or classes."""
-    rng = np.random.default_rng(0)
-    total = num_rows + num_validation
-    x = rng.normal(size=(total, *shape)).astype("float32")
-    y = rng.normal(size=(total, 1)).astype("float32")
-    if kind == "class":
-        y = rng.integers(0, 3, total).astype("int32")
-    if kind == "one-hot":
-        y = np.eye(3, dtype="float32")[rng.integers(0, 3, total)]
-    if kind == "binary":
-        y = (y > 0).astype("float32")
-    validation = (x[num_rows:], y[num_rows:]) if num_validation else None
-    return Data(train=(x[:num_rows], y[:num_rows]), validation=validation, **more)
-
-
-NUMBERS, CLASSES, SEQUENCES = draw(), draw(kind="class"), draw(shape=(5, 4))
-ONE_HOT = draw(kind="one-hot")
-IMAGES = draw(shape=(6, 6, 3), kind="one-hot")
-IDS = Data(
-    train=(np.random.default_rng(0).integers(0, 9, (20, 6)).astype("int32"), NUMBERS.train[1])
-)
-WORDS = Data(
-    train=(
-        np.random.default_rng(0).choice(np.array(["a", "b", "c"], "S1"), (20, 1)),
-        NUMBERS.train[1],
-    )
-)
-
-
-def stacked(
-    *hidden,
-    data=NUMBERS,
-    loss="mse",
-    optimizer=None,
-    out=None,
-    model=keras.Sequential,
-    dtype=None,
-    **compiled,
-):
-    """Return a compiled model of a stack of layers."""
-    shape = data.train[0].shape[1:]
-    made = model([keras.Input(shape, dtype=dtype), *hidden, out or layers.Dense(1)])
-    made.compile(optimizer or optimizers.SGD(0.02, momentum=0.9), loss, **compiled)
-    return made
-
-
 def of(build, *configs, data=NUMBERS, by_fit=True, **given):
     """Return a finding of a builder and the values of its config, as ``value``."""
     return Finding(
         Given(lambda config: build(config["value"]), data, **given),
         [{"value": value} for value in configs],
         by_fit,
-    )
-
-
-def adapted(layer, *after, data=NUMBERS, dtype=None):
-    """Return a builder of a model whose layer learns the rows that a config holds."""
-
-    def build(rows):
-        made = layer()
-        made.adapt(np.asarray(rows))
-        return stacked(made, *(a() for a in after), data=data, dtype=dtype)
-
-    return build
-
-
-class StepOfModel(Given):
-    """Weighs the loss by an attribute of the model, which ``build_model`` sets."""
-
-    def build_model(self, config):
-        model = stacked(layers.Dense(4, "relu"))
-        model.push = config["value"]
-        return model
-
-    def weight(self, model):
-        return model.push
-
-    def train_step(self, model, batch):
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = self.weight(model) * model.compute_loss(x, y, model(x, training=True))
-        variables = model.trainable_variables
-        model.optimizer.apply(tape.gradient(loss, variables), variables)
-        for metric in model.metrics:
-            metric.update_state(*([loss] if metric.name == "loss" else [y, y]))
-        return model.get_metrics_result()
-
-
-class StepOfWorkload(StepOfModel):
-    """The same with an attribute of the workload."""
-
-    def build_model(self, config):
-        self.push = config["value"]
-        return stacked(layers.Dense(4, "relu"))
-
-    def weight(self, model):
-        return self.push
-
-
-class StepOfInstance(StepOfModel):
-    """Sets a ``train_step`` on the workload itself."""
-
-    def build_model(self, config):
-        push = config["value"]
-        self.weight = lambda model: push
-        return stacked(layers.Dense(4, "relu"))
-
-
-class StepWithCount(StepOfModel):
-    """Makes a variable at the first call, and carries a number of the optimizer's."""
-
-    def build_model(self, config):
-        self.count = None
-        return stacked(layers.Dropout(config["value"] / 4))
-
-    def weight(self, model):
-        if self.count is None:
-            self.count = tf.Variable(0.0, trainable=False)
-        return self.count.assign_add(1.0)
-
-
-class StepByChance(StepOfModel):
-    """The same with a weight of Keras' own generator."""
-
-    def build_model(self, config):
-        return stacked(layers.Dense(config["value"], "relu"))
-
-    def weight(self, model):
-        return keras.random.uniform(())
-
-
-def scaling(name, factor):
-    def activation(x):
-        return factor * x
-
-    activation.__name__ = activation.__qualname__ = name
-    return activation
-
-
-def named_like(body):
-    if body == "half":
-
-        def gelu(x):
-            return x / 2
-    else:
-
-        def gelu(x):
-            return ops.abs(x)
-
-    return stacked(layers.Dense(4, activation=gelu))
-
-
-def undecayed(names):
-    optimizer = optimizers.AdamW(0.05, weight_decay=0.5)
-    optimizer.exclude_from_weight_decay(var_names=names)
-    return stacked(layers.Dense(4, name="one"), layers.Dense(4, name="two"), optimizer=optimizer)
-
-
-def sharing(which):
-    one, two = regularizers.L2(0.5), regularizers.L2(0.01)
-    rules = [two if i in which else one for i in range(3)]
-    return stacked(*(layers.Dense(4, kernel_regularizer=rule) for rule in rules))
-
-
-def with_variable(attribute, make):
-    """Return a builder that sets an attribute of one of the model's variables."""
-
-    def build(which):
-        model = stacked(layers.Dense(4, "relu"), layers.Dense(4, "tanh"))
-        setattr(model.layers[which].kernel, attribute, make())
-        return model
-
-    return build
-
-
-def patched(name, make):
-    """Return a builder of a model of which one instance has another method."""
-
-    def build(value):
-        model = stacked(layers.Dense(4, "relu"))
-        setattr(model, name, types.MethodType(make(value), model))
-        return model
-
-    return build
-
-
-def weighed_loss(value):
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        return value * keras.Model.compute_loss(self, x, y, y_pred, sample_weight, training)
-
-    return compute_loss
-
-
-def weighed_step(value):
-    def step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = value * self.compute_loss(x, y, self(x, training=True))
-        variables = self.trainable_variables
-        self.optimizer.apply(tape.gradient(loss, variables), variables)
-        self.metrics[0].update_state(loss)
-        return self.get_metrics_result()
-
-    return step
-
-
-def weighed_call(value):
-    def call(self, x, training=None, mask=None):
-        return value * keras.Sequential.call(self, x, training=training, mask=mask)
-
-    return call
-
-
-def patched_layer(value):
-    model = stacked(layers.Dense(4, "relu"))
-    model.layers[0].call = lambda x, **_: value * x @ model.layers[0].kernel
-    return model
-
-
-def begun(iterations):
-    optimizer = optimizers.Adam(schedules.ExponentialDecay(0.1, 5, 0.5))
-    optimizer.iterations.assign(iterations)
-    return stacked(layers.Dense(4, "relu"), optimizer=optimizer)
-
-
-class DrawnRate(keras.callbacks.Callback):
-    """Draws a learning rate by NumPy's and Python's global generators."""
-
-    def on_epoch_end(self, epoch, logs=None):
-        drawn = np.random.uniform() + random.random()  # noqa: NPY002
-        self.model.optimizer.learning_rate.assign(0.01 * (1 + drawn))
-
-
-class Freeze(keras.callbacks.Callback):
-    """Freezes a layer when training begins."""
-
-    def __init__(self, which):
-        super().__init__()
-        self.which = which
-
-    def on_train_begin(self, logs=None):
-        for number, layer in enumerate(self.model.layers):
-            layer.trainable = number != self.which
-
-
-class Patch(keras.callbacks.Callback):
-    """Sets a rate of a layer when training begins."""
-
-    def __init__(self, rate):
-        super().__init__()
-        self.rate = rate
-
-    def on_train_begin(self, logs=None):
-        self.model.layers[1].negative_slope = self.rate
-
-
-class Unwritable(keras.Model):
-    """A model that Keras cannot serialise."""
-
-    def __init__(self, made=None, activation="relu", outputs=1):
-        super().__init__()
-        self.made = made
-        self.hidden = layers.Dense(4, activation=activation)
-        self.outs = [layers.Dense(1, name=f"out{i}") for i in range(outputs)]
-
-    def call(self, x):
-        outs = [out(self.hidden(x)) for out in self.outs]
-        return outs[0] if len(outs) == 1 else tuple(outs)
-
-    def get_config(self):
-        raise NotImplementedError
-
-
-def unwritable(*, activation="relu", outputs=1, loss="mse", **compiled):
-    model = Unwritable(object(), activation, outputs)
-    model.compile(optimizers.SGD(0.1), loss, **compiled)
-    return model
-
-
-X, Y = NUMBERS.train
-TWO_TARGETS = Data(train=(X, (Y, Y**2)))
-
-
-def hiding(change):
-    """Return a builder of a model with a layer of the user's own, which ``change`` gives a value.
-
-    Args:
-        change: From a value to what the layer does.
-    """
-
-    def build(value):
-        return stacked(layers.Dense(4), change(value), layers.Dense(3))
-
-    return build
-
-
-KNOB = {"value": 1.0}
-LEVEL = 1.0
-
-
-def scaled_by_global(x):
-    return LEVEL * x
-
-
-def set_global(value):
-    global LEVEL
-    LEVEL = value
-    return Does(scaled_by_global)
-
-
-def set_item(value):
-    KNOB["value"] = value
-    return Does(lambda x: KNOB["value"] * x)
-
-
-class Does(layers.Layer):
-    """A layer that does what it is given."""
-
-    def __init__(self, act):
-        super().__init__()
-        self.act = act
-
-    def call(self, x):
-        return self.act(x)
-
-
-class Holds(layers.Layer):
-    """A layer that multiplies by what it holds."""
-
-    def __init__(self, held):
-        super().__init__()
-        self.held = held
-
-    def call(self, x):
-        return x * self.held
-
-
-class OfClass(layers.Layer):
-    """A layer that multiplies by an attribute of its class."""
-
-    factor = 1.0
-
-    def call(self, x):
-        return x * self.factor
-
-
-def set_class(value):
-    OfClass.factor = value
-    return OfClass()
-
-
-class Draws(layers.Layer):
-    """A layer that multiplies by a number of its own generator, drawn while it is traced."""
-
-    def __init__(self, generator):
-        super().__init__()
-        self.generator = generator
-
-    def call(self, x):
-        return x * self.generator.random()
-
-
-def adding(**seed):
-    draw = keras.initializers.RandomNormal(**seed)
-    return Does(lambda x: x + draw((4,)))
-
-
-class Missing(layers.Layer):
-    """A layer that multiplies by what a mapping gives for a key that it lacks."""
-
-    def __init__(self, table):
-        super().__init__()
-        self.look_up = lambda: table["missing"]
-
-    def call(self, x):
-        return x * self.look_up()
-
-
-class Masked(layers.Layer):
-    """A layer that multiplies by an array of which some parts are masked."""
-
-    def __init__(self, array):
-        super().__init__()
-        self.array = array
-
-    def call(self, x):
-        return x * self.array.filled(0)
-
-
-def table(default):
-    made = tf.lookup.KeyValueTensorInitializer(tf.constant([1]), tf.constant([3.0]))
-    return tf.lookup.StaticHashTable(made, default)
-
-
-class Looked(layers.Layer):
-    """A layer that multiplies by what a table has for a key that it lacks."""
-
-    def __init__(self, table):
-        super().__init__()
-        self.table = table
-
-    def call(self, x):
-        return x * self.table.lookup(tf.constant(7))
-
-
-class Noisy(layers.Layer):
-    """A layer that adds what a generator draws."""
-
-    def __init__(self, generator):
-        super().__init__()
-        self.generator = generator
-
-    def call(self, x):
-        return x + self.generator.normal((4,))
-
-
-class AsText(layers.Layer):
-    """A layer that reads the rate of a dropout as text."""
-
-    def __init__(self, dropout):
-        super().__init__()
-        self.dropout = dropout
-
-    def call(self, x):
-        return self.dropout(x) * (2.0 if f"{self.dropout.rate:.1f}" == "0.3" else 1.0)
-
-
-class AsTextByC(AsText):
-    """A layer that reads the rate of a dropout as text by code that is not Python's own."""
-
-    def call(self, x):
-        return self.dropout(x) * (2.0 if "%.1f" % self.dropout.rate == "0.3" else 1.0)  # noqa: UP031
-
-
-class IsClose(AsText):
-    """A layer that compares the rate of a dropout by code that is not Python's own."""
-
-    def call(self, x):
-        return self.dropout(x) * (2.0 if math.isclose(self.dropout.rate, 0.3) else 1.0)
-
-
-class Slots:
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-
-class OwnLoss(losses.Loss):
-    def __init__(self, power):
-        super().__init__()
-        self.power = power
-
-    def call(self, y_true, y_pred):
-        return ops.mean(ops.abs(y_true - y_pred) ** self.power, -1)
-
-
-class OwnMetric(metrics.MeanAbsoluteError):
-    factor = 1.0
-
-    def result(self):
-        return self.factor * super().result()
-
-
-class OwnRegularizer(regularizers.Regularizer):
-    def __init__(self, rate):
-        self.rate = rate
-
-    def __call__(self, x):
-        return self.rate * ops.sum(ops.abs(x))
-
-
-class OwnConstraint(constraints.Constraint):
-    def __init__(self, limit):
-        self.limit = limit
-
-    def __call__(self, w):
-        return ops.clip(w, -self.limit, self.limit)
-
-
-class OwnSchedule(schedules.LearningRateSchedule):
-    def __init__(self, rate):
-        self.rate = rate
-
-    def __call__(self, step):
-        return self.rate / (1.0 + ops.cast(step, "float32"))
-
-
-class OwnOptimizer(optimizers.SGD):
-    push = 1.0
-
-    def update_step(self, gradient, variable, learning_rate):
-        super().update_step(gradient * self.push, variable, learning_rate)
-
-
-def with_attribute(made, name, value):
-    setattr(made, name, value)
-    return made
-
-
-class ByHand(keras.Model):
-    """A subclassed model with a number in its ``call``."""
-
-    def __init__(self, factor):
-        super().__init__()
-        self.factor = factor
-        self.hidden, self.out = layers.Dense(4, "relu"), layers.Dense(1)
-
-    def call(self, x):
-        return self.out(self.factor * self.hidden(x))
-
-
-def by_hand(factor):
-    model = ByHand(factor)
-    model.compile(optimizers.SGD(0.1), "mse")
-    return model
-
-
-def shared_layer(is_shared):
-    inputs = keras.Input((6,))
-    one = layers.Dense(6, "relu")
-    two = one if is_shared else layers.Dense(6, "relu")
-    model = keras.Model(inputs, layers.Dense(1)(two(one(inputs))))
-    model.compile(optimizers.SGD(0.1), "mse")
-    return model
-
-
-def nested(frozen):
-    inner = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dropout(0.3)])
-    inner.trainable = not frozen
-    return stacked(inner)
-
-
-def named_parts(weights):
-    a, b = keras.Input((6,), name="a"), keras.Input((6,), name="b")
-    hidden = layers.Dense(4, "tanh")(layers.Concatenate()([a, b]))
-    outs = {name: layers.Dense(1, name=name)(hidden) for name in ("one", "two")}
-    model = keras.Model({"a": a, "b": b}, outs)
-    model.compile(
-        optimizers.Adam(0.02),
-        loss={"one": "mse", "two": "mae"},
-        loss_weights=dict(zip(("one", "two"), weights, strict=True)),
-        metrics={"two": [metrics.RootMeanSquaredError()]},
-    )
-    return model
-
-
-# Even: fit does not weigh the losses of single outputs by rows.
-NAMED = Data(train=({"a": X[:16], "b": X[:16, ::-1].copy()}, {"one": Y[:16], "two": Y[:16] ** 2}))
-
-
-class OfRows(Given):
-    """A workload whose class weights or sample weights are in the config."""
-
-    def load_data(self, config):
-        if "weights" in config:
-            x, y = CLASSES.train
-            return Data(train=(x, y, np.linspace(*config["weights"], len(y)).astype("float32")))
-        return draw(kind="class", class_weight=config["class_weight"])
-
-
-def classifier(config):
-    return stacked(
-        layers.Dense(4, "relu"),
-        data=CLASSES,
-        out=layers.Dense(3, "softmax"),
-        loss="sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-        weighted_metrics=["accuracy"],
     )
 
 
@@ -621,44 +132,6 @@ def judged(*made, kind="one-hot", units=3):
     )
 
 
-def recurrent(layer, **ordinary):
-    """Return a builder of a recurrent model of arguments of its layer."""
-
-    def build(arguments):
-        return stacked(layer(3, **ordinary | arguments), data=SEQUENCES)
-
-    return build
-
-
-def stateful(layer, size):
-    def build(units):
-        inputs = keras.Input(batch_shape=(size, 5, 4))
-        model = keras.Model(inputs, layers.Dense(1)(layer(units, stateful=True)(inputs)))
-        model.compile(optimizers.SGD(0.1), "mse")
-        return model
-
-    return build
-
-
-EVEN = draw(16, 0, shape=(5, 4))
-
-
-def masked(value):
-    return stacked(layers.Masking(value), layers.LSTM(3), data=SEQUENCES)
-
-
-def masked_words(mask_zero):
-    return stacked(layers.Embedding(9, 3, mask_zero=mask_zero), layers.GRU(3), data=IDS)
-
-
-def attentive(arguments):
-    inputs = keras.Input((5, 4))
-    mixed = layers.MultiHeadAttention(2, 2, **arguments)(inputs, inputs, use_causal_mask=True)
-    model = keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(mixed)))
-    model.compile(optimizers.SGD(0.1), "mse")
-    return model
-
-
 def augmented(layer, *values, by_fit=True):
     def build(value):
         return stacked(
@@ -672,21 +145,6 @@ def augmented(layer, *values, by_fit=True):
     return of(build, *values, data=IMAGES, by_fit=by_fit)
 
 
-def of_policy(arguments):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        return stacked(layers.Dense(4), out=layers.Dense(1, dtype="float32"), **arguments)
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
-def multi(which):
-    rules = {f".*{which}": optimizers.SGD(0.1)}
-    made = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.Adam(0.05), rules))
-    return stacked(layers.Dense(4), optimizer=made)
-
-
 def is_known(module, name):
     """Return whether Keras takes the name of a function, as it does of all but one."""
     try:
@@ -696,7 +154,7 @@ def is_known(module, name):
 
 
 FINDINGS = {
-    # The structure key misses what Keras does not serialise
+    # The structure key misses what Keras does not serialize
     "delta of Huber": of(lambda d: stacked(loss=losses.Huber(delta=d)), 0.02, 0.2, 2.0),
     "axis of CosineSimilarity": judged(
         *(functools.partial(metrics.CosineSimilarity, axis=a) for a in (-1, 0))
@@ -952,29 +410,3 @@ FINDINGS = {
         lambda r: stacked(layers.Dropout(r)), 0.3, 0.5, data=draw(5, 3), batch_size=1
     ),
 }
-
-
-def scaled_error(factor):
-    def error(y, p):
-        return factor * ops.mean(ops.abs(y - p), -1)
-
-    return error
-
-
-class Later(keras.Model):
-    """A model whose weights wait for the first call, with dropout."""
-
-    def __init__(self, rate):
-        super().__init__()
-        self.parts = [layers.Dense(4, "relu"), layers.Dropout(rate), layers.Dense(1)]
-
-    def call(self, x, training=None):
-        for part in self.parts:
-            x = part(x, training=training) if isinstance(part, layers.Dropout) else part(x)
-        return x
-
-
-def stacked_later(rate):
-    model = Later(rate)
-    model.compile(optimizers.SGD(0.1), "mse")
-    return model

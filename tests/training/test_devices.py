@@ -37,7 +37,7 @@ def test_devices_are_claimed_once_and_for_all():
     printed = in_a_process(
         """
         first = claim_devices(TrialResources(cpus=3), 2)
-        print(first.names, first.num_replicas, first.on_cpu)
+        print(first.names, len(first.names), first.on_cpu)
         print(tf.config.threading.get_intra_op_parallelism_threads())
         print(len(tf.config.list_logical_devices("CPU")))
         print(claim_devices(TrialResources(cpus=3), 2) == first)
@@ -57,18 +57,18 @@ def test_devices_that_cannot_be_had_are_told_and_others_can_be_claimed_then():
     printed = in_a_process(
         """
         tf.constant(1.0) + 1
-        for resources, num_replicas in (
+        for resources, num_devices in (
             (TrialResources(cpus=2), 2), (TrialResources(gpus=1), 1), (TrialResources(), 1)
         ):
             try:
-                print(claim_devices(resources, num_replicas).names)
+                print(claim_devices(resources, num_devices).names)
             except UnavailableResourcesError as error:
                 print(error)
         """
     )
 
-    assert "2 replicas need 2 logical CPU devices, but TensorFlow was already used" in printed[0]
-    assert "reserved 1 GPU(s) for 1 replica(s), but TensorFlow sees" in printed[1]
+    assert "the trial needs 2 logical CPU devices, but TensorFlow was already used" in printed[0]
+    assert "reserved 1 GPU(s) for 1 device(s), but TensorFlow sees" in printed[1]
     assert printed[2] == "('CPU:0',)"
 
 

@@ -31,10 +31,10 @@ def model():
 
 def test_each_attribute_that_is_left_out_is_one_of_keras(model):
     owners = {
-        internals._OF_VARIABLES: [model.layers[1].kernel],
-        internals._OF_OPTIMIZERS: [model.optimizer],
-        internals._OF_LAYERS: model.layers,
-        internals._OF_MODELS: [model],
+        internals._VARIABLE_BOOKKEEPING: [model.layers[1].kernel],
+        internals._OPTIMIZER_BOOKKEEPING: [model.optimizer],
+        internals._LAYER_BOOKKEEPING: model.layers,
+        internals._MODEL_BOOKKEEPING: [model],
     }
     for names, objects in owners.items():
         found = {name for owner in objects for name in vars(owner)} | {"_lock", "_tracker"}
@@ -46,11 +46,11 @@ def test_each_object_is_taken_for_what_it_is(model):
     kinds = [model.layers[1].kernel, model.optimizer, model.layers[1], model, model.metrics[0]]
 
     assert [internals.bookkeeping_attributes(owner) for owner in kinds] == [
-        internals._OF_VARIABLES,
-        internals._OF_OPTIMIZERS,
-        internals._OF_LAYERS,
-        internals._OF_MODELS,
-        internals._OF_ANY,
+        internals._VARIABLE_BOOKKEEPING,
+        internals._OPTIMIZER_BOOKKEEPING,
+        internals._LAYER_BOOKKEEPING,
+        internals._MODEL_BOOKKEEPING,
+        internals._OBJECT_BOOKKEEPING,
     ]
 
 

@@ -16,11 +16,17 @@ import pytest
 from guards import guarded
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from reuse_cases import NOT_BUILT, compare_arguments, subjects, write_table
-from reuse_findings import FINDINGS, NUMBERS, stacked
+from reuse_cases import (
+    NOT_BUILT,
+    compare_arguments,
+    compare_subject,
+    subjects,
+    write_table,
+)
+from reuse_findings import FINDINGS
+from reuse_models import NUMBERS, stacked
 from trials import Given, run
 
-from tune_tf.testing.reuse_contract import compare_runs
 from tune_tf.training.core.loop import GraphLoop
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
@@ -80,7 +86,7 @@ def test_a_trial_is_that_of_a_fresh_process_whatever_it_depends_on(name, replica
     finding = FINDINGS[name]
     by_fit = finding.by_fit and (WHOLE or is_in_turn(name, 10))
     how = HOW | {"by_fit": by_fit, "shared_only": not (WHOLE or by_fit)}
-    reuse = compare_runs(
+    reuse = compare_subject(
         finding.workload, finding.configs, replicas=replicas_of(1), name=name, **how
     )
 
@@ -203,7 +209,7 @@ def random_model(config):
 def test_random_models_train_as_in_a_fresh_process(model):
     names, trials = model
     configs = [{"names": tuple(names), "trial": trial} for trial in trials]
-    found = compare_runs(Given(random_model, NUMBERS), configs, **HOW)
+    found = compare_subject(Given(random_model, NUMBERS), configs, name="random models", **HOW)
 
     assert found.errors == []
 

@@ -135,8 +135,8 @@ def test_a_card_that_does_not_tell_all_tells_the_rest(clock):
 def test_power_is_told_in_watts_and_as_a_share_of_the_limit():
     (gpu,) = reserved_gpus("1", Nvml())
 
-    assert gpu.load()["gpu_1_power_usage_watts"] == 60.0
-    assert gpu.load()["gpu_1_power_usage_percentage"] == 25.0
+    assert gpu.metrics()["gpu_1_power_usage_watts"] == 60.0
+    assert gpu.metrics()["gpu_1_power_usage_percentage"] == 25.0
 
 
 @pytest.mark.parametrize(

@@ -204,3 +204,18 @@ def bits(outcome):
     return [
         {name: np.asarray(value).tobytes().hex() for name, value in h.items()} for h in history
     ], [value.tobytes().hex() for value in values]
+
+
+def dense_model(config):
+    """Build a model of one layer."""
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    model.compile(
+        keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    return model
+
+
+def loop_with(replicas, *callbacks):
+    """Return a loop in a trial with callbacks."""
+    workload = Given(dense_model, draw(20, 8), callbacks=lambda config: callbacks)
+    return begin(GraphLoop(workload, replicas), workload)

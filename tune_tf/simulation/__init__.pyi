@@ -1,4 +1,4 @@
-from .multi_seed_runs import MultiSeedRuns, Pairing, make_pairing, make_ray_pairing, run_seeds
+from .multi_seed_runs import MultiSeedRuns, Pairing, make_pairing, run_seeds
 from .problem import Problem, read_curve_table
 from .problems import PROBLEMS, make_problem
 from .virtual_sweep import SweepEndReason, Trace, VirtualResult, VirtualTrial, simulate
@@ -14,7 +14,6 @@ __all__ = [
     "VirtualTrial",
     "make_pairing",
     "make_problem",
-    "make_ray_pairing",
     "read_curve_table",
     "run_seeds",
     "simulate",

@@ -1,16 +1,14 @@
 """Pairings of a searcher and a scheduler, and simulated sweeps of one over several seeds."""
 
-import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from optuna.samplers import BaseSampler, RandomSampler
-from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
+from optuna.samplers import BaseSampler
+from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
-from ray.tune.search.optuna import OptunaSearch
 
 from tune_tf.schedulers import scheduler as make_scheduler
 from tune_tf.searchers import OptunaSearcher
@@ -41,37 +39,11 @@ def make_pairing(
     Raises:
         InvalidSettingsError: A name is unknown, or settings are invalid.
     """
-    stops = make_scheduler(
-        scheduler, problem.objective, space=problem.space, max_t=problem.max_t, **settings
+    space, objective = problem.space, problem.objective
+    return Pairing(
+        OptunaSearcher(space, objective, sampler, seed=seed),
+        make_scheduler(scheduler, objective, space=space, max_t=problem.max_t, **settings),
     )
-    return Pairing(OptunaSearcher(problem.space, problem.objective, sampler, seed=seed), stops)
-
-
-def make_ray_pairing(
-    problem: Problem,
-    sampler: str | None = None,
-    *,
-    seed: int | None = None,
-) -> Pairing:
-    """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem.
-
-    ``sampler`` is ``"random"``, or None for the default of ``OptunaSearch``.
-    """
-    metric, mode = problem.objective.metric, problem.objective.mode
-    proposes = OptunaSearch(
-        OptunaSearch.convert_search_space(problem.space.to_ray()),
-        metric=metric,
-        mode=mode,
-        **({"sampler": RandomSampler(seed)} if sampler == "random" else {"seed": seed}),
-    )
-    stops = AsyncHyperBandScheduler(
-        metric=metric,
-        mode=mode,
-        max_t=problem.max_t,
-        grace_period=1,
-        reduction_factor=3,
-    )
-    return Pairing(proposes, stops)
 
 
 @dataclass(frozen=True)
@@ -96,15 +68,15 @@ class MultiSeedRuns:
     @property
     def mean_epochs(self) -> float:
         """Geometric mean of the epochs to the target, or of the budget where none was found."""
-        spent = [epochs or self.budget_epochs for epochs in self.epochs_to_target]
-        return math.exp(statistics.fmean(math.log(epochs) for epochs in spent))
+        return statistics.geometric_mean(
+            epochs or self.budget_epochs for epochs in self.epochs_to_target
+        )
 
     @property
     def median_best_value(self) -> float | None:
         """Median over seeds of the best full run; None if a seed has none."""
-        best = [trace.best_value for trace in self.traces]
-        known = [value for value in best if value is not None]
-        return statistics.median(known) if len(known) == len(best) else None
+        values = [trace.best_value for trace in self.traces if trace.best_value is not None]
+        return statistics.median(values) if len(values) == len(self.traces) else None
 
     @property
     def num_stalled(self) -> int:
@@ -125,10 +97,9 @@ def run_seeds(
     num_workers: int,
     budget_epochs: int,
 ) -> MultiSeedRuns:
-    """Simulate sweeps with the seeds 0, 1, and so on.
+    """Simulate sweeps with the seeds 0, 1, and so on, and a new pairing for each.
 
-    ``make`` returns a searcher and a scheduler for a seed. ``budget_epochs`` are the iterations of
-    all trials of a sweep together.
+    ``budget_epochs`` are the iterations of all trials of a sweep together.
     """
     started = time.perf_counter()
     traces = []

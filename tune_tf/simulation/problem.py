@@ -24,7 +24,8 @@ Values = Mapping[str, Any]
 """Flat config, or many configs as one array per parameter."""
 
 
-def _a_minute(values: Values) -> Any:
+def default_cost_s(values: Values) -> float:
+    """Return :data:`EPOCH_S` for any config."""
     return EPOCH_S
 
 
@@ -51,7 +52,7 @@ class Problem:
     max_t: int
     curve: Callable[[Values, int], Any]
     target: float
-    cost_s: Callable[[Values], Any] = _a_minute
+    cost_s: Callable[[Values], Any] = default_cost_s
     held_out: bool = False
 
     def __post_init__(self) -> None:
@@ -135,40 +136,40 @@ def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
     is JSON with ``name``, ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space``
     (as in a sweep file), ``axes`` (grid values by path) and optionally ``held_out``.
 
-    Args:
-        path: The file.
-        max_t: Iterations of a full run; all iterations of the table if None.
+    A full run has ``max_t`` iterations; all iterations of the table if None.
 
     Raises:
         InvalidSettingsError: The file is unreadable, not such a table, or has fewer iterations.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            codes, described = file["curves"], json.loads(str(file["description"]))
-        objective = Objective(described["metric"], described["mode"])
-        space = SearchSpace.from_dict(described["space"])
-        axes = {name: _axis(space, name, values) for name, values in described["axes"].items()}
-        low, high = described["log_low"], described["log_high"]
-        name, source = described["name"], described["source"]
-        held_out = bool(described.get("held_out", False))
+            codes, description = file["curves"], json.loads(str(file["description"]))
+        objective = Objective(description["metric"], description["mode"])
+        space = SearchSpace.from_dict(description["space"])
+        axes = {path: _axis(space, path, grid) for path, grid in description["axes"].items()}
+        low, high = description["log_low"], description["log_high"]
+        name, source = description["name"], description["source"]
+        held_out = bool(description.get("held_out", False))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidSettingsError(
             [f"{path} is not a table of learning curves: {type(error).__name__}: {error}"]
         ) from error
-    most = codes.shape[-1]
-    if max_t is not None and not 1 <= max_t <= most:
+    longest = codes.shape[-1]
+    if max_t is None:
+        max_t = longest
+    if not 1 <= max_t <= longest:
         raise InvalidSettingsError(
-            [f"max_t={max_t}: {path} has {most} iterations; ask for 1 to {most}"]
+            [f"max_t={max_t}: {path} has {longest} iterations; ask for 1 to {longest}"]
         )
     grid = _Grid(axes, np.exp(low + codes / _MAX_CODE * (high - low)))
     return Problem(
         name=name,
-        about=f"Looked up at the nearest of {codes.size // most} configs: {source}.",
+        about=f"Looked up at the nearest of {codes.size // longest} configs: {source}.",
         space=space,
         objective=objective,
-        max_t=max_t or most,
+        max_t=max_t,
         curve=grid.value,
-        target=grid.target(objective, max_t or most),
+        target=grid.target(objective, max_t),
         held_out=held_out,
     )
 

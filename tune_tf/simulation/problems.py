@@ -8,14 +8,14 @@ quantiles of ten million random configs.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.objective import Objective
-from tune_tf.simulation import test_functions
-from tune_tf.simulation.problem import EPOCH_S, Problem, Values
+from tune_tf.simulation import curve_functions
+from tune_tf.simulation.problem import EPOCH_S, Problem, Values, default_cost_s
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 _LOSS: Final = Objective("val_loss", "min")
@@ -24,16 +24,16 @@ _LOSS: Final = Objective("val_loss", "min")
 def _branin(values: Values, progress: float) -> Any:
     x1, x2 = values["x1"], values["x2"]
     units = ((x1 + 5) / 15, x2 / 15)
-    loss = np.log1p(test_functions.branin(x1, x2) - test_functions.BRANIN_MINIMUM)
-    loss = loss + 2.0 * test_functions.crossing(units, progress)
-    return loss + test_functions.rough(units, progress, 0.05)
+    loss = np.log1p(curve_functions.branin(x1, x2) - curve_functions.BRANIN_MINIMUM)
+    loss = loss + 2.0 * curve_functions.crossing_loss(units, progress)
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
 def _hartmann6(values: Values, progress: float) -> Any:
     x = [values[f"x{number}"] for number in range(1, 7)]
-    loss = test_functions.hartmann6(x) - test_functions.HARTMANN6_MINIMUM
-    loss = loss + 1.2 * test_functions.crossing(x, progress)
-    return loss + test_functions.rough(x, progress, 0.03)
+    loss = curve_functions.hartmann6(x) - curve_functions.HARTMANN6_MINIMUM
+    loss = loss + 1.2 * curve_functions.crossing_loss(x, progress)
+    return loss + curve_functions.curve_noise(x, progress, 0.03)
 
 
 _FAITHFUL_RATES = {"adam": -3.0, "lion": -4.0, "rmsprop": -3.3, "sgd": -1.5}
@@ -47,16 +47,16 @@ def _faithful(values: Values, progress: float) -> Any:
     dropout, layers = values["dropout"], values["num_layers"]
     loss = (
         0.1
-        + 0.15 * (rate - test_functions.offset(values["optimizer"], _FAITHFUL_RATES)) ** 2
-        + test_functions.offset(values["optimizer"], _FAITHFUL_OPTIMIZERS)
-        + test_functions.offset(values["activation"], _FAITHFUL_ACTIVATIONS)
+        + 0.15 * (rate - curve_functions.option_loss(values["optimizer"], _FAITHFUL_RATES)) ** 2
+        + curve_functions.option_loss(values["optimizer"], _FAITHFUL_OPTIMIZERS)
+        + curve_functions.option_loss(values["activation"], _FAITHFUL_ACTIVATIONS)
         + 0.02 * (decay + 3) ** 2
         + 0.8 * (dropout - 0.25) ** 2
         + 0.03 * (layers - 4) ** 2
     )
     units = ((rate + 5) / 4, (decay + 6) / 5, dropout / 0.7)
-    loss = loss + (1 + 0.3 * loss) * test_functions.falling(progress, 0.2)
-    return loss + test_functions.rough(units, progress, 0.02)
+    loss = loss + (1 + 0.3 * loss) * curve_functions.excess_loss(progress, 0.2)
+    return loss + curve_functions.curve_noise(units, progress, 0.02)
 
 
 def _layers_cost_s(values: Values) -> Any:
@@ -77,13 +77,13 @@ def _misleading(values: Values, progress: float) -> Any:
         values["momentum"] / 0.99,
         values["warmup"],
     )
-    loss = 0.1 + (1 - progress) * test_functions.offset(values["schedule"], _MISLEADING_EARLY)
-    loss = loss + progress * test_functions.offset(values["schedule"], _MISLEADING_LATE)
+    loss = 0.1 + (1 - progress) * curve_functions.option_loss(values["schedule"], _MISLEADING_EARLY)
+    loss = loss + progress * curve_functions.option_loss(values["schedule"], _MISLEADING_LATE)
     terms = zip(units, _MISLEADING_OPTIMA, _MISLEADING_MOVES, _MISLEADING_WEIGHTS, strict=True)
     for unit, optimum, move, weight in terms:
         loss = loss + weight * (unit - optimum - move * (1 - progress) ** 2) ** 2
-    loss = loss + test_functions.falling(progress, 0.25)
-    return loss + test_functions.rough(units, progress, 0.02)
+    loss = loss + curve_functions.excess_loss(progress, 0.25)
+    return loss + curve_functions.curve_noise(units, progress, 0.02)
 
 
 _WORSENING_LOSSES = {"huber": 0.0, "mae": 0.1, "mse": 0.15}
@@ -97,17 +97,17 @@ def _worsening(values: Values, progress: float) -> Any:
         values["gamma"],
     )
     weights, optima = (2.0, 1.0, 1.0, 0.5), (0.55, 0.3, 0.65, 0.8)
-    final = 0.15 + test_functions.offset(values["loss"], _WORSENING_LOSSES)
+    final = 0.15 + curve_functions.option_loss(values["loss"], _WORSENING_LOSSES)
     for unit, optimum, weight in zip(units, optima, weights, strict=True):
         final = final + weight * (unit - optimum) ** 2
-    return final * (0.2 + 0.8 * progress) + test_functions.rough(units, progress, 0.01)
+    return final * (0.2 + 0.8 * progress) + curve_functions.curve_noise(units, progress, 0.01)
 
 
 def _levy(values: Values, progress: float) -> Any:
     x = [values[f"x{number}"] for number in range(1, 5)]
     units = [(each + 10) / 20 for each in x]
-    loss = np.log1p(test_functions.levy(x)) + 1.5 * test_functions.crossing(units, progress)
-    return loss + test_functions.rough(units, progress, 0.05)
+    loss = np.log1p(curve_functions.levy(x)) + 1.5 * curve_functions.crossing_loss(units, progress)
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
 _ROSENBROCK_KINDS = {"a": 0.0, "b": 0.3, "c": 0.6, "d": 0.9}
@@ -116,53 +116,42 @@ _ROSENBROCK_KINDS = {"a": 0.0, "b": 0.3, "c": 0.6, "d": 0.9}
 def _rosenbrock(values: Values, progress: float) -> Any:
     x = [values[f"x{number}"] for number in range(1, 4)]
     units = [(each + 2) / 4 for each in x]
-    loss = np.log1p(test_functions.rosenbrock(x) / 10)
-    loss = loss + test_functions.offset(values["kind"], _ROSENBROCK_KINDS)
+    loss = np.log1p(curve_functions.rosenbrock(x) / 10)
+    loss = loss + curve_functions.option_loss(values["kind"], _ROSENBROCK_KINDS)
     # Good configs start high and improve slowly, so short runs partly rank configs in reverse.
-    loss = loss + 6 / (1 + loss) * test_functions.falling(progress, 0.1 + 0.3 / (1 + loss))
-    return loss + test_functions.rough(units, progress, 0.05)
+    loss = loss + 6 / (1 + loss) * curve_functions.excess_loss(progress, 0.1 + 0.3 / (1 + loss))
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
 def _floats(count: int, low: float, high: float) -> dict[str, Any]:
     return {f"x{number}": Float(low, high) for number in range(1, count + 1)}
 
 
-def _of(
-    formula: Callable[[Values, float], Any],
-    about: str,
-    parameters: dict[str, Any],
-    target: float,
-    **more: Any,
-) -> Callable[[str, int], Problem]:
-    def make(name: str, max_t: int) -> Problem:
-        return Problem(
-            name=name,
-            about=about,
-            space=SearchSpace(parameters),
-            objective=_LOSS,
-            max_t=max_t,
-            curve=lambda values, iteration: formula(values, iteration / max_t),
-            target=target,
-            **more,
-        )
+class _Definition(NamedTuple):
+    """Definition of a problem; ``loss`` is a function of a config and the completed fraction."""
 
-    return make
+    loss: Callable[[Values, float], Any]
+    about: str
+    parameters: dict[str, Any]
+    target: float
+    cost_s: Callable[[Values], Any] = default_cost_s
+    held_out: bool = False
 
 
-_KNOWN: dict[str, Callable[[str, int], Problem]] = {
-    "branin": _of(
+_DEFINITIONS = {
+    "branin": _Definition(
         _branin,
         "log(1 + Branin) with curves that cross; two floats.",
         {"x1": Float(-5.0, 10.0), "x2": Float(0.0, 15.0)},
         target=0.0511396,
     ),
-    "hartmann6": _of(
+    "hartmann6": _Definition(
         _hartmann6,
         "Hartmann in six dimensions with curves that cross; six floats.",
         _floats(6, 0.0, 1.0),
         target=0.664683,
     ),
-    "mixed_faithful": _of(
+    "mixed_faithful": _Definition(
         _faithful,
         "Optimizer, activation, depth, rates and dropout; short runs rank configs as long ones do.",
         {
@@ -176,7 +165,7 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
         target=0.151929,
         cost_s=_layers_cost_s,
     ),
-    "misleading": _of(
+    "misleading": _Definition(
         _misleading,
         "The best values move as training goes on, so that short runs prefer others; four floats "
         "and a choice.",
@@ -189,7 +178,7 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
         },
         target=0.13039,
     ),
-    "worsening": _of(
+    "worsening": _Definition(
         _worsening,
         "The metric worsens with each iteration, so that last values of short runs look best; four "
         "floats and a choice.",
@@ -202,14 +191,14 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
         },
         target=0.174886,
     ),
-    "levy": _of(
+    "levy": _Definition(
         _levy,
         "log(1 + Levy) with curves that cross; four floats. Held out.",
         _floats(4, -10.0, 10.0),
         target=0.863274,
         held_out=True,
     ),
-    "rosenbrock": _of(
+    "rosenbrock": _Definition(
         _rosenbrock,
         "Rosenbrock's valley in three dimensions, slow where it is good; a choice besides. Held "
         "out.",
@@ -219,7 +208,7 @@ _KNOWN: dict[str, Callable[[str, int], Problem]] = {
     ),
 }
 
-PROBLEMS: Final = tuple(_KNOWN)
+PROBLEMS: Final = tuple(_DEFINITIONS)
 """Names of all problems, the held-out ones last."""
 
 
@@ -229,11 +218,20 @@ def make_problem(name: str, *, max_t: int = 27) -> Problem:
     Raises:
         InvalidSettingsError: The name is unknown, or ``max_t`` is not a positive whole number.
     """
-    if name not in _KNOWN:
+    if name not in _DEFINITIONS:
+        hint = did_you_mean(name, PROBLEMS)
         raise InvalidSettingsError(
-            [
-                f"unknown problem {name!r}: it must be {one_of(PROBLEMS)}"
-                f"{did_you_mean(name, PROBLEMS)}"
-            ]
+            [f"unknown problem {name!r}: it must be {one_of(PROBLEMS)}{hint}"]
         )
-    return _KNOWN[name](name, max_t)
+    loss, about, parameters, target, cost_s, held_out = _DEFINITIONS[name]
+    return Problem(
+        name,
+        about,
+        SearchSpace(parameters),
+        _LOSS,
+        max_t,
+        lambda values, iteration: loss(values, iteration / max_t),
+        target,
+        cost_s,
+        held_out,
+    )

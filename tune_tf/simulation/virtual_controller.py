@@ -27,11 +27,9 @@ _JITTER: Final = 0.1
 
 @dataclass(frozen=True)
 class VirtualCheckpoint:
-    """Checkpoint of a simulated trial.
+    """Checkpoint of a simulated trial: the result at which it was saved.
 
-    Args:
-        metrics: Result at which it was saved. Its iteration is the whole state, because a curve
-            depends only on the config and the iteration.
+    Its iteration is the whole state, because a curve depends only on the config and the iteration.
     """
 
     metrics: dict[str, Any]
@@ -46,7 +44,6 @@ class VirtualSearch:
     """Replacement for Tune's ``SearchGenerator`` that creates trials from the searcher's proposals.
 
     Args:
-        searcher: Searcher with a limit of concurrent trials.
         num_samples: Number of trials to create; None for no limit.
         max_t: Iteration at which Tune stops a trial, as with ``tune.run(stop=...)``.
         folder: For the notes of Ray's population based schedulers.
@@ -63,7 +60,7 @@ class VirtualSearch:
         self._num_samples = num_samples
         self._max_t = max_t
         self._storage = SimpleNamespace(experiment_driver_staging_path=folder)
-        self._num_made = 0
+        self._num_created = 0
         self._finished = False
 
     @property
@@ -73,25 +70,25 @@ class VirtualSearch:
 
     def is_finished(self) -> bool:
         """Return whether no further trial will be created."""
-        return self._finished or self._num_made == self._num_samples
+        return self._finished or self._num_created == self._num_samples
 
     def next_trial(self) -> Trial | None:
         """Return a new trial, or None if the searcher has no proposal now."""
-        trial_id = f"{self._num_made:08d}"
+        trial_id = f"{self._num_created:08d}"
         config = self.searcher.suggest(trial_id)
         if config == Searcher.FINISHED:
             self._finished = True
             return None
         if config is None:
             return None
-        self._num_made += 1
+        self._num_created += 1
         return Trial(
             "simulated",
             config=config,
             trial_id=trial_id,
             storage=self._storage,
             evaluated_params=flatten(config),
-            experiment_tag=str(self._num_made),
+            experiment_tag=str(self._num_created),
             stopping_criterion={TRAINING_ITERATION: self._max_t},
             stub=True,
         )
@@ -110,7 +107,6 @@ class VirtualController:
     """Replacement for Tune's controller, driven by an event queue.
 
     Args:
-        problem: Source of the metrics.
         rng: Generator that varies the duration of iterations by up to 10 %.
         on_event: Called with the time in seconds, the trial, the iteration and the value of each
             result; returns whether to continue.
@@ -198,9 +194,9 @@ class VirtualController:
         self, trial: Trial, result: dict[str, Any] | None = None
     ) -> VirtualCheckpoint:
         """Save a trial at once, under Ray's name, which population based training calls."""
-        saved = VirtualCheckpoint(dict(result or trial.last_result))
-        trial.run_metadata.checkpoint_manager.register_checkpoint(saved)
-        return saved
+        checkpoint = VirtualCheckpoint(dict(result or trial.last_result))
+        trial.run_metadata.checkpoint_manager.register_checkpoint(checkpoint)
+        return checkpoint
 
     # Steps of Tune's loop: create trials, start one, process a result.
 
@@ -231,9 +227,9 @@ class VirtualController:
     def _new_trials(self) -> Iterator[Trial]:
         """Yield new trials until the searcher has no proposal or enough trials are pending."""
         search = self.search_alg
-        most = search.searcher.max_concurrent
+        max_pending = search.searcher.max_concurrent
         while not search.is_finished():
-            if sum(trial.status == Trial.PENDING for trial in self._live) >= most:
+            if sum(trial.status == Trial.PENDING for trial in self._live) >= max_pending:
                 return
             trial = search.next_trial()
             if trial is None:
@@ -243,8 +239,8 @@ class VirtualController:
     def _start(self, trial: Trial) -> None:
         del self._staged[trial]
         trial.set_status(Trial.RUNNING)
-        saved = trial.latest_checkpoint_result
-        iteration = int(saved.metrics[TRAINING_ITERATION]) if saved else 0
+        checkpoint = trial.latest_checkpoint_result
+        iteration = int(checkpoint.metrics[TRAINING_ITERATION]) if checkpoint else 0
         run = self._runs[trial] = _Run(trial, iteration, self._running_s.get(trial, 0.0))
         self._train(run)
 
@@ -284,14 +280,14 @@ class VirtualController:
         else:
             self.search_alg.searcher.on_trial_result(trial.trial_id, flat_result)
         trial.update_last_result(result)
-        goes_on = self._on_event(self._now_s, trial, run.iteration, value)
+        should_continue = self._on_event(self._now_s, trial, run.iteration, value)
         if decision == TrialScheduler.STOP:
             self.stop_trial(trial)
         elif decision == TrialScheduler.PAUSE:
             self.pause_trial(trial)
         elif self._runs.get(trial) is run:
             self._train(run)
-        return goes_on
+        return should_continue
 
     def _leave_slot(self, trial: Trial, status: str) -> None:
         run = self._runs.pop(trial, None)

@@ -37,11 +37,10 @@ class SweepEndReason(enum.Enum):
 
 
 class VirtualResult(NamedTuple):
-    """Result of a trial.
+    """Result of a trial, by its number in order of proposal, from 0.
 
     Args:
         time_s: Virtual seconds since the start.
-        trial: Number of the trial in order of proposal, from 0.
         iteration: Iteration of the trial, from 1.
         epochs: Iterations of all trials up to this one, inclusive.
     """
@@ -55,13 +54,7 @@ class VirtualResult(NamedTuple):
 
 @dataclass(frozen=True)
 class VirtualTrial:
-    """Trial of a simulated sweep.
-
-    Args:
-        number: Number in order of proposal, from 0.
-        config: Config; the last one if a scheduler changed it.
-        status: Ray Tune's status at the end of the sweep.
-    """
+    """Trial of a simulated sweep, with its last config and Ray Tune's status at the end."""
 
     number: int
     config: Mapping[str, Any]
@@ -100,22 +93,14 @@ class Trace:
             return None
         return max(values) if self.objective.mode == "max" else min(values)
 
-    def best_by_epochs(self) -> tuple[tuple[int, float], ...]:
-        """Return ``(epochs, value)`` of each full run that improved on the best value."""
-        steps: list[tuple[int, float]] = []
-        for event in self.full_runs():
-            if not steps or self.objective.better(event.value, steps[-1][1]):
-                steps.append((event.epochs, event.value))
-        return tuple(steps)
-
     def epochs_to(self, target: float) -> int | None:
         """Return the epochs until a full run reached a target; None if none did.
 
         Trials that were stopped early do not count, even if they looked good or had a good config.
         """
-        for epochs, value in self.best_by_epochs():
-            if not self.objective.better(target, value):
-                return epochs
+        for event in self.full_runs():
+            if not self.objective.better(target, event.value):
+                return event.epochs
         return None
 
 
@@ -171,14 +156,14 @@ def simulate(
     if errors:
         raise InvalidSettingsError(errors)
     events: list[VirtualResult] = []
-    found = False
+    is_found = False
 
     def on_event(time_s: float, trial: Trial, iteration: int, value: float) -> bool:
-        nonlocal found
+        nonlocal is_found
         events.append(VirtualResult(time_s, int(trial.trial_id), iteration, value, len(events) + 1))
-        met = until is not None and not problem.objective.better(until, value)
-        found = found or (met and iteration >= problem.max_t)
-        return not found and len(events) != budget_epochs
+        is_good = until is not None and not problem.objective.better(until, value)
+        is_found = is_good and iteration >= problem.max_t
+        return not is_found and len(events) != budget_epochs
 
     limited = ConcurrencyLimiter(searcher, concurrent)
     with tempfile.TemporaryDirectory() as folder, _seeded(seed):
@@ -191,13 +176,14 @@ def simulate(
             rng=np.random.default_rng(seed),
             on_event=on_event,
         )
-        ended = controller.run()
-    if found:
+        have_ended = controller.run()
+    if is_found:
         end = SweepEndReason.FOUND
     elif len(events) == budget_epochs:
         end = SweepEndReason.OUT_OF_BUDGET
     else:
-        end = SweepEndReason.FINISHED if ended and search.is_finished() else SweepEndReason.STALLED
+        is_finished = have_ended and search.is_finished()
+        end = SweepEndReason.FINISHED if is_finished else SweepEndReason.STALLED
     trials = tuple(
         VirtualTrial(number, trial.config, trial.status)
         for number, trial in enumerate(controller.get_trials())
@@ -208,11 +194,11 @@ def simulate(
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Seed the global generators, which Ray's schedulers use, and restore them afterwards."""
-    kept = random.getstate(), np.random.get_state()  # noqa: NPY002 - Ray uses it
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - Ray uses it
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     try:
         yield
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])  # noqa: NPY002
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tune_tf.inspection import SweepView
 from tune_tf.inspection.reported_results import RESULTS, read_last_result
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     import mlflow
     import psutil
 
-KILL_TARGETS: Final = ("driver", "trial", "raylet", "server")
-"""Kinds of processes to kill: the sweep's driver, a trial, the raylet, the MLflow server."""
-
 _POLL_S = 0.05
 _WITHOUT_RAYLET_S = 3  # then the driver is killed too, as when Ray is restarted
-_BETWEEN = 0.01  # least fraction of the sweep between two kills
-_LAST = 0.9  # latest kill, as a fraction of the sweep: later, no trial may be running
+_MIN_DISTANCE = 0.01  # least fraction of the sweep between two kills
+_LATEST = 0.9  # latest kill, as a fraction of the sweep: later, no trial may be running
 
 
 class Server(Protocol):
@@ -47,7 +44,7 @@ class Kill:
     """Kill of one process of a sweep.
 
     Args:
-        kind: One of :data:`KILL_TARGETS`.
+        kind: ``driver``, ``trial``, ``raylet`` or ``server`` (of MLflow).
         at: Time, as the completed fraction of the sweep's iterations, from 0 to 1.
     """
 
@@ -57,11 +54,11 @@ class Kill:
 
 def draw_kills(counts: Mapping[str, int], seed: int) -> list[Kill]:
     """Return kills at random times of a sweep, in order; ``counts`` has their number by kind."""
-    draw = random.Random(seed)
+    generator = random.Random(seed)
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
-    draw.shuffle(kinds)
-    moments = sorted(draw.uniform(0.02, 0.85) for _ in kinds)
-    return [Kill(kind, at) for kind, at in zip(kinds, moments, strict=True)]
+    generator.shuffle(kinds)
+    times = sorted(generator.uniform(0.02, 0.85) for _ in kinds)
+    return [Kill(kind, at) for kind, at in zip(kinds, times, strict=True)]
 
 
 class ChaosDrill:
@@ -72,7 +69,7 @@ class ChaosDrill:
         sweep_file: Sweep file; all its trials run to ``max_t``.
         folder: Working directory, which contains the sweep's ``storage_path``.
         server: The sweep's MLflow server; None if it is not killed.
-        seed: Seed of the choice between several trials.
+        seed: Seed of the choice between several processes.
         timeout_s: Seconds in which the sweep must make progress, including a resume.
     """
 
@@ -90,10 +87,10 @@ class ChaosDrill:
         self._sweep_file = sweep_file
         self._folder = folder
         self._server = server
-        self._draw = random.Random(seed)
+        self._random = random.Random(seed)
         self._timeout_s = timeout_s
-        self._driver: subprocess.Popen[bytes] | None = None
-        self._starting: threading.Thread | None = None
+        self._driver: subprocess.Popen[bytes]
+        self._restart: threading.Thread | None = None  # of the server
         self._output = folder / "chaos.log"
 
     def run(self, kills: Sequence[Kill] = ()) -> SweepView:
@@ -105,32 +102,26 @@ class ChaosDrill:
         self._start("run", str(self._sweep_file))
         try:
             for kill in kills:
-                self._wait_for(min(_LAST, max(kill.at, self.progress() + _BETWEEN)))
-                self._log(f"killing the {kill.kind} at {self.progress():.2f} (from {kill.at:.2f})")
+                self._wait(min(_LATEST, max(kill.at, self._progress() + _MIN_DISTANCE)))
+                self._log(f"killing the {kill.kind} at {self._progress():.2f} (from {kill.at:.2f})")
                 getattr(self, f"_kill_{kill.kind}")()
-            self._wait_for_end()
+            self._wait()
         finally:
-            if self._starting is not None:
-                self._starting.join()
-            if self._driver is not None and self._driver.poll() is None:
+            if self._restart is not None:
+                self._restart.join()
+            if self._driver.poll() is None:
                 self._driver.kill()
                 self._driver.wait()
-        return self.view
+        return SweepView.open(self._sweep_folder)
 
     @property
-    def view(self) -> SweepView:
-        """View of the sweep's folder."""
-        return SweepView.open(self.path)
-
-    @property
-    def path(self) -> Path:
-        """The sweep's folder."""
+    def _sweep_folder(self) -> Path:
         return max(self._folder.glob("sweeps/*/sweep-info")).parent
 
-    def progress(self) -> float:
+    def _progress(self) -> float:
         """Return the completed fraction of the sweep's iterations, from 0 to 1."""
         try:
-            folder = SweepFolder.open(self.path)
+            folder = SweepFolder.open(self._sweep_folder)
         except ValueError:
             return 0.0
         total = folder.config.budget.num_samples * folder.config.scheduler.max_t
@@ -141,98 +132,83 @@ class ChaosDrill:
         return float(sum(done) / total)
 
     def _kill_driver(self) -> None:
-        self._running().kill()
-        self._running().wait()
-        self._resume()
+        self._driver.kill()
+        self._driver.wait()
+        self._start("resume", str(self._sweep_folder))
 
     def _kill_raylet(self) -> None:
         self._process("raylet").kill()
-        driver = self._running()
-        try:
-            driver.wait(_WITHOUT_RAYLET_S)  # Ray eventually ends a driver without a raylet
-        except subprocess.TimeoutExpired:
-            driver.kill()
-            driver.wait()
-        self._resume()
+        with suppress(subprocess.TimeoutExpired):
+            self._driver.wait(_WITHOUT_RAYLET_S)  # Ray eventually ends a driver without a raylet
+        self._kill_driver()
 
     def _kill_trial(self) -> None:
         self._process("ray::", "Trainable").kill()
 
     def _kill_server(self) -> None:
-        server, before = self._server, self._starting
+        server, earlier = self._server, self._restart
         assert server is not None, "there is no server to kill"
 
-        def kill() -> None:
-            if before is not None:
-                before.join()
+        def restart() -> None:
+            if earlier is not None:
+                earlier.join()
             server.kill()
             server.start()
 
-        self._starting = threading.Thread(target=kill)
-        self._starting.start()  # the sweep continues meanwhile
+        self._restart = threading.Thread(target=restart)
+        self._restart.start()  # the sweep continues meanwhile
 
-    def _log(self, what: str) -> None:
+    def _log(self, text: str) -> None:
         with self._output.open("a") as log:
-            log.write(f"[{time.strftime('%H:%M:%S')}] {what}\n")
+            log.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
 
-    def _resume(self) -> None:
-        self._start("resume", str(self.path))
-
-    def _start(self, *words: str) -> None:
+    def _start(self, *arguments: str) -> None:
         with self._output.open("ab") as log:
-            self._driver = self._popen([*self._command, *words], log)
-
-    def _popen(self, command: list[str], log: IO[bytes]) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(  # noqa: S603 - the command is the caller's
-            command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-
-    def _running(self) -> "subprocess.Popen[bytes]":
-        assert self._driver is not None, "the sweep was not started"
-        return self._driver
+            self._driver = subprocess.Popen(  # noqa: S603 - the command is the caller's
+                [*self._command, *arguments],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
 
     def _process(self, *words: str) -> "psutil.Process":
         """Return a process of the sweep whose command contains all ``words``."""
         import psutil  # a dependency of Ray
 
         deadline = time.monotonic() + self._timeout_s
-        while True:
-            found = []
+        while self._driver.poll() is None and time.monotonic() < deadline:
+            processes = []
             with suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(self._running().pid).children(recursive=True):
+                for child in psutil.Process(self._driver.pid).children(recursive=True):
                     with suppress(psutil.NoSuchProcess):  # ended, or a zombie
                         command = " ".join(child.cmdline())[:200]
                         if all(word in command for word in words):
-                            found.append(child)
-            if found:
-                return self._draw.choice(found)
-            self._check_alive(deadline)
+                            processes.append(child)
+            if processes:
+                return self._random.choice(processes)
+            time.sleep(_POLL_S)
+        raise self._error()
 
-    def _wait_for(self, at: float) -> None:
+    def _wait(self, at: float | None = None) -> None:
+        """Wait until a fraction of the sweep is completed; until it has ended if None."""
         best, deadline = -1.0, 0.0
-        while (progress := self.progress()) < at:
-            if progress > best:
-                best, deadline = progress, time.monotonic() + self._timeout_s
-            self._check_alive(deadline)
-
-    def _wait_for_end(self) -> None:
-        best, deadline = -1.0, 0.0
-        while (code := self._running().poll()) is None:
-            progress = self.progress()
+        while self._driver.poll() is None:
+            progress = self._progress()
+            if at is not None and progress >= at:
+                return
             if progress > best:
                 best, deadline = progress, time.monotonic() + self._timeout_s
             if time.monotonic() > deadline:
-                raise AssertionError(f"the sweep did not end:\n{self._output.read_text()}")
+                raise self._error()
             time.sleep(_POLL_S)
-        if code:
-            raise AssertionError(f"the sweep ended with {code}:\n{self._output.read_text()}")
+        if self._driver.returncode or at is not None:
+            raise self._error()
 
-    def _check_alive(self, deadline: float) -> None:
-        code = self._running().poll()
-        if code is not None or time.monotonic() > deadline:
-            state = "hangs" if code is None else f"ended with {code}"
-            raise AssertionError(f"the sweep {state}:\n{self._output.read_text()}")
-        time.sleep(_POLL_S)
+    def _error(self) -> AssertionError:
+        code = self._driver.poll()
+        state = "hangs" if code is None else f"ended with {code}"
+        return AssertionError(f"the sweep {state}:\n{self._output.read_text()}")
 
 
 def read_trial_states(folder: SweepFolder, client: "mlflow.MlflowClient") -> dict[str, TrialStates]:
@@ -257,7 +233,7 @@ def read_trial_states(folder: SweepFolder, client: "mlflow.MlflowClient") -> dic
 
 
 def assert_same_as_undisturbed(
-    faulty: SweepView, quiet: SweepView, client: "mlflow.MlflowClient"
+    disturbed: SweepView, undisturbed: SweepView, client: "mlflow.MlflowClient"
 ) -> None:
     """Assert that a disturbed sweep has the results of an undisturbed one.
 
@@ -268,21 +244,21 @@ def assert_same_as_undisturbed(
     scheduler that stops no trial (``fifo``): seeds and trial number then determine config, curve
     and best trial.
     """
-    found = read_trial_states(faulty.folder, client)
-    assert_consistent_states(found)
-    metric = quiet.config.leading_objective.metric
-    numbers = [trial.number for trial in quiet.trials]
-    there = [trial.number for trial in faulty.trials]
-    assert there == numbers, f"trials {there} instead of {numbers}"
-    for trial, wanted in zip(faulty.trials, quiet.trials, strict=True):
-        actual = json.dumps(trial.result.config, sort_keys=True)
-        config = json.dumps(wanted.result.config, sort_keys=True)
-        assert actual == config, f"trial {trial.number} has config {actual}, not {config}"
-        curve, own = wanted.curve(metric), trial.curve(metric)
-        assert own == curve, f"trial {trial.number} reported {own}, not {curve}"
-        tracked = dict(found[trial.trial_id].curve)
+    states = read_trial_states(disturbed.folder, client)
+    assert_consistent_states(states)
+    metric = undisturbed.config.leading_objective.metric
+    expected_numbers = [trial.number for trial in undisturbed.trials]
+    numbers = [trial.number for trial in disturbed.trials]
+    assert numbers == expected_numbers, f"trials {numbers} instead of {expected_numbers}"
+    for trial, expected in zip(disturbed.trials, undisturbed.trials, strict=True):
+        config = json.dumps(trial.result.config, sort_keys=True)
+        expected_config = json.dumps(expected.result.config, sort_keys=True)
+        assert config == expected_config, f"trial {trial.number}: {config}, not {expected_config}"
+        curve, expected_curve = trial.curve(metric), expected.curve(metric)
+        assert curve == expected_curve, f"trial {trial.number}: {curve}, not {expected_curve}"
+        tracked = dict(states[trial.trial_id].curve)
         assert tracked == curve, f"MLflow has {tracked} of trial {trial.number}, not {curve}"
-    best, wanted_best = faulty.best, quiet.best
+    best, expected_best = disturbed.best, undisturbed.best
     assert best is not None, "no trial is the best"
-    assert wanted_best is not None, "no trial is the best without faults"
-    assert best.number == wanted_best.number, f"{best.number} is the best, not {wanted_best.number}"
+    assert expected_best is not None, "no trial is the best without kills"
+    assert best.number == expected_best.number, f"best: {best.number}, not {expected_best.number}"

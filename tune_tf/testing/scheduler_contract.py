@@ -21,34 +21,29 @@ from tune_tf.tracking import MLflowCallback
 
 _BAD = 9.0
 
-AT = 2
+ACTION_ITERATION = 2
 """Iteration at which a script acts."""
 
 
-class Act(enum.Enum):
-    """Action of a trial at iteration :data:`AT`."""
+class Action(enum.Enum):
+    """Action of a trial at iteration :data:`ACTION_ITERATION`."""
 
-    GO_ON = "continues to its limit"
+    CONTINUE = "continues to its limit"
     DIVERGE = "reports NaN"
     RAISE = "raises an error, again at each retry"
-    DIE = "has its process killed, once"
+    KILL = "has its process killed, once"
 
 
 @dataclass(frozen=True)
 class Script:
-    """Script of one trial.
+    """Script of one trial: action at :data:`ACTION_ITERATION`, and limit of the loss."""
 
-    Args:
-        act: Action at iteration :data:`AT`.
-        level: Limit of the loss, which is ``level + 1 / iteration``.
-    """
-
-    act: Act = Act.GO_ON
+    action: Action = Action.CONTINUE
     level: float = 0.0
 
     def loss(self, iteration: int) -> float:
-        """Return the loss at an iteration, counted from 1."""
-        diverged = self.act is Act.DIVERGE and iteration >= AT
+        """Return the loss at an iteration: ``level + 1 / iteration``."""
+        diverged = self.action is Action.DIVERGE and iteration >= ACTION_ITERATION
         return math.nan if diverged else self.level + 1 / iteration
 
 
@@ -67,11 +62,12 @@ class ScriptedTrainable(tune.Trainable):
     def step(self) -> dict[str, float]:
         """Run one iteration."""
         iteration = self.iteration + 1
-        if iteration == AT and self._script.act is Act.RAISE:
+        action = self._script.action if iteration == ACTION_ITERATION else Action.CONTINUE
+        if action is Action.RAISE:
             raise RuntimeError("this script raises")
-        died = self._folder / f"died-{self._number}"
-        if iteration == AT and self._script.act is Act.DIE and not died.exists():
-            died.touch()
+        marker = self._folder / f"killed-{self._number}"
+        if action is Action.KILL and not marker.exists():
+            marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return {"loss": self._script.loss(iteration)}
 
@@ -125,13 +121,13 @@ class SchedulerContract:
     objective: ClassVar[Objective] = Objective("loss", "min")
     scripts: ClassVar[tuple[Script, ...]] = (
         Script(level=0.0),
-        Script(Act.DIVERGE, level=0.3),
+        Script(Action.DIVERGE, level=0.3),
         Script(level=0.3),
         Script(level=_BAD),
         Script(level=0.1),
         Script(level=0.2),
-        Script(Act.DIE, level=0.05),
-        Script(Act.RAISE, level=0.2),
+        Script(Action.KILL, level=0.05),
+        Script(Action.RAISE, level=0.2),
     )
     max_t: ClassVar[int] = 4
     stops_trials: ClassVar[bool] = True
@@ -149,27 +145,20 @@ class SchedulerContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def stood(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, TrialStates]:
+    def states(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, TrialStates]:
         """States of each script's trial after a sweep; needs a connected Ray cluster."""
         import mlflow
-        import optuna
 
         folder = tmp_path_factory.mktemp("contract")
-        uri, storage = cls.make_store(folder), str(folder / "study.journal")
-        scheduler = cls.make_scheduler()
+        uri, scheduler = cls.make_store(folder), cls.make_scheduler()
+        space = NumberedSpace(len(cls.scripts))
+        searcher = OptunaSearcher(space, cls.objective, "random", seed=0)
         analysis = tune.run(
             tune.with_parameters(ScriptedTrainable, scripts=cls.scripts, folder=str(folder)),
             name="contract",
             storage_path=str(folder / "ray"),
             num_samples=len(cls.scripts),
-            search_alg=OptunaSearcher(
-                NumberedSpace(len(cls.scripts)),
-                cls.objective,
-                "random",
-                seed=0,
-                storage=storage,
-                study_name="contract",
-            ),
+            search_alg=searcher,
             scheduler=scheduler,
             stop={"training_iteration": cls.max_t},
             max_concurrent_trials=cls.max_concurrent_trials,
@@ -180,64 +169,58 @@ class SchedulerContract:
             raise_on_failed_trial=False,
             verbose=0,
         )
-        study = optuna.load_study(study_name="contract", storage=_journal(Path(storage)))
-        found = trial_states(
-            analysis.trials, study, mlflow.MlflowClient(uri), "contract", cls.objective.metric
-        )
-        proposed = {t.user_attrs["tune_trial_id"]: t.params["number"] for t in study.trials}
-        return {proposed[trial_id]: state for trial_id, state in found.items()}
+        study, client = searcher.study, mlflow.MlflowClient(uri)
+        states = trial_states(analysis.trials, study, client, "contract", cls.objective.metric)
+        numbers = {t.user_attrs["tune_trial_id"]: t.params["number"] for t in study.trials}
+        return {numbers[trial_id]: state for trial_id, state in states.items()}
 
-    def test_every_trial_stands_once_and_alike_in_tune_optuna_and_mlflow(
-        self, stood: Mapping[int, TrialStates]
+    def test_every_trial_is_once_and_alike_in_tune_optuna_and_mlflow(
+        self, states: Mapping[int, TrialStates]
     ) -> None:
         """Each script has one trial, with the same outcome in all systems."""
-        assert sorted(stood) == list(range(len(self.scripts)))
-        assert_consistent_states({str(number): state for number, state in stood.items()})
+        assert sorted(states) == list(range(len(self.scripts)))
+        assert_consistent_states({str(number): state for number, state in states.items()})
 
     def test_the_best_trial_runs_to_its_limit_and_is_completed(
-        self, stood: Mapping[int, TrialStates]
+        self, states: Mapping[int, TrialStates]
     ) -> None:
         """No scheduler stops the first script."""
-        assert stood[0].outcome is Outcome.COMPLETED
-        assert len(stood[0].curve) == self.max_t
+        assert states[0].outcome is Outcome.COMPLETED
+        assert len(states[0].curve) == self.max_t
 
     def test_the_worst_trial_is_pruned_where_the_scheduler_stops_trials(
-        self, stood: Mapping[int, TrialStates]
+        self, states: Mapping[int, TrialStates]
     ) -> None:
         """Enough trials precede it for any scheduler to compare it."""
-        worst = stood[max(stood, key=lambda number: self.scripts[number].level)]
+        worst = states[max(states, key=lambda number: self.scripts[number].level)]
         assert worst.outcome is (Outcome.PRUNED if self.stops_trials else Outcome.COMPLETED)
         assert (max(worst.curve) < self.max_t) == self.stops_trials
 
-    def test_a_trial_that_reports_nan_has_diverged(self, stood: Mapping[int, TrialStates]) -> None:
+    def test_a_trial_that_reports_nan_has_diverged(self, states: Mapping[int, TrialStates]) -> None:
         """The trial fails in Optuna and MLflow, and Optuna never receives the NaN."""
-        diverged = stood[self._number(Act.DIVERGE)]
-        assert diverged.outcome in (Outcome.DIVERGED, *self._before(diverged))
+        diverged = self._assert_outcome(states, Action.DIVERGE, Outcome.DIVERGED)
         assert all(value == value for value in diverged.optuna_values.values())
 
-    def test_a_trial_that_raises_has_failed(self, stood: Mapping[int, TrialStates]) -> None:
+    def test_a_trial_that_raises_has_failed(self, states: Mapping[int, TrialStates]) -> None:
         """A retry does not change the outcome."""
-        failed = stood[self._number(Act.RAISE)]
-        assert failed.outcome in (Outcome.ERROR, *self._before(failed))
+        self._assert_outcome(states, Action.RAISE, Outcome.ERROR)
 
-    def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(
-        self, stood: Mapping[int, TrialStates]
+    def test_a_trial_whose_process_is_killed_continues_from_its_checkpoint(
+        self, states: Mapping[int, TrialStates]
     ) -> None:
         """Every iteration is recorded once."""
-        killed = stood[self._number(Act.DIE)]
-        assert killed.outcome in (Outcome.COMPLETED, *self._before(killed, by=self.max_t))
+        self._assert_outcome(states, Action.KILL, Outcome.COMPLETED, self.max_t)
 
-    def _number(self, act: Act) -> int:
-        return next(i for i, script in enumerate(self.scripts) if script.act is act)
-
-    def _before(self, state: TrialStates, by: int = AT) -> tuple[Outcome, ...]:
-        """Return PRUNED if the scheduler stopped the trial before an iteration."""
-        stopped = self.stops_trials and max(state.curve) < by
-        return (Outcome.PRUNED,) if stopped else ()
-
-
-def _journal(path: Path) -> Any:
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    return JournalStorage(JournalFileBackend(str(path)))
+    def _assert_outcome(
+        self,
+        states: Mapping[int, TrialStates],
+        action: Action,
+        outcome: Outcome,
+        iteration: int = ACTION_ITERATION,
+    ) -> TrialStates:
+        """Assert the outcome of a script, or that it was pruned before an iteration."""
+        number = next(i for i, script in enumerate(self.scripts) if script.action is action)
+        state = states[number]
+        is_pruned = self.stops_trials and max(state.curve) < iteration
+        assert state.outcome is outcome or (is_pruned and state.outcome is Outcome.PRUNED)
+        return state

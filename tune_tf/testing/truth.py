@@ -19,9 +19,6 @@ class TrialStates:
     """State of a trial in Tune, Optuna and MLflow.
 
     Args:
-        tune: Tune's status.
-        optuna: Name of Optuna's state.
-        mlflow: MLflow's status of the run.
         reason: Stop reason in the run's tag.
         optuna_reason: Stop reason in the Optuna trial's user attribute.
         curve: MLflow's values of the metric, by step.
@@ -57,50 +54,47 @@ def trial_states(
     Trials are those of ``tune.run(...).trials``; the MLflow experiment must have no other sweep.
     """
     attrs = study.user_attrs
-    proposed = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
-    assert len(proposed) == len(study.trials), "a trial is in Optuna twice"
+    optuna_trials = {str(tune_trial_id(trial, attrs)): trial for trial in study.trials}
+    assert len(optuna_trials) == len(study.trials), "a trial is in Optuna twice"
     experiment = client.get_experiment_by_name(experiment_name)
     runs = [
         run
         for run in client.search_runs([experiment.experiment_id], max_results=10_000)
         if TRIAL_ID_TAG in run.data.tags
     ]
-    tracked = {run.data.tags[TRIAL_ID_TAG]: run for run in runs}
-    assert len(tracked) == len(runs), "a trial is in MLflow twice"
-    known = {trial.trial_id: trial for trial in trials}
-    assert known.keys() == proposed.keys() == tracked.keys(), "a trial is missing from a system"
-    return {
-        trial_id: TrialStates(
-            tune=trial.status,
-            optuna=proposed[trial_id].state.name,
-            mlflow=tracked[trial_id].info.status,
-            reason=tracked[trial_id].data.tags.get(STOP_REASON_TAG),
-            optuna_reason=proposed[trial_id].user_attrs.get(STOP_REASON),
-            curve=_curve(client, tracked[trial_id], metric),
-            optuna_values=dict(proposed[trial_id].intermediate_values),
-            changed_at=proposed[trial_id].user_attrs.get(CONFIG_CHANGED_AT),
+    run_of = {run.data.tags[TRIAL_ID_TAG]: run for run in runs}
+    assert len(run_of) == len(runs), "a trial is in MLflow twice"
+    statuses = {trial.trial_id: trial.status for trial in trials}
+    assert statuses.keys() == optuna_trials.keys() == run_of.keys(), "a trial is missing somewhere"
+    states = {}
+    for trial_id, status in statuses.items():
+        optuna_trial, run = optuna_trials[trial_id], run_of[trial_id]
+        states[trial_id] = TrialStates(
+            tune=status,
+            optuna=optuna_trial.state.name,
+            mlflow=run.info.status,
+            reason=run.data.tags.get(STOP_REASON_TAG),
+            optuna_reason=optuna_trial.user_attrs.get(STOP_REASON),
+            curve=_curve(client, run, metric),
+            optuna_values=dict(optuna_trial.intermediate_values),
+            changed_at=optuna_trial.user_attrs.get(CONFIG_CHANGED_AT),
         )
-        for trial_id, trial in known.items()
-    }
+    return states
 
 
 def assert_consistent_states(states: Mapping[str, TrialStates]) -> None:
     """Assert that every trial has ended with the same outcome in all systems."""
     for trial_id, state in states.items():
         outcome = state.outcome
-        found = (state.tune, state.optuna, state.mlflow)
-        wanted = (outcome.tune, outcome.optuna, outcome.mlflow)
-        assert found == wanted, f"{trial_id}, which is {outcome.value}, is recorded as {found}"
+        actual = (state.tune, state.optuna, state.mlflow)
+        expected = (outcome.tune, outcome.optuna, outcome.mlflow)
+        assert actual == expected, f"{trial_id}, which is {outcome.value}, is recorded as {actual}"
         assert state.optuna_reason == state.reason, f"{trial_id} ended in two ways: {state}"
         last = state.changed_at or max(state.curve, default=0)
         steps = sorted(step for step in state.curve if step <= last)
         assert steps == list(range(1, last + 1)), f"{trial_id} has steps {steps} up to {last}"
-        wrong = {
-            step: value
-            for step, value in state.optuna_values.items()
-            if state.curve.get(step) != value
-        }
-        assert not wrong, f"{trial_id} reached Optuna with {wrong}, but reported otherwise"
+        other_values = dict(state.optuna_values.items() - state.curve.items())
+        assert not other_values, f"{trial_id} reached Optuna with {other_values}, never reported"
         if outcome is Outcome.PRUNED:
             assert state.optuna_values, f"{trial_id} was pruned without a value"
 

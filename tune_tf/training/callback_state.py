@@ -1,7 +1,6 @@
 """Serialization of Keras callback state as JSON and arrays, without pickle.
 
-State is numbers, text, NumPy arrays and Python containers of them. Other attributes (files,
-models, variables, custom objects) follow from the config or are not saved.
+Attributes other than plain state (files, models, custom objects) follow from the config.
 """
 
 import contextlib
@@ -11,7 +10,7 @@ import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -32,56 +31,54 @@ _NO_STATE = ("params", "min_delta")
 
 @dataclass(frozen=True)
 class CallbackState:
-    """Callback attributes that changed since training began.
-
-    Args:
-        attributes: Class name and encoded attributes of each callback (see :func:`encode`).
-        arrays: Arrays in the attributes.
-    """
+    """Callback attributes that changed since training began, by class name (see :func:`encode`)."""
 
     attributes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     arrays: Arrays = field(default_factory=dict, repr=False)
 
 
-class CallbackStateTracker:
-    """Tracker of changes in callback state since training began.
+class _EncodedAttribute(NamedTuple):
+    value: Any
+    arrays: Arrays
 
-    Args:
-        callbacks: Callbacks whose ``on_train_begin`` has been called.
-    """
+
+class CallbackStateTracker:
+    """Tracker of changes in the state of callbacks since their ``on_train_begin``."""
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         self._callbacks = list(callbacks)
-        self._arrays: Arrays = {}
-        self._initial = [attributes_of(each, self._arrays) for each in self._callbacks]
+        self._initial = [_encode_attributes(each) for each in self._callbacks]
 
-    def now(self) -> CallbackState:
+    def changes(self) -> CallbackState:
         """Return copies of the attributes that differ from the initial ones."""
         arrays: Arrays = {}
         changed = []
-        for callback, before in zip(self._callbacks, self._initial, strict=True):
-            state = attributes_of(callback, arrays).items()
-            differing = {name: value for name, value in state if before.get(name, ...) != value}
-            changed.append((type(callback).__name__, differing))
-        wanted = {digest for _, each in changed for digest in _digests(list(each.values()))}
-        return CallbackState(changed, {digest: np.array(arrays[digest]) for digest in wanted})
+        for callback, initial in zip(self._callbacks, self._initial, strict=True):
+            values = {}
+            for name, (value, arrays_of_value) in _encode_attributes(callback).items():
+                if name not in initial or initial[name].value != value:
+                    values[name] = value
+                    arrays |= arrays_of_value
+            changed.append((type(callback).__name__, values))
+        return CallbackState(changed, {digest: np.array(each) for digest, each in arrays.items()})
 
     def restore(self, state: CallbackState) -> None:
-        """Restore the result of :meth:`now` to callbacks matched by class name in order.
+        """Restore the result of :meth:`changes` to callbacks matched by class name in order.
 
         Attributes that are not in the state get their initial values.
 
         Raises:
             CheckpointError: A callback changed an array of the state in place.
         """
-        left = list(state.attributes)
-        arrays = self._arrays | state.arrays
-        for callback, before in zip(self._callbacks, self._initial, strict=True):
-            name = type(callback).__name__
-            index = next((i for i, (of, _) in enumerate(left) if of == name), None)
-            saved = {} if index is None else left.pop(index)[1]
+        unmatched = list(state.attributes)
+        for callback, initial in zip(self._callbacks, self._initial, strict=True):
+            names = [name for name, _ in unmatched]
+            target = dict(initial)
+            if type(callback).__name__ in names:
+                _, values = unmatched.pop(names.index(type(callback).__name__))
+                target |= {k: _EncodedAttribute(v, state.arrays) for k, v in values.items()}
             try:
-                _set_attributes(callback, {**before, **saved}, arrays)
+                _set_attributes(callback, target)
             except ValueError as error:
                 raise CheckpointError(
                     f"the callbacks cannot be reset, since {error}: create a new array instead of "
@@ -89,25 +86,29 @@ class CallbackStateTracker:
                 ) from error
 
 
-def attributes_of(callback: keras.callbacks.Callback, arrays: Arrays) -> dict[str, Any]:
-    """Return the encoded state attributes of a callback and add their arrays, uncopied."""
-    found = {}
+def _encode_attributes(callback: keras.callbacks.Callback) -> dict[str, _EncodedAttribute]:
+    """Return the state attributes of a callback with their arrays, uncopied."""
+    attributes = {}
     for name, value in vars(callback).items():
         if name not in _NO_STATE:
+            arrays: Arrays = {}
             with contextlib.suppress(TypeError, RecursionError):
-                found[name] = encode(value, arrays)
-    return found
+                attributes[name] = _EncodedAttribute(encode(value, arrays), arrays)
+    return attributes
 
 
 def _set_attributes(
-    callback: keras.callbacks.Callback, target: dict[str, Any], arrays: Arrays
+    callback: keras.callbacks.Callback, target: dict[str, _EncodedAttribute]
 ) -> None:
-    now = attributes_of(callback, {})
-    for name in now.keys() - target.keys():
+    current = _encode_attributes(callback)
+    for name in current.keys() - target.keys():
         delattr(callback, name)
-    there = vars(callback)
-    for name, value in target.items():
-        if (name in now or name not in there) and now.get(name, ...) != value:
+    for name, (value, arrays) in target.items():
+        if name in current:
+            is_different = current[name].value != value
+        else:
+            is_different = name not in vars(callback)  # others are no state
+        if is_different:
             setattr(callback, name, decode(value, arrays))
 
 
@@ -169,35 +170,17 @@ def _digest(array: "np.ndarray[Any, Any]") -> str:
     return hashlib.blake2b(head + array.tobytes(), digest_size=16).hexdigest()
 
 
-def _digests(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [
-            digest
-            for kind, part in value.items()
-            for digest in ([part] if kind in ("array", "scalar") else _digests(part))
-        ]
-    if isinstance(value, list):
-        return [digest for part in value for digest in _digests(part)]
-    return []
-
-
 @dataclass(frozen=True)
 class _InitialAttributes:
     """Attributes of a callback when the workload first returned it."""
 
     attributes: dict[str, Any]
-    state: dict[str, Any]
-    arrays: Arrays = field(repr=False)
+    state: dict[str, _EncodedAttribute]
 
 
-_INITIAL = "_tune_tf_as_made"
-_STATELESS = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
-)
+_INITIAL = "_tune_tf_initial"
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_STATELESS = (*_FUNCTIONS, types.ModuleType, type)
 _owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 
 
@@ -220,9 +203,8 @@ def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -
         if _INITIAL in vars(callback):
             _reset(callback)
         else:
-            arrays: Arrays = {}
-            state = attributes_of(callback, arrays)
-            setattr(callback, _INITIAL, _InitialAttributes(dict(vars(callback)), state, arrays))
+            initial = _InitialAttributes(dict(vars(callback)), _encode_attributes(callback))
+            setattr(callback, _INITIAL, initial)
 
 
 def _reset(callback: keras.callbacks.Callback) -> None:
@@ -230,22 +212,21 @@ def _reset(callback: keras.callbacks.Callback) -> None:
     initial: _InitialAttributes = vars(callback)[_INITIAL]
     attributes: dict[str, Any] = {_INITIAL: initial}
     for attribute, value in initial.attributes.items():
+        obstacle = ""
+        attributes[attribute] = value
         if attribute in initial.state:
             try:
-                decoded = decode(initial.state[attribute], initial.arrays)
+                decoded = decode(*initial.state[attribute])
+                attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
             except ValueError as error:
-                raise WorkloadError(
-                    f"callbacks() returned the same {name} twice, and its {attribute!r} cannot be "
-                    f"reset, since {error}: create a new one for each trial"
-                ) from error
-            attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
-        elif attribute in (*_NO_STATE, "_model") or isinstance(value, _STATELESS):
-            attributes[attribute] = value
-        else:
+                obstacle = f"its {attribute!r} cannot be reset, since {error}"
+        elif attribute not in (*_NO_STATE, "_model") and not isinstance(value, _STATELESS):
+            kind = type(value).__name__
+            obstacle = f"the previous trial may have changed its {attribute!r} ({kind})"
+        if obstacle:
             raise WorkloadError(
-                f"callbacks() returned the same {name} twice, and the previous trial may have "
-                f"changed its {attribute!r} ({type(value).__name__}): create a new one for each "
-                "trial"
+                f"callbacks() returned the same {name} twice, and {obstacle}: create a new one for "
+                "each trial"
             )
     vars(callback).clear()
     vars(callback).update(attributes)

@@ -1,6 +1,6 @@
 """Keras callbacks for epochs that run as one graph call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -19,32 +19,20 @@ _BATCH_HOOKS = tuple(
 _TEST_HOOKS = ("on_test_begin", "on_test_end")
 
 
-def _saves_by_epoch(callback: Any) -> bool:
-    return callback.save_freq == "epoch"
-
-
-def _draws_by_epoch(callback: Any) -> bool:
-    return callback.update_freq == "epoch" and not profiles_batches(callback)
-
-
-# Settings with which the batch hooks of Keras' callbacks do nothing. TerminateOnNaN needs no batch
-# hook: the loss of an epoch is NaN if the loss of any batch is.
-_IDLE_IN_BATCHES: dict[type, tuple[Callable[[Any], bool], str]] = {
-    keras.callbacks.ModelCheckpoint: (_saves_by_epoch, 'save_freq="epoch"'),
-    keras.callbacks.OrbaxCheckpoint: (_saves_by_epoch, 'save_freq="epoch"'),
-    keras.callbacks.TensorBoard: (_draws_by_epoch, 'update_freq="epoch", profile_batch=0'),
-    keras.callbacks.ProgbarLogger: (lambda callback: True, ""),  # `verbose` is 0: silent
-    keras.callbacks.TerminateOnNaN: (lambda callback: True, ""),
+# Settings with which the batch hooks of Keras' callbacks do nothing. ProgbarLogger is silent, since
+# `verbose` is 0. TerminateOnNaN needs no batch hook: the loss of an epoch is NaN if the loss of any
+# batch is.
+_IDLE_IN_BATCHES: dict[type, str] = {
+    keras.callbacks.ModelCheckpoint: 'save_freq="epoch"',
+    keras.callbacks.OrbaxCheckpoint: 'save_freq="epoch"',
+    keras.callbacks.TensorBoard: 'update_freq="epoch", profile_batch=0',
+    keras.callbacks.ProgbarLogger: "",
+    keras.callbacks.TerminateOnNaN: "",
 }
 
 
 class EpochCallbacks:
     """Runner of Keras callbacks around epochs, as in ``fit``, with save and restore of state.
-
-    Args:
-        callbacks: The workload's callbacks.
-        model: The trial's model.
-        num_batches: Batches per epoch; None if unknown.
 
     Raises:
         WorkloadError: A callback has batch hooks or is not supported in trials.
@@ -56,11 +44,10 @@ class EpochCallbacks:
         model: keras.Model,
         num_batches: int | None = None,
     ) -> None:
-        given: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
-        for callback in given:
+        self._callbacks: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
+        for callback in self._callbacks:
             refuse_unsupported(callback)
             _refuse_batch_hooks(callback)
-        self._callbacks = given
         self._model = model
         self._num_batches = num_batches
         self._list: keras.callbacks.CallbackList | None = None
@@ -70,10 +57,10 @@ class EpochCallbacks:
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
         #: Whether there are no callbacks.
-        self.is_empty = not given
+        self.is_empty = not self._callbacks
         #: Whether a callback has validation hooks.
         self.watch_validation = any(
-            _overrides(callback, hook) for callback in given for hook in _TEST_HOOKS
+            _overrides(callback, hook) for callback in self._callbacks for hook in _TEST_HOOKS
         )
 
     @property
@@ -98,8 +85,9 @@ class EpochCallbacks:
             **trial_params(self._num_batches),
         )
         self._list.on_train_begin()
-        own = [each for each in self._list.callbacks if each is not self._reader]
-        self._state = CallbackStateTracker(own)
+        self._state = CallbackStateTracker(
+            [each for each in self._list.callbacks if each is not self._reader]
+        )
 
     def epoch_begin(self, epoch: int) -> None:
         """Call ``on_epoch_begin`` with an epoch counted from 0."""
@@ -126,8 +114,8 @@ class EpochCallbacks:
             if isinstance(callback, keras.callbacks.TerminateOnNaN):
                 callback.on_train_batch_end((self._num_batches or 1) - 1, metrics)
         self._list.on_epoch_end(epoch, dict(metrics))
-        left = {name: plain_value(value) for name, value in self._reader.logs.items()}
-        return {name: left[name] for name in metrics if name in left} | left
+        logs = {name: plain_value(value) for name, value in self._reader.logs.items()}
+        return {name: logs[name] for name in metrics if name in logs} | logs
 
     def train_end(self) -> None:
         """Finalize the weights as ``fit`` does and call ``on_train_end``, once per trial."""
@@ -143,7 +131,7 @@ class EpochCallbacks:
 
         Unchanged attributes, such as the patience, follow from the config.
         """
-        return self._state.now()
+        return self._state.changes()
 
     def restore(self, state: CallbackState) -> None:
         """Restore the result of :meth:`state`.
@@ -197,24 +185,29 @@ def _refuse_batch_hooks(callback: keras.callbacks.Callback) -> None:
     for hook in _BATCH_HOOKS:
         if not _overrides(callback, hook):
             continue
-        own = [
-            (is_idle, setting)
-            for kind, (is_idle, setting) in _IDLE_IN_BATCHES.items()
-            if getattr(type(callback), hook) is vars(kind).get(hook) and hook not in vars(callback)
-        ]
-        if own and not own[0][0](callback):
+        function = getattr(type(callback), hook)
+        kind = next((kind for kind in _IDLE_IN_BATCHES if function is vars(kind).get(hook)), None)
+        if kind is None or hook in vars(callback):
+            hooks.append(hook)
+        elif not _is_idle_in_batches(callback):
             raise WorkloadError(
                 f"{name} with these settings has to be called for each batch, but an epoch is "
-                f'one graph call: use {name}(..., {own[0][1]}), or loop="fit" for this workload'
+                f"one graph call: use {name}(..., {_IDLE_IN_BATCHES[kind]}), or "
+                'loop="fit" for this workload'
             )
-        if not own:
-            hooks.append(hook)
     if hooks:
         raise WorkloadError(
             f"{name} has to be called for each batch ({', '.join(hooks)}), "
             'but an epoch is one graph call: use loop="fit" for this workload, or an '
             "epoch-level callback"
         )
+
+
+def _is_idle_in_batches(callback: Any) -> bool:
+    """Return whether the settings of a callback of Keras make its batch hooks do nothing."""
+    if isinstance(callback, keras.callbacks.TensorBoard):
+        return callback.update_freq == "epoch" and not profiles_batches(callback)
+    return getattr(callback, "save_freq", "epoch") == "epoch"
 
 
 def _overrides(callback: keras.callbacks.Callback, hook: str) -> bool:

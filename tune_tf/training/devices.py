@@ -1,10 +1,10 @@
 """Devices and threads of a trial's process, set before TensorFlow initializes them."""
 
-import functools
+import contextlib
 import logging
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,10 @@ CONTEXT_MIB = 512
 
 _LEAST_MIB = 256
 _QUERY = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+_log = logging.getLogger(__name__)
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -51,8 +55,8 @@ def gpu_memory_mib(
     first = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     query = [*_QUERY, *(["--id", first] if first else [])]
     try:
-        done = run(query, capture_output=True, text=True, check=True, timeout=30)
-        return int(done.stdout.splitlines()[0])
+        result = run(query, capture_output=True, text=True, check=True, timeout=30)
+        return int(result.stdout.splitlines()[0])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         raise UnavailableResourcesError(
             "the trial reserved a fraction of a GPU, but the size of the card is unknown, so its "
@@ -61,30 +65,15 @@ def gpu_memory_mib(
         ) from error
 
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-
-_DRIVER = Path("/proc/driver/nvidia/version")
-
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class Devices:
-    """Devices on which a process trains.
+    """Logical devices on which a process trains, for example ``("GPU:0", "GPU:1")``.
 
-    Args:
-        names: Logical device of each replica, for example ``("GPU:0", "GPU:1")``.
-        memory_bytes: Memory of one device; None if unknown, and for CPUs, which read rows in place.
+    ``memory_bytes`` is that of one device; None if unknown, and for CPUs, which read rows in place.
     """
 
     names: tuple[str, ...]
     memory_bytes: int | None = None
-
-    @property
-    def num_replicas(self) -> int:
-        """Number of model copies."""
-        return len(self.names)
 
     def __str__(self) -> str:
         """Return the device names, with ``CUDA_VISIBLE_DEVICES`` for GPUs."""
@@ -92,68 +81,73 @@ class Devices:
         cards = os.environ.get("CUDA_VISIBLE_DEVICES")
         return names if self.on_cpu or not cards else f"{names} of cards {cards}"
 
-    def first(self, num_replicas: int) -> "Devices":
-        """Return the devices of the first replicas."""
-        return replace(self, names=self.names[:num_replicas])
+    def first(self, count: int) -> "Devices":
+        """Return the first devices."""
+        return replace(self, names=self.names[:count])
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the replicas are on the CPU."""
+        """Whether the devices are CPUs."""
         return self.names[0].startswith("CPU")
 
 
 _claimed: dict[tuple[TrialResources, int], Devices] = {}  # one entry at most
 
 
-def claim_devices(resources: TrialResources, num_replicas: int) -> Devices:
+def claim_devices(resources: TrialResources, num_devices: int) -> Devices:
     """Configure threads, GPU visibility, GPU memory and logical CPUs, once per process.
 
     A trial without GPUs sees none, even if Ray leaves ``CUDA_VISIBLE_DEVICES`` unset. Whole GPUs
-    use memory growth; a fraction of a GPU gets a memory limit. Without GPUs, several replicas run
-    on logical CPU devices.
+    use memory growth; a fraction of a GPU gets a memory limit. Several devices without GPUs are
+    logical CPUs.
 
     Raises:
         UnavailableResourcesError: Reserved GPUs are not visible to TensorFlow, a fraction of a GPU
-            cannot be enforced, there are more replicas than devices, or the process is configured
-            for other resources.
+            cannot be enforced, there are too few devices, or the process is configured for other
+            resources.
     """
-    wanted = (resources, num_replicas)
-    for first, replicas in set(_claimed) - {wanted}:
+    request = (resources, num_devices)
+    for other_resources, other_num in set(_claimed) - {request}:
         raise UnavailableResourcesError(
-            f"this process trains on {first} with {replicas} replica(s) and cannot change to "
-            f"{resources} with {num_replicas}: TensorFlow fixes devices and threads at its first "
-            "operation; run the trial in a fresh process"
+            f"this process trains on {other_resources} with {other_num} device(s) and cannot "
+            f"change to {resources} with {num_devices}: TensorFlow fixes devices and threads at "
+            "its first operation; run the trial in a fresh process"
         )
-    if wanted not in _claimed:
-        _claimed[wanted] = _claim(resources, num_replicas)
-    return _claimed[wanted]
+    if request not in _claimed:
+        _claimed[request] = _claim(resources, num_devices)
+    return _claimed[request]
 
 
-def _claim(resources: TrialResources, num_replicas: int) -> Devices:
-    _configure(lambda: tf.config.threading.set_intra_op_parallelism_threads(resources.cpus))
-    _configure(lambda: tf.config.threading.set_inter_op_parallelism_threads(resources.cpus))
+def _claim(resources: TrialResources, num_devices: int) -> Devices:
+    with _unless_initialized():
+        tf.config.threading.set_intra_op_parallelism_threads(resources.cpus)
+        tf.config.threading.set_inter_op_parallelism_threads(resources.cpus)
     gpus = tf.config.list_physical_devices("GPU")
     if resources.gpus:
-        return _claim_gpus(gpus, resources, num_replicas)
+        return _claim_gpus(gpus, resources, num_devices)
     if gpus:
-        _configure(lambda: tf.config.set_visible_devices([], "GPU"))
-    if num_replicas == 1:  # no operation here: several workers must be joined before the first one
+        with _unless_initialized():
+            tf.config.set_visible_devices([], "GPU")
+    if num_devices == 1:  # no operation here: several workers must be joined before the first one
         return Devices(("CPU:0",))
-    _configure(lambda: _split_cpu(num_replicas))
-    cpus = tf.config.list_logical_devices("CPU")
-    if len(cpus) < num_replicas:
+    with _unless_initialized():
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        logical = [tf.config.LogicalDeviceConfiguration() for _ in range(num_devices)]
+        tf.config.set_logical_device_configuration(cpu, logical)
+    num_cpus = len(tf.config.list_logical_devices("CPU"))
+    if num_cpus < num_devices:
         raise UnavailableResourcesError(
-            f"{num_replicas} replicas need {num_replicas} logical CPU devices, but TensorFlow was "
-            f"already used in this process and has {len(cpus)}: start the trial in a fresh process"
+            f"the trial needs {num_devices} logical CPU devices, but TensorFlow was already used "
+            f"in this process and has {num_cpus}: start the trial in a fresh process"
         )
-    return Devices(tuple(f"CPU:{i}" for i in range(num_replicas)))
+    return Devices(tuple(f"CPU:{i}" for i in range(num_devices)))
 
 
-def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int) -> Devices:
-    if len(gpus) < num_replicas:
+def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int) -> Devices:
+    if len(gpus) < num_devices:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         raise UnavailableResourcesError(
-            f"the trial reserved {resources.gpus:g} GPU(s) for {num_replicas} replica(s), but "
+            f"the trial reserved {resources.gpus:g} GPU(s) for {num_devices} device(s), but "
             f"TensorFlow sees {len(gpus)} (CUDA_VISIBLE_DEVICES={visible!r}, TensorFlow "
             f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA; {_driver()}): check "
             "`nvidia-smi` on that node and install tune-tf[gpu]"
@@ -161,26 +155,25 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_replicas: int
     limit: int | None
     if resources.gpus < 1:
         limit = memory_limit_mib(resources.gpus, gpu_memory_mib())
-        _set_before_use(
-            lambda: tf.config.set_logical_device_configuration(
-                gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)]
-            ),
-            f"the memory limit of {limit} MiB",
-        )
+        logical = tf.config.LogicalDeviceConfiguration(memory_limit=limit)
+        try:
+            tf.config.set_logical_device_configuration(gpus[0], [logical])
+        except RuntimeError as error:
+            raise UnavailableResourcesError(
+                f"the memory limit of {limit} MiB could not be set: TensorFlow already used the "
+                f"GPU in this process ({error}); run the trial in a fresh process"
+            ) from error
     else:
-        limit = _known_card_memory_mib()
+        try:
+            limit = gpu_memory_mib()
+        except UnavailableResourcesError as error:
+            _log.info("The memory of the GPUs is unknown: %s", error)
+            limit = None
         for gpu in gpus:
-            _configure(functools.partial(tf.config.experimental.set_memory_growth, gpu, True))
-    names = tuple(f"GPU:{i}" for i in range(num_replicas))
+            with _unless_initialized():
+                tf.config.experimental.set_memory_growth(gpu, True)
+    names = tuple(f"GPU:{i}" for i in range(num_devices))
     return Devices(names, limit and limit * 2**20)
-
-
-def _known_card_memory_mib() -> int | None:
-    try:
-        return gpu_memory_mib()
-    except UnavailableResourcesError as error:
-        _log.info("The memory of the GPUs is unknown: %s", error)
-        return None
 
 
 def _driver() -> str:
@@ -190,27 +183,10 @@ def _driver() -> str:
         return "no NVIDIA driver is loaded"
 
 
-def _set_before_use(setting: Callable[[], None], what: str) -> None:
-    """Apply a setting without which a trial would exceed its share."""
+@contextlib.contextmanager
+def _unless_initialized() -> Iterator[None]:
+    """Skip settings of TensorFlow, with a log message, if it is already initialized."""
     try:
-        setting()
-    except RuntimeError as error:
-        raise UnavailableResourcesError(
-            f"{what} could not be set: TensorFlow already used the GPU in this process ({error}); "
-            "run the trial in a fresh process"
-        ) from error
-
-
-def _split_cpu(parts: int) -> None:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(parts)]
-    )
-
-
-def _configure(setting: Callable[[], None]) -> None:
-    """Apply a setting; log if TensorFlow is already initialized."""
-    try:
-        setting()
+        yield
     except RuntimeError as error:
         _log.info("TensorFlow is already initialized and keeps its devices: %s", error)

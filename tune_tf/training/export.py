@@ -28,9 +28,9 @@ _MAX_NUMBERS = 20_000  # an input example is stored as text
 FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
 """File format of an exported model: Keras, TensorFlow Serving, LiteRT or ONNX Runtime."""
 
-_SERVED: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
-_OF_KERAS = {"saved_model": "tf_saved_model", "tflite": "litert"}
-_FUNCTIONS = (
+_SERVING_FORMATS: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
+_KERAS_FORMATS = {"saved_model": "tf_saved_model", "tflite": "litert"}
+_FUNCTION_MODULES = (
     keras.activations,
     keras.losses,
     keras.metrics,
@@ -46,45 +46,43 @@ def custom_objects(model: keras.Model) -> tuple[str, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # saving reports what Keras cannot serialize
         config = keras.saving.serialize_keras_object(model)
-    return tuple(sorted(set(_custom(config))))
+    return tuple(sorted(set(_custom_names(config))))
 
 
-def _custom(node: Any) -> Iterator[str]:
+def _custom_names(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         name = node.get("class_name")
         if name in ("Lambda", "__lambda__"):
             yield "lambda"
         elif name == "function":
             function = str(node.get("config"))
-            if not any(hasattr(module, function) for module in _FUNCTIONS):
+            if not any(hasattr(module, function) for module in _FUNCTION_MODULES):
                 yield function
-        elif name and not _is_of_keras(node):
-            yield str(node.get("registered_name") or name)
-        for value in node.values():
-            yield from _custom(value)
-    elif isinstance(node, list | tuple):
+        elif name:
+            module, registered = node.get("module"), node.get("registered_name")
+            if module is None:  # a class of `__main__`, if it is registered
+                is_custom = bool(registered)
+            else:
+                is_custom = module.split(".")[0] not in ("keras", "builtins")
+            if is_custom:
+                yield str(registered or name)
+        node = list(node.values())
+    if isinstance(node, list | tuple):
         for value in node:
-            yield from _custom(value)
+            yield from _custom_names(value)
 
 
-def _is_of_keras(node: dict[str, Any]) -> bool:
-    """Return whether Keras defines a class; classes of ``__main__`` have no module."""
-    module = node.get("module")
-    if module is None:
-        return not node.get("registered_name")
-    return module.split(".")[0] in ("keras", "builtins")
-
-
-def trained_model(workload: Workload, config: Config, place: CheckpointLocation) -> keras.Model:
+def trained_model(workload: Workload, config: Config, location: CheckpointLocation) -> keras.Model:
     """Return the workload's model with the weights and optimizer state of a checkpoint.
 
     Raises:
         CheckpointError: The checkpoint cannot be read or its model has another structure.
     """
-    with local_copy(place) as folder:
+    with local_copy(location) as folder:
         checkpoint = Checkpoint.read(folder)
-    needs_data = checkpoint.needs_data
-    model = build_for_checkpoint(workload, config, checkpoint.seed, needs_data=needs_data)
+    model = build_for_checkpoint(
+        workload, config, checkpoint.seed, needs_data=checkpoint.needs_data
+    )
     checkpoint.load_into(model, checkpoint.initial_rate)
     if not checkpoint.has_ended:  # else the weights are final
         model.optimizer.finalize_variable_values(model.trainable_variables)
@@ -110,7 +108,7 @@ def export_trained(
     if file_format != "keras":  # Keras exports a model only after a call
         symbolic = getattr(model, "inputs", None) is not None
         model(model.input if symbolic else input_example(workload, config, model))
-    if file_format in _SERVED:
+    if file_format in _SERVING_FORMATS:
         model = workload.serving_model(model, config)
     with atomic_path(path) as partial:
         try:
@@ -119,7 +117,7 @@ def export_trained(
             elif file_format == "onnx":
                 _export_onnx(model, partial)
             else:
-                model.export(partial, format=_OF_KERAS[file_format], verbose=False)
+                model.export(partial, format=_KERAS_FORMATS[file_format], verbose=False)
         except OSError:
             raise
         except Exception as error:
@@ -143,14 +141,14 @@ def _export_onnx(model: keras.Model, path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
         model.export(folder, format="tf_saved_model", verbose=False)
         arguments = ["--saved-model", folder, "--output", str(path)]
-        done = subprocess.run(  # noqa: S603  tf2onnx's documented way for a SavedModel
+        conversion = subprocess.run(  # noqa: S603  tf2onnx's documented way for a SavedModel
             [sys.executable, "-m", "tf2onnx.convert", *arguments],
             capture_output=True,
             text=True,
             check=False,
         )
-    if done.returncode or not path.exists():
-        raise RuntimeError((done.stderr.strip().splitlines() or ["tf2onnx failed"])[-1])
+    if conversion.returncode or not path.exists():
+        raise RuntimeError((conversion.stderr.strip().splitlines() or ["tf2onnx failed"])[-1])
     onnx = importlib.import_module("onnx")  # an extra
     onnx.checker.check_model(str(path))  # tf2onnx also writes operations that it cannot translate
 
@@ -188,20 +186,18 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
     if isinstance(part, tuple | Pipeline):
         batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch
-    if x is None:
-        return None
-    arrays = _named(x, model)
+    arrays = _arrays_by_name(x, model)
     if arrays is None:
         return None
     leaves = arrays.values() if isinstance(arrays, dict) else [arrays]
     size = sum(int(np.prod(np.shape(array)[1:], dtype=np.int64)) for array in leaves)
     num_rows = max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, size)))
     if isinstance(arrays, dict):
-        return {name: _rows(array, num_rows) for name, array in arrays.items()}
-    return _rows(arrays, num_rows)
+        return {name: _first_rows(array, num_rows) for name, array in arrays.items()}
+    return _first_rows(arrays, num_rows)
 
 
-def _named(x: Any, model: keras.Model) -> Any:
+def _arrays_by_name(x: Any, model: keras.Model) -> Any:
     """Return one array, or several by name; None for a nested structure without names."""
     if isinstance(x, Mapping):
         named = {str(name): value for name, value in x.items()}
@@ -216,7 +212,7 @@ def _named(x: Any, model: keras.Model) -> Any:
     return None if any(isinstance(v, Mapping | tuple) for v in named.values()) else named
 
 
-def _rows(array: Any, num_rows: int) -> "np.ndarray[Any, Any]":
+def _first_rows(array: Any, num_rows: int) -> "np.ndarray[Any, Any]":
     rows = np.asarray(array[:num_rows])
     # Training casts to the Keras float type, whatever the type of the data.
     return rows.astype(keras.config.floatx()) if rows.dtype.kind == "f" else rows

@@ -13,31 +13,24 @@ from tune_tf.errors import WorkloadError
 
 # Attributes that no trace depends on: bookkeeping, results of earlier calls, values derived from
 # other attributes.
-_OF_ANY = frozenset(("_tracker", "_lock"))
-_OF_VARIABLES = _OF_ANY | {"_value", "_initializer"}
-_OF_OPTIMIZERS = _OF_ANY | {
+_OBJECT_BOOKKEEPING = frozenset(("_tracker", "_lock"))
+_VARIABLE_BOOKKEEPING = _OBJECT_BOOKKEEPING | {"_value", "_initializer"}
+_OPTIMIZER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
     *("_trainable_variables_indices", "_distribution_strategy"),
     *("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache"),
 }
-_OF_LAYERS = _OF_ANY | {
+_LAYER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
     *("_tracked", "_auto_config", "_called", "_path", "_parent_path", "_build_shapes_dict"),
     *("build", "quantize", "_inbound_nodes", "_outbound_nodes", "_call_signature"),
     *("_losses", "_loss_ids", "_losses_override", "call_signature_parameters"),
     *("_call_context_args", "_call_has_context_arg"),
     *("_saved_model_inputs_spec", "_saved_model_arg_spec"),
 }
-_OF_MODELS = _OF_LAYERS | {
-    *(
-        "_compile_config",
-        "stop_training",
-        "history",
-        "_compiled_trainable_state",
-        "_distribute_strategy",
-    ),
-    *("train_function", "test_function", "predict_function"),
+_MODEL_BOOKKEEPING = _LAYER_BOOKKEEPING | {
+    *("_compile_config", "stop_training", "history", "_compiled_trainable_state"),
+    *("_distribute_strategy", "train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
-_TRACE_SETTINGS = ("jit_compile", "autograph", "reduce_retracing")
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
 _BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
@@ -64,14 +57,14 @@ def unregister_new_gradients() -> Iterator[None]:
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:
     """Return the attributes of a Keras object that no trace depends on."""
     if isinstance(owner, keras.Variable):
-        return _OF_VARIABLES
+        return _VARIABLE_BOOKKEEPING
     if isinstance(owner, keras.Model):
-        return _OF_MODELS
+        return _MODEL_BOOKKEEPING
     if isinstance(owner, keras.Operation):
-        return _OF_LAYERS
+        return _LAYER_BOOKKEEPING
     if isinstance(owner, keras.optimizers.Optimizer):
-        return _OF_OPTIMIZERS
-    return _OF_ANY
+        return _OPTIMIZER_BOOKKEEPING
+    return _OBJECT_BOOKKEEPING
 
 
 def seed_attributes(owner: Any) -> tuple[str, ...]:
@@ -92,15 +85,14 @@ def initializer_seed_attributes(owner: Any, attribute: str) -> tuple[str, ...]:
     """
     if not isinstance(vars(owner)[attribute], _RandomInitializer):
         return ()
-    functions = (
-        function
-        for kind in type(owner).__mro__
-        if not _is_of_keras(kind)
-        for name, function in vars(kind).items()
-        if name not in _BUILDING
-    )
-    used = (getattr(function, "__code__", None) for function in functions)
-    return () if any(code is not None and attribute in code.co_names for code in used) else _SEEDS
+    for kind in type(owner).__mro__:
+        for name, function in vars(kind).items():
+            code = getattr(function, "__code__", None)
+            if code is None or name in _BUILDING or _is_of_keras(kind):
+                continue
+            if attribute in code.co_names:
+                return ()
+    return _SEEDS
 
 
 def _is_of_keras(kind: type) -> bool:
@@ -149,8 +141,8 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
     if not keys:
         return []
     return [
-        number
-        for number, variable in enumerate(variables)
+        index
+        for index, variable in enumerate(variables)
         if isinstance(variable, keras.Variable) and optimizer._var_key(variable) in keys  # noqa: SLF001
     ]
 
@@ -167,8 +159,8 @@ def learning_rate_attribute(optimizer: Any) -> Any:
 
 def trace_settings(function: Any) -> tuple[Any, ...]:
     """Return the settings of a ``tf.function`` that its traces depend on, as far as known."""
-    private = (getattr(function, f"_{n}", None) for n in _TRACE_SETTINGS)
-    return (function.input_signature, *private)
+    names = ("_jit_compile", "_autograph", "_reduce_retracing")
+    return (function.input_signature, *(getattr(function, name, None) for name in names))
 
 
 def table_default(table: Any) -> Any:

@@ -12,23 +12,14 @@ class PortTakenError(UnavailableResourcesError):
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Properties of a worker that the other workers need.
+    """Properties of a worker that the other workers need."""
 
-    Args:
-        rank: Number of the worker in the trial, from 0.
-        node: Name of the node, for messages.
-        address: ``host:port``.
-        versions: Version by package, which must be the same for all workers.
-        num_gpus: GPUs visible to TensorFlow.
-        devices: Names of the devices, for reports.
-    """
-
-    rank: int
-    node: str
-    address: str
-    versions: Mapping[str, str]
-    num_gpus: int
-    devices: str = ""
+    rank: int  # from 0
+    node: str  # its name, for messages
+    address: str  # host:port
+    versions: Mapping[str, str]  # by package
+    num_gpus: int  # that TensorFlow sees
+    devices: str = ""  # their names, for reports
 
 
 def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
@@ -40,11 +31,11 @@ def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
     errors = []
     for package in sorted({package for worker in workers for package in worker.versions}):
         versions = [worker.versions.get(package, "missing") for worker in workers]
-        if detail := _differing(workers, versions):
+        if detail := _differences(workers, versions):
             errors.append(
                 f"{package} is not the same everywhere ({detail}): install one version on all nodes"
             )
-    if detail := _differing(workers, [f"{worker.num_gpus} GPU(s)" for worker in workers]):
+    if detail := _differences(workers, [f"{worker.num_gpus} GPU(s)" for worker in workers]):
         errors.append(
             f"TensorFlow does not see the same number of GPUs everywhere ({detail}): check "
             "`nvidia-smi` and CUDA_VISIBLE_DEVICES on these nodes"
@@ -56,11 +47,11 @@ def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
     return tuple(worker.address for worker in sorted(workers, key=lambda each: each.rank))
 
 
-def _differing(workers: Sequence[WorkerInfo], values: Sequence[str]) -> str:
+def _differences(workers: Sequence[WorkerInfo], values: Sequence[str]) -> str:
     """Return the workers by value as text if the values differ; else an empty string."""
-    by_value: dict[str, list[str]] = {}
+    names_by_value: dict[str, list[str]] = {}
     for worker, value in zip(workers, values, strict=True):
-        by_value.setdefault(value, []).append(f"worker {worker.rank} on {worker.node}")
-    if len(by_value) < 2:
+        names_by_value.setdefault(value, []).append(f"worker {worker.rank} on {worker.node}")
+    if len(names_by_value) < 2:
         return ""
-    return "; ".join(f"{value}: {', '.join(places)}" for value, places in by_value.items())
+    return "; ".join(f"{value}: {', '.join(names)}" for value, names in names_by_value.items())

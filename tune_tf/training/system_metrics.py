@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ def peak_memory_bytes(process_id: int) -> int | None:
     """
     with contextlib.suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
-        most = next(line for line in lines if line.startswith("VmHWM"))
-        return int(most.split()[1]) * 1024
+        peak = next(line for line in lines if line.startswith("VmHWM"))
+        return int(peak.split()[1]) * 1024
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(process_id).memory_info().rss)
     return None
@@ -38,10 +38,9 @@ def sum_peak_memory(
 
     The sum is left out until all processes have reported a peak.
     """
-    summed = {name: value for name, value in report.items() if name != PEAK_MEMORY}
+    metrics = {name: value for name, value in report.items() if name != PEAK_MEMORY}
     peaks = [each.get(PEAK_MEMORY) for each in reports]
-    known = [peak for peak in peaks if peak is not None]
-    return summed | {PEAK_MEMORY: sum(known)} if len(known) == len(peaks) else summed
+    return metrics if None in peaks else metrics | {PEAK_MEMORY: sum(filter(None, peaks))}
 
 
 def peak_memory_result() -> dict[str, float]:
@@ -50,18 +49,13 @@ def peak_memory_result() -> dict[str, float]:
     return {} if peak is None else {PEAK_MEMORY: float(peak)}
 
 
-_EVERY_S = 1.0
-_SHORTEST_S = 0.1  # psutil: CPU percentages over a shorter time are meaningless
+_INTERVAL_S = 1.0
+_MIN_CPU_INTERVAL_S = 0.1  # psutil: CPU percentages over a shorter time are meaningless
 _MB = 1e6
 
 
 class SystemMetrics:
-    """Sampler of system metrics, at most once a second and at least once a trial.
-
-    Args:
-        gpus: The trial's GPUs (see :func:`reserved_gpus`).
-        clock: Monotonic clock in seconds.
-    """
+    """Sampler of system metrics, at most once a second and at least once a trial."""
 
     def __init__(
         self, gpus: "Sequence[Gpu]" = (), clock: Callable[[], float] = time.monotonic
@@ -69,13 +63,13 @@ class SystemMetrics:
         self._gpus = tuple(gpus)
         self._clock = clock
         self._process = psutil.Process()
-        self._first_of_trial = True
+        self._is_first_of_trial = True
         self._cpu()  # psutil measures from call to call
-        self._counted = self._sampled = clock()
+        self._cpu_sampled_s = self._sampled_s = clock()
 
     def begin(self) -> None:
         """Begin a trial; its first iteration is always sampled."""
-        self._first_of_trial = True
+        self._is_first_of_trial = True
 
     def sample(self) -> dict[str, float]:
         """Return the metrics by result key; empty if no sample is due.
@@ -84,15 +78,15 @@ class SystemMetrics:
         process on two full cores has 200 %.
         """
         now = self._clock()
-        if not self._first_of_trial and now - self._sampled < _EVERY_S:
+        if not self._is_first_of_trial and now - self._sampled_s < _INTERVAL_S:
             return {}
-        self._first_of_trial, self._sampled = False, now
+        self._is_first_of_trial, self._sampled_s = False, now
         metrics = self._memory()
-        if now - self._counted >= _SHORTEST_S:
-            self._counted = now
+        if now - self._cpu_sampled_s >= _MIN_CPU_INTERVAL_S:
+            self._cpu_sampled_s = now
             metrics |= self._cpu()
         for gpu in self._gpus:
-            metrics |= gpu.load()
+            metrics |= gpu.metrics()
         return {f"{SYSTEM_METRICS}{name}": value for name, value in metrics.items()}
 
     def _cpu(self) -> dict[str, float]:
@@ -112,43 +106,35 @@ class SystemMetrics:
 
 @dataclass(frozen=True)
 class Gpu:
-    """GPU of this machine.
-
-    Args:
-        nvml: The initialized module ``pynvml``.
-        index: The driver's index of the GPU, which MLflow uses in metric names.
-        handle: NVML's handle.
-    """
+    """GPU of this machine, by the initialized ``pynvml``, the driver's index and NVML's handle."""
 
     nvml: Any
-    index: int
+    index: int  # in MLflow's metric names
     handle: Any
 
-    def load(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return memory, utilization and power metrics, as far as the GPU reports them."""
-        nvml, found = self.nvml, dict[str, float]()
+        nvml, metrics = self.nvml, dict[str, float]()
         with contextlib.suppress(nvml.NVMLError):
             memory = nvml.nvmlDeviceGetMemoryInfo(self.handle)
-            found["memory_usage_percentage"] = round(memory.used / memory.total * 100, 1)
-            found["memory_usage_megabytes"] = round(memory.used / _MB, 1)
+            metrics["memory_usage_percentage"] = round(memory.used / memory.total * 100, 1)
+            metrics["memory_usage_megabytes"] = round(memory.used / _MB, 1)
         with contextlib.suppress(nvml.NVMLError):
-            use = nvml.nvmlDeviceGetUtilizationRates(self.handle)
-            found["utilization_percentage"] = float(use.gpu)
+            rates = nvml.nvmlDeviceGetUtilizationRates(self.handle)
+            metrics["utilization_percentage"] = float(rates.gpu)
         with contextlib.suppress(nvml.NVMLError):
             milliwatts = nvml.nvmlDeviceGetPowerUsage(self.handle)
             limit = nvml.nvmlDeviceGetEnforcedPowerLimit(self.handle)
-            found["power_usage_watts"] = round(milliwatts / 1000, 1)
-            found["power_usage_percentage"] = round(milliwatts / limit * 100, 1)
-        return {f"gpu_{self.index}_{name}": value for name, value in found.items()}
+            metrics["power_usage_watts"] = round(milliwatts / 1000, 1)
+            metrics["power_usage_percentage"] = round(milliwatts / limit * 100, 1)
+        return {f"gpu_{self.index}_{name}": value for name, value in metrics.items()}
 
 
 def reserved_gpus(visible: str | None = None, nvml: Any = None) -> tuple[Gpu, ...]:
     """Return the GPUs of this trial; none if the driver or ``nvidia-ml-py`` is missing.
 
-    Args:
-        visible: Value of ``CUDA_VISIBLE_DEVICES``, numbers or UUIDs; by default from the
-            environment, or all GPUs if it is not set.
-        nvml: The module ``pynvml`` or a fake.
+    ``visible`` is the value of ``CUDA_VISIBLE_DEVICES``, numbers or UUIDs; by default from the
+    environment, or all GPUs if it is not set.
     """
     if nvml is None:
         try:
@@ -159,18 +145,15 @@ def reserved_gpus(visible: str | None = None, nvml: Any = None) -> tuple[Gpu, ..
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         nvml.nvmlInit()
-        return tuple(Gpu(nvml, nvml.nvmlDeviceGetIndex(it), it) for it in _handles(nvml, visible))
+        if visible is None:
+            visible = ",".join(map(str, range(nvml.nvmlDeviceGetCount())))
+        names = [name.strip() for name in visible.split(",") if name.strip()]
+        handles = [
+            nvml.nvmlDeviceGetHandleByIndex(int(name))
+            if name.isdigit()
+            else nvml.nvmlDeviceGetHandleByUUID(name)
+            for name in names
+        ]
+        return tuple(Gpu(nvml, nvml.nvmlDeviceGetIndex(handle), handle) for handle in handles)
     except nvml.NVMLError:
         return ()
-
-
-def _handles(nvml: Any, visible: str | None) -> Iterator[Any]:
-    if visible is None:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            yield nvml.nvmlDeviceGetHandleByIndex(index)
-        return
-    for name in filter(None, (part.strip() for part in visible.split(","))):
-        if name.isdigit():
-            yield nvml.nvmlDeviceGetHandleByIndex(int(name))
-        else:
-            yield nvml.nvmlDeviceGetHandleByUUID(name)

@@ -12,7 +12,7 @@ from pairwise import pairwise
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.input.stream import nodes_of
+from tune_tf.training.input.stream import graph_operations
 
 pytestmark = pytest.mark.tf
 
@@ -167,11 +167,11 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     inputs = (rows.train, rows.validation, order, None, tf.constant(1))
     graph = program._epoch.get_concrete_function(*inputs).graph
 
-    devices = [node.device for node in nodes_of(graph) if node.op in ("MatMul", "Sqrt")]
+    devices = [node.device for node in graph_operations(graph) if node.op in ("MatMul", "Sqrt")]
     assert len(devices) > 50
     places = {device.rsplit(":", 1)[-1] for device in devices}
     assert places <= {"0", "1", "2", "3", "4", "5", ""}
-    products = {n.device.rsplit(":", 1)[-1] for n in nodes_of(graph) if n.op == "MatMul"}
+    products = {n.device.rsplit(":", 1)[-1] for n in graph_operations(graph) if n.op == "MatMul"}
     assert products == {"0", "1", "2", "3", "4", "5"}
 
 

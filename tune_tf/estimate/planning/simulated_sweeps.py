@@ -13,8 +13,8 @@ from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
+from tune_tf.simulation.curve_functions import curve_noise, excess_loss
 from tune_tf.simulation.problem import Problem, Values
-from tune_tf.simulation.test_functions import falling, rough
 from tune_tf.space import Choice, Float, Int, SearchSpace
 from tune_tf.sweep.plan import make_scheduler
 
@@ -98,8 +98,8 @@ def synthetic_problem(
             for term, position in zip(terms.values(), positions, strict=True)
         )
         positions = positions or [_UNKNOWN]
-        loss = quality + (0.5 + quality) * falling(progress, 0.1 + 0.2 * positions[0])
-        return float(sign * (loss + rough(positions, progress, _NOISE)))
+        loss = quality + (0.5 + quality) * excess_loss(progress, 0.1 + 0.2 * positions[0])
+        return float(sign * (loss + curve_noise(positions, progress, _NOISE)))
 
     return Problem(
         name="surrogate",

@@ -57,7 +57,7 @@ class _FitRun(keras.callbacks.Callback):
     @property
     def state(self) -> CallbackState:
         """Changes of the other callbacks since training began."""
-        return self._restored or self._state.now()
+        return self._restored or self._state.changes()
 
     def next_epoch(self) -> Metrics:
         """Run one epoch and return its metrics."""

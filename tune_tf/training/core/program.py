@@ -273,7 +273,7 @@ class Program:
 
         def preprocess_and_step(replica: int, batch: Any, numbers: tf.Tensor, num_rows: int) -> Any:
             if per_example is not None and seed is not None:
-                batch = per_example.applied(batch, numbers, seed, training=training)
+                batch = per_example.transform(batch, numbers, seed, training=training)
             return step(replica, batch, num_rows)
 
         return preprocess_and_step

@@ -105,7 +105,7 @@ class ProgramCache:
         return plain
 
     def _find(self, inputs: TrialInputs) -> TrialProgram:
-        rows = self._per_examples.of(inputs.config, inputs.rows)
+        rows = self._per_examples.attach(inputs.config, inputs.rows)
         fresh = self._build(inputs._replace(rows=rows))
         self._workload_state.refuse_trained_variables(fresh.fingerprint.variables)
         if fresh.fingerprint.key in self._plain_structures:

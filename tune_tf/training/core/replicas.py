@@ -22,7 +22,7 @@ class Replicas:
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
-        self.num = devices.num_replicas
+        self.num = len(devices.names)
         self._strategy = _strategy(devices) if self.num > 1 else None
 
     @property

@@ -26,8 +26,6 @@ class DeviceRows:
             the row numbers are needed.
         validation: The same for validation, or None.
         sample: First few training rows as plain tensors, after ``per_example``, to build the model.
-        num_train: Number of training rows.
-        num_validation: Number of validation rows.
         spec: Comparable shapes and types.
         per_example: ``PerExample`` of the trial, or None.
     """
@@ -51,39 +49,34 @@ def place_rows(rows: Any, replicas: Replicas | None) -> DeviceRows:
 
     Rows of a pipeline are streamed, and so are arrays that take more than half of a GPU's memory.
     """
-    train = _placed(rows.train, "train", replicas)
-    is_stream = isinstance(train, Stream)
+    train = _place(rows.train, "train", replicas)
     validation = None
     if rows.validation is not None:
-        validation = _placed(rows.validation, "validation", replicas)
-    count = min(SAMPLE_ROWS, rows.num_train)
+        validation = _place(rows.validation, "validation", replicas)
+    if isinstance(train, Stream):
+        sample = train.sample
+    else:
+        count = min(SAMPLE_ROWS, rows.num_train)
+        sample = tf.nest.map_structure(lambda a: tf.constant(a[:count]), rows.train)
     return DeviceRows(
         train=train,
         validation=validation,
-        sample=(
-            train.sample
-            if is_stream
-            else tf.nest.map_structure(lambda a: tf.constant(a[:count]), rows.train)
-        ),
+        sample=sample,
         num_train=rows.num_train,
         num_validation=rows.num_validation,
         spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, Stream))),
     )
 
 
-def _placed(part: Any, name: str, replicas: Replicas | None) -> Any:
+def _place(part: Any, name: str, replicas: Replicas | None) -> Any:
     window = whole_batch if replicas is None else replicas.window
     if isinstance(part, Pipeline):
         return Stream(part, name, window)
     if replicas is None:
         return None
-    room = replicas.devices.memory_bytes
-    if room is not None and num_bytes(part) > _RESIDENT_SHARE * room:
-        _log.info(
-            "Data.%s takes %.1f GB and is streamed to the device, which has %.1f GB",
-            name,
-            num_bytes(part) / 1e9,
-            room / 1e9,
-        )
+    size, memory = num_bytes(part), replicas.devices.memory_bytes
+    if memory is not None and size > _RESIDENT_SHARE * memory:
+        text = "Data.%s takes %.1f GB and is streamed to the device, which has %.1f GB"
+        _log.info(text, name, size / 1e9, memory / 1e9)
         return Stream(Pipeline(part), name, window)
     return replicas.place(part)

@@ -10,10 +10,10 @@ import tensorflow as tf
 from tune_tf.data import LoadCache, rows_of, vectorized
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.stream import checked_row, row_spec
+from tune_tf.training.input.stream import row_spec, trace_row_function
 from tune_tf.workload import Config, Data, Workload
 
-_KEPT = 64
+_MAX_CACHED = 64
 _PER_EXAMPLE = "per_example"
 
 
@@ -37,27 +37,21 @@ class PerExample:
             fn = workload.per_example(config, training=training)
             if fn is not None:
                 name = f"the function that {type(workload).__name__}.per_example returned"
-                self._specs[training] = checked_row(name, fn, row)
+                self._specs[training] = trace_row_function(name, fn, row)
                 self._fns[training] = vectorized(fn)
-        self._sample: tuple[Any, Any] = (None, None)
-        self.applied_to(sample)
+        self._sample: tuple[Any, Any] = (None, None)  # before and after the transformation
+        self.transform_sample(sample)
 
-    def applied_to(self, sample: tuple[Any, ...]) -> Any:
+    def transform_sample(self, sample: tuple[Any, ...]) -> Any:
         """Transform a few training rows."""
         if self._sample[0] is not sample:
-            numbers = tf.range(len(tf.nest.flatten(sample)[0]))
-            self._sample = sample, self.applied(sample, numbers, (0, 0), training=True)
+            self._sample = sample, self.transform(sample, _row_numbers(sample), training=True)
         return self._sample[1]
 
-    def applied(self, rows: Any, numbers: tf.Tensor, seed: Any, *, training: bool) -> Any:
-        """Transform rows.
-
-        Args:
-            rows: Rows ``(x, y[, sample_weight])``.
-            numbers: Numbers of the rows in their data set, int32.
-            seed: Seed of the epoch, int32, shape ``[2]``.
-            training: Whether the rows are for training.
-        """
+    def transform(
+        self, rows: Any, numbers: tf.Tensor, seed: Any = (0, 0), *, training: bool
+    ) -> Any:
+        """Transform rows by their numbers in the data set and the epoch's seed, int32 both."""
         fn = self._fns.get(training)
         if fn is None:
             return rows
@@ -69,47 +63,50 @@ class PerExample:
         return fn(rows, tf.stack([first, seed[1] + numbers], axis=1))
 
 
+def _row_numbers(rows: tuple[Any, ...]) -> tf.Tensor:
+    return tf.range(len(tf.nest.flatten(rows)[0]))
+
+
 class PerExampleCache:
     """Cache of a workload's per-example transformations.
 
-    Trials share one, and its traced programs, if their data have equal shapes, the functions read
-    equal config values, and ``load_data`` left the workload in the same state.
+    Trials share them, and their traced programs, if their data have equal shapes, the functions
+    read equal config values, and ``load_data`` left the workload in the same state.
     """
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._sample: tuple[Any, ...] = ()
-        self._cache = LoadCache(self._made, _KEPT)
+        self._cache = LoadCache(self._create, _MAX_CACHED)
         self._count = 0
 
-    def of(self, config: Config, rows: DeviceRows) -> DeviceRows:
+    def attach(self, config: Config, rows: DeviceRows) -> DeviceRows:
         """Attach a trial's transformations to its rows, if the workload defines any."""
         if not self._workload.computes_rows:
             return rows
         self._sample = rows.sample
         version = WorkloadCopies.of(self._workload).loaded_version
-        made = self._cache.get(config, (repr(rows.spec), version))
-        return replace(rows, sample=made.applied_to(rows.sample), per_example=made)
+        per_example = self._cache.get(config, (repr(rows.spec), version))
+        sample = per_example.transform_sample(rows.sample)
+        return replace(rows, sample=sample, per_example=per_example)
 
-    def _made(self, config: Config) -> PerExample:
+    def _create(self, config: Config) -> PerExample:
         self._count += 1
         copies = WorkloadCopies.of(self._workload)
-        made, changes = copies.run(
+        per_example, changes = copies.run(
             _PER_EXAMPLE, lambda copy: PerExample(copy, config, self._sample, self._count)
         )
         copies.apply(_PER_EXAMPLE, changes, config)
-        return made
+        return per_example
 
 
 def apply_per_example(
     workload: Workload, config: Config, rows: tuple[Any, ...], *, training: bool
-) -> tuple[Any, ...]:
+) -> Any:
     """Return a few rows after the per-example transformations, if the workload defines any."""
     if not workload.computes_rows:
         return rows
     floatx = keras.config.floatx()
     tensors = tf.nest.map_structure(tf.convert_to_tensor, rows_of(Data(rows), floatx=floatx).train)
-    numbers = tf.range(len(tf.nest.flatten(tensors)[0]))
-    made = PerExample(workload, config, tensors, 0)
-    seen: tuple[Any, ...] = made.applied(tensors, numbers, (0, 0), training=training)
-    return seen
+    per_example = PerExample(workload, config, tensors, 0)
+    return per_example.transform(tensors, _row_numbers(tensors), training=training)

@@ -1,37 +1,9 @@
 """Readers that supply the batches of an epoch inside its graph."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
-
-
-class Reader(Protocol):
-    """Protocol of the sources of an epoch's batches, in order."""
-
-    def fetch(self, count: int) -> Any:
-        """Return the data that the replicas need for the next batch of ``count`` rows."""
-
-    def part(
-        self, fetched: Any, first: Any, begin: int, end: int, count: int
-    ) -> tuple[tf.Tensor, Any]:
-        """Return the numbers of some rows of a batch, and the rows; in replica context.
-
-        Args:
-            fetched: Return value of :meth:`fetch`.
-            first: Position of the batch's first row in the epoch.
-            begin: First row of the part, relative to the batch.
-            end: End of the part, exclusive.
-            count: Rows of the batch.
-        """
-
-    def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Return the numbers of the next batch's rows, and the rows; of dynamic size.
-
-        Args:
-            first: Position of the batch's first row in the epoch.
-            end: End of the batch, exclusive.
-        """
 
 
 class ResidentReader:
@@ -47,24 +19,32 @@ class ResidentReader:
         self._order = order
 
     def fetch(self, count: int) -> Any:
-        """Return the rows on all devices."""
+        """Return the data that the replicas need for the next batch of ``count`` rows."""
         return self._rows
 
     def part(
         self, fetched: Any, first: Any, begin: int, end: int, count: int
     ) -> tuple[tf.Tensor, Any]:
-        """Return rows by their positions in the order."""
+        """Return the numbers of some rows of a batch, and the rows; in replica context.
+
+        Args:
+            fetched: Return value of :meth:`fetch`.
+            first: Position of the batch's first row in the epoch.
+            begin: First row of the part, relative to the batch.
+            end: End of the part, exclusive.
+            count: Rows of the batch.
+        """
         length = end - begin
         if self._order is None:
             numbers = first + begin + tf.range(length)
             return numbers, tf.nest.map_structure(
-                lambda a: static_slice(a, first + begin, length), fetched
+                lambda a: _static_slice(a, first + begin, length), fetched
             )
-        numbers = static_slice(self._order, first + begin, length)
+        numbers = _static_slice(self._order, first + begin, length)
         return numbers, tf.nest.map_structure(lambda a: tf.gather(a, numbers), fetched)
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Return rows by their positions in the order."""
+        """Return the numbers of the batch from ``first`` to ``end`` (exclusive), and its rows."""
         numbers = tf.range(first, end) if self._order is None else self._order[first:end]
         return numbers, tf.nest.map_structure(lambda a: tf.gather(a, numbers), self._rows)
 
@@ -73,8 +53,7 @@ class StreamReader:
     """Reader of a stream's batches that measures the waiting time.
 
     Args:
-        batches: Iterator of a ``Stream`` whose elements are the row numbers and rows of a batch,
-            cut to the window of this process.
+        batches: Iterator of ``Stream.batches``.
         waited_s: Variable that accumulates the seconds spent waiting, float64.
         window: Function from a number of rows of a batch to the part ``[first, last)`` read here.
     """
@@ -97,8 +76,10 @@ class StreamReader:
         self, fetched: Any, first: Any, begin: int, end: int, count: int
     ) -> tuple[tf.Tensor, Any]:
         """Return rows of the batch."""
-        own = begin - self._window(count)[0]
-        numbers, rows = tf.nest.map_structure(lambda a: static_slice(a, own, end - begin), fetched)
+        offset = begin - self._window(count)[0]
+        numbers, rows = tf.nest.map_structure(
+            lambda a: _static_slice(a, offset, end - begin), fetched
+        )
         return numbers, rows
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -117,7 +98,10 @@ class StreamReader:
         return batch
 
 
-def static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
+Reader = ResidentReader | StreamReader
+
+
+def _static_slice(array: tf.Tensor, first: Any, count: int) -> tf.Tensor:
     """Return ``array[first:first + count]`` with a static number of rows, as XLA requires."""
     rest = array.shape.rank - 1
     begin = tf.concat([[first], tf.zeros([rest], tf.int32)], 0) if rest else [first]

@@ -25,11 +25,7 @@ class EpochService(LeasedActor):
 
     It uses no GPU and reserves nothing, because the trials that wait for it often hold all
     resources. A restart keeps its ports, because readers hang if nothing listens there, but raise
-    if the service does not know them.
-
-    Args:
-        keep_s: Seconds to live after the last heartbeat of a reader.
-        ports: Ports of dispatcher and worker.
+    if the service does not know them. It lives ``keep_s`` after the last heartbeat of a reader.
     """
 
     def __init__(self, keep_s: float, ports: tuple[int, int]) -> None:
@@ -59,7 +55,7 @@ class EpochService(LeasedActor):
         return self._address
 
 
-_CHUNK = 32
+_CHUNK_ROWS = 32
 """Rows per element of the service; trials rebatch them to their batch sizes."""
 _MAX_EPOCH_BYTES = 8e9
 """Limit below the 10 GB window of the service's cache, outside which a late reader misses rows."""
@@ -77,19 +73,14 @@ class SharedEpochs:
     _count = itertools.count()
 
     def __init__(self, pipeline: Pipeline, name: str, epoch_bytes: int) -> None:
-        source_bytes = num_bytes(pipeline.rows)
-        for what, size, limit, remedy in (
+        files = "let rows name files that map reads"
+        for subject, size, limit, remedy in (
             ("rows of an epoch", epoch_bytes, _MAX_EPOCH_BYTES, "leave shared out"),
-            (
-                "arrays in rows",
-                source_bytes,
-                _MAX_SOURCE_BYTES,
-                "let rows name files that map reads",
-            ),
+            ("arrays in rows", num_bytes(pipeline.rows), _MAX_SOURCE_BYTES, files),
         ):
             if size > limit:
                 raise WorkloadError(
-                    f"the {what} of Data.{name} take {size / 1e9:.1f} GB, but a shared Pipeline "
+                    f"the {subject} of Data.{name} take {size / 1e9:.1f} GB, but a shared Pipeline "
                     f"can hold {limit / 1e9:.1f} GB: {remedy}"
                 )
         self._num_rows = pipeline.num_rows
@@ -105,20 +96,19 @@ class SharedEpochs:
         self._content = digest.hexdigest()
 
     def batches(self, rows: tf.data.Dataset, size: int, epoch_key: str) -> tf.data.Dataset:
-        """Return the batches of an epoch, the last of which may be smaller.
+        """Return the batches of an epoch's single rows, which must be deterministic.
 
-        Args:
-            rows: Deterministic data set of the epoch's single rows.
-            size: Rows of a batch.
-            epoch_key: Key of the epoch among those of the same pipeline.
+        ``epoch_key`` is the key of the epoch among those of the same pipeline.
         """
+        import ray
         from tensorflow.data.experimental import service
 
-        num_chunks = -(-self._num_rows // _CHUNK)
-        address = _address()
+        num_chunks = -(-self._num_rows // _CHUNK_ROWS)
+        address = _service_address()
+        reader = f"{ray.get_runtime_context().get_worker_id()} {next(self._count)}"
         # A late reader starts at the first chunk, either from the cache or, once the job was
         # collected, from a new one. So each reader gets the whole epoch in order.
-        endless = _endless(rows.batch(_CHUNK).enumerate())
+        endless = _append_empty_chunks(rows.batch(_CHUNK_ROWS).enumerate())
         dataset_id = service.register_dataset(
             address, endless, dataset_id=f"{self._content} {epoch_key}", compression=None
         )
@@ -128,37 +118,29 @@ class SharedEpochs:
             dataset_id,
             element_spec=endless.element_spec,
             job_name=f"{self._content} {epoch_key}",
-            cross_trainer_cache=service.CrossTrainerCache(trainer_id=_reader(self._count)),
+            cross_trainer_cache=service.CrossTrainerCache(trainer_id=reader),
         )
-        checked = chunks.take(num_chunks).enumerate().map(_in_turn)
-        return checked.rebatch(size)
+        return chunks.take(num_chunks).enumerate().map(_check_position).rebatch(size)
 
 
-def _endless(numbered: tf.data.Dataset) -> tf.data.Dataset:
+def _append_empty_chunks(chunks: tf.data.Dataset) -> tf.data.Dataset:
     """Append endless empty chunks: the service shares infinite data sets only."""
-    _, spec = numbered.element_spec
+    _, spec = chunks.element_spec
     empty = tf.nest.map_structure(lambda leaf: tf.zeros((0, *leaf.shape[1:]), leaf.dtype), spec)
-    behind = tf.constant(-1, tf.int64)
-    return numbered.concatenate(tf.data.Dataset.from_tensors((behind, empty)).repeat())
+    number = tf.constant(-1, tf.int64)
+    return chunks.concatenate(tf.data.Dataset.from_tensors((number, empty)).repeat())
 
 
-def _in_turn(place: tf.Tensor, numbered: Any) -> Any:
+def _check_position(position: tf.Tensor, numbered_chunk: Any) -> Any:
     """Return a chunk; fail if it is not the one expected at this position."""
-    number, chunk = numbered
+    number, chunk = numbered_chunk
     with tf.control_dependencies(
-        [tf.debugging.assert_equal(place, number, "rows of a shared Pipeline were missed")]
+        [tf.debugging.assert_equal(position, number, "rows of a shared Pipeline were missed")]
     ):
         return tf.nest.map_structure(tf.identity, chunk)
 
 
-def _reader(count: "itertools.count[int]") -> str:
-    """Return a unique reader name."""
-    import ray
-
-    return f"{ray.get_runtime_context().get_worker_id()} {next(count)}"
-
-
-def _address() -> str:
+def _service_address() -> str:
     """Return the address of this node's service, which is started if necessary."""
     import ray
 

@@ -4,7 +4,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +19,25 @@ from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.input.shared_epochs import SharedEpochs
 
-_FUNCTIONS = attrgetter("library.function")  # functions called by operations
+SAMPLE_ROWS = 2
+"""Rows that are read before training."""
 
-
-def nodes_of(graph: Any) -> Iterator[Any]:
-    """Yield every operation (``NodeDef``) of a ``tf.Graph``, including called functions."""
-    definition = graph.as_graph_def()
-    yield from definition.node
-    for function in _FUNCTIONS(definition):
-        yield from function.node_def
-
-
-_STATE = re.compile(
+_STATEFUL_OPERATION = re.compile(
     r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
     r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp)"
 )
 
 
-def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
-    """Trace a function for one row, and return its symbolic outputs.
+def graph_operations(graph: Any) -> Iterator[Any]:
+    """Yield every operation (``NodeDef``) of a ``tf.Graph``, including called functions."""
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
 
-    Args:
-        name: Name of the function, for messages.
-        fn: Function of a row and a seed, int32 of shape ``[2]``; returns a row.
-        row: Nested ``tf.TensorSpec`` of the row.
+
+def trace_row_function(name: str, fn: Callable[..., Any], row: Any) -> Any:
+    """Trace a function of a row and a seed, int32 of shape ``[2]``; return its symbolic outputs.
 
     Raises:
         WorkloadError: The function returns no row, or uses random state outside its seed.
@@ -51,22 +45,23 @@ def checked_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
     traced = tf.function(fn, autograph=False).get_concrete_function(
         row, tf.TensorSpec([2], tf.int32)
     )
-    made = traced.structured_outputs
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
+    outputs = traced.structured_outputs
+    _check_row(name, outputs)
+    operations = {node.op for node in graph_operations(traced.graph)}
+    if stateful := sorted(filter(_STATEFUL_OPERATION.fullmatch, operations)):
         raise WorkloadError(
-            f"{name} must return a row (x, y) or (x, y, sample_weight), not {made!r}"
-        )
-    if state := sorted({n.op for n in nodes_of(traced.graph) if _STATE.fullmatch(n.op)}):
-        raise WorkloadError(
-            f"{name} uses {', '.join(state)}, which keeps its own state, so a trial could not be "
-            "restored or repeated: draw random numbers with tf.random.stateless_* or "
+            f"{name} uses {', '.join(stateful)}, which keeps its own state, so a trial could not "
+            "be restored or repeated: draw random numbers with tf.random.stateless_* or "
             "tf.image.stateless_random_* and the seed passed to it"
         )
-    return made
+    return outputs
 
 
-SAMPLE_ROWS = 2
-"""Rows that are read before training."""
+def _check_row(name: str, outputs: Any) -> None:
+    if not isinstance(outputs, tuple) or len(outputs) not in (2, 3):
+        raise WorkloadError(
+            f"{name} must return a row (x, y) or (x, y, sample_weight), not {outputs!r}"
+        )
 
 
 def whole_batch(num_rows: int) -> tuple[int, int]:
@@ -78,7 +73,6 @@ class Stream:
     """Reader of a pipeline's rows, in any order and any batch size.
 
     Args:
-        pipeline: Pipeline to read.
         name: Name of the data set, for messages.
         window: Function from a number of rows of a batch to the part ``[first, last)`` that this
             process reads; other processes read the rest.
@@ -111,7 +105,7 @@ class Stream:
         self._datasets: dict[int, tf.data.Dataset] = {}
         self._cached: tf.data.Dataset | None = None
         #: First few rows as plain tensors.
-        self.sample = self._sampled()
+        self.sample = self._read_sample()
         row = row_spec(self.sample)
         #: Comparable shapes and types of the rows.
         self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
@@ -126,88 +120,87 @@ class Stream:
             size: Rows of a batch.
             seed: Seed of the trial; ignored by rows that trials share.
             epoch: Number of the epoch, from 0.
-            shuffled: Whether to shuffle the rows; cached rows use another order than uncached ones.
+            shuffled: Whether the rows are shuffled; cached and uncached ones differ in order.
         """
         if self._shared is not None:
             seed = 0
-        augmentation = example_seeds(seed, epoch)[0]
+        augment_seed = example_seeds(seed, epoch)[0]
         if self._pipeline.cache is not None:
-            self._seed.assign(augmentation)
-            mixed = self._of_cache(stream_seed(seed, epoch) if shuffled else None)
-            return iter(self._finished(self._own_part(mixed.batch(size), size)))
+            self._seed.assign(augment_seed)
+            rows = self._cached_rows(stream_seed(seed, epoch) if shuffled else None)
+            return iter(self._prefetch(self._cut_to_window(rows.batch(size), size)))
         order = (
             epoch_order(seed, epoch, self.num_rows)
             if shuffled
             else np.arange(self.num_rows, dtype=np.int32)
         )
         if self._shared is not None and is_actor():
-            places = tf.data.Dataset.range(self.num_rows)
-            rows = self._in_order(places, tf.constant(order), tf.constant(augmentation))
-            is_same_in_all = not shuffled and self._augment is None
-            epoch_key = f"shuffled={shuffled} epoch={0 if is_same_in_all else epoch}"
+            positions = tf.data.Dataset.range(self.num_rows)
+            rows = self._read_rows(positions, tf.constant(order), tf.constant(augment_seed))
+            is_same_in_all_epochs = not shuffled and self._augment is None
+            epoch_key = f"shuffled={shuffled} epoch={0 if is_same_in_all_epochs else epoch}"
             batches = self._shared.batches(rows, size, epoch_key)
-            return iter(self._finished(self._own_part(batches, size)))
+            return iter(self._prefetch(self._cut_to_window(batches, size)))
         self._order.assign(order)
-        self._seed.assign(augmentation)
+        self._seed.assign(augment_seed)
         if size not in self._datasets:
-            self._datasets[size] = self._finished(self._batched(size))
+            self._datasets[size] = self._prefetch(self._read_batches(size))
         return iter(self._datasets[size])
 
-    def _batched(self, size: int) -> tf.data.Dataset:
+    def _read_batches(self, size: int) -> tf.data.Dataset:
         full, rest = divmod(self.num_rows, size)
         begin, end = self._window(size)
         starts = tf.data.Dataset.range(full).map(lambda batch: batch * size + begin)
-        batches = self._read_from(starts, end - begin)
+        batches = self._read_batches_at(starts, end - begin)
         if not rest:
             return batches
         begin, end = self._window(rest)
         last = tf.data.Dataset.from_tensors(tf.constant(full * size + begin, tf.int64))
-        return batches.concatenate(self._read_from(last, end - begin))
+        return batches.concatenate(self._read_batches_at(last, end - begin))
 
-    def _read_from(self, starts: tf.data.Dataset, count: int) -> tf.data.Dataset:
-        """Return batches of ``count`` rows, one from each start position."""
+    def _read_batches_at(self, starts: tf.data.Dataset, count: int) -> tf.data.Dataset:
         if self._map is None and self._augment is None:
-            return starts.map(lambda start: self._gathered(self._order[start : start + count]))
-        places = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
-        return self._in_order(places, self._order, self._seed).batch(count)
+            return starts.map(lambda start: self._gather(self._order[start : start + count]))
+        positions = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
+        return self._read_rows(positions, self._order, self._seed).batch(count)
 
-    def _own_part(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
+    def _cut_to_window(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
         full, rest = divmod(self.num_rows, size)
-        of_full, of_last = self._window(size), self._window(rest)
-        if (of_full, of_last) == ((0, size), (0, rest)):
+        full_window, last_window = self._window(size), self._window(rest)
+        if (full_window, last_window) == ((0, size), (0, rest)):
             return batches
 
-        def part(number: tf.Tensor, batch: Any) -> Any:
-            own = tf.where(number < full, of_full, of_last)
-            return tf.nest.map_structure(lambda a: a[own[0] : own[1]], batch)
+        def cut(number: tf.Tensor, batch: Any) -> Any:
+            window = tf.where(number < full, full_window, last_window)
+            return tf.nest.map_structure(lambda a: a[window[0] : window[1]], batch)
 
-        return batches.enumerate().map(part)
+        return batches.enumerate().map(cut)
 
-    def _in_order(self, places: tf.data.Dataset, order: Any, seed: Any) -> tf.data.Dataset:
-        return places.map(
-            lambda place: self._augmented(*self._read(order[place]), seed),
+    def _read_rows(self, positions: tf.data.Dataset, order: Any, seed: Any) -> tf.data.Dataset:
+        return positions.map(
+            lambda position: self._augment_row(*self._read_row(order[position]), seed),
             tf.data.AUTOTUNE,
             deterministic=True,
         )
 
-    def _of_cache(self, mixed_by: int | None) -> tf.data.Dataset:
+    def _cached_rows(self, shuffle_seed: int | None) -> tf.data.Dataset:
         if self._cached is None:
-            read = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
-                self._read, tf.data.AUTOTUNE, deterministic=True
+            rows = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
+                self._read_row, tf.data.AUTOTUNE, deterministic=True
             )
-            self._cached = read.cache(self._cache_file(read.element_spec[1]))
+            self._cached = rows.cache(self._cache_file(rows.element_spec[1]))
         rows = self._cached
-        if mixed_by is not None:
-            rows = _mixed(rows, self._pipeline.shuffle_buffer or self.num_rows, mixed_by)
+        if shuffle_seed is not None:
+            rows = _shuffle(rows, self._pipeline.shuffle_buffer or self.num_rows, shuffle_seed)
         if self._augment is None:
             return rows
         return rows.map(
-            lambda number, row: self._augmented(number, row, self._seed),
+            lambda number, row: self._augment_row(number, row, self._seed),
             tf.data.AUTOTUNE,
             deterministic=True,
         )
 
-    def _finished(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    def _prefetch(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         options = tf.data.Options()
         threads = tf.config.threading.get_intra_op_parallelism_threads()
         if threads:  # equals the trial's CPUs
@@ -215,55 +208,48 @@ class Stream:
             options.autotune.cpu_budget = threads
         return dataset.prefetch(self._pipeline.prefetch or tf.data.AUTOTUNE).with_options(options)
 
-    def _gathered(self, numbers: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def _gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, Any]:
         rows = tf.nest.map_structure(lambda a: _as_floatx(tf.gather(a, numbers)), self._source)
         return numbers, rows
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _read(self, number: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def _read_row(self, number: tf.Tensor) -> tuple[tf.Tensor, Any]:
         row = tf.nest.map_structure(lambda a: _as_floatx(a[number]), self._source)
         if self._map is None:
             return number, row
-        mapped = self._map(*row)
-        if not isinstance(mapped, tuple) or len(mapped) not in (2, 3):
-            raise WorkloadError(
-                f"the map of Data.{self._name} must return a row (x, y) or (x, y, sample_weight), "
-                f"not {mapped!r}"
-            )
-        return number, mapped
+        row = self._map(*row)
+        _check_row(f"the map of Data.{self._name}", row)
+        return number, row
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _augmented(self, number: tf.Tensor, row: Any, seed: Any) -> tuple[tf.Tensor, Any]:
+    def _augment_row(self, number: tf.Tensor, row: Any, seed: Any) -> tuple[tf.Tensor, Any]:
         if self._augment is None:
             return number, row
         seed = tf.convert_to_tensor(seed)
         return number, self._augment(row, tf.stack([seed[0], seed[1] + number]))
 
-    def _sampled(self) -> tuple[Any, ...]:
+    def _read_sample(self) -> Any:
         """Read the first rows, which reveals most errors before training."""
-        step = "map" if self._augment is None else "augment"
         count = min(SAMPLE_ROWS, self.num_rows)
-        read: Callable[..., Any] = self._read
-        first = tf.data.Dataset.range(count, output_type=tf.int32).map(read)
+        first = tf.data.Dataset.range(count, output_type=tf.int32).map(self._read_row)
+        name = f"the map of Data.{self._name}"
         if self._augment is not None:
-            checked_row(f"the augment of Data.{self._name}", self._augment, first.element_spec[1])
-            first = first.map(lambda number, row: self._augmented(number, row, self._seed))
-        unknown = [
-            spec.shape for spec in tf.nest.flatten(first.element_spec[1]) if None in spec.shape
-        ]
-        if unknown:
-            raise WorkloadError(
-                f"the {step} of Data.{self._name} returns a tensor of shape {unknown[0]}: a batch "
-                "needs rows of one known shape; resize them, or set it with tf.ensure_shape"
-            )
+            name = f"the augment of Data.{self._name}"
+            trace_row_function(name, self._augment, first.element_spec[1])
+            first = first.map(lambda number, row: self._augment_row(number, row, self._seed))
+        for spec in tf.nest.flatten(first.element_spec[1]):
+            if None in spec.shape:
+                raise WorkloadError(
+                    f"{name} returns a tensor of shape {spec.shape}: a batch needs rows of one "
+                    "known shape; resize them, or set it with tf.ensure_shape"
+                )
         try:
             _, rows = next(iter(first.batch(count)))
         except tf.errors.OpError as error:
             raise WorkloadError(
                 f"the first rows of Data.{self._name} cannot be read: {error.message}"
             ) from error
-        sample: tuple[Any, ...] = rows
-        return sample
+        return rows
 
     def _num_bytes(self, row: Any) -> int:
         leaves = tf.nest.flatten(row)
@@ -274,13 +260,13 @@ class Stream:
         num_bytes = self._num_bytes(row)
         cache = self._pipeline.cache
         if cache == MEMORY:
-            free, where = psutil.virtual_memory().available, "memory"
+            free, place = psutil.virtual_memory().available, "memory"
         else:
             Path(str(cache)).mkdir(parents=True, exist_ok=True)
-            free, where = shutil.disk_usage(str(cache)).free, str(cache)
+            free, place = shutil.disk_usage(str(cache)).free, str(cache)
         if num_bytes > free:
             raise WorkloadError(
-                f"the cache of Data.{self._name} takes {num_bytes / 1e9:.1f} GB, but {where} has "
+                f"the cache of Data.{self._name} takes {num_bytes / 1e9:.1f} GB, but {place} has "
                 f"{free / 1e9:.1f} GB free: leave cache out, or choose another folder"
             )
         if cache == MEMORY:
@@ -295,23 +281,20 @@ def row_spec(rows: Any) -> Any:
     return tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), rows)
 
 
-def _mixed(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
+def _shuffle(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
     """Shuffle rows by a seed alone: TensorFlow adds its global seed, which user code may set."""
 
-    def mixed(_: tf.Tensor) -> tf.data.Dataset:
+    def shuffle(_: tf.Tensor) -> tf.data.Dataset:
         tf.compat.v1.set_random_seed(seed)  # applies to the graph of this function only
         return rows.shuffle(buffer, seed)
 
-    return tf.data.Dataset.from_tensors(0).flat_map(mixed)
+    return tf.data.Dataset.from_tensors(0).flat_map(shuffle)
 
 
 def first_rows_of(part: Any, name: str, count: int) -> Any:
     """Return the first rows of a part of :class:`tune_tf.Data`.
 
-    Args:
-        part: A tuple of arrays, a pipeline, or an iterable of batches.
-        name: Name of the part.
-        count: Number of rows. A pipeline may return fewer; an iterable returns its first batch.
+    A pipeline may return fewer; an iterable returns its first batch.
     """
     if isinstance(part, Pipeline):
         return tf.nest.map_structure(

@@ -1,9 +1,7 @@
 """Fingerprint of everything that a traced program depends on.
 
 Keras' configs omit state that a trace depends on: results of ``adapt``, arguments missing in
-``get_config``, attributes of a model, functions and their closures. The fingerprint therefore
-covers the objects themselves: attributes, containers, code and its names, array contents, and which
-references lead to one object.
+``get_config``, attributes of a model, closures. So the fingerprint covers the objects themselves.
 """
 
 import dis
@@ -32,6 +30,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.training.keras_internals import undecayed_indices
+from tune_tf.training.reuse import tensor_writers
 from tune_tf.training.reuse.object_walk import (
     ABSENT,
     ATOMS,
@@ -40,20 +39,8 @@ from tune_tf.training.reuse.object_walk import (
     ObjectWriter,
     library_name,
 )
-from tune_tf.training.reuse.tensor_writers import (
-    write_array,
-    write_array_of_library,
-    write_composite,
-    write_keras_object,
-    write_keras_variable,
-    write_lookup_table,
-    write_symbolic,
-    write_tensor,
-    write_traceable,
-    write_variable,
-)
 
-_BY_TEXT = (
+_WRITTEN_BY_REPR = (
     *(range, slice, np.dtype, np.ufunc, tf.DType, tf.TensorShape, tf.TypeSpec),
     *(PurePath, Decimal, Fraction, UUID, date, time, timedelta, inspect.Signature),
     *(type(NotImplemented), inspect.Parameter),
@@ -71,11 +58,10 @@ class Fingerprint:
     """Fingerprint of the objects that a trace depends on.
 
     Args:
-        key: Equal for objects that give the same trace; None if an object has state that cannot be
-            compared.
+        key: Equal for objects that give the same trace; None if there is an ``obstacle``.
         variables: All Keras and TensorFlow variables, in an order that equal keys share. The key
             does not cover their values.
-        obstacle: Reason why there is no key, if so.
+        obstacle: Reason why the objects cannot be compared, if so.
     """
 
     key: str | None
@@ -112,24 +98,26 @@ def method_dependencies(owner: Any, name: str) -> tuple[Any, ...]:
     These are the attributes and methods of ``owner`` that the method names, or ``owner`` itself if
     the method uses ``self`` in another way (as an argument or by ``super()``).
     """
-    found: dict[str, Any] = {}
-    waiting = [name]
-    while waiting:
-        attribute = waiting.pop()
-        if attribute in found:
+    values: dict[str, Any] = {}
+    pending = [name]
+    while pending:
+        attribute = pending.pop()
+        if attribute in values:
             continue
-        own = vars(owner).get(attribute, ABSENT)
-        value = inspect.getattr_static(type(owner), attribute, ABSENT) if own is ABSENT else own
-        found[attribute] = value
+        if attribute in vars(owner):
+            values[attribute] = vars(owner)[attribute]
+            continue
+        value = inspect.getattr_static(type(owner), attribute, ABSENT)
+        values[attribute] = value
         parts = (value.fget, value.fset) if isinstance(value, property) else (value,)
         for function in parts:
-            if own is ABSENT and isinstance(function, types.FunctionType):
-                if (used := _attributes_of_self(function.__code__)) is None:
+            if isinstance(function, types.FunctionType):
+                if (names := _attributes_of_self(function.__code__)) is None:
                     return (owner,)
-                waiting += used
-            elif own is ABSENT and type(function) not in ATOMS:
+                pending += names
+            elif type(function) not in ATOMS:
                 return (owner,)  # it may read any attribute of the object
-    return tuple(itertools.chain.from_iterable(sorted(found.items())))
+    return tuple(itertools.chain.from_iterable(sorted(values.items())))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -140,7 +128,7 @@ def _attributes_of_self(code: types.CodeType) -> tuple[str, ...] | None:
     this = code.co_varnames[0]
     if this in code.co_cellvars:
         return None
-    found = set()
+    attributes = set()
     is_next = False
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("EXTENDED_ARG", "NOP"):
@@ -148,15 +136,15 @@ def _attributes_of_self(code: types.CodeType) -> tuple[str, ...] | None:
         if is_next:
             if instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 return None
-            found.add(instruction.argval)
+            attributes.add(instruction.argval)
         names = instruction.argval if isinstance(instruction.argval, tuple) else ()
         if this in names or (instruction.argval == this and "STORE_FAST" in instruction.opname):
             return None
         is_next = instruction.argval == this and instruction.opname.startswith("LOAD_FAST")
-    return tuple(sorted(found))
+    return tuple(sorted(attributes))
 
 
-def _parts(get: Callable[[Any], Any]) -> ObjectWriter:
+def _parts_writer(get: Callable[[Any], Any]) -> ObjectWriter:
     """Return the writer of objects that are determined by the parts that ``get`` returns."""
 
     def write(walk: ObjectWalk, value: Any) -> None:
@@ -167,10 +155,10 @@ def _parts(get: Callable[[Any], Any]) -> ObjectWriter:
 
 
 def _write_list(walk: ObjectWalk, value: Iterable[Any]) -> None:
-    walk.sequence("list", value)
+    walk.write_sequence("list", value)
 
 
-def _write_name(walk: ObjectWalk, value: Any) -> None:
+def _write_type_name(walk: ObjectWalk, value: Any) -> None:
     """Write an object whose state no trace depends on, such as a lock."""
     walk.tokens.append(type(value).__name__)
 
@@ -181,61 +169,61 @@ def _write_enum(walk: ObjectWalk, member: enum.Enum) -> None:
     walk.visit(member.value)
 
 
-_reduced = _parts(operator.methodcaller("__reduce__"))
-_wrapped = _parts(operator.attrgetter("__wrapped__"))
+_write_reduced = _parts_writer(operator.methodcaller("__reduce__"))
+_write_wrapped = _parts_writer(operator.attrgetter("__wrapped__"))
 
 _BY_TYPE: dict[type, ObjectWriter] = {
     list: _write_list,
-    np.ndarray: write_array,
-    dict: ObjectWalk.mapping,
-    set: ObjectWalk.unordered,
-    frozenset: ObjectWalk.unordered,
-    types.MappingProxyType: ObjectWalk.mapping,
-    types.FunctionType: ObjectWalk.function,
-    types.CodeType: ObjectWalk.code,
-    types.MethodType: _parts(operator.attrgetter("__func__", "__self__")),
-    types.ModuleType: ObjectWalk.module,
-    types.BuiltinFunctionType: ObjectWalk.builtin,
-    types.MethodWrapperType: ObjectWalk.builtin,
-    types.WrapperDescriptorType: ObjectWalk.text,
-    types.MethodDescriptorType: ObjectWalk.text,
-    types.GetSetDescriptorType: ObjectWalk.text,
-    types.SimpleNamespace: _parts(vars),
-    functools.partial: _parts(operator.attrgetter("func", "args", "keywords", "__dict__")),
-    operator.itemgetter: _reduced,
-    operator.attrgetter: _reduced,
-    operator.methodcaller: _reduced,
-    type(vars(namedtuple("Pair", "first"))["first"]): _reduced,
-    type(functools.cache(lambda: None)): _wrapped,
-    classmethod: _wrapped,
-    staticmethod: _wrapped,
-    property: _parts(operator.attrgetter("fget", "fset", "fdel")),
-    weakref.ref: _parts(operator.methodcaller("__call__")),
-    re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
-    type(tf.function(lambda: None)): write_traceable,
+    np.ndarray: tensor_writers.write_array,
+    dict: ObjectWalk.write_mapping,
+    set: ObjectWalk.write_set,
+    frozenset: ObjectWalk.write_set,
+    types.MappingProxyType: ObjectWalk.write_mapping,
+    types.FunctionType: ObjectWalk.write_function,
+    types.CodeType: ObjectWalk.write_code,
+    types.MethodType: _parts_writer(operator.attrgetter("__func__", "__self__")),
+    types.ModuleType: ObjectWalk.write_module,
+    types.BuiltinFunctionType: ObjectWalk.write_builtin,
+    types.MethodWrapperType: ObjectWalk.write_builtin,
+    types.WrapperDescriptorType: ObjectWalk.write_text,
+    types.MethodDescriptorType: ObjectWalk.write_text,
+    types.GetSetDescriptorType: ObjectWalk.write_text,
+    types.SimpleNamespace: _parts_writer(vars),
+    functools.partial: _parts_writer(operator.attrgetter("func", "args", "keywords", "__dict__")),
+    operator.itemgetter: _write_reduced,
+    operator.attrgetter: _write_reduced,
+    operator.methodcaller: _write_reduced,
+    type(vars(namedtuple("Pair", "first"))["first"]): _write_reduced,
+    type(functools.cache(lambda: None)): _write_wrapped,
+    classmethod: _write_wrapped,
+    staticmethod: _write_wrapped,
+    property: _parts_writer(operator.attrgetter("fget", "fset", "fdel")),
+    weakref.ref: _parts_writer(operator.methodcaller("__call__")),
+    re.Pattern: _parts_writer(operator.attrgetter("pattern", "flags")),
+    type(tf.function(lambda: None)): tensor_writers.write_traceable,
 }
 """Writers of exactly these types and, once they were visited, of classes of libraries."""
 
 _BY_BASE: tuple[tuple[Any, ObjectWriter], ...] = (
-    (type, ObjectWalk.class_),
-    (keras.Variable, write_keras_variable),
-    (keras.KerasTensor, write_symbolic),
-    (tf.Variable, write_variable),
-    ((tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices), write_composite),
-    (tf.Tensor, write_tensor),
-    (_TABLES, write_lookup_table),
-    (np.generic, write_array),
+    (type, ObjectWalk.write_class),
+    (keras.Variable, tensor_writers.write_keras_variable),
+    (keras.KerasTensor, tensor_writers.write_symbolic),
+    (tf.Variable, tensor_writers.write_variable),
+    ((tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices), tensor_writers.write_composite),
+    (tf.Tensor, tensor_writers.write_tensor),
+    (_TABLES, tensor_writers.write_lookup_table),
+    (np.generic, tensor_writers.write_array),
     (enum.Enum, _write_enum),
-    (_BY_TEXT, ObjectWalk.text),
-    (_LOCKS, _write_name),
+    (_WRITTEN_BY_REPR, ObjectWalk.write_text),
+    (_LOCKS, _write_type_name),
 )
 _LIBRARY_CONTAINERS: tuple[tuple[type, ObjectWriter], ...] = (
-    (np.ndarray, write_array_of_library),
-    (defaultdict, _parts(lambda value: (value.default_factory, dict(value)))),
-    (dict, ObjectWalk.mapping),
+    (np.ndarray, tensor_writers.write_array_of_library),
+    (defaultdict, _parts_writer(lambda value: (value.default_factory, dict(value)))),
+    (dict, ObjectWalk.write_mapping),
     (list, _write_list),
-    (deque, _parts(lambda value: (value.maxlen, *value))),
-    (set, ObjectWalk.unordered),
+    (deque, _parts_writer(lambda value: (value.maxlen, *value))),
+    (set, ObjectWalk.write_set),
 )
 
 
@@ -246,10 +234,10 @@ def _writer_of(value: Any) -> ObjectWriter:
         is_library = library_name(kind) is not None
         by_base = (*_BY_BASE, *(_LIBRARY_CONTAINERS if is_library else ()))
         is_of_keras = any(base.__module__.startswith("keras.") for base in kind.__mro__)
-        other = (
-            write_keras_object if is_of_keras and hasattr(value, "__dict__") else ObjectWalk.object_
-        )
-        write = next((write for kinds, write in by_base if isinstance(value, kinds)), other)
+        write = ObjectWalk.write_object
+        if is_of_keras and hasattr(value, "__dict__"):
+            write = tensor_writers.write_keras_object
+        write = next((each for kinds, each in by_base if isinstance(value, kinds)), write)
         if is_library:  # the table would keep a user's class alive
             _BY_TYPE[kind] = write
     return write

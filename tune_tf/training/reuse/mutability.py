@@ -24,12 +24,12 @@ def structural_parameters(
     variables of model and optimizer. The ``paths`` must be of unconditional parameters.
     """
     base = flatten(space.sample(np.random.default_rng(seed)))
-    found = {}
+    reasons = {}
     for path in paths:
         if dependent := [
             other for other, each in space.parameters.items() if path in each.condition
         ]:
-            found[path] = f"other parameters depend on its value: {', '.join(dependent)}"
+            reasons[path] = f"other parameters depend on its value: {', '.join(dependent)}"
             continue
         values = _values(space.parameters[path], np.random.default_rng(seed))
         first = _names(workload, nest({**base, path: values[0]}))
@@ -37,11 +37,11 @@ def structural_parameters(
             try:
                 match_variables(first, _names(workload, nest({**base, path: value})))
             except CheckpointError:
-                found[path] = (
+                reasons[path] = (
                     f"models with {values[0]!r} and {value!r} have variables of different shapes"
                 )
                 break
-    return found
+    return reasons
 
 
 def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:

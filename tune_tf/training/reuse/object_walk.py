@@ -42,9 +42,8 @@ class IncomparableError(Exception):
 class ObjectWalk:
     """Walk over objects that writes tokens; a repeated object is written as its number.
 
-    Args:
-        writer_of: Function from an object to the writer of its contents.
-        masked: Pairs ``(owner, attribute)`` whose values are left out.
+    ``writer_of`` returns the writer of an object's contents; values of ``masked`` pairs
+    ``(owner, attribute)`` are left out.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class ObjectWalk:
         if kind in ATOMS:
             self.tokens.append(repr(value))
         elif kind is tuple:
-            self.sequence("tuple", value)
+            self.write_sequence("tuple", value)
         elif self._is_new(value):
             self._writer_of(value)(self, value)
 
@@ -81,35 +80,35 @@ class ObjectWalk:
             raise IncomparableError(f"more than {_MAX_OBJECTS} objects are reached")
         return True
 
-    def sequence(self, tag: str, values: Iterable[Any]) -> None:
+    def write_sequence(self, tag: str, values: Iterable[Any]) -> None:
         """Write values in their order."""
         values = list(values)
         self.tokens.append(f"{tag}{len(values)}")
         for value in values:
             self.visit(value)
 
-    def mapping(self, mapping: Mapping[Any, Any]) -> None:
+    def write_mapping(self, mapping: Mapping[Any, Any]) -> None:
         """Write keys and values in their order."""
         self.tokens.append(f"dict{len(mapping)}")
         for key, value in mapping.items():
             self.visit(key)
             self.visit(value)
 
-    def unordered(self, values: Iterable[Any]) -> None:
+    def write_set(self, values: Iterable[Any]) -> None:
         """Write a set, whose own order depends on hashes and so on addresses."""
         members = list(values)
         if all(map(_is_plain, members)):
-            self.sequence("set", sorted(members, key=repr))
+            self.write_sequence("set", sorted(members, key=repr))
         elif len(members) == 1 or all(id(member) in self._numbers for member in members):
-            self.sequence("set", sorted(members, key=lambda m: self._numbers.get(id(m), 0)))
+            self.write_sequence("set", sorted(members, key=lambda m: self._numbers.get(id(m), 0)))
         else:
             raise IncomparableError("a set holds objects that have no order")
 
-    def text(self, value: Any) -> None:
+    def write_text(self, value: Any) -> None:
         """Write the ``repr`` of a value."""
         self.tokens.append(f"{type(value).__name__} {value!r}")
 
-    def class_of(self, value: Any) -> None:
+    def write_class_of(self, value: Any) -> None:
         """Write the class of an object."""
         name = library_name(type(value))
         if name is None:
@@ -117,14 +116,14 @@ class ObjectWalk:
         else:
             self.tokens.append(name)
 
-    def class_(self, kind: type) -> None:
+    def write_class(self, kind: type) -> None:
         """Write a class: a library's by name, any other by content."""
         name = library_name(kind)
         if name is not None:
             self.tokens.append(name)
             return
         self.tokens.append(f"class {kind.__module__}.{kind.__qualname__}")
-        self.sequence("bases", kind.__bases__)
+        self.write_sequence("bases", kind.__bases__)
         for attribute, value in vars(kind).items():
             is_slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
             if attribute not in _NOT_IN_CLASSES and not is_slot:
@@ -132,7 +131,7 @@ class ObjectWalk:
                 self.visit(value)
         self.tokens.append(";")
 
-    def function(self, function: types.FunctionType) -> None:
+    def write_function(self, function: types.FunctionType) -> None:
         """Write a function: a library's by name, any other by its code and what it refers to."""
         name = library_name(function)
         if name is not None:
@@ -142,26 +141,26 @@ class ObjectWalk:
         self.visit(function.__code__)
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
-        self.sequence("cells", map(_cell_contents, function.__closure__ or ()))
-        self.mapping(vars(function))
+        self.write_sequence("cells", map(_cell_contents, function.__closure__ or ()))
+        self.write_mapping(vars(function))
         if is_library(function.__module__):
             return  # made by a library function, so its names are the library's
         looked_up, imported, names = _names_in(function.__code__)
         for name in looked_up:
             self.tokens.append(name)
             if name in function.__globals__:
-                self._global(function.__globals__[name], names)
+                self._write_global(function.__globals__[name], names)
         for name in imported:
             if name in sys.modules:
-                self._global(sys.modules[name], names)
+                self._write_global(sys.modules[name], names)
 
-    def _global(self, value: Any, names: tuple[str, ...]) -> None:
+    def _write_global(self, value: Any, names: tuple[str, ...]) -> None:
         if isinstance(value, types.ModuleType):
-            self.module(value, names)
+            self.write_module(value, names)
         else:
             self.visit(value)
 
-    def module(self, module: types.ModuleType, names: tuple[str, ...] = ()) -> None:
+    def write_module(self, module: types.ModuleType, names: tuple[str, ...] = ()) -> None:
         """Write the attributes of a module that code may refer to by these names."""
         self.tokens.append(f"module {module.__name__}")
         if is_library(module.__name__) or (module.__name__, names) in self._modules:
@@ -170,38 +169,38 @@ class ObjectWalk:
         for name in names:
             if name in vars(module):
                 self.tokens.append(name)
-                self._global(vars(module)[name], names)
+                self._write_global(vars(module)[name], names)
 
-    def code(self, code: types.CodeType) -> None:
+    def write_code(self, code: types.CodeType) -> None:
         """Write the instructions and constants of code."""
         self.tokens.append(
             f"code {code.co_code!r} {code.co_names} {code.co_varnames} {code.co_freevars} "
             f"{code.co_cellvars} {code.co_flags} {code.co_argcount} {code.co_kwonlyargcount} "
             f"{code.co_posonlyargcount} {code.co_exceptiontable!r}"
         )
-        self.sequence("constants", code.co_consts)
+        self.write_sequence("constants", code.co_consts)
 
-    def builtin(self, function: types.BuiltinFunctionType) -> None:
+    def write_builtin(self, function: types.BuiltinFunctionType) -> None:
         """Write a function or bound method made in C."""
         owner = function.__self__
         self.tokens.append(f"builtin {function.__module__}.{function.__qualname__}")
         if owner is not None and not isinstance(owner, types.ModuleType | type):
             self.visit(owner)
 
-    def object_(self, value: Any) -> None:
+    def write_object(self, value: Any) -> None:
         """Write an object of a Python class, whose state is visible, unlike that of C classes."""
         kind = type(value)
         if _hides_state(kind, value):
             raise IncomparableError(
                 f"{kind.__module__}.{kind.__qualname__} has state that cannot be compared"
             )
-        self.class_of(value)
+        self.write_class_of(value)
         if isinstance(value, dict):
-            self.mapping(value)
+            self.write_mapping(value)
         elif isinstance(value, list | tuple | deque):
-            self.sequence("items", (getattr(value, "maxlen", None), *value))
+            self.write_sequence("items", (getattr(value, "maxlen", None), *value))
         elif isinstance(value, set | frozenset):
-            self.unordered(value)
+            self.write_set(value)
         elif isinstance(value, str | int | float | bytes | complex):
             plain: Any = next(base for base in kind.__mro__ if base in ATOMS)
             self.tokens.append(plain.__repr__(value))
@@ -233,10 +232,10 @@ def library_name(value: Any) -> str | None:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not (isinstance(module, str) and isinstance(name, str) and is_library(module)):
         return None
-    found: Any = sys.modules.get(module)
+    named: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not value:
+        named = getattr(named, part, None)
+    if named is not value:
         return None
     return _names.setdefault(value, f"{module}.{name}")
 
@@ -277,8 +276,10 @@ def _names_in(
             imported.add(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            for found, more in zip((looked_up, imported, names), _names_in(constant), strict=True):
-                found.update(more)
+            nested = _names_in(constant)
+            looked_up.update(nested[0])
+            imported.update(nested[1])
+            names.update(nested[2])
     return tuple(sorted(looked_up)), tuple(sorted(imported)), tuple(sorted(names))
 
 

@@ -24,17 +24,14 @@ _TRACED_TOLERANCE = 1e-5
 
 
 class _BatchRun(NamedTuple):
-    metrics: "Metrics"
+    metrics: Metrics
     before: "list[np.ndarray[Any, Any]]"
     after: "list[np.ndarray[Any, Any]]"
     step: float  # norm of the change of all weights
 
 
 class ReuseRecord:
-    """Record of the parameters that have changed since the first trial of a program.
-
-    All configs are flat.
-    """
+    """Record of the parameters of flat configs that changed since the first trial of a program."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._first = {name: repr(value) for name, value in config.items()}
@@ -44,11 +41,10 @@ class ReuseRecord:
     def unchecked(self, config: Mapping[str, Any]) -> list[str] | None:
         """Return the parameters that change for the first time; None if no check is due."""
         values = {name: repr(value) for name, value in config.items()}
-        changed = {
-            name for name in self._first | values if self._first.get(name) != values.get(name)
-        }
-        found = sorted(changed - self._checked)
-        return found if found or not self._was_reused else None
+        names = self._first.keys() | values.keys()
+        changed = {name for name in names if self._first.get(name) != values.get(name)}
+        unchecked = sorted(changed - self._checked)
+        return unchecked if unchecked or not self._was_reused else None
 
     def note(self, parameters: Sequence[str]) -> None:
         """Record that a trial with changes in these parameters passed the check."""
@@ -66,12 +62,10 @@ def differs_from_eager(
 ) -> bool:
     """Return whether a program may give other numbers than eager execution of a fresh model.
 
-    Args:
-        program: The program at the beginning of a trial.
-        eager: Program of a fresh model of that trial.
-        inputs: Inputs of the trial's first epoch.
-        aggregate: Compare metrics and the norm of the whole update instead of each variable, since
-            optimizers such as Adam amplify gradients that are rounding errors.
+    ``program`` is at the beginning of a trial, ``eager`` that of a fresh model of the trial, and
+    ``inputs`` are those of its first epoch. With ``aggregate``, metrics and the norm of the whole
+    update are compared instead of each variable, since optimizers such as Adam amplify gradients
+    that are rounding errors.
     """
     try:
         with _quiet(logging.getLogger("tensorflow")):  # it warns of strategies without graphs
@@ -80,11 +74,11 @@ def differs_from_eager(
         raise
     except Exception:  # noqa: BLE001  code that only runs in graphs; compare with a graph
         return not aggregate
-    ours = _run_first_batch(program, inputs)
+    traced = _run_first_batch(program, inputs)
     if aggregate:
-        metrics_differ = bool(_different_metrics(ours, plain, _EAGER_TOLERANCE))
-        return metrics_differ or not np.isclose(ours.step, plain.step, 0.1, 1e-9, equal_nan=True)
-    return bool(_different(ours, plain, _EAGER_TOLERANCE))
+        metrics_differ = bool(_metric_differences(traced, plain, _EAGER_TOLERANCE))
+        return metrics_differ or not np.isclose(traced.step, plain.step, 0.1, 1e-9, equal_nan=True)
+    return bool(_differences(traced, plain, _EAGER_TOLERANCE))
 
 
 def compare_programs(program: "Program", traced: "Program", inputs: "EpochInputs") -> list[str]:
@@ -92,10 +86,10 @@ def compare_programs(program: "Program", traced: "Program", inputs: "EpochInputs
 
     The list is empty if the reused program gives different numbers when it is repeated.
     """
-    outcome = _run_first_batch(program, inputs)
-    found = _different(outcome, _run_first_batch(traced, inputs), _TRACED_TOLERANCE)
-    repeated = _different(outcome, _run_first_batch(program, inputs), _TRACED_TOLERANCE)
-    return [] if repeated else found
+    run = _run_first_batch(program, inputs)
+    differences = _differences(run, _run_first_batch(traced, inputs), _TRACED_TOLERANCE)
+    is_random = bool(_differences(run, _run_first_batch(program, inputs), _TRACED_TOLERANCE))
+    return [] if is_random else differences
 
 
 def difference_report(workload: str, parameters: Sequence[str], differences: Sequence[str]) -> str:
@@ -128,7 +122,7 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
 
 def _run_first_batch(
     program: "Program", inputs: "EpochInputs", *, eagerly: bool = False
-) -> "_BatchRun":
+) -> _BatchRun:
     """Run the first batch and undo it."""
     before, weights = program.state(), _weights(program)
     try:
@@ -144,7 +138,7 @@ def _weights(program: "Program") -> "list[np.ndarray[Any, Any]]":
     return [variable.numpy() for variable in program.model.trainable_variables]
 
 
-def _different_metrics(one: "_BatchRun", other: "_BatchRun", tolerance: float) -> list[str]:
+def _metric_differences(one: _BatchRun, other: _BatchRun, tolerance: float) -> list[str]:
     return [
         f"{name} is {value} instead of {other.metrics.get(name)}"
         for name, value in one.metrics.items()
@@ -152,20 +146,19 @@ def _different_metrics(one: "_BatchRun", other: "_BatchRun", tolerance: float) -
     ]
 
 
-def _different(one: "_BatchRun", other: "_BatchRun", tolerance: float) -> list[str]:
+def _differences(one: _BatchRun, other: _BatchRun, tolerance: float) -> list[str]:
     """Describe the differences beyond rounding between two runs of a batch."""
-    found = _different_metrics(one, other, tolerance)
-    for number, (before, after, wanted) in enumerate(
-        zip(one.before, one.after, other.after, strict=True)
-    ):
-        precision = 1e-7 if after.dtype.itemsize > 2 else 1e-2
-        begun, is_, should_be = (np.asarray(v, np.float64) for v in (before, after, wanted))
-        if not np.all(np.isfinite(should_be)) and not np.all(np.isfinite(is_)):
+    differences = _metric_differences(one, other, tolerance)
+    values = zip(one.before, one.after, other.after, strict=True)
+    for number, variable_values in enumerate(values):
+        precision = 1e-7 if variable_values[1].dtype.itemsize > 2 else 1e-2
+        before, after, expected = (np.asarray(value, np.float64) for value in variable_values)
+        if not np.all(np.isfinite(expected)) and not np.all(np.isfinite(after)):
             continue  # both diverge
-        allowed = tolerance * _norm(should_be - begun) + 4 * precision * _norm(should_be)
-        if _norm(is_ - should_be) > allowed + 1e-9:
-            found.append(f"variable {number} gets a different value")
-    return found
+        allowed = tolerance * _norm(expected - before) + 4 * precision * _norm(expected)
+        if _norm(after - expected) > allowed + 1e-9:
+            differences.append(f"variable {number} gets a different value")
+    return differences
 
 
 def _norm(value: "np.ndarray[Any, Any]") -> float:

@@ -20,7 +20,7 @@ from tune_tf.training.reuse.object_walk import ATOMS, IncomparableError, ObjectW
 
 def write_keras_object(walk: ObjectWalk, value: Any) -> None:
     """Write the attributes of a Keras object and the calls of a functional model."""
-    walk.class_of(value)
+    walk.write_class_of(value)
     skipped, seeds = bookkeeping_attributes(value), seed_attributes(value)
     tokens, masked, owner = walk.tokens, walk.masked, id(value)
     for name, attribute in vars(value).items():
@@ -36,7 +36,7 @@ def write_keras_object(walk: ObjectWalk, value: Any) -> None:
             masked.update((number, seed) for seed in initializer_seed_attributes(value, name))
             walk.visit(attribute)
     for call in calls_in_order(value):
-        walk.sequence("call", call)
+        walk.write_sequence("call", call)
     tokens.append(";")
     if isinstance(value, keras.optimizers.Optimizer):
         walk.optimizers.append(value)
@@ -66,7 +66,7 @@ def write_array(walk: ObjectWalk, value: Any) -> None:
     array = np.asarray(value)
     walk.tokens.append(f"array {array.dtype.str} {array.dtype} {array.shape}")
     if array.dtype.hasobject:
-        walk.sequence("objects", array.flat)
+        walk.write_sequence("objects", array.flat)
     else:
         content = np.ascontiguousarray(array).view(np.uint8).data
         walk.tokens.append(hashlib.blake2b(content, digest_size=16).hexdigest())
@@ -74,9 +74,9 @@ def write_array(walk: ObjectWalk, value: Any) -> None:
 
 def write_array_of_library(walk: ObjectWalk, array: "np.ndarray[Any, Any]") -> None:
     """Write an array of a subclass with further attributes, such as a mask."""
-    walk.class_of(array)
+    walk.write_class_of(array)
     write_array(walk, array)
-    walk.mapping(getattr(array, "__dict__", {}))
+    walk.write_mapping(getattr(array, "__dict__", {}))
 
 
 def write_tensor(walk: ObjectWalk, tensor: Any) -> None:
@@ -94,13 +94,13 @@ def write_tensor(walk: ObjectWalk, tensor: Any) -> None:
 def write_composite(walk: ObjectWalk, tensor: Any) -> None:
     """Write a ragged or sparse tensor."""
     walk.tokens.append(repr(tf.type_spec_from_value(tensor)))
-    walk.sequence("parts", tf.nest.flatten(tensor, expand_composites=True))
+    walk.write_sequence("parts", tf.nest.flatten(tensor, expand_composites=True))
 
 
 def write_lookup_table(walk: ObjectWalk, table: Any) -> None:
     """Write the contents of a lookup table."""
-    walk.class_of(table)
-    walk.sequence("table", (*table.export(), table_default(table)))
+    walk.write_class_of(table)
+    walk.write_sequence("table", (*table.export(), table_default(table)))
 
 
 def write_traceable(walk: ObjectWalk, function: Any) -> None:

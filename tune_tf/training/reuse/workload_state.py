@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -26,14 +26,6 @@ _KERAS_SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
     keras.config.dtype_policy: keras.config.set_dtype_policy,
 }
 """Setter of each process-wide Keras setting, by getter."""
-
-
-class WorkloadUser(Protocol):
-    """Training loop that uses a workload."""
-
-    @property
-    def is_training(self) -> bool:
-        """Whether a trial has begun and not ended."""
 
 
 class WorkloadState:
@@ -59,30 +51,32 @@ class WorkloadState:
 
     def __init__(self, workload: Workload) -> None:
         self._name = type(workload).__name__
-        kept = (value for value in vars(workload).values() if not isinstance(value, np.ndarray))
-        found = (fingerprint([value]).variables for value in kept)
-        self._values = [(each, each.numpy()) for variables in found for each in variables]
-        self._kept = {id(variable) for variable, _ in self._values}
+        self._values = [
+            (variable, variable.numpy())
+            for value in vars(workload).values()
+            if not isinstance(value, np.ndarray)
+            for variable in fingerprint([value]).variables
+        ]
         self._changes: dict[tuple[int, Any], _Change] = {}  # by container and key
         self._settings: dict[Callable[[], Any], tuple[Any, Any]] = {}  # before and after
         self._trained: dict[int, weakref.ref[Any]] = {}
-        self._user: Callable[[], WorkloadUser | None] = lambda: None
+        self._loop: Callable[[], Any] = lambda: None  # weak reference
 
     @contextlib.contextmanager
-    def building(self, workload: Workload, user: "WorkloadUser") -> Iterator[None]:
-        """Undo the changes of earlier trials; a context for ``build_model``.
+    def building(self, workload: Workload, loop: Any) -> Iterator[None]:
+        """Undo the changes of earlier trials; a context for ``build_model`` of a training loop.
 
         Raises:
             WorkloadError: Another loop trains a model with variables of the workload.
         """
-        other = self._user()
-        if self._values and other is not None and other is not user and other.is_training:
+        other = self._loop()
+        if self._values and other is not None and other is not loop and other.is_training:
             raise WorkloadError(
                 f"{self._name} keeps {len(self._values)} variables on self (a base model, say), "
                 "which several models in one process would train at once: create all layers in "
                 "build_model, or leave out folds and asynchronous validation"
             )
-        self._user = weakref.ref(user)
+        self._loop = weakref.ref(loop)
         for change in self._changes.values():
             change.undo()
         self._changes = {}
@@ -102,7 +96,7 @@ class WorkloadState:
         Covers attributes of the workload and of user-defined objects in it, dicts, lists and sets
         among them, and Keras' process-wide settings.
         """
-        begun = [(each, _contents(each)) for each in _containers(workload)]
+        contents = [(each, _contents(each)) for each in _containers(workload)]
         settings = {setting: setting() for setting in _KERAS_SETTINGS}
         try:
             yield
@@ -111,14 +105,15 @@ class WorkloadState:
                 if setting() != value:
                     first, _ = self._settings.get(setting, (value, None))
                     self._settings[setting] = (first, setting())
-            for container, before in begun:
+            for container, before in contents:
                 after = _contents(container)
                 for key in before.keys() | after.keys():
                     old, new = before.get(key, ABSENT), after.get(key, ABSENT)
                     if not _is_same(old, new):
-                        place = (id(container), key)
-                        first = self._changes[place].before if place in self._changes else old
-                        self._changes[place] = _Change(container, key, first, new)
+                        change_key = (id(container), key)
+                        if change_key in self._changes:
+                            old = self._changes[change_key].before
+                        self._changes[change_key] = _Change(container, key, old, new)
 
     def record_trained(self, variables: Iterable[Any]) -> None:
         """Record variables that a trial will train."""
@@ -131,14 +126,15 @@ class WorkloadState:
         Raises:
             WorkloadError: The model uses such variables.
         """
+        initial = {id(variable) for variable, _ in self._values}
         shared = [
             each
             for each in variables
-            if id(each) not in self._kept
+            if id(each) not in initial
             and any(self._trained.get(id(part), lambda: None)() is part for part in _parts(each))
         ]
         if shared:
-            names = ", ".join(map(_name_of, shared[:3]))
+            names = ", ".join(str(variable.name) for variable in shared[:3])
             raise WorkloadError(
                 f"{self._name} uses {len(shared)} variable(s) of an earlier trial ({names}), which "
                 "would start with what that trial learned: create all layers in build_model, or "
@@ -176,18 +172,18 @@ def _containers(workload: Workload) -> list[Any]:
     They are the attribute dicts of the workload and of user-defined objects, and the dicts, lists
     and sets in them. Contents of long containers are skipped, since those are rows.
     """
-    found: dict[int, Any] = {}
+    containers: dict[int, Any] = {}
     pending: list[Any] = [vars(workload)]
     while pending:
         each = pending.pop()
         if isinstance(each, SimpleNamespace) or _is_of_user(each):
             each = vars(each)
-        if isinstance(each, dict | list | set | deque | tuple) and id(each) not in found:
-            found[id(each)] = each
+        if isinstance(each, dict | list | set | deque | tuple) and id(each) not in containers:
+            containers[id(each)] = each
             if len(each) <= _MAX_SEARCHED_LENGTH:
                 values = each.values() if isinstance(each, dict) else each
                 pending += [value for value in values if type(value) not in _PLAIN]
-    return [each for each in found.values() if not isinstance(each, tuple)]
+    return [each for each in containers.values() if not isinstance(each, tuple)]
 
 
 def _is_of_user(value: Any) -> bool:
@@ -212,7 +208,3 @@ def _parts(variable: Any) -> Sequence[Any]:
     """Return the TensorFlow variables of a Keras variable, one per replica."""
     inner = variable.value if isinstance(variable, keras.Variable) else variable
     return inner.values if isinstance(inner, tf.distribute.DistributedValues) else (inner,)
-
-
-def _name_of(variable: Any) -> str:
-    return str(variable.name)

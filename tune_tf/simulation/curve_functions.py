@@ -78,14 +78,14 @@ def rosenbrock(x: Sequence[Any]) -> Any:
     )
 
 
-def offset(option: Any, offsets: Mapping[str, float]) -> Any:
+def option_loss(option: Any, offsets: Mapping[str, float]) -> Any:
     """Return the offset of an option, or an array of offsets for an array of options."""
     if isinstance(option, str):
         return offsets[option]
     return np.vectorize(offsets.__getitem__, otypes=[float])(option)
 
 
-def falling(progress: float, tau: Any) -> Any:
+def excess_loss(progress: float, tau: Any) -> Any:
     """Return the excess loss that is left: exp(-p / tau), shifted to reach 0 at the end.
 
     Args:
@@ -95,7 +95,7 @@ def falling(progress: float, tau: Any) -> Any:
     return np.exp(-progress / tau) - np.exp(-1 / tau)
 
 
-def crossing(units: Sequence[Any], progress: float) -> Any:
+def crossing_loss(units: Sequence[Any], progress: float) -> Any:
     """Return an excess loss whose start and decay differ by region, so that curves cross.
 
     Both are smooth waves over the space, independent of the quality of a config: the start ranges
@@ -107,10 +107,10 @@ def crossing(units: Sequence[Any], progress: float) -> Any:
     """
     phase = sum((number + 1) * unit for number, unit in enumerate(units))
     start = 1 + 0.8 * np.cos(2 * math.pi * phase)
-    return start * falling(progress, 0.29 + 0.21 * np.sin(2 * math.pi * phase))
+    return start * excess_loss(progress, 0.29 + 0.21 * np.sin(2 * math.pi * phase))
 
 
-def rough(units: Sequence[Any], progress: float, size: float) -> Any:
+def curve_noise(units: Sequence[Any], progress: float, size: float) -> Any:
     """Return noise that is fixed per config and iteration, and 0 at full fidelity.
 
     Uniform, with standard deviation ``size`` at the start; the sine hash common in shaders.
