@@ -233,6 +233,11 @@ class SweepFolder:
             write_atomically(self.path / name, text)
 
 
+def trial_folder_name(number: int) -> str:
+    """Return the name of a trial's folder in that of its sweep: ``trial_00003``."""
+    return f"trial_{number:05d}"
+
+
 def sweep_paths(storage_path: Path) -> list[Path]:
     """Return the folders of all sweeps below a storage path, sorted by name."""
     return sorted(path.parent for path in storage_path.glob(f"*/{_INFO}"))

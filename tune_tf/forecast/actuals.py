@@ -9,6 +9,7 @@ from tune_tf.formatting import bytes_text, duration
 from tune_tf.inspection.reported_results import RESULTS, metric_value, read_last_result
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
+from tune_tf.sweep_folder import trial_folder_name
 
 DeviationUnit = Literal["count", "seconds", "bytes"]
 
@@ -36,7 +37,8 @@ class Actuals:
         """Measure the costs of a sweep from its result and its folder."""
         peaks = (
             metric_value(
-                read_last_result(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
+                read_last_result(result.path / trial_folder_name(trial.number) / RESULTS),
+                PEAK_MEMORY,
             )
             for trial in result.trials
         )

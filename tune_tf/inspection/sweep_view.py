@@ -18,7 +18,7 @@ from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
 from tune_tf.space import flat
-from tune_tf.sweep_folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 
 _TRIAL = re.compile(r"trial_(\d+)")
 _MOST_NAMED = 8
@@ -286,7 +286,7 @@ def _trials(
             run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)
         return TrialView.of(
-            folder.path / f"trial_{number:05d}",
+            folder.path / trial_folder_name(number),
             number,
             events,
             folder.config,

@@ -19,6 +19,7 @@ from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, 
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.space import flat
+from tune_tf.sweep_folder import trial_folder_name
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class ReportData:
         masked = functools.cache(masked)
         metric = result.objective.metric
         curves = tuple(
-            read_curve(result.path / f"trial_{trial.number:05d}" / RESULTS, metric)
+            read_curve(result.path / trial_folder_name(trial.number) / RESULTS, metric)
             for trial in result.trials
         )
         return cls(result, curves, masked(settings), masked)

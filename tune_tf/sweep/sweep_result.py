@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ray.tune.experiment import Trial
 
@@ -18,37 +17,21 @@ from tune_tf.forecast import (
     write_actuals,
 )
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.outcome import STOP_CAUSE
-from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
+from tune_tf.sweep.callbacks.recorders import trial_cause
 from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
-
-if TYPE_CHECKING:
-    from tune_tf.sweep.callbacks import SweepParts
+from tune_tf.tune_internals.trial_state import latest_result
 
 _log = logging.getLogger(__name__)
 
 
-def trial_name(trial: Trial) -> str:
-    """Return the name of a trial from its number, which determines the seed."""
-    return f"trial_{trial_number(trial):05d}"
-
-
-def cause_in(trial: Trial) -> str | None:
-    """Return the cause of a trial's outcome, if it is known."""
-    if trial.status == Trial.ERROR:
-        return error_cause(trial_error(trial))
-    cause: str | None = latest_result(trial).get(STOP_CAUSE)
-    return cause
-
-
-def sweep_result(parts: "SweepParts", trials: Sequence[Trial], *, unasked: bool) -> SweepResult:
+def sweep_result(parts: SweepParts, trials: Sequence[Trial], *, unasked: bool) -> SweepResult:
     """Return the result of a sweep.
 
     ``unasked`` says whether the sweep was interrupted before all trials were proposed.
@@ -67,7 +50,7 @@ def sweep_result(parts: "SweepParts", trials: Sequence[Trial], *, unasked: bool)
     )
 
 
-def _trial_result(trial: Trial, parts: "SweepParts", events: TrialEvents | None) -> TrialResult:
+def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -> TrialResult:
     """Return the result of a trial.
 
     Its events include a removal of checkpoints that Tune still lists, and the cause of a failure in
@@ -81,7 +64,7 @@ def _trial_result(trial: Trial, parts: "SweepParts", events: TrialEvents | None)
         number=trial_number(trial),
         config=trial.config,
         outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
-        cause=cause_in(trial) or (events.cause if events else None),
+        cause=trial_cause(trial) or (events.cause if events else None),
         iterations=int(last.get("training_iteration", 0)),
         metrics=kept_metrics(last, config.constraints, config.objectives),
         checkpoint=parts.recovery.storage.place(checkpoint.path) if checkpoint else None,

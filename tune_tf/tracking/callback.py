@@ -32,7 +32,7 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, own_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
 from tune_tf.tracking.parent_run import ParentRun
 from tune_tf.tracking.run_writer import RunWriter, check_names
 from tune_tf.tracking.runs import TrackedSweep
@@ -49,6 +49,7 @@ from tune_tf.tracking.writing.run_update import (
     Report,
     now_ms,
 )
+from tune_tf.tune_internals.trial_state import own_result
 
 _ENVIRONMENT_TIMEOUT_S = 30.0
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -14,19 +14,18 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
-from tune_tf.secrets import mask_secrets
 from tune_tf.space import flat
 from tune_tf.tune_internals.scheduler_limits import (
     has_reached_limit,
     scheduler_rungs,
     stops_trials,
 )
+from tune_tf.tune_internals.trial_state import trial_error
 
 _CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
 _NO_METRIC = "_metric"  # what Tune calls the metric of a run that has none
@@ -187,10 +186,8 @@ def run_id_of(trial_id: str) -> str | None:
 
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty if it is not available."""
-    path = getattr(_find_trial(trial_id), "error_file", None)
-    if not path or not Path(path).is_file():
-        return ""
-    return mask_secrets(Path(path).read_text(errors="replace"))
+    trial: Any = _find_trial(trial_id)
+    return trial_error(trial) if getattr(trial, "error_file", None) else ""
 
 
 def trial_ids() -> set[str] | None:

@@ -38,6 +38,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.simulation import Trace
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
+from tune_tf.sweep_folder import trial_folder_name
 
 _MOST_SLOTS = 16
 _NUM_SEEDS = 5
@@ -214,7 +215,7 @@ def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Measu
         trials = []
         for trial in trace.trials:
             reported = [line | {"config": dict(trial.config)} for line in lines[trial.number]]
-            path = folder / f"trial_{trial.number:05d}"
+            path = folder / trial_folder_name(trial.number)
             path.mkdir()
             (path / "result.json").write_text("".join(f"{json.dumps(it)}\n" for it in reported))
             iterations = reported[-1]["training_iteration"] if reported else 0

@@ -14,7 +14,7 @@ from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
-from tune_tf.tracking.outcome_tracker import latest_result
+from tune_tf.tune_internals.trial_state import latest_result
 
 _HOUR_S = 3600
 

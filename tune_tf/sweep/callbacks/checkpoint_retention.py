@@ -17,7 +17,8 @@ from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
+from tune_tf.tune_internals.trial_state import latest_result
 
 _log = logging.getLogger(__name__)
 

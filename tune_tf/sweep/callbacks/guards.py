@@ -19,7 +19,7 @@ from ray.tune.experiment import Trial
 from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
 from tune_tf.formatting import bytes_text
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.outcome_tracker import latest_result, trial_error
+from tune_tf.tune_internals.trial_state import latest_result, trial_error
 
 _log = logging.getLogger(__name__)
 

@@ -13,16 +13,30 @@ from ray.tune.utils.util import SafeFallbackEncoder
 from tune_tf.atomic_files import append_line, write_atomically
 from tune_tf.events import TRIAL_LOG, EventLog, mask_log
 from tune_tf.inspection.reported_results import REMOTE_CHECKPOINT, RESULTS
-from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
+from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
+from tune_tf.outcome_rules import error_cause
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.secrets import secret_values
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import cause_in, trial_name
+from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
 from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tracking.outcome_tracker import latest_result
+from tune_tf.tune_internals.trial_state import latest_result, trial_error
 
 _PARAMS = "params.json"
+
+
+def trial_name(trial: Trial) -> str:
+    """Return the name of a trial from its number, which determines the seed."""
+    return trial_folder_name(trial_number(trial))
+
+
+def trial_cause(trial: Trial) -> str | None:
+    """Return the cause of a trial's outcome, if it is known."""
+    if trial.status == Trial.ERROR:
+        return error_cause(trial_error(trial))
+    cause: str | None = latest_result(trial).get(STOP_CAUSE)
+    return cause
 
 
 class ResultFiles(Callback):
@@ -186,5 +200,5 @@ class EventRecorder(Callback):
         mask_log(log, secret_values() | self._secrets)
         last = {name: value for name, value in latest_result(trial).items() if name != "config"}
         self._event_log.record_end(
-            trial_id, trial_number(trial), trial.config, outcome, cause_in(trial), last
+            trial_id, trial_number(trial), trial.config, outcome, trial_cause(trial), last
         )

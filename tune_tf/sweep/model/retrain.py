@@ -33,12 +33,12 @@ from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep_folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
 from tune_tf.trainables.memory.oom_retries import OomRetries
+from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
 EpochCallback = Callable[[int, Mapping[str, float]], None]
@@ -181,7 +181,7 @@ def _train(
     spread.check(resources)
     check_cluster(resources, spread)
     trained_on = with_mixin(_AllRows, workload) if on == "train+validation" else workload
-    trial_name = f"trial_{chosen.number:05d}"  # determines the seed
+    trial_name = trial_folder_name(chosen.number)  # determines the seed
     logger = logging.getLogger("ray.tune.tune")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # errors are raised below

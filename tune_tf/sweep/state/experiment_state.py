@@ -19,6 +19,7 @@ from ray import cloudpickle
 from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tune_internals.trial_state import to_training_result
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
@@ -109,7 +110,7 @@ class TuneTrial:
     def copy_for(self, events: TrialEvents) -> "TuneTrial":
         """Return an unstarted trial that Tune has not saved, modelled on this one."""
         state, run = deepcopy(self._state), deepcopy(self._run)
-        name = f"trial_{events.number:05d}"
+        name = trial_folder_name(events.number)
         config = dict(events.config)
         tag = f"{events.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
         state |= {
