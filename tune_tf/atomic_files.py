@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,12 +13,9 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
 def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) -> None:
-    """Write a file atomically: a crash leaves the old file or the new one.
+    """Write a file atomically, text as UTF-8: a crash leaves the old file or the new one.
 
-    Args:
-        path: The file.
-        content: Its content; text is encoded as UTF-8.
-        on_disk: Whether to sync to disk, so that a power failure leaves no partial file either.
+    ``on_disk`` syncs it to disk, so that a power failure leaves no partial file either.
 
     Raises:
         OSError: Writing failed; the old file remains.
@@ -80,14 +78,21 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces a file or folder once it is complete."""
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    pattern = glob.escape(f".{path.stem}.") + "*" + glob.escape(f".partial{path.suffix}")
+    for leftover in path.parent.glob(pattern):  # of a killed process
+        _remove(leftover)
     try:
         yield partial
         if path.is_dir():
             shutil.rmtree(path)
         partial.replace(path)
     finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
+        _remove(partial)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)

@@ -65,10 +65,11 @@ class FolderWithoutModel:
         """Write the folder."""
         from mlflow.models import Model
 
-        from tune_tf.sweep.model.export_process import ModelFolder, _replace_folder
+        from tune_tf.atomic_files import atomic_path
+        from tune_tf.sweep.model.export_process import ModelFolder
 
-        with _replace_folder(path) as folder:
-            (folder / "data").mkdir()
+        with atomic_path(path) as folder:
+            (folder / "data").mkdir(parents=True)
             (folder / "data" / "weights").write_text("of no model")
             time.sleep(1)  # long enough to be seen at it
             Model(metadata=metadata).save(str(folder / "MLmodel"))

@@ -46,7 +46,7 @@ class LoggedBestModel:
 def log_best_model(
     result: SweepResult,
     settings: MLflowSettings,
-    writer: ModelExportProcess,
+    export_process: ModelExportProcess,
     *,
     tracking_uri: str,
     run_ids: Mapping[str, str],
@@ -61,11 +61,13 @@ def log_best_model(
     """
     problem = "The best model was not logged to MLflow"
     try:
-        best, logged, runs = _logged_best(result, settings, writer, tracking_uri, run_ids)
+        best, logged, registry = _logged_best(
+            result, settings, export_process, tracking_uri, run_ids
+        )
         problem = f"The best model is logged as {logged.uri}, but not registered"
         if settings.register_best is None or logged.version_uri is not None:
             return logged
-        version = runs.register(best, logged.uri, settings.register_best, settings.best_alias)
+        version = registry.register(best, logged.uri, settings.register_best, settings.best_alias)
         return replace(logged, version_uri=version)
     except UnknownMetricError:
         return None  # no best trial, as the report says
@@ -88,14 +90,14 @@ def log_best_model(
 def _logged_best(
     result: SweepResult,
     settings: MLflowSettings,
-    writer: ModelExportProcess,
+    export_process: ModelExportProcess,
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> tuple[BestModel, LoggedBestModel, ModelRegistry]:
     """Log a sweep's best model unless it is logged already.
 
     Returns:
-        The model, its place in MLflow, and the runs that refer to it.
+        The model, its URIs in MLflow, and the registry.
 
     Raises:
         UnknownMetricError: No feasible trial reported a finite value.
@@ -117,14 +119,14 @@ def _logged_best(
     )
     client = connect(tracking_uri)
     _await_answer(client, result.mlflow_run_id)
-    runs = ModelRegistry(client, result.mlflow_run_id)
-    known = runs.latest_model()
+    registry = ModelRegistry(client, result.mlflow_run_id)
+    known = registry.latest_model()
     if known is not None and best.matches(known.tags):
         uri = f"models:/{known.model_id}"
-        runs.keep(best, uri)
-        version = settings.register_best and runs.version_of(known, settings.register_best)
-        return best, LoggedBestModel(uri, version), runs
-    written = writer.write(
+        registry.keep(best, uri)
+        version = settings.register_best and registry.version_of(known, settings.register_best)
+        return best, LoggedBestModel(uri, version), registry
+    written = export_process.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,
         result.best_checkpoint,
@@ -139,7 +141,7 @@ def _logged_best(
             result.config.workload.partition(":")[0],
         )
     best = replace(best, custom=written.custom)
-    return best, LoggedBestModel(runs.log(best, written.path), folder=written.path), runs
+    return best, LoggedBestModel(registry.log(best, written.path), folder=written.path), registry
 
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:
@@ -222,12 +224,12 @@ def promote_best(
     _ = view.result.best_trial  # raises without one
     store = MLflowStore.open(folder)
     result = replace(view.result, mlflow_run_id=store.parent_run_id)
-    with ModelExportProcess() as writer, store.clear_errors("MLflow refuses"):
-        best, logged, runs = _logged_best(
-            result, settings, writer, store.tracking_uri, store.run_ids
+    with ModelExportProcess() as export_process, store.clear_errors("MLflow refuses"):
+        best, logged, registry = _logged_best(
+            result, settings, export_process, store.tracking_uri, store.run_ids
         )
-        version_uri = logged.version_uri or runs.register(best, logged.uri, name, None)
-        before = runs.set_alias(version_uri, alias)
+        version_uri = logged.version_uri or registry.register(best, logged.uri, name, None)
+        before = registry.set_alias(version_uri, alias)
     uri = f"models:/{name}@{alias}"
     return Promotion(uri, version_uri, logged.uri, before, result.sweep_id, result.best_trial)
 
@@ -236,15 +238,15 @@ def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -
     """Give an alias to the latest retrained model."""
     with store.clear_errors("MLflow refuses"):
         run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
-        runs = ModelRegistry(store.client, run_id) if run_id else None
-        logged = runs.latest_model() if runs else None
-        if run_id is None or runs is None or logged is None:
+        registry = ModelRegistry(store.client, run_id) if run_id else None
+        logged = registry.latest_model() if registry else None
+        if run_id is None or registry is None or logged is None:
             raise InvalidSettingsError(
                 f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"
             )
         trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
         final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
         uri = f"models:/{logged.model_id}"
-        version_uri = runs.version_of(logged, name) or runs.register(final, uri, name, None)
-        before = runs.set_alias(version_uri, alias)
+        version_uri = registry.version_of(logged, name) or registry.register(final, uri, name, None)
+        before = registry.set_alias(version_uri, alias)
     return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)

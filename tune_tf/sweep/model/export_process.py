@@ -6,11 +6,9 @@ the expected end of the sweep, so that the end need not wait for it.
 
 import contextlib
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +16,7 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.resources import TrialResources
@@ -27,7 +26,6 @@ from tune_tf.workload import Config, Workload
 
 _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
 _NICENESS = 10  # the last trials have priority
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,10 @@ class ModelFolder:
 
     Args:
         custom: The user's classes and functions that must be imported before loading.
-        has_example: Whether it holds a signature and an input example.
     """
 
     path: Path
     custom: tuple[str, ...] = ()
-    has_example: bool = True
 
 
 class ModelExportProcess:
@@ -88,8 +84,10 @@ class ModelExportProcess:
             RayTaskError: The model cannot be built, restored or saved.
         """
         self.start()
-        asked = self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
-        return ray.get(asked)
+        written: ModelFolder = ray.get(
+            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
+        )
+        return written
 
     def test_metrics(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation
@@ -107,31 +105,31 @@ class ExportPrestart(tune.Callback):
 
     def __init__(
         self,
-        writer: ModelExportProcess,
+        export_process: ModelExportProcess,
         budget: BudgetSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._writer = writer
+        self._export_process = export_process
         self._budget = budget
         self._clock = clock
         self._num_ended = 0
-        self._begun = clock()
+        self._begun_s = clock()
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Note when the session begins."""
         self._num_ended = 0
-        self._begun = self._clock()
+        self._begun_s = self._clock()
 
     def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
-        elapsed_s = self._clock() - self._begun
-        left = self._budget.num_samples - sum(each.is_finished() for each in trials)
-        left_s = elapsed_s / self._num_ended * left
+        elapsed_s = self._clock() - self._begun_s
+        num_remaining = self._budget.num_samples - sum(each.is_finished() for each in trials)
+        remaining_s = elapsed_s / self._num_ended * num_remaining
         if self._budget.time_budget_s is not None:
-            left_s = min(left_s, self._budget.time_budget_s - elapsed_s)
-        if left_s <= _EARLY_S:
-            self._writer.start()
+            remaining_s = min(remaining_s, self._budget.time_budget_s - elapsed_s)
+        if remaining_s <= _EARLY_S:
+            self._export_process.start()
 
 
 class _ExportActor:
@@ -164,9 +162,9 @@ class _ExportActor:
             served = workload.serving_model(model, config)
             if example is not None:
                 example = workload.serving_rows(example)
-        with _replace_folder(path) as folder:
+        with atomic_path(path) as folder:
             _save(served, example, folder, metadata)
-        return ModelFolder(path, custom_objects(served), example is not None)
+        return ModelFolder(path, custom_objects(served))
 
     def test_metrics(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation
@@ -199,27 +197,10 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
     )
 
 
-@contextlib.contextmanager
-def _replace_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces another one once it is complete."""
-    for partial in path.parent.glob(f".{path.name}.*"):  # left by a killed process
-        shutil.rmtree(partial, ignore_errors=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        shutil.rmtree(path, ignore_errors=True)
-        partial.rename(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def requirements() -> list[str]:
     """Return requirements to load a Keras model, pinned to the installed versions."""
-    found = []
-    for names in (("keras",), _TENSORFLOW, ("numpy",)):
-        for name in names:
-            with contextlib.suppress(PackageNotFoundError):
-                found.append(f"{name}=={version(name)}")
-                break
-    return found
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    return [f"{package.__name__}=={package.__version__}" for package in (keras, tf, np)]
