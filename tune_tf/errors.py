@@ -46,9 +46,7 @@ class InvalidSettingsError(TuneTfError, ValueError):
     """
 
     def __init__(
-        self,
-        details: Iterable[ErrorDetail | str] | ErrorDetail | str,
-        source: str | None = None,
+        self, details: Iterable[ErrorDetail | str] | ErrorDetail | str, source: str | None = None
     ) -> None:
         if isinstance(details, ErrorDetail | str):
             details = [details]

@@ -92,7 +92,7 @@ class SweepResult:
         mlflow_run_id: Id of the sweep's parent run in MLflow, if any.
         ended_early: Why the sweep ended before all its trials, such as "its budget of 90 epochs
             is spent"; None if it did not.
-        unasked: Whether it was interrupted before all trials were proposed.
+        search_finished: Whether all trials were proposed before it was interrupted.
     """
 
     sweep_id: str
@@ -102,7 +102,7 @@ class SweepResult:
     trials: tuple[TrialResult, ...]
     mlflow_run_id: str | None = None
     ended_early: str | None = None
-    unasked: bool = False
+    search_finished: bool = True
 
     @property
     def objective(self) -> Objective:
@@ -117,25 +117,19 @@ class SweepResult:
     @property
     def interrupted(self) -> bool:
         """Whether a resume would run trials."""
-        left = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
-        return left or self.unasked
+        unfinished = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
+        return unfinished or not self.search_finished
 
     @cached_property
     def best_if_any(self) -> TrialResult | None:
         """The best trial; None if no feasible trial reported a finite value."""
         metric = self.objective.metric
-        best = best_of(
-            (
-                Candidate(t.number, t.outcome, t.metrics.get(metric), t.feasible)
-                for t in self.trials
-            ),
-            self.objective,
+        candidates = (
+            Candidate(trial, trial.outcome, trial.metrics.get(metric), trial.feasible)
+            for trial in self.trials
         )
-        return (
-            None
-            if best is None
-            else next(trial for trial in self.trials if trial.number == best.key)
-        )
+        best = best_of(candidates, self.objective)
+        return None if best is None else best.key
 
     @property
     def best_trial(self) -> TrialResult:

@@ -24,6 +24,7 @@ _JOURNAL = "study.journal"
 _FORMAT = 1
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
+_SQLITE = "sqlite:///"
 
 _log = logging.getLogger(__name__)
 
@@ -86,9 +87,8 @@ class SweepFolder:
         if self.config.mlflow is None:
             return None
         uri = expand_references(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
-        scheme, slashes, path = uri.partition(":///")
-        if scheme == "sqlite" and slashes and not path.startswith("/"):
-            return f"sqlite:///{self.working_dir / path}"
+        if has_relative_path(uri):
+            return f"{_SQLITE}{self.working_dir / uri.removeprefix(_SQLITE)}"
         return uri
 
     @property
@@ -231,6 +231,11 @@ class SweepFolder:
         write_atomically(self.path / _CONFIG, self.sweep_file)
         for name in (_INFO_COPY, _INFO):
             write_atomically(self.path / name, text)
+
+
+def has_relative_path(uri: str) -> bool:
+    """Return whether a URI is that of a SQLite file in the working directory."""
+    return uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/")
 
 
 def trial_folder_name(number: int) -> str:

@@ -19,20 +19,20 @@ class Session:
     Args:
         begun_s: Start, in seconds since 1970.
         last_s: Last write, in seconds since 1970.
-        over: Whether the session ended without a crash.
+        ended_cleanly: Whether the session ended without a crash.
         interrupted: Whether a resume would continue trials.
         ended_early: Why the sweep ended before all its trials had; None if it did not.
-        left: Outputs that could not be written at the end; a resume tries again.
+        missing_outputs: Outputs that could not be written at the end; a resume tries again.
         process: The driver's process id; 0 if unknown.
         host: The driver's machine.
     """
 
     begun_s: float
     last_s: float
-    over: bool = False
+    ended_cleanly: bool = False
     interrupted: bool = False
     ended_early: str | None = None
-    left: tuple[str, ...] = ()
+    missing_outputs: tuple[str, ...] = ()
     process: int = 0
     host: str = ""
 
@@ -113,10 +113,10 @@ class EventHistory:
             self.run_ids.update(event["run_ids"])
             if self.sessions:
                 session = self.sessions[-1]
-                session.over = True
+                session.ended_cleanly = True
                 session.interrupted = bool(event["interrupted"])
                 session.ended_early = event.get("ended_early")
-                session.left = tuple(event.get("left", ()))
+                session.missing_outputs = tuple(event.get("left", ()))
         else:
             self._apply_to_trial(kind, event, at)
         if self.sessions:

@@ -122,7 +122,7 @@ class EventLog:
         interrupted: bool,
         run_ids: Mapping[str, str],
         ended_early: str | None = None,
-        left: Sequence[str] = (),
+        missing_outputs: Sequence[str] = (),
     ) -> None:
         """Record the end of the session and flush the log to disk.
 
@@ -130,14 +130,14 @@ class EventLog:
             interrupted: Whether a resume would continue the sweep.
             run_ids: MLflow's ids of the trials' runs, by Tune's id.
             ended_early: Why the sweep ended before all its trials had; None if it did not.
-            left: Outputs that could not be written; a resume tries again.
+            missing_outputs: Outputs that could not be written; a resume tries again.
         """
         self._write(
             "over",
             interrupted=interrupted,
             run_ids=dict(run_ids),
             ended_early=ended_early,
-            left=list(left),
+            left=list(missing_outputs),
         )
         with suppress(OSError):
             os.fsync(self._file)
@@ -171,7 +171,7 @@ def _last_driver_lives(folder: Path) -> bool:
     ended.
     """
     sessions = EventHistory.read(folder).sessions
-    if not sessions or sessions[-1].over or sessions[-1].host != socket.gethostname():
+    if not sessions or sessions[-1].ended_cleanly or sessions[-1].host != socket.gethostname():
         return False
     process = sessions[-1].process
     if process in (0, os.getpid()):

@@ -102,13 +102,13 @@ class SweepView:
         session = history.sessions[-1] if history.sessions else None
         if driven:
             end_s = clock()
-        elif session is None or not session.over:
+        elif session is None or not session.ended_cleanly:
             end_s = max(end_s, last_s)
         spans[-1] = begun_s, max(begun_s, end_s)
         if driven:
             state = SweepState.RUNNING
         elif session is not None:
-            over = session.over and not session.interrupted
+            over = session.ended_cleanly and not session.interrupted
             state = SweepState.ENDED if over else SweepState.INTERRUPTED
         else:
             over = bool(trials) and all(trial.has_ended for trial in trials)
@@ -267,7 +267,7 @@ def _trials(
 ) -> tuple[TrialView, ...]:
     of_number = {events.number: events for events in history.trials.values()}
     sessions = history.sessions
-    is_over = bool(sessions) and sessions[-1].over and not sessions[-1].interrupted
+    is_over = bool(sessions) and sessions[-1].ended_cleanly and not sessions[-1].interrupted
     numbers = set(of_number)
     for path in folder.path.iterdir():
         # A kill may leave the folder of a trial that an ended sweep did not propose again.

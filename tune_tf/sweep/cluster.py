@@ -16,6 +16,7 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.secrets import expand_references
+from tune_tf.sweep_folder import has_relative_path
 from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 _ANSWER_S = 10
@@ -134,27 +135,24 @@ def runtime_env(
 ) -> dict[str, Any] | None:
     """Return Ray's runtime environment for the processes of a sweep; None if empty.
 
-    Args:
-        settings: The section ``cluster`` of the sweep file.
-        base_dir: Folder that relative paths in the settings start from.
-        address: The cluster's address. With Ray Client, the folder of the sweep file is uploaded by
-            default, without the outputs of sweeps.
+    Relative paths start from ``base_dir``. With Ray Client, the folder of the sweep file is
+    uploaded by default, without the outputs of sweeps.
 
     Raises:
         InvalidSettingsError: An environment variable in the settings is not set.
     """
-    given = dict(settings.runtime_env or {})
+    environment = dict(settings.runtime_env or {})
     if is_client(address):
-        given = {"working_dir": ".", "excludes": list(_EXCLUDED), **given}
+        environment = {"working_dir": ".", "excludes": list(_EXCLUDED), **environment}
     for key in ("working_dir", "py_modules", "pip"):
-        if key in given:
-            given[key] = _absolute_paths(given[key], base_dir)
-    if "env_vars" in given:
-        given["env_vars"] = {
+        if key in environment:
+            environment[key] = _absolute_paths(environment[key], base_dir)
+    if "env_vars" in environment:
+        environment["env_vars"] = {
             name: expand_references(value, f"cluster.runtime_env.env_vars.{name}")
-            for name, value in given["env_vars"].items()
+            for name, value in environment["env_vars"].items()
         }
-    return given or None
+    return environment or None
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:
@@ -207,44 +205,33 @@ def check_paths(config: SweepConfig) -> None:
         InvalidSettingsError: Lists all errors.
     """
     errors = []
-    if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
-        errors.append(
-            ErrorDetail(
-                "storage_path",
-                f"is {config.storage_path!r}, but the driver runs on the cluster: give an "
-                "absolute path that all its nodes can reach",
-            )
-        )
+    remedy = "but the driver runs on the cluster: give an"
+    storage = config.storage_path
+    if config.remote_storage or not Path(storage.removeprefix("file://")).is_absolute():
+        text = f"is {storage!r}, {remedy} absolute path that all its nodes can reach"
+        errors.append(ErrorDetail("storage_path", text))
     uri = config.mlflow.tracking_uri if config.mlflow else ""
-    scheme, slashes, path = uri.partition(":///")
-    if scheme == "sqlite" and slashes and not path.startswith("/"):
-        errors.append(
-            ErrorDetail(
-                "mlflow.tracking_uri",
-                f"is {uri!r}, but the driver runs on the cluster: give an MLflow server that the "
-                "cluster reaches",
-            )
-        )
+    if has_relative_path(uri):
+        text = f"is {uri!r}, {remedy} MLflow server that the cluster reaches"
+        errors.append(ErrorDetail("mlflow.tracking_uri", text))
     if errors:
         raise InvalidSettingsError(errors)
 
 
-def run_on_cluster(
-    drive: Callable[..., SweepResult], *arguments: Any, **options: Any
-) -> SweepResult:
+def run_on_cluster(run: Callable[..., SweepResult], *arguments: Any, **options: Any) -> SweepResult:
     """Run the driver of a sweep in a process on the cluster and return its result.
 
     Its output is printed here, and an interrupt here interrupts it.
 
     Raises:
-        TuneTfError: As raised by ``drive``.
+        TuneTfError: As raised by ``run``.
     """
-    driven = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(drive).remote(*arguments, **options)
+    driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run).remote(*arguments, **options)
     try:
-        result: SweepResult = ray.get(driven)
+        result: SweepResult = ray.get(driver)
     except KeyboardInterrupt:
-        ray.cancel(driven, force=False)
-        ray.wait([driven])
+        ray.cancel(driver, force=False)
+        ray.wait([driver])
         raise
     except ray.exceptions.RayTaskError as error:
         cause = error.cause

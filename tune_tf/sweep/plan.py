@@ -49,20 +49,16 @@ class SweepPlan:
     mutations: tuple[str, ...] | None = None
 
 
-def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPlan:
+def plan_sweep(config: SweepConfig, *, base_dir: Path) -> SweepPlan:
     """Check a sweep on the present cluster as far as possible without training.
 
-    Args:
-        config: The sweep's settings.
-        base_dir: Folder that a relative workload path starts from; the working directory by
-            default.
+    A relative workload path starts from ``base_dir``.
 
     Raises:
         WorkloadError: The workload cannot be imported, or its data are invalid.
         InvalidSettingsError: A component rejects its settings.
         UnavailableResourcesError: No node can hold a trial.
     """
-    base_dir = base_dir or Path.cwd()
     check_storage(config)
     workload = import_workload(config.workload, base_dir, config.data)
     make_scheduler(config)
@@ -75,17 +71,13 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
     checked_tracking_uri(config)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
-    wanted = config.max_concurrent_trials or fitting
+    limit = config.max_concurrent_trials or fitting
+    max_concurrent = min(limit, fitting, config.budget.num_samples)
     rng = np.random.default_rng(config.seed)
     workload.check_data()
-    return SweepPlan(
-        config,
-        workload,
-        resources,
-        min(wanted, fitting, config.budget.num_samples),
-        tuple(config.space.sample(rng) for _ in range(3)),
-        allowed_mutations(config, workload),
-    )
+    examples = tuple(config.space.sample(rng) for _ in range(3))
+    mutations = allowed_mutations(config, workload)
+    return SweepPlan(config, workload, resources, max_concurrent, examples, mutations)
 
 
 def checked_tracking_uri(config: SweepConfig) -> str | None:
@@ -123,18 +115,16 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     paths = list(chosen.parameters)
     structural = ray.get(_structural.remote(workload, config.space, paths))
     allowed = tuple(path for path in paths if path not in structural)
-    where = "scheduler.mutations"
-    messages = [
-        f"{path} cannot change while a trial runs: {structural[path]}" for path in structural
+    problems = [
+        f"{path} cannot change while a trial runs: {reason}" for path, reason in structural.items()
     ]
     if settings.mutations and structural:
-        raise InvalidSettingsError(
-            [ErrorDetail(where, f"{each}; leave it out") for each in messages]
-        )
-    if not allowed:
-        text = f"no parameter can change while a trial runs: {'; '.join(messages)}; use asha"
-        raise InvalidSettingsError(ErrorDetail(where, text))
-    return allowed
+        texts = [f"{problem}; leave it out" for problem in problems]
+    elif not allowed:
+        texts = [f"no parameter can change while a trial runs: {'; '.join(problems)}; use asha"]
+    else:
+        return allowed
+    raise InvalidSettingsError([ErrorDetail("scheduler.mutations", text) for text in texts])
 
 
 @ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is configured once per process
@@ -168,6 +158,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
     """
     config, searcher = folder.config, folder.config.searcher
     earlier = folder.warm_start_from
+    tracking_uri = folder.tracking_uri if earlier and earlier.startswith("mlflow:") else None
     return OptunaSearcher(
         config.space,
         config.objectives,
@@ -177,7 +168,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
         study_name=searcher.study_name or folder.sweep_id,
         constraints=config.constraints,
         points_to_evaluate=searcher.points_to_evaluate,
-        warm_start_from=earlier and WarmStart(earlier, _tracking_uri(folder, earlier)),
+        warm_start_from=earlier and WarmStart(earlier, tracking_uri),
         allow_changed_space=searcher.allow_changed_space,
     )
 
@@ -217,7 +208,3 @@ def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
         system_metrics=folder.config.mlflow.system_metrics,
         credentials=read_credentials(),  # a worker elsewhere does not inherit the environment
     )
-
-
-def _tracking_uri(folder: SweepFolder, earlier: str) -> str | None:
-    return folder.tracking_uri if earlier.startswith("mlflow:") else None

@@ -80,15 +80,15 @@ def run_trials(
     ):
         analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         parts.retention.remove_unneeded()
-        result = sweep_result(parts, analysis.trials, unasked=not search.is_finished())
+        result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         record_actuals(result, begun_s, closed=False)
-        left = record_result(result, folder, tracker, export_process)
+        missing_outputs = record_result(result, folder, tracker, export_process)
         record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},
             ended_early=result.ended_early,
-            left=left,
+            missing_outputs=missing_outputs,
         )
     return result
 
@@ -125,7 +125,7 @@ def _run_tune(
         ),
         callbacks=callbacks,
         resume_config=tune.ResumeConfig() if resumes else None,
-        resume=True if resumes else None,
+        resume=resumes or None,
         trial_name_creator=trial_name,
         trial_dirname_creator=trial_name,
         raise_on_failed_trial=False,

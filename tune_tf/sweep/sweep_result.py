@@ -31,11 +31,10 @@ from tune_tf.tune_internals.trial_state import latest_result
 _log = logging.getLogger(__name__)
 
 
-def sweep_result(parts: SweepParts, trials: Sequence[Trial], *, unasked: bool) -> SweepResult:
-    """Return the result of a sweep.
-
-    ``unasked`` says whether the sweep was interrupted before all trials were proposed.
-    """
+def sweep_result(
+    parts: SweepParts, trials: Sequence[Trial], *, search_finished: bool
+) -> SweepResult:
+    """Return the result of a sweep; ``search_finished`` says whether all trials were proposed."""
     folder, events = parts.folder, parts.event_log.history.trials
     results = (_trial_result(trial, parts, events.get(trial.trial_id)) for trial in trials)
     return SweepResult(
@@ -46,7 +45,7 @@ def sweep_result(parts: SweepParts, trials: Sequence[Trial], *, unasked: bool) -
         trials=tuple(sorted(results, key=lambda result: result.number)),
         mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
         ended_early=parts.stopper.reason,
-        unasked=unasked,
+        search_finished=search_finished,
     )
 
 
@@ -67,7 +66,7 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
         cause=trial_cause(trial) or (events.cause if events else None),
         iterations=int(last.get("training_iteration", 0)),
         metrics=kept_metrics(last, config.constraints, config.objectives),
-        checkpoint=parts.recovery.storage.place(checkpoint.path) if checkpoint else None,
+        checkpoint=parts.recovery.storage.location(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(config.constraints, last),
         checkpoints_removed=removed,
     )
@@ -107,42 +106,43 @@ def finished_result(folder: SweepFolder) -> SweepResult | None:
         InvalidSettingsError: The settings were edited and are invalid.
     """
     sessions = EventHistory.read(folder.path).sessions
-    if not sessions or not sessions[-1].over or sessions[-1].left or folder.edited() is not None:
+    if (
+        not sessions
+        or not sessions[-1].ended_cleanly
+        or sessions[-1].missing_outputs
+        or folder.edited() is not None
+    ):
         return None
     view = SweepView.of(folder)
     if view.state is not SweepState.ENDED or view.result.interrupted:
         return None
-    is_whole = view.result.report_path.is_file() and not (folder.path / SPOOL_FOLDER).exists()
-    return view.result if is_whole else None
+    is_complete = view.result.report_path.is_file() and not (folder.path / SPOOL_FOLDER).exists()
+    return view.result if is_complete else None
 
 
 def record_result(
     result: SweepResult,
     folder: SweepFolder,
     tracker: MLflowCallback | None,
-    writer: ModelExportProcess,
+    export_process: ModelExportProcess,
 ) -> list[str]:
-    """Write the report and log the best model.
-
-    Returns:
-        Names of the parts that could not be written.
-    """
+    """Write the report and log the best model; return the names of missing outputs."""
     files = _write_report(result)
-    left = [] if files else ["report"]
+    missing = [] if files else ["report"]
     settings = folder.config.mlflow
     if tracker is None or settings is None or folder.tracking_uri is None:
-        return left
+        return missing
     if settings.log_best_model and not result.interrupted and result.best_if_any:
         logged = log_best_model(
             result,
             settings,
-            writer,
+            export_process,
             tracking_uri=folder.tracking_uri,
             run_ids=tracker.run_ids(),
         )
-        left += [] if logged else ["best model"]
+        missing += [] if logged else ["best model"]
     tracker.attach(files)
-    return left
+    return missing
 
 
 def _write_report(result: SweepResult) -> dict[str, Path]:

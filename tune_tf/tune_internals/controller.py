@@ -20,11 +20,7 @@ from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
 from tune_tf.space import flat
-from tune_tf.tune_internals.scheduler_limits import (
-    has_reached_limit,
-    scheduler_rungs,
-    stops_trials,
-)
+from tune_tf.tune_internals.scheduler_limits import has_reached_limit, scheduler_rungs, stops_trials
 from tune_tf.tune_internals.trial_state import trial_error
 
 _CONTROLLER_MODULE = "ray.tune.execution.tune_controller"

@@ -22,7 +22,7 @@ from tune_tf.tune_internals.trial_state import latest_result
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 5.0
+_CHECK_EVERY_S = 5.0
 _NEWEST = 2  # as many as Tune keeps of each trial by default
 
 
@@ -97,7 +97,7 @@ class CheckpointRetention(Callback):
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Remove unneeded checkpoints at intervals."""
         self._trials = trials
-        if self._clock() - self._checked_s >= _LOOK_EVERY_S:
+        if self._clock() - self._checked_s >= _CHECK_EVERY_S:
             self.remove_unneeded()
 
     def current_needs(self) -> CheckpointNeeds:
@@ -114,7 +114,7 @@ class CheckpointRetention(Callback):
         if num_ended == self._num_ended_done and not self._keeps_all_of_a_trial:
             return
         self._checked_s = self._clock()
-        ended = {trial.trial_id: trial for trial in self._trials if self._is_over(trial)}
+        ended = {trial.trial_id: trial for trial in self._trials if self._has_ended(trial)}
         best = self._best(ended.values())
         needed = saved.needed | self._needed() | _resume_checkpoints(ended[each] for each in best)
         for trial_id in ended.keys() - best - self._done:
@@ -127,12 +127,12 @@ class CheckpointRetention(Callback):
         if ended.keys() <= best | self._done:
             self._num_ended_done = num_ended
 
-    def _is_over(self, trial: Trial) -> bool:
+    def _has_ended(self, trial: Trial) -> bool:
         outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
         return trial.is_finished() and outcome not in (None, Outcome.INTERRUPTED)
 
     def _needed(self) -> frozenset[str]:
-        live = (trial for trial in self._trials if not self._is_over(trial))
+        live = (trial for trial in self._trials if not self._has_ended(trial))
         return _resume_checkpoints(live) | self._scheduler.needed_checkpoints
 
     def _best(self, ended: Iterable[Trial]) -> set[str]:

@@ -72,11 +72,10 @@ class ResultFiles(Callback):
 
     def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint, **info: Any) -> None:
         """Write the URI of the last checkpoint if it is in remote storage."""
-        place = self._storage.place(checkpoint.path)
-        if isinstance(place, str):
-            write_atomically(
-                self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False
-            )
+        location = self._storage.location(checkpoint.path)
+        if isinstance(location, str):
+            path = self._folder_of(trial) / REMOTE_CHECKPOINT
+            write_atomically(path, f"{location}\n", on_disk=False)
 
     def _folder_of(self, trial: Trial) -> Path:
         path = self._folder / trial_name(trial)
@@ -132,7 +131,7 @@ class EventRecorder(Callback):
         self._outcome_tracker = outcome_tracker
         self._tracker = tracker
         self._secrets = secrets
-        self._active: dict[str, Trial] = {}
+        self._running_trials: dict[str, Trial] = {}
         self._num_seen = 0
         self._unstarted: dict[str, Trial] = {}  # nor in the event log
         self._recorded: dict[str, Outcome] = {
@@ -143,36 +142,36 @@ class EventRecorder(Callback):
 
     def on_trial_start(self, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Record that a trial starts or resumes."""
-        self._active[trial.trial_id] = trial
+        self._running_trials[trial.trial_id] = trial
         self._recorded.pop(trial.trial_id, None)
-        self._note_overtaken(trials, trial)
+        self._record_unstarted_before(trials, trial)
         self._event_log.record_start(trial.trial_id, trial_number(trial), trial.config)
 
     def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Record how a trial ended."""
-        self._note(trial)
+        self._record_end(trial)
 
     on_trial_error = on_trial_complete
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Record paused trials, and ends for which Tune calls no hook."""
-        for trial_id, trial in list(self._active.items()):
+        for trial_id, trial in list(self._running_trials.items()):
             if trial.status == Trial.PAUSED:
-                del self._active[trial_id]
+                del self._running_trials[trial_id]
                 self._event_log.record_pause(trial_id)
         if len(self._recorded) != len(self._outcome_tracker.outcomes):
             for trial in trials:
                 if trial.is_finished():
-                    self._note(trial)
-        self._note_run()
+                    self._record_end(trial)
+        self._record_parent_run()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Record the outcomes of trials that were stopped."""
         for trial in trials:
-            self._note(trial)
-        self._note_run()
+            self._record_end(trial)
+        self._record_parent_run()
 
-    def _note_overtaken(self, trials: list[Trial], started: Trial) -> None:
+    def _record_unstarted_before(self, trials: list[Trial], started: Trial) -> None:
         """Record unstarted trials before a started one, as a resume continues its numbering."""
         self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
         self._num_seen = len(trials)
@@ -183,19 +182,19 @@ class EventRecorder(Callback):
                 if not trial.is_finished():
                     self._event_log.record_creation(trial_id, trial_number(trial), trial.config)
 
-    def _note_run(self) -> None:
+    def _record_parent_run(self) -> None:
         """Record the id of the sweep's MLflow run, which may be created after the last step."""
         if self._tracker is not None and self._tracker.parent_run_id:
             self._event_log.record_parent_run(self._tracker.parent_run_id)
             self._tracker = None
 
-    def _note(self, trial: Trial) -> None:
+    def _record_end(self, trial: Trial) -> None:
         trial_id = trial.trial_id
         outcome = self._outcome_tracker.outcomes.get(trial_id)
         if outcome is None or self._recorded.get(trial_id) is outcome:
             return
         self._recorded[trial_id] = outcome
-        self._active.pop(trial_id, None)
+        self._running_trials.pop(trial_id, None)
         log = self._event_log.folder / trial_name(trial) / TRIAL_LOG
         mask_log(log, secret_values() | self._secrets)
         last = {name: value for name, value in latest_result(trial).items() if name != "config"}

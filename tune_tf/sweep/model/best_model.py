@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import (
-    InvalidSettingsError,
-    StoreUnavailableError,
-    UnknownMetricError,
-)
+from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, UnknownMetricError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text

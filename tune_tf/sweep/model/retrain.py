@@ -14,13 +14,7 @@ from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.data.rows import all_to_train
-from tune_tf.errors import (
-    DivergedError,
-    InvalidSettingsError,
-    WorkerError,
-    did_you_mean,
-    one_of,
-)
+from tune_tf.errors import DivergedError, InvalidSettingsError, WorkerError, did_you_mean, one_of
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
@@ -133,7 +127,7 @@ def retrain_trial(
         batch_size = workload.global_batch_size(chosen.config)
         parallelism = final_parallelism(config, num_replicas, batch_size)
         trained = _train(config, workload, chosen, on, parallelism, epochs, path, recorder)
-        checkpoint = SweepStorage.of(path, config).place(trained.checkpoint.path)
+        checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
         origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
         model = export_process.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
         test_metrics = export_process.test_metrics(workload, chosen.config, checkpoint)

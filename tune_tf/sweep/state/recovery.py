@@ -96,9 +96,9 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
             _repair_trial(folder, storage, trial, lost)
         elif trial.trial_id in removed:
             trial.keep_checkpoints(
-                [each for each in trial.checkpoints if storage.is_whole(storage.path(each.folder))]
+                [each for each in trial.checkpoints if storage.is_intact(storage.path(each.folder))]
             )
-        elif trial.checkpoints and not storage.is_whole(storage.path(trial.checkpoints[0].folder)):
+        elif trial.checkpoints and not storage.is_intact(storage.path(trial.checkpoints[0].folder)):
             lost.append(
                 f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, "
                 "is damaged or missing: its model cannot be exported"
@@ -252,20 +252,20 @@ def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
 def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
     """Make an unfinished trial resume from its newest intact checkpoint."""
     known = trial.checkpoints
-    whole = [each for each in known if storage.is_whole(storage.path(each.folder))]
-    while whole and not storage.is_whole(storage.path(whole[0].folder), thoroughly=True):
-        del whole[0]
-    if not whole and (found := _newest_stored(folder, storage, trial)):
-        whole = [found]
-    if whole != known:
-        trial.keep_checkpoints(whole)
+    intact = [each for each in known if storage.is_intact(storage.path(each.folder))]
+    while intact and not storage.is_intact(storage.path(intact[0].folder), thoroughly=True):
+        del intact[0]
+    if not intact and (found := _newest_stored(folder, storage, trial)):
+        intact = [found]
+    if intact != known:
+        trial.keep_checkpoints(intact)
     there = storage.checkpoints(storage.path(trial.folder_name))
     newest = str(known[0].folder) if known else storage.relative(there[-1]) if there else None
-    if newest is None or (whole and str(whole[0].folder) == newest):
+    if newest is None or (intact and str(intact[0].folder) == newest):
         return
     problem = f"{newest}, the newest checkpoint, is damaged or missing: the trial "
-    if whole:
-        lost.append(f"{problem}resumes from {whole[0].folder}, iteration {whole[0].iteration}")
+    if intact:
+        lost.append(f"{problem}resumes from {intact[0].folder}, iteration {intact[0].iteration}")
     else:
         lost.append(f"{problem}starts over")
 
@@ -275,7 +275,7 @@ def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Sav
     results = _results(folder, trial)
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
         iteration = storage.iteration_of(path)
-        if iteration in results and storage.is_whole(path, thoroughly=True):
+        if iteration in results and storage.is_intact(path, thoroughly=True):
             return trial.found(storage, path, iteration, results[iteration])
     return None
 

@@ -66,7 +66,7 @@ class SweepStorage:
         """Return a path relative to the sweep's."""
         return path.removeprefix(f"{self.root}/")
 
-    def place(self, path: str) -> CheckpointLocation:
+    def location(self, path: str) -> CheckpointLocation:
         """Return the local path or URI of a path in this storage."""
         return Path(path) if self.uri is None else join_uri(self.uri, self.relative(path))
 
@@ -110,39 +110,41 @@ class SweepStorage:
         except FileNotFoundError:
             return
 
-    def is_whole(self, path: str, *, thoroughly: bool = False) -> bool:
+    def is_intact(self, path: str, *, thoroughly: bool = False) -> bool:
         """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums."""
         try:
             found = self.filesystem.get_file_info(fs.FileSelector(path))
         except OSError:
             return False
         files = [each for each in found if not each.base_name.startswith(".")]
-        return bool(files) and all(self._is_whole(each, thoroughly=thoroughly) for each in files)
+        return bool(files) and all(
+            self._is_file_intact(each, thoroughly=thoroughly) for each in files
+        )
 
     def iteration_of(self, path: str) -> int | None:
         """Return the iteration of a checkpoint; None if it cannot be read."""
         try:
             with (
-                self._opened(f"{path}/{_TRIAL}") as file,
+                self._open(f"{path}/{_TRIAL}") as file,
                 np.load(file, allow_pickle=False) as archive,
             ):
                 return int(json.loads(str(archive[_HEAD]))["epoch"])
         except _DAMAGE:
             return None
 
-    def _is_whole(self, file: fs.FileInfo, *, thoroughly: bool) -> bool:
+    def _is_file_intact(self, file: fs.FileInfo, *, thoroughly: bool) -> bool:
         try:
             if file.base_name.endswith(".npz"):
-                with self._opened(file.path) as opened, zipfile.ZipFile(opened) as archive:
+                with self._open(file.path) as opened, zipfile.ZipFile(opened) as archive:
                     return not thoroughly or archive.testzip() is None
             if file.base_name.endswith(".json"):
-                with self._opened(file.path) as opened:
+                with self._open(file.path) as opened:
                     json.load(opened)
         except _DAMAGE:
             return False
         return not file.is_file or bool(file.size)
 
-    def _opened(self, path: str) -> IO[bytes]:
+    def _open(self, path: str) -> IO[bytes]:
         opened: Any = self.filesystem.open_input_file(path)
         return opened
 
