@@ -13,12 +13,9 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
 def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) -> None:
-    """Write a file atomically, text as UTF-8: a crash leaves the old file or the new one.
+    """Write a file atomically, text as UTF-8: a crash or an OSError leaves the old file.
 
     ``on_disk`` syncs it to disk, so that a power failure leaves no partial file either.
-
-    Raises:
-        OSError: Writing failed; the old file remains.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -35,11 +32,7 @@ def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) 
 
 
 def append_line(file: int, line: bytes, path: Path) -> None:
-    """Append a line atomically; after a partial line, start a new one.
-
-    Raises:
-        OSError: The disk is full; the file is unchanged.
-    """
+    """Append a line atomically, on a new line; on a full disk raise OSError, the file unchanged."""
     data = line + b"\n"
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":

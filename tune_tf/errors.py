@@ -29,12 +29,14 @@ class ErrorDetail:
     what: str
     line: int | None = None
 
+    def below(self, parent: object) -> "ErrorDetail":
+        """Return the error with the path of its parent in front, and no line."""
+        return ErrorDetail(".".join(filter(None, [str(parent), self.where])), self.what)
+
     def __str__(self) -> str:
         """Return ``line 4: space.filters: ...``, without unknown parts."""
-        parts = [f"line {self.line}"] if self.line is not None else []
-        if self.where:
-            parts.append(self.where)
-        return ": ".join([*parts, self.what])
+        line = "" if self.line is None else f"line {self.line}"
+        return ": ".join(filter(None, [line, self.where, self.what]))
 
 
 class InvalidSettingsError(TuneTfError, ValueError):
@@ -56,12 +58,11 @@ class InvalidSettingsError(TuneTfError, ValueError):
         self.source = source
         lines = [str(each) for each in self.details]
         if source is None and len(lines) == 1:
-            text = lines[0]
-        else:
-            count = f"{len(lines)} error{'s' if len(lines) != 1 else ''}"
-            header = f"{source}: {count}" if source else count
-            text = "\n".join([header, *(f"  {line}" for line in lines)])
-        super().__init__(text)
+            super().__init__(lines[0])
+            return
+        count = f"{len(lines)} error{'s' if len(lines) != 1 else ''}"
+        header = f"{source}: {count}" if source else count
+        super().__init__("\n  ".join([header, *lines]))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[ErrorDetail, ...], str | None]]:
         """Pickle by arguments, so that the details survive between processes."""

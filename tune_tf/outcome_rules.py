@@ -23,14 +23,9 @@ def infer_outcome(
 ) -> Outcome | _End:
     """Infer the outcome of a trial from the most reliable evidence of its end.
 
-    That is the error; then what was recorded, except for a completion without finite metrics; then
-    divergence; then the end that the calls of Tune suggest.
-
-    Args:
-        end: What Tune did, as an outcome; None for nothing that ends a trial.
-        recorded: What the trainable, the scheduler or an earlier session found.
-        finite: Whether the metrics are finite; None if nothing was reported.
-        error: Text of the trial's error, if it failed.
+    That is the text of an error; then what the trainable, the scheduler or an earlier session
+    recorded, except for a completion without finite metrics; then divergence, by ``finite`` (None
+    if nothing was reported); then the ``end`` that the calls of Tune suggest, None for no end.
     """
     if error is not None:
         return Outcome.of_error(last_failure(error))

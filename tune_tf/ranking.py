@@ -12,18 +12,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Candidate(Generic[Key]):
-    """A trial in a ranking.
-
-    Args:
-        key: The caller's key of the trial.
-        outcome: How it ended; None if it has not.
-        value: The objective's metric in its last result, which is what its checkpoint holds.
-        feasible: Whether its last result keeps the sweep's constraints.
-    """
+    """A trial in a ranking, by its last result, which is what its checkpoint holds."""
 
     key: Key
     outcome: Outcome | None
-    value: Any
+    value: Any  # of the objective
     feasible: bool = True
 
 

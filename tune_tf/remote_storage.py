@@ -15,7 +15,7 @@ CheckpointLocation = Path | str
 def join_uri(uri: str, *names: str) -> str:
     """Append path components to a URI, before any options after ``?``."""
     parts = urlsplit(uri)
-    return parts._relocation(path="/".join([parts.path.rstrip("/"), *names])).geturl()
+    return parts._replace(path="/".join([parts.path.rstrip("/"), *names])).geturl()
 
 
 @contextlib.contextmanager

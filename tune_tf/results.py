@@ -230,7 +230,8 @@ class SweepResult:
 
         Raises:
             CheckpointError: The trial has no checkpoint, or it cannot be read.
-            InvalidSettingsError: As for :func:`check_export`.
+            InvalidSettingsError: The format is unknown, does not match the path, or needs a package
+                that is not installed.
             WorkloadError: The model cannot be exported in this format.
         """
         trial = trial or self.best_trial
@@ -262,12 +263,7 @@ class SweepResult:
 
 
 def check_export(path: Path, file_format: str) -> None:
-    """Check the path and format of an export without building the model.
-
-    Raises:
-        InvalidSettingsError: The format is unknown, does not match the path, or needs a package
-            that is not installed.
-    """
+    """Raise InvalidSettingsError for an unknown format, an unfit path or a missing package."""
     if file_format not in EXPORT_SUFFIXES:
         known = list(EXPORT_SUFFIXES)
         raise InvalidSettingsError(
@@ -277,9 +273,9 @@ def check_export(path: Path, file_format: str) -> None:
     if path.suffix != suffix:
         wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
         raise InvalidSettingsError(f"for format {file_format} the path must {wanted}, not {path}")
-    lacking = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
-    if lacking:
+    missing = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
+    if missing:
         raise InvalidSettingsError(
-            f"format {file_format} needs {' and '.join(lacking)}: pip install "
+            f"format {file_format} needs {' and '.join(missing)}: pip install "
             f"'tune-tf[{file_format}]'"
         )

@@ -68,10 +68,7 @@ _IN_QUERY = re.compile(r"([?&]password=)([^&#]*)", re.IGNORECASE)
 def mask_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Replace each secret in a text by ``***``.
 
-    Args:
-        text: Text to write or log.
-        environ: The environment; variables with a name like ``..._TOKEN`` or
-            ``..._PASSWORD`` and a value of at least 6 characters are secrets.
+    Environment variables with a name like ``..._TOKEN`` and at least 6 characters are secrets.
     """
     return _masked(text, secret_values(environ))
 
@@ -149,10 +146,7 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
     """Expand the ``${NAME}`` references to environment variables in a URI.
 
     Values in ``user:password@`` or the query are percent-encoded, so the variable holds the plain
-    password; elsewhere they are inserted unchanged.
-
-    Raises:
-        InvalidSettingsError: Variables are not set; lists all of them.
+    password; elsewhere they are inserted unchanged. Missing variables are an InvalidSettingsError.
     """
     missing = [name for name in _REFERENCE.findall(uri) if name not in environ]
     if missing:

@@ -77,10 +77,7 @@ def _objectives(value: object) -> Objective | tuple[Objective, ...]:
         try:
             made.append(_objective(each))
         except InvalidSettingsError as error:
-            errors += [
-                ErrorDetail(f"{index}.{detail.where}" if detail.where else str(index), detail.what)
-                for detail in error.details
-            ]
+            errors += [detail.below(index) for detail in error.details]
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [each.metric for each in made]

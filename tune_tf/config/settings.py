@@ -118,10 +118,7 @@ def details_of(settings: type[BaseModel], error: ValidationError) -> list[ErrorD
         context, given = each.get("ctx", {}), each["input"]
         cause = context.get("error")
         if isinstance(cause, InvalidSettingsError):
-            found.extend(
-                ErrorDetail(".".join(filter(None, [where, detail.where])), detail.what)
-                for detail in cause.details
-            )
+            found.extend(detail.below(where) for detail in cause.details)
         elif each["type"] == "extra_forbidden":
             found.append(unknown_key_error(where, known))
         elif each["type"] == "missing":

@@ -76,10 +76,7 @@ def _instantiate(
             reasons = "; ".join(str(detail) for detail in error.details)
             text = f"is missing: {kind.__name__} needs settings; {reasons}"
             raise InvalidSettingsError([ErrorDetail("data", text)]) from None
-        raise InvalidSettingsError(
-            ErrorDetail(".".join(filter(None, ["data", detail.where])), detail.what)
-            for detail in error.details
-        ) from None
+        raise InvalidSettingsError(detail.below("data") for detail in error.details) from None
     except Exception as error:
         raise WorkloadError(
             f"workload {reference!r}: {kind.__name__}({'' if data is None else '...'}) raised "

@@ -14,7 +14,7 @@ from tune_tf.config.scheduler_settings import (
     PbtSettings,
     ResourceChangingSettings,
 )
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.schedulers.hyperband import BohbScheduler, HyperbandScheduler
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
@@ -58,9 +58,7 @@ def scheduler(
     try:
         base = _make_scheduler(made.base, objective, space)
     except InvalidSettingsError as error:
-        details = [
-            ErrorDetail(f"base.{each.where}".rstrip("."), each.what) for each in error.details
-        ]
+        details = [each.below("base") for each in error.details]
         raise InvalidSettingsError(details) from None
     return ResizingScheduler(objective, made, base)
 

@@ -188,9 +188,7 @@ def points_to_params(
             continue
         found, wrong = point_params(space, point)
         params.append(found)
-        errors += [
-            ErrorDetail(".".join(filter(None, [where, each.where])), each.what) for each in wrong
-        ]
+        errors += [each.below(where) for each in wrong]
     if errors:
         raise InvalidSettingsError(errors)
     return params

@@ -35,11 +35,7 @@ _EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
-    """Return the number of trials that the cluster can run concurrently.
-
-    Raises:
-        UnavailableResourcesError: Not even one trial fits.
-    """
+    """Return how many trials fit at once; raise UnavailableResourcesError if none does."""
     check_cluster(resources, parallelism)
     if ray.is_initialized():
         shares = parallelism.shares(resources)
@@ -62,12 +58,8 @@ def cluster(
 ) -> Iterator[None]:
     """Use the connected Ray cluster, or connect to one within the context.
 
-    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started.
-
-    Args:
-        settings: Address and runtime environment.
-        base_dir: Folder that relative paths in the settings start from.
-        num_cpus: CPUs of a local cluster; None for those of the machine.
+    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started, with
+    ``num_cpus`` or those of the machine. Relative paths in the settings start from ``base_dir``.
 
     Raises:
         UnavailableResourcesError: The cluster does not answer.
@@ -199,11 +191,7 @@ def is_remote_client(settings: ClusterSettings | None = None) -> bool:
 
 
 def check_paths(config: SweepConfig) -> None:
-    """Reject settings whose files would be lost with the driver process on the cluster.
-
-    Raises:
-        InvalidSettingsError: Lists all errors.
-    """
+    """Reject settings whose files would be lost with the driver process on the cluster."""
     errors = []
     remedy = "but the driver runs on the cluster: give an"
     storage = config.storage_path
@@ -221,10 +209,7 @@ def check_paths(config: SweepConfig) -> None:
 def run_on_cluster(run: Callable[..., SweepResult], *arguments: Any, **options: Any) -> SweepResult:
     """Run the driver of a sweep in a process on the cluster and return its result.
 
-    Its output is printed here, and an interrupt here interrupts it.
-
-    Raises:
-        TuneTfError: As raised by ``run``.
+    Its output is printed here, an interrupt here interrupts it, and its TuneTfError is raised here.
     """
     driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run).remote(*arguments, **options)
     try:

@@ -22,17 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MLflowStore:
-    """MLflow store with the runs of a sweep.
-
-    Args:
-        tracking_uri: URI of the store; may hold a password.
-        run_ids: MLflow's run ids by trial id, and that of the sweep's run.
-    """
+    """MLflow store with the runs of a sweep."""
 
     client: "MlflowClient"
-    tracking_uri: str = field(repr=False)
+    tracking_uri: str = field(repr=False)  # may hold a password
     experiment_name: str
-    run_ids: dict[str, str]
+    run_ids: dict[str, str]  # MLflow's ids by trial id, and that of the sweep's run
 
     @classmethod
     def open(cls, folder: SweepFolder) -> Self:
@@ -92,14 +87,9 @@ class CloseResult:
 def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
     """Deliver data to MLflow that was pending when the sweep ended or was killed.
 
-    Repeated calls write nothing twice.
-
-    Args:
-        path: Folder, id or name of the sweep; a name selects its latest sweep.
-        storage_path: Folder that is searched for ids and names.
+    Repeated calls write nothing twice. The arguments are those of :meth:`SweepFolder.open`.
 
     Raises:
-        UnknownSweepError: There is no such sweep.
         SweepConflictError: The sweep is still running and delivers by itself.
         InvalidSettingsError: The sweep is not tracked.
     """
@@ -110,17 +100,8 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
 def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> CloseResult:
     """End the MLflow runs that a killed driver left running, for a sweep that will not resume.
 
-    Pending data is delivered first, as by :func:`sync_sweep`; if that fails, no run is ended. A
-    closed sweep can still be resumed.
-
-    Args:
-        path: Folder, id or name of the sweep; a name selects its latest sweep.
-        storage_path: Folder that is searched for ids and names.
-
-    Raises:
-        UnknownSweepError: There is no such sweep.
-        SweepConflictError: The sweep is still running.
-        InvalidSettingsError: The sweep is not tracked.
+    Pending data is delivered first; if that fails, no run is ended. A closed sweep can still be
+    resumed. Arguments and errors are those of :func:`sync_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
     sweep, spool_path = _tracked_sweep(folder), folder.path / SPOOL_FOLDER

@@ -31,22 +31,15 @@ from tune_tf.workload import Workload
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Checked plan of a sweep.
-
-    Args:
-        workload: The workload, with known properties of its data.
-        resources: Resources of a trial.
-        examples: Sample configs of the space.
-        mutations: Parameters that the scheduler changes in running trials; None if it changes none
-            or no Ray cluster is connected.
-    """
+    """Checked plan of a sweep."""
 
     config: SweepConfig
-    workload: Workload
-    resources: TrialResources
+    workload: Workload  # with known properties of its data
+    resources: TrialResources  # of a trial
     max_concurrent_trials: int
-    examples: tuple[dict[str, Any], ...]
+    examples: tuple[dict[str, Any], ...]  # configs of the space
     mutations: tuple[str, ...] | None = None
+    """As returned by :func:`allowed_mutations`."""
 
 
 def plan_sweep(config: SweepConfig, *, base_dir: Path) -> SweepPlan:
@@ -81,11 +74,7 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path) -> SweepPlan:
 
 
 def checked_tracking_uri(config: SweepConfig) -> str | None:
-    """Return the tracking URI with expanded references; None if tracking is off.
-
-    Raises:
-        InvalidSettingsError: The URI is invalid.
-    """
+    """Return the valid tracking URI with expanded references; None if tracking is off."""
     if config.mlflow is None:
         return None
     uri = expand_references(config.mlflow.tracking_uri, "mlflow.tracking_uri")
@@ -94,13 +83,11 @@ def checked_tracking_uri(config: SweepConfig) -> str | None:
 
 
 def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...] | None:
-    """Return the parameters that the scheduler may change: the named ones, or all possible ones.
+    """Return the paths of the parameters that the scheduler may change: the named ones, or all.
 
     A parameter that shapes the model cannot change, as a trial continues from its checkpoint. A Ray
-    task builds models to find out, so that this process never loads TensorFlow.
-
-    Returns:
-        Paths; None if the scheduler changes nothing, or no cluster is connected.
+    task builds models to find out, so that this process never loads TensorFlow. Returns None if the
+    scheduler changes nothing, or no cluster is connected.
 
     Raises:
         InvalidSettingsError: A named parameter cannot change, or none can.
@@ -137,13 +124,7 @@ def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa
 
 
 def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
-    """Create the scheduler.
-
-    ``mutations`` are the parameters that running trials may change; None for the settings' own.
-
-    Raises:
-        InvalidSettingsError: The scheduler rejects its settings.
-    """
+    """Create the scheduler, which may change ``mutations``; None for those of the settings."""
     settings = config.scheduler.model_dump()
     if mutations is not None:
         settings.get("base", settings)["mutations"] = list(mutations)
@@ -151,11 +132,7 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
 
 
 def make_searcher(folder: SweepFolder) -> OptunaSearcher:
-    """Create the searcher.
-
-    Raises:
-        TuneTfError: The sampler does not support the space, or the study cannot be resumed.
-    """
+    """Create the searcher; raise TuneTfError for an unfit space or a study that cannot resume."""
     config, searcher = folder.config, folder.config.searcher
     earlier = folder.warm_start_from
     tracking_uri = folder.tracking_uri if earlier and earlier.startswith("mlflow:") else None

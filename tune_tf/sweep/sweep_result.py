@@ -52,8 +52,7 @@ def sweep_result(
 def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -> TrialResult:
     """Return the result of a trial.
 
-    Its events include a removal of checkpoints that Tune still lists, and the cause of a failure in
-    an earlier session.
+    Its events know removed checkpoints that Tune still lists, and causes of earlier sessions.
     """
     config, last = parts.folder.config, latest_result(trial)
     removed = events is not None and events.checkpoints_removed
@@ -99,11 +98,7 @@ def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None
 def finished_result(folder: SweepFolder) -> SweepResult | None:
     """Return the result of a finished sweep; None if a resume has work to do.
 
-    Work is left if trials have not ended, settings were edited, or the report or the best model
-    could not be written.
-
-    Raises:
-        InvalidSettingsError: The settings were edited and are invalid.
+    That is if trials have not ended, settings were edited, or an output could not be written.
     """
     sessions = EventHistory.read(folder.path).sessions
     if (

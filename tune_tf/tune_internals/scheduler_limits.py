@@ -13,10 +13,7 @@ from ray.tune.experiment import Trial
 
 
 def scheduler_rungs(scheduler: Any) -> tuple[int, ...]:
-    """Return the iterations at which a scheduler compares trials, ascending.
-
-    Empty if it has none or does not expose them.
-    """
+    """Return the iterations at which a scheduler compares trials, ascending, as far as known."""
     with suppress(AttributeError, TypeError, ValueError):
         if hasattr(scheduler, "rungs"):
             return tuple(sorted(scheduler.rungs))

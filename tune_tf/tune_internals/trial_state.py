@@ -21,11 +21,7 @@ def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
 
 
 def mark_for_snapshot(controller: Any, trial: Trial) -> None:
-    """Have Tune save the end of a trial that has no actor, which it otherwise forgets.
-
-    A resume would run the trial again. Without the private method, the end is lost only if the
-    driver is.
-    """
+    """Have Tune save the end of a trial that has no actor, which a resume would run again."""
     mark = getattr(controller, "_mark_trial_to_checkpoint", None)
     if mark is not None:
         mark(trial)
@@ -66,9 +62,8 @@ def trial_error(trial: Trial) -> str:
 class RunningAverageTrimmer(Callback):
     """Tune callback that drops the running averages of finished trials.
 
-    For each metric of each trial Tune keeps the last values, means and extremes during the whole
-    sweep and saves them again and again: half of a trial's memory in the driver. A sweep's best
-    trial is found by last values, so they are not needed.
+    Tune keeps and saves them for each metric during the sweep: half of a trial's memory in the
+    driver. A sweep's best trial is found by last values, so they are not needed.
     """
 
     def on_trial_complete(

@@ -28,17 +28,11 @@ _NEWEST = 2  # as many as Tune keeps of each trial by default
 
 @dataclass(frozen=True)
 class CheckpointNeeds:
-    """Checkpoints that a resume from one saved state needs.
+    """Checkpoints that a resume from one saved state needs."""
 
-    Args:
-        ended: Ids of the trials that a resume would not run.
-        needed: Paths of checkpoints that trials resume from or the scheduler may assign.
-        newest: Path of each trial's newest checkpoint, by trial id.
-    """
-
-    ended: frozenset[str]
-    needed: frozenset[str]
-    newest: Mapping[str, str]
+    ended: frozenset[str]  # ids of trials
+    needed: frozenset[str]  # paths that trials resume from or the scheduler may assign
+    newest: Mapping[str, str]  # path of each trial's newest checkpoint, by trial id
 
 
 class CheckpointRetention(Callback):
@@ -50,11 +44,8 @@ class CheckpointRetention(Callback):
     after a kill starts from that state. If Tune keeps all checkpoints of a trial for the scheduler,
     those before the last two are removed as soon as the scheduler can no longer assign them.
 
-    Args:
-        snapshots: Holds the :meth:`current_needs` of the newest state on disk.
-        scheduler: Lists the checkpoints that it may still need.
-        outcome_tracker: Tracks outcomes; Tune must call it before this callback.
-        on_removal: Receives the id of an ended trial before its checkpoints are removed.
+    Tune must call the outcome tracker first. ``on_removal`` receives the id of an ended trial
+    before its checkpoints are removed.
     """
 
     def __init__(

@@ -57,11 +57,7 @@ class ResultFiles(Callback):
         write_atomically(path / _PARAMS, text + "\n", on_disk=False)
 
     def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
-        """Append a result.
-
-        Raises:
-            OSError: The disk is full; the file is unchanged.
-        """
+        """Append a result; on a full disk raise OSError and leave the file unchanged."""
         path = self._folder_of(trial) / RESULTS
         line = json.dumps(result, cls=SafeFallbackEncoder).encode()
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)

@@ -49,11 +49,8 @@ def log_best_model(
 ) -> LoggedBestModel | None:
     """Log a sweep's best model and register it if configured; never twice.
 
-    An error becomes a warning with a remedy, as the sweep has its result. The sweep must not be
-    interrupted. ``run_ids`` maps trial ids to those of MLflow runs.
-
-    Returns:
-        The logged model; None if no best trial exists or logging failed.
+    An error becomes a warning with a remedy, as the sweep has its result; it returns None then, and
+    without a best trial. ``run_ids`` maps trial ids to those of MLflow runs.
     """
     problem = "The best model was not logged to MLflow"
     try:
@@ -90,15 +87,9 @@ def _logged_best(
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> tuple[BestModel, LoggedBestModel, ModelRegistry]:
-    """Log a sweep's best model unless it is logged already.
+    """Log a sweep's best model unless it is; return it, its URIs in MLflow, and the registry.
 
-    Returns:
-        The model, its URIs in MLflow, and the registry.
-
-    Raises:
-        UnknownMetricError: No feasible trial reported a finite value.
-        StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
-        CheckpointError: The best trial has no checkpoint.
+    Raises the errors of :func:`promote_best`.
     """
     trial = result.best_trial
     trial_run_id = run_ids.get(trial.trial_id)
@@ -141,11 +132,7 @@ def _logged_best(
 
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:
-    """Check that the store answers; MLflow itself retries a dead one for minutes.
-
-    Raises:
-        StoreUnavailableError: No answer came in time.
-    """
+    """Raise StoreUnavailableError if no answer comes in time: MLflow itself retries for minutes."""
     answer = Future[None]()
 
     def ask() -> None:
@@ -164,22 +151,14 @@ def _await_answer(client: "MlflowClient", run_id: str) -> None:
 
 @dataclass(frozen=True)
 class Promotion:
-    """Registered model version that received an alias.
+    """Registered model version that received an alias."""
 
-    Args:
-        uri: URI for ``mlflow.keras.load_model``: ``models:/name@alias``.
-        version_uri: URI with the version number: ``models:/name/3``.
-        model_uri: URI of the logged model.
-        before: Previous version with the alias; None if none or this one.
-        trial: The best trial, or the one whose config was retrained.
-    """
-
-    uri: str
-    version_uri: str
-    model_uri: str
-    before: str | None
+    uri: str  # for mlflow.keras.load_model: models:/name@alias
+    version_uri: str  # models:/name/3
+    model_uri: str  # of the logged model
+    before: str | None  # previous version with the alias; None if none or this one
     sweep_id: str
-    trial: TrialResult
+    trial: TrialResult  # the best one, or the one whose config was retrained
 
 
 def promote_best(

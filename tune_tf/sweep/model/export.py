@@ -14,19 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """Exported model.
-
-    Args:
-        path: The file, or the folder of a ``saved_model``.
-        workload: Workload as written in the sweep file. Loading a ``.keras`` file with custom
-            layers or functions requires its module to be imported first.
-    """
+    """Exported model: a file, or the folder of a ``saved_model``."""
 
     path: Path
     file_format: str
     sweep_id: str
     trial: TrialResult
-    workload: str
 
 
 def export_trial(
@@ -70,4 +63,4 @@ def export_trial(
             f"{path} already exists: name another --output, or overwrite it with --force"
         )
     result.export_model(path, chosen, file_format=file_format)
-    return Export(path, file_format, result.sweep_id, chosen, result.config.workload)
+    return Export(path, file_format, result.sweep_id, chosen)

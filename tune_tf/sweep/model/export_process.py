@@ -30,14 +30,10 @@ _NICENESS = 10  # the last trials have priority
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """Folder with a model in MLflow's format.
-
-    Args:
-        custom: The user's classes and functions that must be imported before loading.
-    """
+    """Folder with a model in MLflow's format."""
 
     path: Path
-    custom: tuple[str, ...] = ()
+    custom: tuple[str, ...] = ()  # the user's classes and functions to import before loading
 
 
 class ModelExportProcess:
@@ -78,10 +74,7 @@ class ModelExportProcess:
     ) -> ModelFolder:
         """Save the model of a checkpoint, replacing the folder at ``path``.
 
-        ``metadata`` is JSON data about the model's origin that MLflow keeps in the folder.
-
-        Raises:
-            RayTaskError: The model cannot be built, restored or saved.
+        MLflow keeps ``metadata``, JSON data about the model's origin, in the folder.
         """
         self.start()
         written: ModelFolder = ray.get(

@@ -229,9 +229,6 @@ def final_parallelism(
 
     ``num_replicas`` is None for all GPUs of a node, or as in the sweep without GPUs. Each replica
     needs at least one row of ``batch_size``, that of all replicas.
-
-    Raises:
-        InvalidSettingsError: The sweep's kind of parallelism does not support this number.
     """
     parallelism = config.parallelism.single_model
     if num_replicas is None:

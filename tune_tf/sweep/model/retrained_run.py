@@ -45,28 +45,18 @@ _NAME = "retrained_model"
 
 @dataclass(frozen=True)
 class FinalModelResult:
-    """Final model of a sweep.
-
-    Args:
-        trial: Trial whose config was used.
-        on: Rows used for training.
-        path: Folder with the model in MLflow's format, the checkpoint and the results.
-        model_path: The model as a ``.keras`` file.
-        metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
-        mlflow_run_id: Id of the model's MLflow run, if any.
-        model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
-    """
+    """Final model of a sweep, trained with the config of one of its trials."""
 
     sweep_id: str
     trial: TrialResult
     on: RetrainRows
-    path: Path
-    model_path: Path
-    metrics: Mapping[str, float]
+    path: Path  # folder with the model in MLflow's format, the checkpoint and the results
+    model_path: Path  # a .keras file
+    metrics: Mapping[str, float]  # of the last epoch, and test_... of the test rows
     num_epochs: int
     parallelism: Parallelism
     mlflow_run_id: str | None = None
-    model_uri: str | None = None
+    model_uri: str | None = None  # for mlflow.keras.load_model
 
 
 def record_final_model(

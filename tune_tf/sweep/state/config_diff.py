@@ -40,7 +40,6 @@ _WHY = {
     "parallelism": "checkpoints belong to the old kind",
     "mlflow": "the sweep's runs are there",
 }
-_ELSE = "the trials would not be comparable"
 
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
@@ -56,11 +55,7 @@ def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
 def check_changes(
     sweep_id: str, changes: Mapping[str, str], new: SweepConfig, *, allowed: bool
 ) -> None:
-    """Reject changes that the user did not allow or a resume cannot apply.
-
-    Raises:
-        SweepConflictError: Lists all changes, and the reasons against impossible ones.
-    """
+    """Raise SweepConflictError for changes that are not allowed or that a resume cannot apply."""
     refused = {name: why for name in changes if (why := _refusal(name, new))}
     if allowed and not refused:
         return
@@ -83,13 +78,9 @@ def _refusal(name: str, new: SweepConfig) -> str | None:
     if section == "space" and new.searcher.allow_changed_space:
         return None
     fixed = name in _FIXED or name == "mlflow"  # on or off
-    if not fixed and any(_is_within(name, each) for each in _CHANGEABLE):
+    if not fixed and any(name == each or name.startswith(f"{each}.") for each in _CHANGEABLE):
         return None
-    return _WHY.get(section, _ELSE)
-
-
-def _is_within(where: str, name: str) -> bool:
-    return where == name or where.startswith(f"{name}.")
+    return _WHY.get(section, "the trials would not be comparable")
 
 
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -109,16 +100,9 @@ def _value_text(value: Any) -> str:
 def extended_budget(
     budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
 ) -> BudgetSettings:
-    """Return a budget with changed limits.
+    """Return a budget with the changes of :func:`tune_tf.extend_sweep`, if they are valid.
 
-    Args:
-        budget: The present budget.
-        changes: Limits by name: a number or None replaces the limit, text like ``"+20"`` adds to
-            it.
-        num_trials: Number of existing trials.
-
-    Raises:
-        InvalidSettingsError: Lists all errors; also raised if nothing would change.
+    It must have room for the ``num_trials`` so far, and differ. Raises InvalidSettingsError.
     """
     errors = []
     values = budget.model_dump()
@@ -134,15 +118,15 @@ def extended_budget(
             errors.append(ErrorDetail(name, str(error)))
     if errors:
         raise InvalidSettingsError(errors)
-    made = BudgetSettings.from_dict(values)
-    if made == budget:
+    extended = BudgetSettings.from_dict(values)
+    if extended == budget:
         raise InvalidSettingsError(
             ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")
         )
-    if made.num_samples < num_trials:
-        text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
+    if (limit := extended.num_samples) < num_trials:
+        text = f"must be at least {num_trials}, the number of trials so far, not {limit}"
         raise InvalidSettingsError(ErrorDetail("num_samples", text))
-    return made
+    return extended
 
 
 def _changed(value: float | None, change: Any) -> Any:

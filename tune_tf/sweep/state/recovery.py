@@ -1,9 +1,7 @@
 """Recovery of a sweep's state after a crash.
 
-Tune writes its state at intervals, while the event log and the trials' files are written at once.
-After a kill, Tune's state is outdated and would run ended trials again. Recovery updates the last
-intact state from the log and the files. Unreadable files are reported; a sweep without an intact
-state is rejected.
+Tune writes its state at intervals: after a kill it is outdated and would run ended trials again.
+Recovery updates the last intact state from the event log and the trials' files.
 """
 
 import logging
@@ -33,27 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recovery:
-    """State to resume from; nothing on disk changes before :meth:`write`.
+    """State to resume from; nothing on disk changes before :meth:`write`."""
 
-    Args:
-        storage: Storage in which Tune looks for its state.
-        files: Tune's state by file name; empty to start with the first trial.
-        trial_ids: Ids of the trials in the state.
-        ended: Outcomes of the ended trials, by id.
-        begun: Ids of the started trials.
-        snapshot: Archive of the state; None if it comes from Tune's own files.
-        unneeded: Paths of checkpoints to remove, as no trial resumes from them.
-        lost: Descriptions of lost data, one sentence each.
-    """
-
-    storage: SweepStorage
+    storage: SweepStorage  # in which Tune looks for its state
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Tune's state by file name; empty to start with the first trial."""
     trial_ids: frozenset[str] = frozenset()
-    ended: Mapping[str, Outcome] = field(default_factory=dict)
-    begun: frozenset[str] = frozenset()
-    snapshot: Path | None = None
-    unneeded: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    ended: Mapping[str, Outcome] = field(default_factory=dict)  # by trial id
+    begun: frozenset[str] = frozenset()  # trial ids
+    snapshot: Path | None = None  # archive of the state; None if from Tune's own files
+    unneeded: tuple[str, ...] = ()  # paths of checkpoints that no trial resumes from
+    lost: tuple[str, ...] = ()  # descriptions of lost data, one sentence each
 
     @property
     def resumes(self) -> bool:
@@ -155,14 +143,14 @@ def _bring_up_to_date(
             continue
         if trial and not trial.has_ended:
             trial.end(events, _last_of(folder / trial.folder_name, events))
-            last = _newest_stored(folder, storage, trial)
-            if last:
-                trial.keep_checkpoints([last])
-            there = storage.checkpoints(storage.path(trial.folder_name))
-            if there and (last is None or str(last.folder) != storage.relative(there[-1])):
-                model = f"that of iteration {last.iteration}" if last else "lost"
+            saved = _newest_stored(folder, storage, trial)
+            if saved:
+                trial.keep_checkpoints([saved])
+            stored = storage.checkpoints(storage.path(trial.folder_name))
+            if stored and (saved is None or str(saved.folder) != storage.relative(stored[-1])):
+                model = f"that of iteration {saved.iteration}" if saved else "lost"
                 lost.append(
-                    f"{storage.relative(there[-1])}, the last checkpoint of a trial that has "
+                    f"{storage.relative(stored[-1])}, the last checkpoint of a trial that has "
                     f"ended, is damaged: its model is {model}"
                 )
     return {
@@ -238,14 +226,14 @@ def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
 def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
     """Yield lost results of ``result.json`` that the trial will not report again."""
     if trial.has_ended:
-        wanted = int(trial.last_result.get("training_iteration", 0))
+        reached = int(trial.last_result.get("training_iteration", 0))
     else:
-        wanted = trial.checkpoints[0].iteration if trial.checkpoints else 0
-    there = max(_results(folder, trial), default=0)
-    if there < wanted:
+        reached = trial.checkpoints[0].iteration if trial.checkpoints else 0
+    stored = max(_results(folder, trial), default=0)
+    if stored < reached:
         yield (
-            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {there}, but the "
-            f"trial had reached {wanted}"
+            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {stored}, but the "
+            f"trial had reached {reached}"
         )
 
 
@@ -255,12 +243,12 @@ def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: l
     intact = [each for each in known if storage.is_intact(storage.path(each.folder))]
     while intact and not storage.is_intact(storage.path(intact[0].folder), thoroughly=True):
         del intact[0]
-    if not intact and (found := _newest_stored(folder, storage, trial)):
-        intact = [found]
+    if not intact and (saved := _newest_stored(folder, storage, trial)):
+        intact = [saved]
     if intact != known:
         trial.keep_checkpoints(intact)
-    there = storage.checkpoints(storage.path(trial.folder_name))
-    newest = str(known[0].folder) if known else storage.relative(there[-1]) if there else None
+    stored = storage.checkpoints(storage.path(trial.folder_name))
+    newest = str(known[0].folder) if known else storage.relative(stored[-1]) if stored else None
     if newest is None or (intact and str(intact[0].folder) == newest):
         return
     problem = f"{newest}, the newest checkpoint, is damaged or missing: the trial "
@@ -276,7 +264,7 @@ def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Sav
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
         iteration = storage.iteration_of(path)
         if iteration in results and storage.is_intact(path, thoroughly=True):
-            return trial.found(storage, path, iteration, results[iteration])
+            return trial.register(storage, path, iteration, results[iteration])
     return None
 
 
@@ -297,5 +285,5 @@ def _obsolete_checkpoints(storage: SweepStorage, state: TuneState) -> Iterator[s
     needed = {storage.path(saved.folder) for trial in state.trials for saved in trial.checkpoints}
     for trial in state.trials:
         if not trial.has_ended:
-            there = storage.checkpoints(storage.path(trial.folder_name))
-            yield from (path for path in there if path not in needed)
+            stored = storage.checkpoints(storage.path(trial.folder_name))
+            yield from (path for path in stored if path not in needed)

@@ -1,5 +1,6 @@
 """Storage of a sweep's state and checkpoints, local or remote."""
 
+import contextlib
 import fnmatch
 import json
 import zipfile
@@ -17,16 +18,8 @@ from tune_tf.remote_storage import CheckpointLocation, join_uri
 _TRIAL = "trial.npz"  # as in tune_tf.training.core.checkpoint, which would load Keras
 _HEAD = "head"
 _CHECKPOINT = "checkpoint_*"
-_DAMAGE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-)
+_DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile)
+"""Errors from reading damaged files; a NotImplementedError is a RuntimeError."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +28,15 @@ class SweepStorage:
 
     Paths are file system paths, as in Tune's objects: ``/sweeps/mine/trial_00003``, or
     ``bucket/sweeps/mine/trial_00003`` in an object store.
-
-    Args:
-        root: Path of the sweep in the file system.
-        uri: URI of the sweep; None for a local folder.
     """
 
     filesystem: fs.FileSystem
-    root: str
-    uri: str | None = None
+    root: str  # path of the sweep
+    uri: str | None = None  # of the sweep; None for a local folder
 
     @classmethod
     def of(cls, folder: Path, config: SweepConfig) -> "SweepStorage":
-        """Return the storage of a sweep.
-
-        Raises:
-            InvalidSettingsError: The storage cannot be reached.
-        """
+        """Return the storage of a sweep; raise InvalidSettingsError if it cannot be reached."""
         if config.remote_storage is None:
             return cls(fs.LocalFileSystem(), str(folder))
         uri = join_uri(config.remote_storage, folder.name)
@@ -105,18 +90,16 @@ class SweepStorage:
 
     def remove_checkpoint(self, path: str) -> None:
         """Remove a checkpoint, if it exists."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_dir(path)
-        except FileNotFoundError:
-            return
 
     def is_intact(self, path: str, *, thoroughly: bool = False) -> bool:
         """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums."""
         try:
-            found = self.filesystem.get_file_info(fs.FileSelector(path))
+            entries = self.filesystem.get_file_info(fs.FileSelector(path))
         except OSError:
             return False
-        files = [each for each in found if not each.base_name.startswith(".")]
+        files = [entry for entry in entries if not entry.base_name.startswith(".")]
         return bool(files) and all(
             self._is_file_intact(each, thoroughly=thoroughly) for each in files
         )
@@ -124,10 +107,7 @@ class SweepStorage:
     def iteration_of(self, path: str) -> int | None:
         """Return the iteration of a checkpoint; None if it cannot be read."""
         try:
-            with (
-                self._open(f"{path}/{_TRIAL}") as file,
-                np.load(file, allow_pickle=False) as archive,
-            ):
+            with self._open(f"{path}/{_TRIAL}") as file, np.load(file) as archive:
                 return int(json.loads(str(archive[_HEAD]))["epoch"])
         except _DAMAGE:
             return None
@@ -150,11 +130,7 @@ class SweepStorage:
 
 
 def check_storage(config: SweepConfig) -> None:
-    """Check that a remote ``storage_path`` is writable.
-
-    Raises:
-        InvalidSettingsError: It is not; the message gives the reason.
-    """
+    """Raise InvalidSettingsError if a remote ``storage_path`` is not writable."""
     if config.remote_storage is None:
         return
     filesystem, root = _connect_filesystem(config.remote_storage)
