@@ -26,7 +26,7 @@ from tune_tf.validation import Validation
 from tune_tf.version import __version__
 from tune_tf.workload import Data, Workload
 
-_load, _list, _ = _lazy.attach(
+__getattr__, _list, _ = _lazy.attach(
     __name__,
     submod_attrs={
         "schedulers": ["scheduler"],
@@ -96,11 +96,6 @@ __all__ = [
     "stop_trials",
     "trainable",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name on first use."""
-    return _load(name)
 
 
 def __dir__() -> list[str]:

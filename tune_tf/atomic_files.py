@@ -4,10 +4,12 @@ import contextlib
 import errno
 import fcntl
 import glob
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
@@ -40,6 +42,21 @@ def append_line(file: int, line: bytes, path: Path) -> None:
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in the lines of a file, if it exists; skip damaged lines."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
 
 
 def lock_file(file: int, *, shared: bool = False) -> bool:

@@ -60,7 +60,7 @@ class FolderWithoutModel:
     """Writes what MLflow takes for a model's folder, in a process of its own."""
 
     def write(
-        self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: dict[str, Any]
+        self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: Any, evaluate: Any
     ) -> Any:
         """Write the folder."""
         from mlflow.models import Model
@@ -152,7 +152,7 @@ def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
     """Have the model's process begin, and wait until it has made its folder."""
     writer.start()
     workload, config, checkpoint, path, metadata = arguments
-    writer._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
+    writer._actor.write.remote(workload, config, checkpoint, path, dict(metadata), False)
     while not list(path.parent.glob(f".{path.name}.*")):
         time.sleep(0.01)
 

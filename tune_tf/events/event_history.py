@@ -1,11 +1,11 @@
 """State of a sweep and its trials, rebuilt from the event log."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tune_tf.atomic_files import read_json_lines
 from tune_tf.outcome import Outcome
 
 EVENT_LOG = "events.jsonl"
@@ -65,7 +65,7 @@ class EventHistory:
     def read(cls, folder: Path) -> "EventHistory":
         """Read the event log of a sweep's folder; skip damaged lines and a missing file."""
         history = cls()
-        for event in _read_events(folder / EVENT_LOG):
+        for event in read_json_lines(folder / EVENT_LOG):
             try:
                 history._apply(event)
             except (KeyError, TypeError, ValueError):
@@ -127,17 +127,3 @@ class EventHistory:
             trial = TrialEvents(trial_id, int(event["number"]), dict(event["config"]))
             self.trials[trial_id] = trial
         return self.trials[trial_id]
-
-
-def _read_events(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
-    for line in data.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield event

@@ -31,6 +31,7 @@ class EventLog:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder
         self._path = folder / EVENT_LOG
         self._clock = clock
         self._file = _open_locked(self._path)
@@ -46,14 +47,9 @@ class EventLog:
         os.close(self._file)
 
     @property
-    def folder(self) -> Path:
-        """The sweep's folder."""
-        return self._path.parent
-
-    @property
     def history(self) -> EventHistory:
         """The recorded events."""
-        return EventHistory.read(self._path.parent)
+        return EventHistory.read(self.folder)
 
     def record_parent_run(self, run_id: str) -> None:
         """Record MLflow's id of the sweep's parent run."""

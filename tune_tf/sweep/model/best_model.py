@@ -32,11 +32,10 @@ _ANSWER_S = 20.0
 
 @dataclass(frozen=True)
 class LoggedBestModel:
-    """Best model in MLflow: its URI, that of its registered version, and its local copy if new."""
+    """Best model in MLflow: its URI, and that of its registered version, if any."""
 
     uri: str
     version_uri: str | None = None
-    folder: Path | None = None
 
 
 def log_best_model(
@@ -128,7 +127,7 @@ def _logged_best(
             result.config.workload.partition(":")[0],
         )
     best = replace(best, custom=written.custom)
-    return best, LoggedBestModel(registry.log(best, written.path), folder=written.path), registry
+    return best, LoggedBestModel(registry.log(best, written.path)), registry
 
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ class ModelFolder:
 
     path: Path
     custom: tuple[str, ...] = ()  # the user's classes and functions to import before loading
+    test_metrics: Mapping[str, float] = field(default_factory=dict)  # such as test_loss
 
 
 class ModelExportProcess:
@@ -71,26 +72,19 @@ class ModelExportProcess:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: Mapping[str, Any],
+        *,
+        evaluate: bool = False,
     ) -> ModelFolder:
         """Save the model of a checkpoint, replacing the folder at ``path``.
 
-        MLflow keeps ``metadata``, JSON data about the model's origin, in the folder.
+        MLflow keeps ``metadata``, JSON data about the model's origin, in the folder. ``evaluate``
+        says whether to evaluate it on ``Data.test``.
         """
         self.start()
         written: ModelFolder = ray.get(
-            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
+            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata), evaluate)
         )
         return written
-
-    def test_metrics(
-        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
-    ) -> dict[str, float]:
-        """Return a checkpoint's metrics on ``Data.test``, such as ``test_loss``."""
-        self.start()
-        metrics: dict[str, float] = ray.get(
-            self._actor.test_metrics.remote(workload, config, checkpoint)
-        )
-        return metrics
 
 
 class ExportPrestart(tune.Callback):
@@ -110,7 +104,6 @@ class ExportPrestart(tune.Callback):
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Note when the session begins."""
-        self._num_ended = 0
         self._begun_s = self._clock()
 
     def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
@@ -146,27 +139,25 @@ class _ExportActor:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: dict[str, Any],
+        evaluate: bool = False,
     ) -> ModelFolder:
-        from tune_tf.training.export import custom_objects, input_example, trained_model
+        from tune_tf.training.export import (
+            custom_objects,
+            evaluate_test_rows,
+            input_example,
+            trained_model,
+        )
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
+            test_metrics = evaluate_test_rows(workload, config, model) if evaluate else {}
             example = input_example(workload, config, model)
             served = workload.serving_model(model, config)
             if example is not None:
                 example = workload.serving_rows(example)
         with atomic_path(path) as folder:
             _save(served, example, folder, metadata)
-        return ModelFolder(path, custom_objects(served))
-
-    def test_metrics(
-        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
-    ) -> dict[str, float]:
-        from tune_tf.training.export import evaluate_test_rows, trained_model
-
-        with throwaway_run():
-            model = trained_model(workload, config, checkpoint)
-            return evaluate_test_rows(workload, config, model)
+        return ModelFolder(path, custom_objects(served), test_metrics)
 
 
 def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:

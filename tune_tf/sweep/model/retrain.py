@@ -129,8 +129,9 @@ def retrain_trial(
         trained = _train(config, workload, chosen, on, parallelism, epochs, path, recorder)
         checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
         origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
-        model = export_process.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
-        test_metrics = export_process.test_metrics(workload, chosen.config, checkpoint)
+        model = export_process.write(
+            workload, chosen.config, checkpoint, path / _MODEL, origin, evaluate=True
+        )
     last = recorder.reports[-1]
     metrics = {name: value for name, value in last.metrics.items() if "/" not in name}
     result = FinalModelResult(
@@ -139,13 +140,13 @@ def retrain_trial(
         on=on,
         path=path,
         model_path=model.path / _KERAS_FILE,
-        metrics=metrics | test_metrics,
+        metrics={**metrics, **model.test_metrics},
         num_epochs=last.step,
         parallelism=parallelism,
     )
     if store is None:
         return result
-    return record_final_model(result, store, model, recorder.reports, test_metrics, started)
+    return record_final_model(result, store, model, recorder.reports, started)
 
 
 def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:

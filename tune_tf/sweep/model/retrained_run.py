@@ -64,7 +64,6 @@ def record_final_model(
     store: MLflowStore,
     model: ModelFolder,
     reports: Sequence[Report],
-    test_metrics: Mapping[str, float],
     started: datetime,
 ) -> FinalModelResult:
     """Record a final model and link it from the runs of sweep and trial; return it with its ids.
@@ -74,7 +73,7 @@ def record_final_model(
     from mlflow.exceptions import MlflowException
 
     try:
-        update = _run_update(result, reports, test_metrics, started)
+        update = _run_update(result, reports, model.test_metrics, started)
         run_id, uri = _write_run(result, store, model, update)
     except (MlflowException, OSError) as error:
         text = store_error_text(error, store.tracking_uri)

@@ -1,5 +1,6 @@
 """Changed settings of a sweep: edits of its file, and an extended budget."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -135,14 +136,10 @@ def _changed(value: float | None, change: Any) -> Any:
     if change == "none":
         return None
     try:
-        number = int(change)
+        number = int(change) if re.fullmatch(r"[+-]?\d+", change) else float(change)
     except ValueError:
-        try:
-            number = float(change)  # type: ignore[assignment]
-        except ValueError:
-            raise ValueError(
-                f"must be a number, '+' and a number to add, or none, not {change!r}"
-            ) from None
+        text = f"must be a number, '+' and a number to add, or none, not {change!r}"
+        raise ValueError(text) from None
     if not change.startswith("+"):
         return number
     if value is None:

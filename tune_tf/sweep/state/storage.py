@@ -57,12 +57,7 @@ class SweepStorage:
 
     def files(self, pattern: str) -> list[str]:
         """Return the sorted names of the sweep's files that match a pattern."""
-        found = self.filesystem.get_file_info(fs.FileSelector(self.root, allow_not_found=True))
-        return sorted(
-            each.base_name
-            for each in found
-            if each.is_file and fnmatch.fnmatchcase(each.base_name, pattern)
-        )
+        return [entry.base_name for entry in self._entries(self.root, pattern) if entry.is_file]
 
     def read(self, name: str) -> bytes:
         """Read a file of the sweep."""
@@ -83,10 +78,13 @@ class SweepStorage:
 
     def checkpoints(self, trial: str) -> list[str]:
         """Return the paths of the checkpoints below a trial's path, oldest first."""
-        found = self.filesystem.get_file_info(fs.FileSelector(trial, allow_not_found=True))
-        return sorted(
-            each.path for each in found if fnmatch.fnmatchcase(each.base_name, _CHECKPOINT)
-        )
+        return [entry.path for entry in self._entries(trial, _CHECKPOINT)]
+
+    def _entries(self, folder: str, pattern: str) -> list[fs.FileInfo]:
+        """Return the matching entries of a folder, if it exists, sorted by name."""
+        entries = self.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        matching = (each for each in entries if fnmatch.fnmatchcase(each.base_name, pattern))
+        return sorted(matching, key=lambda entry: entry.base_name)
 
     def remove_checkpoint(self, path: str) -> None:
         """Remove a checkpoint, if it exists."""
