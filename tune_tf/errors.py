@@ -117,12 +117,12 @@ class DiskFullError(TuneTfError, OSError):
     """The disk is full: free space, then resume the sweep."""
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Return ``; did you mean 'adam'?`` for the closest match, or an empty string."""
-    near = get_close_matches(str(name), list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(str(name), list(names), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def one_of(known: Sequence[str]) -> str:
+def one_of(names: Sequence[str]) -> str:
     """Return ``one of 'a', 'b'`` for an error message."""
-    return "one of " + ", ".join(repr(name) for name in known)
+    return "one of " + ", ".join(repr(name) for name in names)

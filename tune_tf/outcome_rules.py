@@ -38,13 +38,13 @@ def divergence_cause(
     result: Mapping[str, Any], metrics: Iterable[str], iteration: int | None
 ) -> str:
     """Return a sentence that names those of the metrics that are not finite."""
-    wrong = [
+    problems = [
         f"{name} is {result[name]}" if name in result else f"{name} is not reported"
         for name in metrics
         if not is_finite(result.get(name))
     ]
     at = "" if iteration is None else f" at iteration {iteration}"
-    return f"{' and '.join(wrong)}{at}"
+    return f"{' and '.join(problems)}{at}"
 
 
 def error_cause(error: str) -> str:

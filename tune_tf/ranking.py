@@ -72,5 +72,5 @@ def pareto_front(
     for cost in sorted(set(costs.values())):  # what dominates a point sorts before it
         if not any(all(map(float.__le__, better, cost)) for better in front):
             front.append(cost)
-    kept = set(front)
-    return tuple(key for key, cost in costs.items() if cost in kept)
+    front_costs = set(front)
+    return tuple(key for key, cost in costs.items() if cost in front_costs)

@@ -71,13 +71,13 @@ def kept_metrics(
 
     Metrics of the machine's load are dropped unless a constraint or an objective names them.
     """
-    named = {each.metric for each in constraints} | {each.metric for each in objectives}
+    referenced = {each.metric for each in constraints} | {each.metric for each in objectives}
     return {
         name: float(value)
         for name, value in reported_metrics(last).items()
         if isinstance(value, float | int)
         and not isinstance(value, bool)
-        and (name in named or not is_machine_metric(name))
+        and (name in referenced or not is_machine_metric(name))
     }
 
 
@@ -141,10 +141,10 @@ class SweepResult:
         best = self.best_if_any
         if best is None:
             infeasible = sum(not trial.feasible for trial in self.trials)
-            kept = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
+            suffix = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
-                f"{self.objective.metric!r}{kept}, so none is the best"
+                f"{self.objective.metric!r}{suffix}, so none is the best"
             )
         return best
 
@@ -238,18 +238,18 @@ class SweepResult:
         if trial.checkpoint is None:
             outcome = f"{trial.outcome.value}; " if trial.outcome else ""
             having = [str(each.number) for each in self.trials if each.checkpoint is not None]
-            there = f"trials {', '.join(having)} have one" if having else "no trial has one"
+            others = f"trials {', '.join(having)} have one" if having else "no trial has one"
             if trial.checkpoints_removed:
                 raise CheckpointError(
                     f"the checkpoint of trial {trial.number} ({trial.trial_id}) was removed: the "
                     f"sweep keeps those of its {self.config.keep_checkpoints} best trials "
                     "(keep_checkpoints in the sweep file; set a larger number or all to keep "
-                    f"more); {there}, and `tune-tf retrain {self.path} --trial {trial.number} "
+                    f"more); {others}, and `tune-tf retrain {self.path} --trial {trial.number} "
                     "--on train` trains this one's config again"
                 )
             raise CheckpointError(
                 f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({outcome}"
-                f"{trial.iterations} iterations); {there}"
+                f"{trial.iterations} iterations); {others}"
             )
         path = Path(path)
         check_export(path, file_format)
@@ -265,14 +265,13 @@ class SweepResult:
 def check_export(path: Path, file_format: str) -> None:
     """Raise InvalidSettingsError for an unknown format, an unfit path or a missing package."""
     if file_format not in EXPORT_SUFFIXES:
-        known = list(EXPORT_SUFFIXES)
-        raise InvalidSettingsError(
-            f"format must be {one_of(known)}, not {file_format!r}{did_you_mean(file_format, known)}"
-        )
+        formats = list(EXPORT_SUFFIXES)
+        hint = did_you_mean(file_format, formats)
+        raise InvalidSettingsError(f"format must be {one_of(formats)}, not {file_format!r}{hint}")
     suffix = EXPORT_SUFFIXES[file_format]
     if path.suffix != suffix:
-        wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
-        raise InvalidSettingsError(f"for format {file_format} the path must {wanted}, not {path}")
+        rule = f"end in {suffix}" if suffix else "name a folder, without a suffix"
+        raise InvalidSettingsError(f"for format {file_format} the path must {rule}, not {path}")
     missing = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
     if missing:
         raise InvalidSettingsError(

@@ -251,11 +251,11 @@ def _find(sweep: str, root: Path) -> Path:
     for path in (Path(sweep), root / sweep):
         if (path / _INFO).is_file():
             return path
-    known = [path.name for path in sweep_paths(root)]
-    if namesakes := [name for name in known if _name_of(name) == sweep]:
+    names = [path.name for path in sweep_paths(root)]
+    if namesakes := [name for name in names if _name_of(name) == sweep]:
         return root / namesakes[-1]
-    existing = f"those in {root} are {', '.join(known)}" if known else f"there are none in {root}"
+    existing = f"those in {root} are {', '.join(names)}" if names else f"there are none in {root}"
     if Path(sweep).is_dir():
         raise UnknownSweepError(f"{sweep} is a folder, but not of a sweep; {existing}")
-    near = did_you_mean(sweep, [*known, *map(_name_of, known)])
-    raise UnknownSweepError(f"there is no sweep {sweep!r}{near}; {existing}")
+    hint = did_you_mean(sweep, [*names, *map(_name_of, names)])
+    raise UnknownSweepError(f"there is no sweep {sweep!r}{hint}; {existing}")

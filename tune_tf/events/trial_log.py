@@ -91,21 +91,21 @@ def log_text(
 ) -> Iterator[bytes]:
     """Yield the lines of a log and then additions, until it is complete, with secrets masked."""
     offset = 0 if last_lines is None else _start_of(path, last_lines)
-    rest = b""
+    pending = b""
     while True:
         is_complete = is_over()  # before reading, so that nothing is missed
         while chunk := _read(path, offset):
             offset += len(chunk)
-            rest += chunk
-            end = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
-            if not end and len(rest) > _CHUNK_BYTES:
-                end = len(rest)
+            pending += chunk
+            end = max(pending.rfind(b"\n"), pending.rfind(b"\r")) + 1
+            if not end and len(pending) > _CHUNK_BYTES:
+                end = len(pending)
             if end:
-                yield _masked(rest[:end])
-            rest = rest[end:]
+                yield _masked(pending[:end])
+            pending = pending[end:]
         if is_complete:
-            if rest:
-                yield _masked(rest)
+            if pending:
+                yield _masked(pending)
             return
         wait(_CHECK_EVERY_S)
 
@@ -129,5 +129,5 @@ def _start_of(path: Path, last_lines: int) -> int:
         data = path.read_bytes()
     except FileNotFoundError:
         return 0
-    kept = data.splitlines(keepends=True)[-last_lines:] if last_lines else []
-    return len(data) - sum(map(len, kept))
+    lines = data.splitlines(keepends=True)[-last_lines:] if last_lines else []
+    return len(data) - sum(map(len, lines))

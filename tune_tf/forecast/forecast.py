@@ -48,7 +48,7 @@ class Range:
     def minus(self, other: "Range") -> "Range":
         """Subtract one summand of this sum, not below zero."""
         pairs = zip(astuple(self), astuple(other), strict=True)
-        return Range(*sorted(max(0.0, whole - part) for whole, part in pairs))
+        return Range(*sorted(max(0.0, total - part) for total, part in pairs))
 
     def times(self, factor: float) -> "Range":
         """Multiply by a factor."""

@@ -98,8 +98,8 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
         return None
     refusal = pb2_refusal if isinstance(settings, Pb2Settings) else pbt_refusal
-    chosen = select_mutations(settings.mutations, config.space, refusal, settings.name)
-    paths = list(chosen.parameters)
+    selection = select_mutations(settings.mutations, config.space, refusal, settings.name)
+    paths = list(selection.parameters)
     structural = ray.get(_structural.remote(workload, config.space, paths))
     allowed = tuple(path for path in paths if path not in structural)
     problems = [

@@ -55,8 +55,8 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
     Its events know removed checkpoints that Tune still lists, and causes of earlier sessions.
     """
     config, last = parts.folder.config, latest_result(trial)
-    removed = events is not None and events.checkpoints_removed
-    checkpoint = None if removed else trial.checkpoint
+    are_removed = events is not None and events.checkpoints_removed
+    checkpoint = None if are_removed else trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
@@ -67,7 +67,7 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
         metrics=kept_metrics(last, config.constraints, config.objectives),
         checkpoint=parts.recovery.storage.location(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(config.constraints, last),
-        checkpoints_removed=removed,
+        checkpoints_removed=are_removed,
     )
 
 

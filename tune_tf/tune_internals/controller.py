@@ -83,9 +83,9 @@ class ObservedStopper:
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return the user's stopper's decision on a result."""
-        done = bool(result.get("done"))
+        is_done = bool(result.get("done"))
         stops = bool(self._stopper(trial_id, result))
-        if done or stops:
+        if is_done or stops:
             self._ended.add(trial_id)
         else:
             self._ended.discard(trial_id)

@@ -39,10 +39,10 @@ def treat_killed_actors_as_dead() -> None:
 
     @functools.wraps(original)
     def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> Any:
-        known = KilledActorError(exception) if isinstance(exception, _DEATHS) else exception
-        if isinstance(known, RayActorError):
+        error = KilledActorError(exception) if isinstance(exception, _DEATHS) else exception
+        if isinstance(error, RayActorError):
             _report_once(tracked_actor_task)
-        return original(self, tracked_actor_task=tracked_actor_task, exception=known)
+        return original(self, tracked_actor_task=tracked_actor_task, exception=error)
 
     setattr(RayActorManager, _METHOD, failed)
 

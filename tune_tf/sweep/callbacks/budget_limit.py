@@ -136,15 +136,14 @@ class BudgetLimit(Callback):
 
     def _spent(self) -> str | None:
         budget, spent = self._config.budget, self.spending
-        if budget.epochs is not None and spent.epochs >= budget.epochs:
-            return f"its budget of {budget.epochs} epochs is spent"
         for limit, so_far, what in (
+            (budget.epochs, spent.epochs, "epochs"),
             (budget.time_budget_s, spent.time_s, "seconds"),
             (budget.cpu_hours, spent.cpu_hours, "CPU-hours"),
             (budget.gpu_hours, spent.gpu_hours, "GPU-hours"),
         ):
             if limit is not None and so_far >= limit:
-                return f"its budget of {limit:g} {what} is spent"
+                return f"its budget of {limit:.10g} {what} is spent"
         return None
 
     def _converged(self, trials: list[Trial]) -> str | None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,7 +114,9 @@ class CheckpointRetention(Callback):
         if self._keeps_all_of_a_trial:
             for trial in self._trials:
                 if trial.trial_id in saved.newest and trial.trial_id not in self._done:
-                    self._remove(self._older_than(trial, saved.newest[trial.trial_id]), needed)
+                    stored = self._storage.checkpoints(str(trial.path))
+                    old = [path for path in stored if path <= saved.newest[trial.trial_id]]
+                    self._remove(old[:-_NEWEST], needed)
         if ended.keys() <= best | self._done:
             self._num_ended_done = num_ended
 
@@ -142,40 +144,32 @@ class CheckpointRetention(Callback):
                 points[trial.trial_id] = [float("nan") if it is None else it for it in values]
         objective = self._config.leading_objective
         ranked = best_first(candidates, objective)
-        # Infeasible trials fill the remaining places.
-        rest = (replace(each, feasible=True) for each in candidates if not each.feasible)
-        places = [*ranked, *best_first(rest, objective)][: int(self._config.keep_checkpoints)]
+        infeasible = (replace(each, feasible=True) for each in candidates if not each.feasible)
+        ranked += best_first(infeasible, objective)  # they fill the remaining places
+        best = ranked[: int(self._config.keep_checkpoints)]
         front = pareto_front(points, self._config.objectives) if points else ()
-        return {each.key for each in places} | set(front)
+        return {each.key for each in best} | set(front)
 
     def _remove_all(self, trial: Trial, needed: Collection[str]) -> None:
-        there = self._storage.checkpoints(str(trial.path))
-        if there and not any(_is_needed(path, needed) for path in there):
+        stored = self._storage.checkpoints(str(trial.path))
+        if stored and not any(_is_needed(path, needed) for path in stored):
             try:
                 self._on_removal(trial.trial_id)
             except OSError:  # the disk is full until they are removed
-                self._remove(there, needed)
+                self._remove(stored, needed)
                 self._on_removal(trial.trial_id)
-        if self._remove(there, needed):
+        if self._remove(stored, needed):
             self._done.add(trial.trial_id)
 
-    def _older_than(self, trial: Trial, newest: str) -> list[str]:
-        """Return a trial's checkpoints except the last two up to ``newest``."""
-        there = self._storage.checkpoints(str(trial.path))
-        return [path for path in there if path <= newest][:-_NEWEST]
-
-    def _remove(self, paths: Iterable[str], needed: Collection[str]) -> bool:
+    def _remove(self, paths: Sequence[str], needed: Collection[str]) -> bool:
         """Remove unneeded checkpoints; return whether none of them is needed."""
-        whole = True
-        for path in paths:
-            if _is_needed(path, needed):
-                whole = False
-                continue
+        removable = [path for path in paths if not _is_needed(path, needed)]
+        for path in removable:
             try:
                 self._storage.remove_checkpoint(path)
             except OSError as error:
                 _log.warning("the checkpoint %s cannot be removed: %s", path, error)
-        return whole
+        return len(removable) == len(paths)
 
 
 def _resume_checkpoints(trials: Iterable[Trial]) -> frozenset[str]:

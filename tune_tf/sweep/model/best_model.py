@@ -106,11 +106,11 @@ def _logged_best(
     client = connect(tracking_uri)
     _await_answer(client, result.mlflow_run_id)
     registry = ModelRegistry(client, result.mlflow_run_id)
-    known = registry.latest_model()
-    if known is not None and best.matches(known.tags):
-        uri = f"models:/{known.model_id}"
+    logged = registry.latest_model()
+    if logged is not None and best.matches(logged.tags):
+        uri = f"models:/{logged.model_id}"
         registry.keep(best, uri)
-        version = settings.register_best and registry.version_of(known, settings.register_best)
+        version = settings.register_best and registry.version_of(logged, settings.register_best)
         return best, LoggedBestModel(uri, version), registry
     written = export_process.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
@@ -189,8 +189,8 @@ def promote_best(
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
-    given = folder.config.mlflow
-    name = name or (given and given.register_best) or folder.config.name
+    mlflow = folder.config.mlflow
+    name = name or (mlflow and mlflow.register_best) or folder.config.name
     settings = MLflowSettings(register_best=name, best_alias=alias)
     view = SweepView.open(folder.path)
     if retrained:

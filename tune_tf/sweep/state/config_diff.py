@@ -45,11 +45,11 @@ _WHY = {
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
     """Return text like ``8 -> 20`` by dotted path of each setting that differs, in file order."""
-    before, after = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
+    old_values, new_values = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
     return {
-        name: f"{_value_text(before.get(name))} -> {_value_text(after.get(name))}"
-        for name in {**before, **after}
-        if before.get(name) != after.get(name)
+        name: f"{_value_text(old_values.get(name))} -> {_value_text(new_values.get(name))}"
+        for name in {**old_values, **new_values}
+        if old_values.get(name) != new_values.get(name)
     }
 
 
@@ -57,7 +57,7 @@ def check_changes(
     sweep_id: str, changes: Mapping[str, str], new: SweepConfig, *, allowed: bool
 ) -> None:
     """Raise SweepConflictError for changes that are not allowed or that a resume cannot apply."""
-    refused = {name: why for name in changes if (why := _refusal(name, new))}
+    refused = {name: reason for name in changes if (reason := _refusal(name, new))}
     if allowed and not refused:
         return
     lines = [
@@ -109,8 +109,8 @@ def extended_budget(
     values = budget.model_dump()
     for name, change in changes.items():
         if name not in values:
-            known = list(values)
-            text = f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}"
+            names = list(values)
+            text = f"must be {one_of(names)}, not {name!r}{did_you_mean(name, names)}"
             errors.append(ErrorDetail("budget", text))
             continue
         try:

@@ -207,7 +207,7 @@ def _name_of(files: Mapping[str, bytes], beginning: str) -> str:
 def _check_pickle(name: str, content: bytes) -> None:
     """Raise ValueError if a pickle is truncated, without loading it."""
     try:
-        end = max(place or 0 for _, _, place in pickletools.genops(content))
+        end = max(position or 0 for _, _, position in pickletools.genops(content))
     except Exception as error:  # a truncated file can raise anything
         raise ValueError(f"{name} is damaged: {error}") from error
     if end + 1 != len(content):

@@ -41,7 +41,7 @@ class Recovery:
     begun: frozenset[str] = frozenset()  # trial ids
     snapshot: Path | None = None  # archive of the state; None if from Tune's own files
     unneeded: tuple[str, ...] = ()  # paths of checkpoints that no trial resumes from
-    lost: tuple[str, ...] = ()  # descriptions of lost data, one sentence each
+    losses: tuple[str, ...] = ()  # descriptions of lost data, one sentence each
 
     @property
     def resumes(self) -> bool:
@@ -50,7 +50,7 @@ class Recovery:
 
     def write(self) -> None:
         """Write the state where Tune looks for it, remove older ones, and log the losses."""
-        for sentence in self.lost:
+        for sentence in self.losses:
             _log.warning("%s", sentence)
         for path in self.unneeded:
             with suppress(OSError):
@@ -71,36 +71,37 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         InvalidSettingsError: The remote storage cannot be reached.
     """
     storage = SweepStorage.of(folder, config)
-    history, lost = EventHistory.read(folder), list[str]()
-    lost += _add_unlogged_trials(folder, storage, history)
-    state, snapshot = _newest_state(folder, storage, history, lost)
+    history, losses = EventHistory.read(folder), list[str]()
+    losses += _add_unlogged_trials(folder, storage, history)
+    state, snapshot = _newest_state(folder, storage, history, losses)
     if state is None:
-        return Recovery(storage, lost=tuple(lost))
-    ended = _bring_up_to_date(folder, storage, state, history, lost)
-    removed = {events.trial_id for events in history.trials.values() if events.checkpoints_removed}
+        return Recovery(storage, losses=tuple(losses))
+    ended = _bring_up_to_date(folder, storage, state, history, losses)
+    all_events = history.trials.values()
+    without_checkpoints = {each.trial_id for each in all_events if each.checkpoints_removed}
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
-            _repair_trial(folder, storage, trial, lost)
-        elif trial.trial_id in removed:
+            _repair_trial(folder, storage, trial, losses)
+        elif trial.trial_id in without_checkpoints:
             trial.keep_checkpoints(
                 [each for each in trial.checkpoints if storage.is_intact(storage.path(each.folder))]
             )
         elif trial.checkpoints and not storage.is_intact(storage.path(trial.checkpoints[0].folder)):
-            lost.append(
+            losses.append(
                 f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, "
                 "is damaged or missing: its model cannot be exported"
             )
-        lost += _lost_results(folder, trial)
+        losses += _lost_results(folder, trial)
     return Recovery(
         storage,
         files=state.files(),
         trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
-        begun=frozenset(events.trial_id for events in history.trials.values() if events.started_s),
+        begun=frozenset(events.trial_id for events in all_events if events.started_s),
         snapshot=snapshot,
         unneeded=tuple(_obsolete_checkpoints(storage, state)),
-        lost=tuple(lost),
+        losses=tuple(losses),
     )
 
 
@@ -130,7 +131,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 
 
 def _bring_up_to_date(
-    folder: Path, storage: SweepStorage, state: TuneState, history: EventHistory, lost: list[str]
+    folder: Path, storage: SweepStorage, state: TuneState, history: EventHistory, losses: list[str]
 ) -> dict[str, Outcome]:
     """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
@@ -149,7 +150,7 @@ def _bring_up_to_date(
             stored = storage.checkpoints(storage.path(trial.folder_name))
             if stored and (saved is None or str(saved.folder) != storage.relative(stored[-1])):
                 model = f"that of iteration {saved.iteration}" if saved else "lost"
-                lost.append(
+                losses.append(
                     f"{storage.relative(stored[-1])}, the last checkpoint of a trial that has "
                     f"ended, is damaged: its model is {model}"
                 )
@@ -171,7 +172,7 @@ def _outcome_of(trial: TuneTrial, events: TrialEvents | None) -> Outcome:
 
 
 def _newest_state(
-    folder: Path, storage: SweepStorage, history: EventHistory, lost: list[str]
+    folder: Path, storage: SweepStorage, history: EventHistory, losses: list[str]
 ) -> tuple[TuneState | None, Path | None]:
     """Return the newest intact state and its archive."""
     damage = []
@@ -187,7 +188,7 @@ def _newest_state(
                 if path
                 else "Ray Tune's own files"
             )
-            lost.append(f"{damage[0]}; the sweep resumes from {origin}")
+            losses.append(f"{damage[0]}; the sweep resumes from {origin}")
         return state, path
     if not history.trials:
         return None, None  # killed before the first state was complete: nothing is lost
@@ -217,8 +218,8 @@ def _saved_states(
 def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
     """Return the last result of an ended trial from its file or the event log."""
     last = read_last_result(folder / RESULTS)
-    known = events.last.get("training_iteration", 0)
-    if last.get("training_iteration", 0) < known:
+    iteration = events.last.get("training_iteration", 0)
+    if last.get("training_iteration", 0) < iteration:
         return {**events.last, "config": dict(events.config)}
     return last
 
@@ -237,25 +238,27 @@ def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
         )
 
 
-def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
+def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, losses: list[str]) -> None:
     """Make an unfinished trial resume from its newest intact checkpoint."""
-    known = trial.checkpoints
-    intact = [each for each in known if storage.is_intact(storage.path(each.folder))]
+    checkpoints = trial.checkpoints
+    intact = [each for each in checkpoints if storage.is_intact(storage.path(each.folder))]
     while intact and not storage.is_intact(storage.path(intact[0].folder), thoroughly=True):
         del intact[0]
     if not intact and (saved := _newest_stored(folder, storage, trial)):
         intact = [saved]
-    if intact != known:
+    if intact != checkpoints:
         trial.keep_checkpoints(intact)
     stored = storage.checkpoints(storage.path(trial.folder_name))
-    newest = str(known[0].folder) if known else storage.relative(stored[-1]) if stored else None
-    if newest is None or (intact and str(intact[0].folder) == newest):
+    if not checkpoints and not stored:
+        return
+    newest = str(checkpoints[0].folder) if checkpoints else storage.relative(stored[-1])
+    if intact and str(intact[0].folder) == newest:
         return
     problem = f"{newest}, the newest checkpoint, is damaged or missing: the trial "
     if intact:
-        lost.append(f"{problem}resumes from {intact[0].folder}, iteration {intact[0].iteration}")
+        losses.append(f"{problem}resumes from {intact[0].folder}, iteration {intact[0].iteration}")
     else:
-        lost.append(f"{problem}starts over")
+        losses.append(f"{problem}starts over")
 
 
 def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:

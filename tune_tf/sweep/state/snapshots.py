@@ -60,9 +60,9 @@ class SnapshotWriter:
         written: The ``about`` of the newest state on disk; None before the first.
     """
 
-    def __init__(self, folder: Path, kept: Path | None = None) -> None:
+    def __init__(self, folder: Path, snapshot: Path | None = None) -> None:
         self._folder = folder / SNAPSHOTS
-        self._kept = [] if kept is None else [kept]
+        self._kept = [] if snapshot is None else [snapshot]
         self.written: Any = None
         self._waiting: tuple[Mapping[str, bytes], Any] | None = None
         self._thread: threading.Thread | None = None
