@@ -54,13 +54,13 @@ def export_trial(
     """
     view = SweepView.open(sweep, storage_path)
     result = view.result
-    chosen = result.best_trial if trial is None else view.trial(trial).result
+    trial_result = result.best_trial if trial is None else view.trial(trial).result
     suffix = EXPORT_SUFFIXES.get(file_format, "")
-    path = Path(output or f"{result.sweep_id}-trial-{chosen.number}{suffix}")
+    path = Path(output or f"{result.sweep_id}-trial-{trial_result.number}{suffix}")
     check_export(path, file_format)
     if path.exists() and not force:
         raise InvalidSettingsError(
             f"{path} already exists: name another --output, or overwrite it with --force"
         )
-    result.export_model(path, chosen, file_format=file_format)
-    return Export(path, file_format, result.sweep_id, chosen)
+    result.export_model(path, trial_result, file_format=file_format)
+    return Export(path, file_format, result.sweep_id, trial_result)

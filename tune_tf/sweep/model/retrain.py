@@ -109,11 +109,11 @@ def retrain_trial(
     folder = SweepFolder.open(sweep, storage_path)
     config = folder.config
     view = SweepView.open(folder.path)
-    chosen = view.result.best_trial if trial is None else view.trial(trial).result
-    epochs = num_epochs or chosen.iterations
+    source = view.result.best_trial if trial is None else view.trial(trial).result
+    epochs = num_epochs or source.iterations
     if not epochs:
         raise InvalidSettingsError(
-            f"trial {chosen.number} has completed no epoch: set the number of epochs with --epochs"
+            f"trial {source.number} has completed no epoch: set the number of epochs with --epochs"
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()
@@ -124,19 +124,19 @@ def retrain_trial(
     recorder = _ReportRecorder(on_epoch)
     with cluster(), environment_defaults(TUNE_ENVIRONMENT), ModelExportProcess() as export_process:
         path.mkdir(mode=0o700 if runs_as_user() else 0o777)
-        batch_size = workload.global_batch_size(chosen.config)
+        batch_size = workload.global_batch_size(source.config)
         parallelism = final_parallelism(config, num_replicas, batch_size)
-        trained = _train(config, workload, chosen, on, parallelism, epochs, path, recorder)
+        trained = _train(config, workload, source, on, parallelism, epochs, path, recorder)
         checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
-        origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
+        origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": source.trial_id}
         model = export_process.write(
-            workload, chosen.config, checkpoint, path / _MODEL, origin, evaluate=True
+            workload, source.config, checkpoint, path / _MODEL, origin, evaluate=True
         )
     last = recorder.reports[-1]
     metrics = {name: value for name, value in last.metrics.items() if "/" not in name}
     result = FinalModelResult(
         sweep_id=folder.sweep_id,
-        trial=chosen,
+        trial=source,
         on=on,
         path=path,
         model_path=model.path / _KERAS_FILE,
@@ -165,7 +165,7 @@ def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
 def _train(
     config: SweepConfig,
     workload: Workload,
-    chosen: TrialResult,
+    source: TrialResult,
     on: RetrainRows,
     parallelism: Parallelism,
     epochs: int,
@@ -178,7 +178,7 @@ def _train(
     check_cluster(resources, parallelism)
     if on == "train+validation":
         workload = with_mixin(_AllRows, workload)
-    trial_name = trial_folder_name(chosen.number)  # determines the seed
+    trial_name = trial_folder_name(source.number)  # determines the seed
     logger = logging.getLogger("ray.tune.tune")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # errors are raised below
@@ -194,7 +194,7 @@ def _train(
             ),
             name=path.name,
             storage_path=config.remote_storage or str(path.parent),
-            config=dict(chosen.config),
+            config=dict(source.config),
             stop={"training_iteration": epochs},
             max_failures=config.max_failures,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),

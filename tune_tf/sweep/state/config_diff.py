@@ -1,7 +1,7 @@
 """Changed settings of a sweep: edits of its file, and an extended budget."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tune_tf.config import BudgetSettings, SweepConfig
@@ -12,6 +12,7 @@ from tune_tf.errors import (
     did_you_mean,
     one_of,
 )
+from tune_tf.space.paths import SEPARATOR, flat
 
 _CHANGEABLE = (
     "workload",
@@ -45,7 +46,7 @@ _WHY = {
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
     """Return text like ``8 -> 20`` by dotted path of each setting that differs, in file order."""
-    old_values, new_values = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
+    old_values, new_values = _by_path(old), _by_path(new)
     return {
         name: f"{_value_text(old_values.get(name))} -> {_value_text(new_values.get(name))}"
         for name in {**old_values, **new_values}
@@ -84,12 +85,8 @@ def _refusal(name: str, new: SweepConfig) -> str | None:
     return _WHY.get(section, "the trials would not be comparable")
 
 
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _by_path(config: SweepConfig) -> dict[str, Any]:
+    return {path.replace(SEPARATOR, "."): value for path, value in flat(config.to_dict()).items()}
 
 
 def _value_text(value: Any) -> str:
