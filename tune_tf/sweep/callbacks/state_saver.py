@@ -59,24 +59,33 @@ class StateSaver(Callback):
     @contextlib.contextmanager
     def require_restore(self) -> Iterator[None]:
         """Raise SweepConflictError, or a part's own error, if Tune cannot restore its trials."""
-        reason = _RestartReason()
+        error: BaseException | None = None
+
+        def catch_error(record: logging.LogRecord) -> bool:
+            """Take the error of a failed restore out of the log, where Tune leaves it."""
+            nonlocal error
+            if not record.exc_info or "restore the run state" not in record.getMessage():
+                return True
+            error = record.exc_info[1]
+            return False
+
         log = logging.getLogger("ray.tune.execution.tune_controller")
-        log.addFilter(reason)
+        log.addFilter(catch_error)
         try:
             yield
         except Exception:
-            if reason.error is None:
+            if error is None:
                 raise
         finally:
-            log.removeFilter(reason)
-        if isinstance(reason.error, TuneTfError):
-            raise reason.error
-        if reason.error is not None:
+            log.removeFilter(catch_error)
+        if isinstance(error, TuneTfError):
+            raise error
+        if error is not None:
             raise SweepConflictError(
                 f"Ray Tune cannot restore the {len(self._expected)} trials of the sweep and would "
-                f"run them all again: {reason.error}. Nothing was started or lost: resume the "
+                f"run them all again: {error}. Nothing was started or lost: resume the "
                 "sweep with the versions of Ray and tune_tf that ran it"
-            ) from reason.error
+            ) from error
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Raise SweepConflictError if Tune has not restored all trials."""
@@ -110,17 +119,3 @@ class StateSaver(Callback):
 
 def _written_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
-
-
-class _RestartReason(logging.Filter):
-    """Log filter that catches the error of a failed restore, which Tune only logs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: BaseException | None = None
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info and "restore the run state" in record.getMessage():
-            self.error = record.exc_info[1]
-            return False
-        return True
