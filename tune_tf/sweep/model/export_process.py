@@ -156,6 +156,7 @@ class _ExportActor:
             if example is not None:
                 example = workload.serving_rows(example)
         with atomic_path(path) as folder:
+            folder.mkdir()
             _save(served, example, folder, metadata)
         return ModelFolder(path, custom_objects(served), test_metrics)
 
