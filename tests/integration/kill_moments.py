@@ -260,16 +260,16 @@ def main() -> None:
 def train_nothing() -> None:
     """Have the sweeps of this process train nothing."""
     from tune_tf.outcome import Outcome
-    from tune_tf.sweep import callbacks, runner
+    from tune_tf.sweep import parts, runner
     from tune_tf.sweep.model import export_process
 
-    class Stopping(callbacks.BudgetLimit):
+    class Stopping(parts.BudgetLimit):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             super().on_trial_start(trial=trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:
-                self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
+                self._stopper.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
 
-    callbacks.BudgetLimit = Stopping
+    parts.BudgetLimit = Stopping
     runner.trainable = lambda *_, **__: Untrained
     export_process._ExportActor = FolderWithoutModel
 
