@@ -3,24 +3,21 @@
 import contextlib
 import errno
 import fcntl
+import glob
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
 def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) -> None:
-    """Write a file atomically: a crash leaves the old file or the new one.
+    """Write a file atomically, text as UTF-8: a crash or an OSError leaves the old file.
 
-    Args:
-        path: The file.
-        content: Its content; text is encoded as UTF-8.
-        on_disk: Whether to sync to disk, so that a power failure leaves no partial file either.
-
-    Raises:
-        OSError: Writing failed; the old file remains.
+    ``on_disk`` syncs it to disk, so that a power failure leaves no partial file either.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,11 +34,7 @@ def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) 
 
 
 def append_line(file: int, line: bytes, path: Path) -> None:
-    """Append a line atomically; after a partial line, start a new one.
-
-    Raises:
-        OSError: The disk is full; the file is unchanged.
-    """
+    """Append a line atomically, on a new line; on a full disk raise OSError, the file unchanged."""
     data = line + b"\n"
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
@@ -49,6 +42,21 @@ def append_line(file: int, line: bytes, path: Path) -> None:
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in the lines of a file, if it exists; skip damaged lines."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
 
 
 def lock_file(file: int, *, shared: bool = False) -> bool:
@@ -80,14 +88,21 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces a file or folder once it is complete."""
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    pattern = glob.escape(f".{path.stem}.") + "*" + glob.escape(f".partial{path.suffix}")
+    for leftover in path.parent.glob(pattern):  # of a killed process
+        _remove(leftover)
     try:
         yield partial
         if path.is_dir():
             shutil.rmtree(path)
         partial.replace(path)
     finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
+        _remove(partial)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)

@@ -45,18 +45,11 @@ class Constraint:
 
     @classmethod
     def parse(cls, metric: str, text: str) -> "Constraint":
-        """Parse a bound such as ``"<= 2e6"`` on a metric.
-
-        Raises:
-            InvalidSettingsError: The text is not a bound.
-        """
-        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
-            raise InvalidSettingsError(f"must be {_FORM}, not {text!r}")
-        relation, number = match.groups()
+        """Parse a bound such as ``"<= 2e6"`` on a metric; raise InvalidSettingsError for others."""
         try:
+            relation, number = _TEXT.fullmatch(text).groups()  # type: ignore[union-attr]
             bound = float(number)
-        except ValueError:
+        except (TypeError, AttributeError, ValueError):
             raise InvalidSettingsError(f"must be {_FORM}, not {text!r}") from None
         return cls(metric, relation, bound)  # type: ignore[arg-type]
 
@@ -73,17 +66,17 @@ class Constraint:
             raise InvalidSettingsError(
                 f"constraints must be a mapping of metrics to bounds, not {mapping!r}"
             )
-        made: list[Constraint] = []
+        constraints: list[Constraint] = []
         errors: list[ErrorDetail] = []
         for metric, bounds in mapping.items():
             for text in bounds if isinstance(bounds, list | tuple) else [bounds]:
                 try:
-                    made.append(cls.parse(metric, text))
+                    constraints.append(cls.parse(metric, text))
                 except InvalidSettingsError as error:
-                    errors += [ErrorDetail(str(metric), detail.what) for detail in error.details]
+                    errors += [detail.within(metric) for detail in error.details]
         if errors:
             raise InvalidSettingsError(errors)
-        return tuple(made)
+        return tuple(constraints)
 
     def violation(self, value: object) -> float:
         """Return by how much a value violates the bound, in the metric's unit.

@@ -35,10 +35,8 @@ class ErrorDetail:
 
     def __str__(self) -> str:
         """Return ``line 4: space.filters: ...``, without unknown parts."""
-        parts = [f"line {self.line}"] if self.line is not None else []
-        if self.where:
-            parts.append(self.where)
-        return ": ".join([*parts, self.what])
+        line = "" if self.line is None else f"line {self.line}"
+        return ": ".join(filter(None, [line, self.where, self.what]))
 
 
 class InvalidSettingsError(TuneTfError, ValueError):
@@ -50,9 +48,7 @@ class InvalidSettingsError(TuneTfError, ValueError):
     """
 
     def __init__(
-        self,
-        details: Iterable[ErrorDetail | str] | ErrorDetail | str,
-        source: str | None = None,
+        self, details: Iterable[ErrorDetail | str] | ErrorDetail | str, source: str | None = None
     ) -> None:
         if isinstance(details, ErrorDetail | str):
             details = [details]
@@ -62,12 +58,11 @@ class InvalidSettingsError(TuneTfError, ValueError):
         self.source = source
         lines = [str(each) for each in self.details]
         if source is None and len(lines) == 1:
-            text = lines[0]
-        else:
-            count = f"{len(lines)} error{'s' if len(lines) != 1 else ''}"
-            header = f"{source}: {count}" if source else count
-            text = "\n".join([header, *(f"  {line}" for line in lines)])
-        super().__init__(text)
+            super().__init__(lines[0])
+            return
+        count = f"{len(lines)} error{'s' if len(lines) != 1 else ''}"
+        header = f"{source}: {count}" if source else count
+        super().__init__("\n  ".join([header, *lines]))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[ErrorDetail, ...], str | None]]:
         """Pickle by arguments, so that the details survive between processes."""
@@ -122,12 +117,12 @@ class DiskFullError(TuneTfError, OSError):
     """The disk is full: free space, then resume the sweep."""
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Return ``; did you mean 'adam'?`` for the closest match, or an empty string."""
-    near = get_close_matches(str(name), list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(str(name), list(names), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def one_of(known: Sequence[str]) -> str:
+def one_of(names: Sequence[str]) -> str:
     """Return ``one of 'a', 'b'`` for an error message."""
-    return "one of " + ", ".join(repr(name) for name in known)
+    return "one of " + ", ".join(repr(name) for name in names)

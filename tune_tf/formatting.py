@@ -24,10 +24,10 @@ def duration(seconds: float) -> str:
     """Format a duration in its two largest units: ``3 h 7 min``."""
     if not math.isfinite(seconds):
         return "an unknown time"
-    whole = round(seconds)
-    if whole < 1:
+    total = round(seconds)
+    if total < 1:
         return f"{seconds:.2g} s"
-    days, rest = divmod(whole, 86_400)
+    days, rest = divmod(total, 86_400)
     hours, rest = divmod(rest, 3600)
     minutes, seconds_left = divmod(rest, 60)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds_left, "s")]

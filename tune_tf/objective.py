@@ -33,20 +33,11 @@ class Objective:
             raise InvalidSettingsError(errors)
 
     def check_given(self, metric: str | None, mode: str | None, owner: str) -> None:
-        """Reject a metric or mode of ``tune.run`` that differs; ``owner`` has this objective.
-
-        Raises:
-            InvalidSettingsError: The metric or mode differs.
-        """
+        """Reject a metric or mode of ``tune.run`` that differs; ``owner`` has this objective."""
         if (metric or self.metric, mode or self.mode) != (self.metric, self.mode):
             raise InvalidSettingsError(
-                [
-                    (
-                        f"tune.run was given metric={metric!r}, mode={mode!r}, but the {owner} "
-                        f"was created for metric={self.metric!r}, mode={self.mode!r}; leave them "
-                        "out of tune.run"
-                    )
-                ]
+                f"tune.run was given metric={metric!r}, mode={mode!r}, but the {owner} was created "
+                f"for metric={self.metric!r}, mode={self.mode!r}; leave them out of tune.run"
             )
 
     def better(self, first: float, second: float) -> bool:

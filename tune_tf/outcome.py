@@ -1,7 +1,5 @@
 """Outcomes of a trial, and their names in Tune, Optuna and MLflow.
 
-This table is the only place where the three vocabularies meet.
-
 The reason of a stop is part of the trial's last result, under :data:`STOP_REASON`, because Ray
 Tune passes that result to the scheduler, the searcher and the callbacks when a trial completes.
 The Trainable writes its own end there, the scheduler its stops, the callback the rest.

@@ -23,14 +23,9 @@ def infer_outcome(
 ) -> Outcome | _End:
     """Infer the outcome of a trial from the most reliable evidence of its end.
 
-    That is the error; then what was recorded, except for a completion without finite metrics; then
-    divergence; then the end that the calls of Tune suggest.
-
-    Args:
-        end: What Tune did, as an outcome; None for nothing that ends a trial.
-        recorded: What the trainable, the scheduler or an earlier session found.
-        finite: Whether the metrics are finite; None if nothing was reported.
-        error: Text of the trial's error, if it failed.
+    That is the text of an error; then what the trainable, the scheduler or an earlier session
+    recorded, except for a completion without finite metrics; then divergence, by ``finite`` (None
+    if nothing was reported); then the ``end`` that the calls of Tune suggest, None for no end.
     """
     if error is not None:
         return Outcome.of_error(last_failure(error))
@@ -43,13 +38,13 @@ def divergence_cause(
     result: Mapping[str, Any], metrics: Iterable[str], iteration: int | None
 ) -> str:
     """Return a sentence that names those of the metrics that are not finite."""
-    wrong = [
+    problems = [
         f"{name} is {result[name]}" if name in result else f"{name} is not reported"
         for name in metrics
         if not is_finite(result.get(name))
     ]
     at = "" if iteration is None else f" at iteration {iteration}"
-    return f"{' and '.join(wrong)}{at}"
+    return f"{' and '.join(problems)}{at}"
 
 
 def error_cause(error: str) -> str:

@@ -12,18 +12,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Candidate(Generic[Key]):
-    """A trial in a ranking.
-
-    Args:
-        key: The caller's key of the trial.
-        outcome: How it ended; None if it has not.
-        value: The objective's metric in its last result, which is what its checkpoint holds.
-        feasible: Whether its last result keeps the sweep's constraints.
-    """
+    """A trial in a ranking, by its last result, which is what its checkpoint holds."""
 
     key: Key
     outcome: Outcome | None
-    value: Any
+    value: Any  # of the objective
     feasible: bool = True
 
 
@@ -79,5 +72,5 @@ def pareto_front(
     for cost in sorted(set(costs.values())):  # what dominates a point sorts before it
         if not any(all(map(float.__le__, better, cost)) for better in front):
             front.append(cost)
-    kept = set(front)
-    return tuple(key for key, cost in costs.items() if cost in kept)
+    front_costs = set(front)
+    return tuple(key for key, cost in costs.items() if cost in front_costs)

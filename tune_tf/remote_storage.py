@@ -19,20 +19,20 @@ def join_uri(uri: str, *names: str) -> str:
 
 
 @contextlib.contextmanager
-def local_copy(place: CheckpointLocation) -> Iterator[Path]:
+def local_copy(location: CheckpointLocation) -> Iterator[Path]:
     """Provide a local folder with a checkpoint for the duration of the context.
 
     Raises:
         CheckpointError: It cannot be downloaded.
     """
-    if isinstance(place, Path):
-        yield place
+    if isinstance(location, Path):
+        yield location
         return
     from pyarrow import ArrowException, fs  # slow to import; comes with Ray
 
     with tempfile.TemporaryDirectory(prefix="tune_tf-checkpoint-") as folder:
         try:
-            fs.copy_files(place, folder)
+            fs.copy_files(location, folder)
         except (ArrowException, OSError) as error:
-            raise CheckpointError(f"{place} cannot be fetched: {error}") from error
+            raise CheckpointError(f"{location} cannot be fetched: {error}") from error
         yield Path(folder)

@@ -69,8 +69,8 @@ def reported_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def training_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a trial's metrics without those of its machine and speed."""
-    own = reported_metrics(result)
-    return {name: value for name, value in own.items() if not is_machine_metric(name)}
+    metrics = reported_metrics(result)
+    return {name: value for name, value in metrics.items() if not is_machine_metric(name)}
 
 
 def is_machine_metric(name: str) -> bool:

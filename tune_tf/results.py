@@ -71,13 +71,13 @@ def kept_metrics(
 
     Metrics of the machine's load are dropped unless a constraint or an objective names them.
     """
-    named = {each.metric for each in constraints} | {each.metric for each in objectives}
+    referenced = {each.metric for each in constraints} | {each.metric for each in objectives}
     return {
         name: float(value)
         for name, value in reported_metrics(last).items()
         if isinstance(value, float | int)
         and not isinstance(value, bool)
-        and (name in named or not is_machine_metric(name))
+        and (name in referenced or not is_machine_metric(name))
     }
 
 
@@ -92,7 +92,7 @@ class SweepResult:
         mlflow_run_id: Id of the sweep's parent run in MLflow, if any.
         ended_early: Why the sweep ended before all its trials, such as "its budget of 90 epochs
             is spent"; None if it did not.
-        unasked: Whether it was interrupted before all trials were proposed.
+        search_finished: Whether all trials were proposed before it was interrupted.
     """
 
     sweep_id: str
@@ -102,7 +102,7 @@ class SweepResult:
     trials: tuple[TrialResult, ...]
     mlflow_run_id: str | None = None
     ended_early: str | None = None
-    unasked: bool = False
+    search_finished: bool = True
 
     @property
     def objective(self) -> Objective:
@@ -117,25 +117,19 @@ class SweepResult:
     @property
     def interrupted(self) -> bool:
         """Whether a resume would run trials."""
-        left = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
-        return left or self.unasked
+        unfinished = any(trial.outcome in (None, Outcome.INTERRUPTED) for trial in self.trials)
+        return unfinished or not self.search_finished
 
     @cached_property
     def best_if_any(self) -> TrialResult | None:
         """The best trial; None if no feasible trial reported a finite value."""
         metric = self.objective.metric
-        best = best_of(
-            (
-                Candidate(t.number, t.outcome, t.metrics.get(metric), t.feasible)
-                for t in self.trials
-            ),
-            self.objective,
+        candidates = (
+            Candidate(trial, trial.outcome, trial.metrics.get(metric), trial.feasible)
+            for trial in self.trials
         )
-        return (
-            None
-            if best is None
-            else next(trial for trial in self.trials if trial.number == best.key)
-        )
+        best = best_of(candidates, self.objective)
+        return None if best is None else best.key
 
     @property
     def best_trial(self) -> TrialResult:
@@ -147,10 +141,10 @@ class SweepResult:
         best = self.best_if_any
         if best is None:
             infeasible = sum(not trial.feasible for trial in self.trials)
-            kept = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
+            suffix = f" and satisfied the constraints ({infeasible} did not)" if infeasible else ""
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
-                f"{self.objective.metric!r}{kept}, so none is the best"
+                f"{self.objective.metric!r}{suffix}, so none is the best"
             )
         return best
 
@@ -236,25 +230,26 @@ class SweepResult:
 
         Raises:
             CheckpointError: The trial has no checkpoint, or it cannot be read.
-            InvalidSettingsError: As for :func:`check_export`.
+            InvalidSettingsError: The format is unknown, does not match the path, or needs a package
+                that is not installed.
             WorkloadError: The model cannot be exported in this format.
         """
         trial = trial or self.best_trial
         if trial.checkpoint is None:
             outcome = f"{trial.outcome.value}; " if trial.outcome else ""
             having = [str(each.number) for each in self.trials if each.checkpoint is not None]
-            there = f"trials {', '.join(having)} have one" if having else "no trial has one"
+            others = f"trials {', '.join(having)} have one" if having else "no trial has one"
             if trial.checkpoints_removed:
                 raise CheckpointError(
                     f"the checkpoint of trial {trial.number} ({trial.trial_id}) was removed: the "
                     f"sweep keeps those of its {self.config.keep_checkpoints} best trials "
                     "(keep_checkpoints in the sweep file; set a larger number or all to keep "
-                    f"more); {there}, and `tune-tf retrain {self.path} --trial {trial.number} "
+                    f"more); {others}, and `tune-tf retrain {self.path} --trial {trial.number} "
                     "--on train` trains this one's config again"
                 )
             raise CheckpointError(
                 f"trial {trial.number} ({trial.trial_id}) has no checkpoint to export ({outcome}"
-                f"{trial.iterations} iterations); {there}"
+                f"{trial.iterations} iterations); {others}"
             )
         path = Path(path)
         check_export(path, file_format)
@@ -268,24 +263,18 @@ class SweepResult:
 
 
 def check_export(path: Path, file_format: str) -> None:
-    """Check the path and format of an export without building the model.
-
-    Raises:
-        InvalidSettingsError: The format is unknown, does not match the path, or needs a package
-            that is not installed.
-    """
+    """Raise InvalidSettingsError for an unknown format, an unfit path or a missing package."""
     if file_format not in EXPORT_SUFFIXES:
-        known = list(EXPORT_SUFFIXES)
-        raise InvalidSettingsError(
-            f"format must be {one_of(known)}, not {file_format!r}{did_you_mean(file_format, known)}"
-        )
+        formats = list(EXPORT_SUFFIXES)
+        hint = did_you_mean(file_format, formats)
+        raise InvalidSettingsError(f"format must be {one_of(formats)}, not {file_format!r}{hint}")
     suffix = EXPORT_SUFFIXES[file_format]
     if path.suffix != suffix:
-        wanted = f"end in {suffix}" if suffix else "name a folder, without a suffix"
-        raise InvalidSettingsError(f"for format {file_format} the path must {wanted}, not {path}")
-    lacking = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
-    if lacking:
+        rule = f"end in {suffix}" if suffix else "name a folder, without a suffix"
+        raise InvalidSettingsError(f"for format {file_format} the path must {rule}, not {path}")
+    missing = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
+    if missing:
         raise InvalidSettingsError(
-            f"format {file_format} needs {' and '.join(lacking)}: pip install "
+            f"format {file_format} needs {' and '.join(missing)}: pip install "
             f"'tune-tf[{file_format}]'"
         )

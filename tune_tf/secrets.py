@@ -23,7 +23,7 @@ _NAMES = (
     r"(?:api|access|private|secret|auth|encryption)[_-]?key|key[_-]?id"
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
-_SECRET_NAME = re.compile(rf"(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
+_SECRET_WORD = re.compile(rf"\w*(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
 _SECRET_SETTING = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
 _NO_SECRETS = frozenset({"PWD", "OLDPWD"})
 _DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
@@ -68,10 +68,7 @@ _IN_QUERY = re.compile(r"([?&]password=)([^&#]*)", re.IGNORECASE)
 def mask_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Replace each secret in a text by ``***``.
 
-    Args:
-        text: Text to write or log.
-        environ: The environment; variables with a name like ``..._TOKEN`` or
-            ``..._PASSWORD`` and a value of at least 6 characters are secrets.
+    Environment variables with a name like ``..._TOKEN`` and at least 6 characters are secrets.
     """
     return _masked(text, secret_values(environ))
 
@@ -90,13 +87,13 @@ def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
 
 def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Return the passwords in URIs, and the values of the variables that they reference."""
-    found = set()
+    values = set()
     for uri in uris:
-        found |= {environ.get(name, "") for name in _REFERENCE.findall(uri)}
+        values |= {environ.get(name, "") for name in _REFERENCE.findall(uri)}
         passwords = [*_USER_INFO.finditer(uri), *_IN_QUERY.finditer(uri)]
-        found |= {unquote(match[match.lastindex or 0]) for match in passwords}
+        values |= {unquote(match[match.lastindex or 0]) for match in passwords}
     return frozenset(
-        value for value in found if len(value) >= _SHORTEST_VALUE and not _REFERENCE.search(value)
+        value for value in values if len(value) >= _SHORTEST_VALUE and not _REFERENCE.search(value)
     )
 
 
@@ -104,7 +101,7 @@ def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) 
 def is_secret_name(name: str) -> bool:
     """Return whether the name of an environment variable denotes a secret."""
     words = re.split(r"[^A-Za-z0-9]+", name)
-    return name not in _NO_SECRETS and any(map(_ends_like_a_secret, words))
+    return name not in _NO_SECRETS and any(map(_SECRET_WORD.fullmatch, words))
 
 
 def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,11 +128,6 @@ def _masked(text: str, values: frozenset[str]) -> str:
     return text
 
 
-@functools.cache
-def _ends_like_a_secret(word: str) -> bool:
-    return re.fullmatch(rf"\w*{_SECRET_NAME.pattern}", word, re.IGNORECASE) is not None
-
-
 @functools.lru_cache(maxsize=8)
 def _any_of(values: frozenset[str]) -> re.Pattern[str]:
     """Return a pattern for the values, also as encoded in a URI or in JSON."""
@@ -149,10 +141,7 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
     """Expand the ``${NAME}`` references to environment variables in a URI.
 
     Values in ``user:password@`` or the query are percent-encoded, so the variable holds the plain
-    password; elsewhere they are inserted unchanged.
-
-    Raises:
-        InvalidSettingsError: Variables are not set; lists all of them.
+    password; elsewhere they are inserted unchanged. Missing variables are an InvalidSettingsError.
     """
     missing = [name for name in _REFERENCE.findall(uri) if name not in environ]
     if missing:
@@ -178,7 +167,7 @@ def hide_password(uri: str, name: str) -> str:
     """Replace the password in a URI by ``${name}``."""
 
     def reference(match: re.Match[str]) -> str:
-        kept, password = (group for group in match.groups() if group is not None)
-        return match[0] if not password or _REFERENCE.search(password) else f"{kept}${{{name}}}"
+        prefix, password = (group for group in match.groups() if group is not None)
+        return match[0] if not password or _REFERENCE.search(password) else f"{prefix}${{{name}}}"
 
     return _IN_QUERY.sub(reference, _USER_INFO.sub(reference, uri, count=1))

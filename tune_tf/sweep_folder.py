@@ -24,6 +24,7 @@ _JOURNAL = "study.journal"
 _FORMAT = 1
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
+_SQLITE = "sqlite:///"
 
 _log = logging.getLogger(__name__)
 
@@ -38,18 +39,14 @@ class SweepFolder:
     """Folder of a sweep; its name is the sweep's id.
 
     URIs in the settings may refer to environment variables as ``${NAME}``. References are expanded
-    only where a URI is used, so their values are never written to disk.
-
-    Args:
-        path: Absolute path.
-        base_dir: Folder that a relative workload path starts from.
-        working_dir: Folder in which the sweep was started; relative SQLite paths start there.
+    only where a URI is used, so their values are never written to disk; a property with such a URI
+    raises InvalidSettingsError if the variable is not set.
     """
 
-    path: Path
+    path: Path  # absolute
     config: SweepConfig
-    base_dir: Path
-    working_dir: Path
+    base_dir: Path  # a relative workload path starts there
+    working_dir: Path  # the sweep was started there; relative SQLite paths start there
 
     @property
     def sweep_id(self) -> str:
@@ -58,37 +55,24 @@ class SweepFolder:
 
     @property
     def study_storage(self) -> str:
-        """Optuna storage of the settings; by default a journal file in the folder.
-
-        Raises:
-            InvalidSettingsError: An environment variable in it is not set.
-        """
+        """Optuna storage of the settings; by default a journal file in the folder."""
         storage = self.config.searcher.storage or str(self.path / _JOURNAL)
         return expand_references(storage, "searcher.storage")
 
     @property
     def warm_start_from(self) -> str | None:
-        """Earlier results for a warm start, if any.
-
-        Raises:
-            InvalidSettingsError: An environment variable in it is not set.
-        """
+        """Earlier results for a warm start, if any."""
         earlier = self.config.searcher.warm_start_from
         return earlier and expand_references(earlier, "searcher.warm_start_from")
 
     @property
     def tracking_uri(self) -> str | None:
-        """MLflow tracking URI with an absolute path; None if tracking is off.
-
-        Raises:
-            InvalidSettingsError: An environment variable in it is not set.
-        """
+        """MLflow tracking URI with an absolute path; None if tracking is off."""
         if self.config.mlflow is None:
             return None
         uri = expand_references(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
-        scheme, slashes, path = uri.partition(":///")
-        if scheme == "sqlite" and slashes and not path.startswith("/"):
-            return f"sqlite:///{self.working_dir / path}"
+        if has_relative_path(uri):
+            return f"{_SQLITE}{self.working_dir / uri.removeprefix(_SQLITE)}"
         return uri
 
     @property
@@ -113,8 +97,7 @@ class SweepFolder:
     @property
     def masked_file(self) -> str:
         """Text of the sweep file with secret values in ``data`` masked."""
-        data = self.config.data
-        if data is None:
+        if self.config.data is None:
             return self.sweep_file
         settings = YAML(typ="safe", pure=True).load(self.sweep_file)
         return yaml_text({**settings, "data": mask_settings(settings["data"])})
@@ -129,18 +112,15 @@ class SweepFolder:
     def edited(self) -> SweepConfig | None:
         """Return the edited settings of ``sweep.yaml``; None if unchanged.
 
-        A missing or truncated file is restored.
-
-        Raises:
-            InvalidSettingsError: The file was edited and is invalid.
+        A missing or truncated file is restored. Invalid settings are an InvalidSettingsError.
         """
         path = self.path / _CONFIG
         try:
-            found = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            found = ""
-        if self.sweep_file.startswith(found):
-            if found != self.sweep_file:
+            text = ""
+        if self.sweep_file.startswith(text):
+            if text != self.sweep_file:
                 _log.warning("%s was truncated or is missing; it is rewritten", path)
                 self.save()
             return None
@@ -169,10 +149,8 @@ class SweepFolder:
     ) -> "SweepFolder":
         """Create the folder of a new sweep, named after the sweep and the time.
 
-        If ``private``, only the user may read it; otherwise the umask applies.
-
-        Raises:
-            InvalidSettingsError: The folder cannot be created.
+        If ``private``, only the user may read it; otherwise the umask applies. Raises
+        InvalidSettingsError if it cannot be created.
         """
         root = config.sweeps_path
         stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%d-%H%M%S")
@@ -204,33 +182,39 @@ class SweepFolder:
             SweepConflictError: A newer version of tune_tf wrote it.
         """
         path = _find(str(sweep), Path(storage_path))
-        about = _read_info(path)
-        if about["format"] > _FORMAT:
+        info = _read_info(path)
+        if info["format"] > _FORMAT:
             raise SweepConflictError(
-                f"{path} was written by tune_tf {about.get('tune_tf')}, which is newer than this "
+                f"{path} was written by tune_tf {info.get('tune_tf')}, which is newer than this "
                 f"{__version__}: update tune_tf first"
             )
         # Opening a sweep must not run its code.
-        config = SweepConfig.from_dict(YamlDocument.parse(about["settings"]).data)
-        return cls(path.absolute(), config, Path(about["base_dir"]), Path(about["working_dir"]))
+        config = SweepConfig.from_dict(YamlDocument.parse(info["settings"]).data)
+        return cls(path.absolute(), config, Path(info["base_dir"]), Path(info["working_dir"]))
 
     def save(self) -> None:
-        """Write the settings to the folder.
-
-        Raises:
-            OSError: Writing failed; the old settings remain.
-        """
-        about: dict[str, Any] = {
+        """Write the settings to the folder; if writing fails, the old ones remain."""
+        info: dict[str, Any] = {
             "format": _FORMAT,
             "tune_tf": __version__,
             "base_dir": str(self.base_dir),
             "working_dir": str(self.working_dir),
             "settings": self.sweep_file,  # a copy that edits of sweep.yaml do not change
         }
-        text = json.dumps(about, indent=2) + "\n"
+        text = json.dumps(info, indent=2) + "\n"
         write_atomically(self.path / _CONFIG, self.sweep_file)
         for name in (_INFO_COPY, _INFO):
             write_atomically(self.path / name, text)
+
+
+def has_relative_path(uri: str) -> bool:
+    """Return whether a URI is that of a SQLite file in the working directory."""
+    return uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/")
+
+
+def trial_folder_name(number: int) -> str:
+    """Return the name of a trial's folder in that of its sweep: ``trial_00003``."""
+    return f"trial_{number:05d}"
 
 
 def sweep_paths(storage_path: Path) -> list[Path]:
@@ -239,22 +223,18 @@ def sweep_paths(storage_path: Path) -> list[Path]:
 
 
 def _read_info(path: Path) -> dict[str, Any]:
-    """Read the file ``sweep-info`` or its copy.
-
-    Raises:
-        UnknownSweepError: Both are damaged.
-    """
+    """Read the file ``sweep-info`` or its copy; raise UnknownSweepError if both are damaged."""
     errors = []
     for name in (_INFO, _INFO_COPY):
         try:
-            about = json.loads((path / name).read_text(encoding="utf-8"))
-            about["format"] = int(about["format"])
-            if about["format"] <= _FORMAT:
-                Path(about["base_dir"]), Path(about["working_dir"])
+            info = json.loads((path / name).read_text(encoding="utf-8"))
+            info["format"] = int(info["format"])
+            if info["format"] <= _FORMAT:
+                Path(info["base_dir"]), Path(info["working_dir"])
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             errors.append(error)
         else:
-            return dict(about)
+            return dict(info)
     raise UnknownSweepError(
         f"{path} holds no sweep that can be read: its files {_INFO} and {_INFO_COPY} are damaged "
         f"({errors[0]}), and with them the folder that its paths are relative to"
@@ -271,12 +251,11 @@ def _find(sweep: str, root: Path) -> Path:
     for path in (Path(sweep), root / sweep):
         if (path / _INFO).is_file():
             return path
-    known = [path.name for path in sweep_paths(root)]
-    of_that_name = [name for name in known if _name_of(name) == sweep]
-    if of_that_name:
-        return root / of_that_name[-1]
-    there = f"those in {root} are {', '.join(known)}" if known else f"there are none in {root}"
+    names = [path.name for path in sweep_paths(root)]
+    if namesakes := [name for name in names if _name_of(name) == sweep]:
+        return root / namesakes[-1]
+    existing = f"those in {root} are {', '.join(names)}" if names else f"there are none in {root}"
     if Path(sweep).is_dir():
-        raise UnknownSweepError(f"{sweep} is a folder, but not of a sweep; {there}")
-    near = did_you_mean(sweep, [*known, *map(_name_of, known)])
-    raise UnknownSweepError(f"there is no sweep {sweep!r}{near}; {there}")
+        raise UnknownSweepError(f"{sweep} is a folder, but not of a sweep; {existing}")
+    hint = did_you_mean(sweep, [*names, *map(_name_of, names)])
+    raise UnknownSweepError(f"there is no sweep {sweep!r}{hint}; {existing}")

@@ -192,18 +192,13 @@ class Workload(abc.ABC):
 
 
 def with_mixin(mixin: type, workload: Workload, **attributes: Any) -> Workload:
-    """Return a copy of a workload whose class has a mixin in front.
+    """Return a copy of a workload whose class has a mixin in front, with additional attributes.
 
     It is a subclass, not a wrapper, so that other overridden methods of the user's class remain
     visible.
-
-    Args:
-        mixin: Class that comes first; its ``super()`` is the workload's own class.
-        workload: The user's workload, which is not changed.
-        attributes: Additional attributes of the instance, for the mixin.
     """
     base = type(workload)
-    made: Workload = object.__new__(type(base.__name__, (mixin, base), {}))
+    copy: Workload = object.__new__(type(base.__name__, (mixin, base), {}))
     for name, value in {**vars(workload), **attributes}.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(copy, name, value)
+    return copy

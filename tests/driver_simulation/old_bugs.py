@@ -10,7 +10,8 @@ from unittest import mock
 
 from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
+from tune_tf.tune_internals.trial_state import latest_result
 
 
 def _nothing(*_: Any, **__: Any) -> None:

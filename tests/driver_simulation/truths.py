@@ -240,7 +240,10 @@ def _check_event_log(
         assert page is not None
         check(page.outcome is standing.outcome, f"the event log has {page}, MLflow {standing}")
     last = pages.sessions[-1]
-    check(last.over and not last.interrupted and not last.left, f"the last session is {last}")
+    check(
+        last.ended_cleanly and not last.interrupted and not last.missing_outputs,
+        f"the last session is {last}",
+    )
 
 
 def _check_target(sweep: "SimulatedSweep") -> None:

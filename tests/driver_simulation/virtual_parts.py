@@ -31,6 +31,7 @@ from virtual_store import Client, Store
 
 import tune_tf.config.sweep_config
 import tune_tf.sweep.callbacks.guards
+import tune_tf.sweep.parts
 import tune_tf.sweep.run
 import tune_tf.sweep.runner
 import tune_tf.sweep_folder
@@ -84,7 +85,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (Trial, "__hash__", lambda trial: zlib.crc32(trial.trial_id.encode())),
         (mlflow.tracking.context.registry, "resolve_tags", lambda: {"mlflow.user": "me"}),
         (tune_tf.sweep_folder, "datetime", VirtualDatetime),
-        (tune_tf.sweep.runner, "session_folder", lambda: None),
+        (tune_tf.sweep.parts, "session_folder", lambda: None),
         (tune_tf.sweep.runner, "trainable", lambda *_, **__: Untrained),
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),

@@ -60,15 +60,16 @@ class FolderWithoutModel:
     """Writes what MLflow takes for a model's folder, in a process of its own."""
 
     def write(
-        self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: dict[str, Any]
+        self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: Any, evaluate: Any
     ) -> Any:
         """Write the folder."""
         from mlflow.models import Model
 
-        from tune_tf.sweep.model.export_process import ModelFolder, _replace_folder
+        from tune_tf.atomic_files import atomic_path
+        from tune_tf.sweep.model.export_process import ModelFolder
 
-        with _replace_folder(path) as folder:
-            (folder / "data").mkdir()
+        with atomic_path(path) as folder:
+            (folder / "data").mkdir(parents=True)
             (folder / "data" / "weights").write_text("of no model")
             time.sleep(1)  # long enough to be seen at it
             Model(metadata=metadata).save(str(folder / "MLmodel"))
@@ -151,7 +152,7 @@ def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
     """Have the model's process begin, and wait until it has made its folder."""
     writer.start()
     workload, config, checkpoint, path, metadata = arguments
-    writer._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
+    writer._actor.write.remote(workload, config, checkpoint, path, dict(metadata), False)
     while not list(path.parent.glob(f".{path.name}.*")):
         time.sleep(0.01)
 
@@ -259,16 +260,16 @@ def main() -> None:
 def train_nothing() -> None:
     """Have the sweeps of this process train nothing."""
     from tune_tf.outcome import Outcome
-    from tune_tf.sweep import callbacks, runner
+    from tune_tf.sweep import parts, runner
     from tune_tf.sweep.model import export_process
 
-    class Stopping(callbacks.BudgetLimit):
+    class Stopping(parts.BudgetLimit):
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             super().on_trial_start(trial=trial, **info)
             if trial.config["batch_size"] == IS_PRUNED:
-                self._end.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
+                self._stopper.end_trial(trial.trial_id, Outcome.PRUNED, "stopped by hand")
 
-    callbacks.BudgetLimit = Stopping
+    parts.BudgetLimit = Stopping
     runner.trainable = lambda *_, **__: Untrained
     export_process._ExportActor = FolderWithoutModel
 

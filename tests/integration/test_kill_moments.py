@@ -102,7 +102,11 @@ def assert_settled(folder, result):
     assert_one_best_model(folder, parent, result)
     assert_whole_report(folder, parent)
     sessions = EventHistory.read(folder).sessions
-    assert (sessions[-1].over, sessions[-1].interrupted, sessions[-1].left) == (True, False, ())
+    assert (sessions[-1].ended_cleanly, sessions[-1].interrupted, sessions[-1].missing_outputs) == (
+        True,
+        False,
+        (),
+    )
     actuals = read_actuals(folder).actuals
     steps = [len(trial.steps) for trial in trials.values()]
     assert (actuals.closed, actuals.trials, actuals.epochs) == (True, NUM_TRIALS, sum(steps))

@@ -43,7 +43,7 @@ def interrupt(sweep):
 
 def fail_to_log(sweep):
     with EventLog(sweep.path) as diary:
-        diary.record_session_end(interrupted=False, run_ids={}, left=["best model"])
+        diary.record_session_end(interrupted=False, run_ids={}, missing_outputs=["best model"])
 
 
 def fail_to_deliver(sweep):

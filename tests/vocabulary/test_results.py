@@ -74,4 +74,4 @@ def test_a_sweep_with_a_trial_that_has_not_ended_was_interrupted(outcome, interr
 
 
 def test_a_sweep_with_trials_that_were_not_asked_for_was_interrupted():
-    assert replace(result(trial(0, 0.3)), unasked=True).interrupted
+    assert replace(result(trial(0, 0.3)), search_finished=False).interrupted

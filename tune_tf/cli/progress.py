@@ -30,7 +30,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, best_so_far
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
-from tune_tf.tracking.outcome_tracker import latest_result
+from tune_tf.tune_internals.trial_state import latest_result
 
 _LIVE_EVERY_S = 0.25
 _LOG_EVERY_S = 10.0

@@ -1,11 +1,11 @@
 """State of a sweep and its trials, rebuilt from the event log."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tune_tf.atomic_files import read_json_lines
 from tune_tf.outcome import Outcome
 
 EVENT_LOG = "events.jsonl"
@@ -14,26 +14,15 @@ EVENT_LOG = "events.jsonl"
 
 @dataclass
 class Session:
-    """Period in which one process drove the sweep.
-
-    Args:
-        begun_s: Start, in seconds since 1970.
-        last_s: Last write, in seconds since 1970.
-        over: Whether the session ended without a crash.
-        interrupted: Whether a resume would continue trials.
-        ended_early: Why the sweep ended before all its trials had; None if it did not.
-        left: Outputs that could not be written at the end; a resume tries again.
-        process: The driver's process id; 0 if unknown.
-        host: The driver's machine.
-    """
+    """Period in which one process drove the sweep; times are seconds since 1970."""
 
     begun_s: float
-    last_s: float
-    over: bool = False
-    interrupted: bool = False
-    ended_early: str | None = None
-    left: tuple[str, ...] = ()
-    process: int = 0
+    last_s: float  # last write
+    ended_cleanly: bool = False  # without a crash
+    interrupted: bool = False  # a resume would continue trials
+    ended_early: str | None = None  # why the sweep ended before all its trials had
+    missing_outputs: tuple[str, ...] = ()  # could not be written at the end; a resume tries again
+    process: int = 0  # of the driver; 0 if unknown
     host: str = ""
 
     @property
@@ -44,57 +33,39 @@ class Session:
 
 @dataclass
 class TrialEvents:
-    """State of a trial according to the event log.
-
-    Args:
-        trial_id: Tune's id.
-        number: Number in order of suggestion, from 0.
-        config: Sampled values at the last start.
-        started_s: First start, in seconds since 1970; None before it.
-        ended_s: End, in seconds since 1970; None before it.
-        outcome: Outcome of the trial; None before its end.
-        cause: Details of the outcome, if any.
-        waiting: ``"paused"`` by the scheduler, ``"pending"`` before its start or its continuation
-            in a resumed sweep, or None.
-        checkpoints_removed: Whether its checkpoints were removed to save disk space.
-        last: Last result, without the config; empty if unknown.
-    """
+    """State of a trial according to the event log; times are seconds since 1970."""
 
     trial_id: str
-    number: int
-    config: Mapping[str, Any]
-    started_s: float | None = None
+    number: int  # in order of suggestion, from 0
+    config: Mapping[str, Any]  # at the last start
+    started_s: float | None = None  # first start
     ended_s: float | None = None
     outcome: Outcome | None = None
     cause: str | None = None
     waiting: str | None = None
-    checkpoints_removed: bool = False
+    """"paused" by the scheduler, "pending" before its start or its continuation, or None."""
+    checkpoints_removed: bool = False  # to save disk space
     last: Mapping[str, Any] = field(default_factory=dict)
+    """Last result, without the config; empty if unknown."""
 
 
 @dataclass
 class EventHistory:
-    """Sessions and trials of a sweep according to its event log.
-
-    Args:
-        sessions: In order.
-        trials: By Tune's id, in the order of their first events.
-        suspension: Why no new trial starts; None if trials may start.
-        run_id: MLflow's id of the sweep's parent run; None if unknown.
-        run_ids: MLflow's ids of the trials' runs, by Tune's id, as far as known.
-    """
+    """Sessions and trials of a sweep according to its event log."""
 
     sessions: list[Session] = field(default_factory=list)
     trials: dict[str, TrialEvents] = field(default_factory=dict)
-    suspension: str | None = None
-    run_id: str | None = None
+    """By Tune's id, in the order of their first events."""
+    suspension: str | None = None  # why no new trial starts
+    run_id: str | None = None  # MLflow's id of the sweep's parent run
     run_ids: dict[str, str] = field(default_factory=dict)
+    """MLflow's ids of the trials' runs, by Tune's id, as far as known."""
 
     @classmethod
     def read(cls, folder: Path) -> "EventHistory":
         """Read the event log of a sweep's folder; skip damaged lines and a missing file."""
         history = cls()
-        for event in _read_events(folder / EVENT_LOG):
+        for event in read_json_lines(folder / EVENT_LOG):
             try:
                 history._apply(event)
             except (KeyError, TypeError, ValueError):
@@ -113,10 +84,10 @@ class EventHistory:
             self.run_ids.update(event["run_ids"])
             if self.sessions:
                 session = self.sessions[-1]
-                session.over = True
+                session.ended_cleanly = True
                 session.interrupted = bool(event["interrupted"])
                 session.ended_early = event.get("ended_early")
-                session.left = tuple(event.get("left", ()))
+                session.missing_outputs = tuple(event.get("left", ()))
         else:
             self._apply_to_trial(kind, event, at)
         if self.sessions:
@@ -156,17 +127,3 @@ class EventHistory:
             trial = TrialEvents(trial_id, int(event["number"]), dict(event["config"]))
             self.trials[trial_id] = trial
         return self.trials[trial_id]
-
-
-def _read_events(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
-    for line in data.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield event

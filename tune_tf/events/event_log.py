@@ -1,8 +1,4 @@
-"""Event log of a sweep, which also locks it for its driver, and requests to the driver.
-
-Other processes read it during the sweep and after a crash, so it is append-only, with one JSON
-event per line. The system releases the driver's lock when its process ends in any way.
-"""
+"""Event log of a sweep, which also locks it for its driver, and requests to the driver."""
 
 import json
 import logging
@@ -30,12 +26,12 @@ _PAUSE_S = 0.05
 class EventLog:
     """Writer of a sweep's event log for its driver; a context manager that holds the lock.
 
-    Raises:
-        SweepConflictError: Another process drives the sweep.
-        OSError: The file cannot be created or written.
+    Other processes read it during the sweep and after a crash, so it is append-only, with one JSON
+    event per line. Raises SweepConflictError if another process drives the sweep.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder
         self._path = folder / EVENT_LOG
         self._clock = clock
         self._file = _open_locked(self._path)
@@ -51,14 +47,9 @@ class EventLog:
         os.close(self._file)
 
     @property
-    def folder(self) -> Path:
-        """The sweep's folder."""
-        return self._path.parent
-
-    @property
     def history(self) -> EventHistory:
         """The recorded events."""
-        return EventHistory.read(self._path.parent)
+        return EventHistory.read(self.folder)
 
     def record_parent_run(self, run_id: str) -> None:
         """Record MLflow's id of the sweep's parent run."""
@@ -122,22 +113,15 @@ class EventLog:
         interrupted: bool,
         run_ids: Mapping[str, str],
         ended_early: str | None = None,
-        left: Sequence[str] = (),
+        missing_outputs: Sequence[str] = (),
     ) -> None:
-        """Record the end of the session and flush the log to disk.
-
-        Args:
-            interrupted: Whether a resume would continue the sweep.
-            run_ids: MLflow's ids of the trials' runs, by Tune's id.
-            ended_early: Why the sweep ended before all its trials had; None if it did not.
-            left: Outputs that could not be written; a resume tries again.
-        """
+        """Record the end of the session, as in :class:`Session`, and flush the log to disk."""
         self._write(
             "over",
             interrupted=interrupted,
             run_ids=dict(run_ids),
             ended_early=ended_early,
-            left=list(left),
+            left=list(missing_outputs),
         )
         with suppress(OSError):
             os.fsync(self._file)
@@ -165,13 +149,12 @@ def has_driver(folder: Path) -> bool:
 
 
 def _last_driver_lives(folder: Path) -> bool:
-    """Return whether the last session is open and its process runs on this machine.
+    """Return whether the last session is open and its process runs, for file systems without locks.
 
-    Used if the file system has no locks. A process on another machine is invisible and regarded as
-    ended.
+    A process on another machine is invisible and regarded as ended.
     """
     sessions = EventHistory.read(folder).sessions
-    if not sessions or sessions[-1].over or sessions[-1].host != socket.gethostname():
+    if not sessions or sessions[-1].ended_cleanly or sessions[-1].host != socket.gethostname():
         return False
     process = sessions[-1].process
     if process in (0, os.getpid()):
@@ -225,11 +208,7 @@ class ControlChannel:
         self._path = folder / _FOLDER
 
     def post(self, request: Mapping[str, Any]) -> None:
-        """Write a request atomically.
-
-        Raises:
-            OSError: The request cannot be written.
-        """
+        """Write a request atomically."""
         self._path.mkdir(exist_ok=True)
         path = self._path / f"{time.time_ns()}-{os.getpid()}{_SUFFIX}"
         write_atomically(path, json.dumps(request), on_disk=False)

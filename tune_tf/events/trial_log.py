@@ -10,22 +10,21 @@ from pathlib import Path
 from tune_tf.secrets import mask_secrets
 
 _CHUNK_BYTES = 65_536
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 TRIAL_LOG = "log.txt"
 """Name of the log in a trial's folder."""
 _log = logging.getLogger(__name__)
 
 
 class TrialLog:
-    """Redirection of this process's output to the log of its trial.
+    """Redirection of this process's file descriptors, native messages included, to a trial's log.
 
-    Redirects file descriptors instead of ``sys.stdout``, to include TensorFlow's native messages.
     Several processes may append to one log.
     """
 
     def __init__(self, streams: Sequence[int] = (1, 2)) -> None:
         self._streams = tuple(streams)
-        self._own: tuple[int, ...] = ()
+        self._originals: tuple[int, ...] = ()
 
     def begin(self, path: Path | None) -> None:
         """Redirect output to a log in a folder created if missing; None for the original streams.
@@ -41,7 +40,7 @@ class TrialLog:
         except OSError as error:
             _log.warning("the trial has no log: %s", error)
             return
-        self._own = tuple(os.dup(stream) for stream in self._streams)
+        self._originals = tuple(os.dup(stream) for stream in self._streams)
         for stream in self._streams:
             os.dup2(file, stream)
         os.close(file)
@@ -50,10 +49,10 @@ class TrialLog:
         """Restore the original streams."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        for stream, own in zip(self._streams, self._own, strict=False):
-            os.dup2(own, stream)
-            os.close(own)
-        self._own = ()
+        for stream, original in zip(self._streams, self._originals, strict=False):
+            os.dup2(original, stream)
+            os.close(original)
+        self._originals = ()
 
 
 def mask_log(path: Path, values: Iterable[str]) -> None:
@@ -64,12 +63,12 @@ def mask_log(path: Path, values: Iterable[str]) -> None:
     secrets = sorted({value.encode() for value in values}, key=len, reverse=True)
     if not secrets:
         return
-    found = re.compile(b"|".join(map(re.escape, secrets)))
+    pattern = re.compile(b"|".join(map(re.escape, secrets)))
     try:
         with path.open("r+b") as file:
             position = 0
             for line in file:
-                for match in found.finditer(line):
+                for match in pattern.finditer(line):
                     os.pwrite(file.fileno(), b"*" * len(match[0]), position + match.start())
                 position += len(line)
     except FileNotFoundError:
@@ -90,38 +89,35 @@ def log_text(
     is_over: Callable[[], bool] = lambda: True,
     wait: Callable[[float], None],
 ) -> Iterator[bytes]:
-    """Yield the content of a log and then additions, until it is complete.
-
-    Yields whole lines, with secrets masked.
-    """
-    place = 0 if last_lines is None else _start_of(path, last_lines)
-    rest = b""
+    """Yield the lines of a log and then additions, until it is complete, with secrets masked."""
+    offset = 0 if last_lines is None else _start_of(path, last_lines)
+    pending = b""
     while True:
-        over = is_over()  # before reading, so that nothing is missed
-        while chunk := _read(path, place):
-            place += len(chunk)
-            rest += chunk
-            whole = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
-            if not whole and len(rest) > _CHUNK_BYTES:
-                whole = len(rest)
-            if whole:
-                yield _masked(rest[:whole])
-            rest = rest[whole:]
-        if over:
-            if rest:
-                yield _masked(rest)
+        is_complete = is_over()  # before reading, so that nothing is missed
+        while chunk := _read(path, offset):
+            offset += len(chunk)
+            pending += chunk
+            end = max(pending.rfind(b"\n"), pending.rfind(b"\r")) + 1
+            if not end and len(pending) > _CHUNK_BYTES:
+                end = len(pending)
+            if end:
+                yield _masked(pending[:end])
+            pending = pending[end:]
+        if is_complete:
+            if pending:
+                yield _masked(pending)
             return
-        wait(_LOOK_EVERY_S)
+        wait(_CHECK_EVERY_S)
 
 
 def _masked(text: bytes) -> bytes:
     return mask_secrets(text.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
-def _read(path: Path, place: int) -> bytes:
+def _read(path: Path, offset: int) -> bytes:
     try:
         with path.open("rb") as file:
-            file.seek(place)
+            file.seek(offset)
             return file.read(_CHUNK_BYTES)
     except FileNotFoundError:
         return b""
@@ -133,5 +129,5 @@ def _start_of(path: Path, last_lines: int) -> int:
         data = path.read_bytes()
     except FileNotFoundError:
         return 0
-    kept = data.splitlines(keepends=True)[-last_lines:] if last_lines else []
-    return len(data) - sum(map(len, kept))
+    lines = data.splitlines(keepends=True)[-last_lines:] if last_lines else []
+    return len(data) - sum(map(len, lines))

@@ -9,45 +9,33 @@ from tune_tf.formatting import bytes_text, duration
 from tune_tf.inspection.reported_results import RESULTS, metric_value, read_last_result
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
+from tune_tf.sweep_folder import trial_folder_name
 
 DeviationUnit = Literal["count", "seconds", "bytes"]
 
 
 @dataclass(frozen=True)
 class Actuals:
-    """Measured costs of a sweep.
+    """Measured costs of a sweep."""
 
-    Args:
-        wall_s: Seconds since the call of ``run_sweep``, over all sessions.
-        memory_bytes: Largest memory that a trial reported; None if none did.
-        disk_bytes: Size of the sweep's folder.
-        closed: Whether report and best model are included.
-    """
-
-    wall_s: float
+    wall_s: float  # since the call of run_sweep, over all sessions
     trials: int
     epochs: int
-    memory_bytes: float | None
-    disk_bytes: int
-    closed: bool
+    memory_bytes: float | None  # the largest that a trial reported, if any did
+    disk_bytes: int  # of the sweep's folder
+    closed: bool  # report and best model are included
 
     @classmethod
     def of(cls, result: SweepResult, wall_s: float, *, closed: bool) -> "Actuals":
         """Measure the costs of a sweep from its result and its folder."""
-        peaks = (
-            metric_value(
-                read_last_result(result.path / f"trial_{trial.number:05d}" / RESULTS), PEAK_MEMORY
-            )
-            for trial in result.trials
-        )
+        folders = (result.path / trial_folder_name(trial.number) for trial in result.trials)
+        peaks = (metric_value(read_last_result(it / RESULTS), PEAK_MEMORY) for it in folders)
         files = (path for path in result.path.rglob("*") if path.is_file())
         return cls(
             wall_s=wall_s,
             trials=len(result.trials),
             epochs=sum(trial.iterations for trial in result.trials),
-            memory_bytes=max(
-                (each for each in peaks if isinstance(each, int | float)), default=None
-            ),
+            memory_bytes=max((it for it in peaks if isinstance(it, int | float)), default=None),
             disk_bytes=sum(path.lstat().st_size for path in files),
             closed=closed,
         )

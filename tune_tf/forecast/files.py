@@ -38,11 +38,7 @@ def settings_digest(config: SweepConfig) -> str:
 
 
 def write_forecast(forecast: Forecast, config: SweepConfig) -> Path:
-    """Write a forecast beside the sweeps, replacing one for the same settings; return its path.
-
-    Raises:
-        InvalidSettingsError: The file cannot be written.
-    """
+    """Write a forecast beside the sweeps, replacing one for the same settings; return its path."""
     path = _path(config, forecast.settings_digest)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,11 +54,7 @@ def read_forecast(config: SweepConfig) -> Forecast | None:
 
 
 def write_actuals(folder: Path, forecast_with_actuals: ForecastWithActuals) -> None:
-    """Write a forecast and the actual costs into a sweep's folder.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write a forecast and the actual costs into a sweep's folder."""
     _write(folder / FORECAST_FILE, forecast_with_actuals)
 
 

@@ -11,16 +11,7 @@ from tune_tf.errors import InvalidSettingsError
 
 @dataclass(frozen=True)
 class Range:
-    """Estimate with a lower and an upper bound.
-
-    Args:
-        low: Lower bound, rarely undercut; not negative.
-        likely: Best estimate.
-        high: Upper bound, rarely exceeded; finite.
-
-    Raises:
-        InvalidSettingsError: The numbers are not finite, or not in this order.
-    """
+    """Estimate with bounds that are rarely exceeded: finite, ascending and not negative."""
 
     low: float
     likely: float
@@ -42,8 +33,8 @@ class Range:
     @classmethod
     def of(cls, values: Iterable[float]) -> "Range":
         """Return minimum, median and maximum of at least one number."""
-        known = sorted(values)
-        return cls(known[0], statistics.median(known), known[-1])
+        numbers = sorted(values)
+        return cls(numbers[0], statistics.median(numbers), numbers[-1])
 
     @classmethod
     def around(cls, likely: float, *, less: float, more: float) -> "Range":
@@ -57,7 +48,7 @@ class Range:
     def minus(self, other: "Range") -> "Range":
         """Subtract one summand of this sum, not below zero."""
         pairs = zip(astuple(self), astuple(other), strict=True)
-        return Range(*sorted(max(0.0, whole - part) for whole, part in pairs))
+        return Range(*sorted(max(0.0, total - part) for total, part in pairs))
 
     def times(self, factor: float) -> "Range":
         """Multiply by a factor."""
@@ -74,77 +65,46 @@ class Range:
 
 @dataclass(frozen=True)
 class ConfigMeasurement:
-    """Measurements of one config.
+    """Measurements of one config; None for what was not measured."""
 
-    Args:
-        label: ``smallest``, ``largest``, ``random 1``.
-        memory_bytes: Peak memory of a trial in fresh processes; None if not measured.
-        gpu_memory_bytes: Peak GPU memory of the same trial; None if not measured or without GPUs.
-        epoch_s: Seconds per iteration, over rounds and slots.
-        trace_s: Extra seconds of the first iteration of a model structure.
-        start_s: Seconds to start the trial in a reused process.
-    """
-
-    label: str
+    label: str  # smallest, largest, random 1
     config: Mapping[str, Any]
     num_parameters: int
     checkpoint_bytes: int
-    memory_bytes: int | None
-    gpu_memory_bytes: int | None
-    epoch_s: Range
-    trace_s: float
-    start_s: float
+    memory_bytes: int | None  # peak of a trial in fresh processes
+    gpu_memory_bytes: int | None  # peak of the same trial
+    epoch_s: Range  # per iteration, over rounds and slots
+    trace_s: float  # extra, of the first iteration of a model structure
+    start_s: float  # of the trial in a reused process
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected time, memory and disk space of a sweep.
-
-    Times are those of the whole sweep unless stated otherwise, from call to return of
-    ``run_sweep``.
-
-    Args:
-        made_at: Time of the forecast, as ISO 8601.
-        cpus: Cores reserved per trial.
-        gpus: GPUs reserved per trial.
-        num_fitting_memory: Number of parallel trials of the largest config that fit in memory.
-        max_t: Most iterations of a trial.
-        models: Measured configs, the smallest and the largest first.
-        memory_bytes: Peak host memory of a trial, all its processes, at the sweep's end.
-        gpu_memory_bytes: Peak GPU memory of a trial; None without GPUs.
-        closing_s: Of these, seconds after the last trial: report and best model.
-        cpu_hours: Reserved cores times hours.
-        gpu_hours: Reserved GPUs times hours.
-        disk_bytes: Size of the sweep's folder.
-        closing_bytes: Of these, bytes written after the last trial.
-        mlflow_bytes: Growth of MLflow's store and artifacts.
-        phases: Seconds by phase, in order.
-        warnings: What the user should know before the sweep starts.
-    """
+    """Expected time, memory and disk space of a sweep, from call to return of ``run_sweep``."""
 
     name: str
     settings_digest: str
-    made_at: str
+    made_at: str  # ISO 8601
     machine: str
-    cpus: int
-    gpus: float
+    cpus: int  # reserved per trial
+    gpus: float  # likewise
     num_at_once: int
-    num_fitting_memory: int
-    max_t: int
-    models: tuple[ConfigMeasurement, ...]
+    num_fitting_memory: int  # parallel trials of the largest config that fit in memory
+    max_t: int  # most iterations of a trial
+    models: tuple[ConfigMeasurement, ...]  # the smallest and the largest config first
     num_parameters: Range
-    memory_bytes: Range
-    gpu_memory_bytes: Range | None
+    memory_bytes: Range  # peak of a trial, all its processes, at the sweep's end
+    gpu_memory_bytes: Range | None  # peak of a trial; None without GPUs
     epoch_s: Range
     trials: Range
     epochs: Range
     wall_s: Range
-    closing_s: Range
-    cpu_hours: Range
-    gpu_hours: Range
-    disk_bytes: Range
-    closing_bytes: Range
-    mlflow_bytes: Range
-    phases: Mapping[str, Range]
+    closing_s: Range  # of these, after the last trial: report and best model
+    cpu_hours: Range  # reserved
+    gpu_hours: Range  # reserved
+    disk_bytes: Range  # of the sweep's folder
+    closing_bytes: Range  # of these, written after the last trial
+    mlflow_bytes: Range  # growth of MLflow's store and artifacts
+    phases: Mapping[str, Range]  # seconds, in order
     assumptions: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what the user should know before the sweep starts

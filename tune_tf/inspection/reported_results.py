@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tune_tf.atomic_files import read_json_lines
+
 RESULTS: Final = "result.json"
 REMOTE_CHECKPOINT: Final = "checkpoint.uri"
 """Name of the file with the URI of the last checkpoint, if ``storage_path`` is a URI."""
@@ -15,15 +17,8 @@ _TAIL_BYTES = 16_384
 
 
 def read_results(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the results in a ``result.json``; skip a partial line of a killed driver."""
-    try:
-        text = path.read_bytes()
-    except OSError:
-        return
-    for line in text.splitlines():
-        report = _parsed(line)
-        if report is not None:
-            yield report
+    """Return the results in a ``result.json``; skip a partial line of a killed driver."""
+    return read_json_lines(path)
 
 
 def read_last_result(path: Path) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
 from tune_tf.space import flatten
-from tune_tf.sweep_folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 
 _TRIAL = re.compile(r"trial_(\d+)")
 _MAX_LISTED = 8
@@ -89,11 +89,11 @@ class SweepView:
         begun_s, end_s = spans.pop() if spans else (folder.began_s, folder.began_s)
         if driven:
             end_s = clock()
-        elif session is None or not session.over:
+        elif session is None or not session.ended_cleanly:
             end_s = max(end_s, _last_write(folder.path))
         spans.append((begun_s, max(begun_s, end_s)))
         if session is not None:
-            has_ended = session.over and not session.interrupted
+            has_ended = session.ended_cleanly and not session.interrupted
         else:
             has_ended = bool(trials) and all(trial.has_ended for trial in trials)
         state = SweepState.ENDED if has_ended else SweepState.INTERRUPTED
@@ -250,7 +250,7 @@ def _read_trials(
 ) -> tuple[TrialView, ...]:
     events_by_number = {events.number: events for events in history.trials.values()}
     sessions = history.sessions
-    is_over = bool(sessions) and sessions[-1].over and not sessions[-1].interrupted
+    is_over = bool(sessions) and sessions[-1].ended_cleanly and not sessions[-1].interrupted
     numbers = set(events_by_number)
     for path in folder.path.iterdir():
         # A kill may leave the folder of a trial that an ended sweep did not propose again.
@@ -269,7 +269,7 @@ def _read_trials(
             run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)
         return TrialView.of(
-            folder.path / f"trial_{number:05d}",
+            folder.path / trial_folder_name(number),
             number,
             events,
             folder.config,

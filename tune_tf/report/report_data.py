@@ -18,6 +18,7 @@ from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
+from tune_tf.sweep_folder import trial_folder_name
 
 _MANY_TRIALS = 300
 
@@ -67,7 +68,7 @@ class ReportData:
             settings = result.config.to_yaml()
         metric = result.objective.metric
         curves = tuple(
-            read_curve(result.path / f"trial_{trial.number:05d}" / RESULTS, metric)
+            read_curve(result.path / trial_folder_name(trial.number) / RESULTS, metric)
             for trial in result.trials
         )
         return cls(result, curves, mask_secrets(settings))

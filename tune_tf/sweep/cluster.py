@@ -16,6 +16,7 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.secrets import expand_references
+from tune_tf.sweep_folder import has_relative_path
 from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 _ANSWER_S = 10
@@ -34,11 +35,7 @@ _EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
-    """Return the number of trials that the cluster can run concurrently.
-
-    Raises:
-        UnavailableResourcesError: Not even one trial fits.
-    """
+    """Return how many trials fit at once; raise UnavailableResourcesError if none does."""
     check_cluster(resources, parallelism)
     if ray.is_initialized():
         shares = parallelism.shares(resources)
@@ -61,12 +58,8 @@ def cluster(
 ) -> Iterator[None]:
     """Use the connected Ray cluster, or connect to one within the context.
 
-    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started.
-
-    Args:
-        settings: Address and runtime environment.
-        base_dir: Folder that relative paths in the settings start from.
-        num_cpus: CPUs of a local cluster; None for those of the machine.
+    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started, with
+    ``num_cpus`` or those of the machine. Relative paths in the settings start from ``base_dir``.
 
     Raises:
         UnavailableResourcesError: The cluster does not answer.
@@ -134,27 +127,24 @@ def runtime_env(
 ) -> dict[str, Any] | None:
     """Return Ray's runtime environment for the processes of a sweep; None if empty.
 
-    Args:
-        settings: The section ``cluster`` of the sweep file.
-        base_dir: Folder that relative paths in the settings start from.
-        address: The cluster's address. With Ray Client, the folder of the sweep file is uploaded by
-            default, without the outputs of sweeps.
+    Relative paths start from ``base_dir``. With Ray Client, the folder of the sweep file is
+    uploaded by default, without the outputs of sweeps.
 
     Raises:
         InvalidSettingsError: An environment variable in the settings is not set.
     """
-    given = dict(settings.runtime_env or {})
+    environment = dict(settings.runtime_env or {})
     if is_client(address):
-        given = {"working_dir": ".", "excludes": list(_EXCLUDED), **given}
+        environment = {"working_dir": ".", "excludes": list(_EXCLUDED), **environment}
     for key in ("working_dir", "py_modules", "pip"):
-        if key in given:
-            given[key] = _absolute_paths(given[key], base_dir)
-    if "env_vars" in given:
-        given["env_vars"] = {
+        if key in environment:
+            environment[key] = _absolute_paths(environment[key], base_dir)
+    if "env_vars" in environment:
+        environment["env_vars"] = {
             name: expand_references(value, f"cluster.runtime_env.env_vars.{name}")
-            for name, value in given["env_vars"].items()
+            for name, value in environment["env_vars"].items()
         }
-    return given or None
+    return environment or None
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:
@@ -201,50 +191,32 @@ def is_remote_client(settings: ClusterSettings | None = None) -> bool:
 
 
 def check_paths(config: SweepConfig) -> None:
-    """Reject settings whose files would be lost with the driver process on the cluster.
-
-    Raises:
-        InvalidSettingsError: Lists all errors.
-    """
+    """Reject settings whose files would be lost with the driver process on the cluster."""
     errors = []
-    if config.remote_storage or not Path(config.storage_path.removeprefix("file://")).is_absolute():
-        errors.append(
-            ErrorDetail(
-                "storage_path",
-                f"is {config.storage_path!r}, but the driver runs on the cluster: give an "
-                "absolute path that all its nodes can reach",
-            )
-        )
+    remedy = "but the driver runs on the cluster: give an"
+    storage = config.storage_path
+    if config.remote_storage or not Path(storage.removeprefix("file://")).is_absolute():
+        text = f"is {storage!r}, {remedy} absolute path that all its nodes can reach"
+        errors.append(ErrorDetail("storage_path", text))
     uri = config.mlflow.tracking_uri if config.mlflow else ""
-    scheme, slashes, path = uri.partition(":///")
-    if scheme == "sqlite" and slashes and not path.startswith("/"):
-        errors.append(
-            ErrorDetail(
-                "mlflow.tracking_uri",
-                f"is {uri!r}, but the driver runs on the cluster: give an MLflow server that the "
-                "cluster reaches",
-            )
-        )
+    if has_relative_path(uri):
+        text = f"is {uri!r}, {remedy} MLflow server that the cluster reaches"
+        errors.append(ErrorDetail("mlflow.tracking_uri", text))
     if errors:
         raise InvalidSettingsError(errors)
 
 
-def run_on_cluster(
-    drive: Callable[..., SweepResult], *arguments: Any, **options: Any
-) -> SweepResult:
+def run_on_cluster(run: Callable[..., SweepResult], *arguments: Any, **options: Any) -> SweepResult:
     """Run the driver of a sweep in a process on the cluster and return its result.
 
-    Its output is printed here, and an interrupt here interrupts it.
-
-    Raises:
-        TuneTfError: As raised by ``drive``.
+    Its output is printed here, an interrupt here interrupts it, and its TuneTfError is raised here.
     """
-    driven = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(drive).remote(*arguments, **options)
+    driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run).remote(*arguments, **options)
     try:
-        result: SweepResult = ray.get(driven)
+        result: SweepResult = ray.get(driver)
     except KeyboardInterrupt:
-        ray.cancel(driven, force=False)
-        ray.wait([driven])
+        ray.cancel(driver, force=False)
+        ray.wait([driver])
         raise
     except ray.exceptions.RayTaskError as error:
         cause = error.cause

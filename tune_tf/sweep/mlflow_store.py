@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tune_tf.config import MLflowSettings
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
@@ -22,17 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MLflowStore:
-    """MLflow store with the runs of a sweep.
-
-    Args:
-        tracking_uri: URI of the store; may hold a password.
-        run_ids: MLflow's run ids by trial id, and that of the sweep's run.
-    """
+    """MLflow store with the runs of a sweep."""
 
     client: "MlflowClient"
-    tracking_uri: str = field(repr=False)
+    tracking_uri: str = field(repr=False)  # may hold a password
     experiment_name: str
-    run_ids: dict[str, str]
+    run_ids: dict[str, str]  # MLflow's ids by trial id, and that of the sweep's run
 
     @classmethod
     def open(cls, folder: SweepFolder) -> Self:
@@ -42,12 +36,12 @@ class MLflowStore:
             InvalidSettingsError: The sweep is not tracked.
             StoreUnavailableError: The store does not answer, or has no run of the sweep.
         """
-        uri, settings = _tracking(folder)
-        client = connect(uri)
+        sweep = _tracked_sweep(folder)
+        client = connect(sweep.tracking_uri)
         try:
-            run_ids = find_run_ids(client, settings.experiment_name, folder.sweep_id)
+            run_ids = find_run_ids(client, sweep.experiment_name, sweep.sweep_id)
         except Exception as error:
-            lines = store_error_text(error, uri).splitlines()
+            lines = store_error_text(error, sweep.tracking_uri).splitlines()
             raise StoreUnavailableError(
                 f"the MLflow store of {folder.sweep_id} does not answer: "
                 f"{lines[-1] if lines else type(error).__name__}"
@@ -57,7 +51,7 @@ class MLflowStore:
                 f"MLflow has no runs of {folder.sweep_id}: deliver them with `tune-tf sync "
                 f"{folder.path}`"
             )
-        return cls(client, uri, settings.experiment_name, run_ids)
+        return cls(client, sweep.tracking_uri, sweep.experiment_name, run_ids)
 
     @property
     def parent_run_id(self) -> str:
@@ -92,14 +86,9 @@ class CloseResult:
 def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
     """Deliver data to MLflow that was pending when the sweep ended or was killed.
 
-    Repeated calls write nothing twice.
-
-    Args:
-        path: Folder, id or name of the sweep; a name selects its latest sweep.
-        storage_path: Folder that is searched for ids and names.
+    Repeated calls write nothing twice. The arguments are those of :meth:`SweepFolder.open`.
 
     Raises:
-        UnknownSweepError: There is no such sweep.
         SweepConflictError: The sweep is still running and delivers by itself.
         InvalidSettingsError: The sweep is not tracked.
     """
@@ -110,17 +99,8 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
 def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> CloseResult:
     """End the MLflow runs that a killed driver left running, for a sweep that will not resume.
 
-    Pending data is delivered first, as by :func:`sync_sweep`; if that fails, no run is ended. A
-    closed sweep can still be resumed.
-
-    Args:
-        path: Folder, id or name of the sweep; a name selects its latest sweep.
-        storage_path: Folder that is searched for ids and names.
-
-    Raises:
-        UnknownSweepError: There is no such sweep.
-        SweepConflictError: The sweep is still running.
-        InvalidSettingsError: The sweep is not tracked.
+    Pending data is delivered first; if that fails, no run is ended. A closed sweep can still be
+    resumed. Arguments and errors are those of :func:`sync_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
     sweep, spool_path = _tracked_sweep(folder), folder.path / SPOOL_FOLDER
@@ -131,15 +111,10 @@ def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Clo
 
 
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
-    uri, settings = _tracking(folder)
-    return TrackedSweep(folder.sweep_id, uri, settings.experiment_name, reopen=True)
-
-
-def _tracking(folder: SweepFolder) -> tuple[str, MLflowSettings]:
-    """Return the tracking URI and settings; raise InvalidSettingsError without tracking."""
+    """Return the sweep's tracking; raise InvalidSettingsError without any."""
     uri, settings = folder.tracking_uri, folder.config.mlflow
     if settings is None or uri is None:
         raise InvalidSettingsError(
             f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
         )
-    return uri, settings
+    return TrackedSweep(folder.sweep_id, uri, settings.experiment_name, reopen=True)

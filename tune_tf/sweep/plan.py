@@ -31,38 +31,27 @@ from tune_tf.workload import Workload
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Checked plan of a sweep.
-
-    Args:
-        workload: The workload, with known properties of its data.
-        resources: Resources of a trial.
-        examples: Sample configs of the space.
-        mutations: Parameters that the scheduler changes in running trials; None if it changes none
-            or no Ray cluster is connected.
-    """
+    """Checked plan of a sweep."""
 
     config: SweepConfig
-    workload: Workload
-    resources: TrialResources
+    workload: Workload  # with known properties of its data
+    resources: TrialResources  # of a trial
     max_concurrent_trials: int
-    examples: tuple[dict[str, Any], ...]
+    examples: tuple[dict[str, Any], ...]  # configs of the space
     mutations: tuple[str, ...] | None = None
+    """As returned by :func:`allowed_mutations`."""
 
 
-def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPlan:
+def plan_sweep(config: SweepConfig, *, base_dir: Path) -> SweepPlan:
     """Check a sweep on the present cluster as far as possible without training.
 
-    Args:
-        config: The sweep's settings.
-        base_dir: Folder that a relative workload path starts from; the working directory by
-            default.
+    A relative workload path starts from ``base_dir``.
 
     Raises:
         WorkloadError: The workload cannot be imported, or its data are invalid.
         InvalidSettingsError: A component rejects its settings.
         UnavailableResourcesError: No node can hold a trial.
     """
-    base_dir = base_dir or Path.cwd()
     check_storage(config)
     workload = import_workload(config.workload, base_dir, config.data)
     make_scheduler(config)
@@ -75,25 +64,17 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepPla
     checked_tracking_uri(config)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
-    wanted = config.max_concurrent_trials or fitting
+    limit = config.max_concurrent_trials or fitting
+    max_concurrent = min(limit, fitting, config.budget.num_samples)
     rng = np.random.default_rng(config.seed)
     workload.check_data()
-    return SweepPlan(
-        config,
-        workload,
-        resources,
-        min(wanted, fitting, config.budget.num_samples),
-        tuple(config.space.sample(rng) for _ in range(3)),
-        allowed_mutations(config, workload),
-    )
+    examples = tuple(config.space.sample(rng) for _ in range(3))
+    mutations = allowed_mutations(config, workload)
+    return SweepPlan(config, workload, resources, max_concurrent, examples, mutations)
 
 
 def checked_tracking_uri(config: SweepConfig) -> str | None:
-    """Return the tracking URI with expanded references; None if tracking is off.
-
-    Raises:
-        InvalidSettingsError: The URI is invalid.
-    """
+    """Return the valid tracking URI with expanded references; None if tracking is off."""
     if config.mlflow is None:
         return None
     uri = expand_references(config.mlflow.tracking_uri, "mlflow.tracking_uri")
@@ -102,13 +83,11 @@ def checked_tracking_uri(config: SweepConfig) -> str | None:
 
 
 def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...] | None:
-    """Return the parameters that the scheduler may change: the named ones, or all possible ones.
+    """Return the paths of the parameters that the scheduler may change: the named ones, or all.
 
     A parameter that shapes the model cannot change, as a trial continues from its checkpoint. A Ray
-    task builds models to find out, so that this process never loads TensorFlow.
-
-    Returns:
-        Paths; None if the scheduler changes nothing, or no cluster is connected.
+    task builds models to find out, so that this process never loads TensorFlow. Returns None if the
+    scheduler changes nothing, or no cluster is connected.
 
     Raises:
         InvalidSettingsError: A named parameter cannot change, or none can.
@@ -119,22 +98,20 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
     if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
         return None
     refusal = pb2_refusal if isinstance(settings, Pb2Settings) else pbt_refusal
-    chosen = select_mutations(settings.mutations, config.space, refusal, settings.name)
-    paths = list(chosen.parameters)
+    selection = select_mutations(settings.mutations, config.space, refusal, settings.name)
+    paths = list(selection.parameters)
     structural = ray.get(_structural.remote(workload, config.space, paths))
     allowed = tuple(path for path in paths if path not in structural)
-    where = "scheduler.mutations"
-    messages = [
-        f"{path} cannot change while a trial runs: {structural[path]}" for path in structural
+    problems = [
+        f"{path} cannot change while a trial runs: {reason}" for path, reason in structural.items()
     ]
     if settings.mutations and structural:
-        raise InvalidSettingsError(
-            [ErrorDetail(where, f"{each}; leave it out") for each in messages]
-        )
-    if not allowed:
-        text = f"no parameter can change while a trial runs: {'; '.join(messages)}; use asha"
-        raise InvalidSettingsError(ErrorDetail(where, text))
-    return allowed
+        texts = [f"{problem}; leave it out" for problem in problems]
+    elif not allowed:
+        texts = [f"no parameter can change while a trial runs: {'; '.join(problems)}; use asha"]
+    else:
+        return allowed
+    raise InvalidSettingsError([ErrorDetail("scheduler.mutations", text) for text in texts])
 
 
 @ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is configured once per process
@@ -147,13 +124,7 @@ def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa
 
 
 def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) -> Any:
-    """Create the scheduler.
-
-    ``mutations`` are the parameters that running trials may change; None for the settings' own.
-
-    Raises:
-        InvalidSettingsError: The scheduler rejects its settings.
-    """
+    """Create the scheduler, which may change ``mutations``; None for those of the settings."""
     settings = config.scheduler.model_dump()
     if mutations is not None:
         settings.get("base", settings)["mutations"] = list(mutations)
@@ -161,13 +132,10 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
 
 
 def make_searcher(folder: SweepFolder) -> OptunaSearcher:
-    """Create the searcher.
-
-    Raises:
-        TuneTfError: The sampler does not support the space, or the study cannot be resumed.
-    """
+    """Create the searcher; raise TuneTfError for an unfit space or a study that cannot resume."""
     config, searcher = folder.config, folder.config.searcher
     earlier = folder.warm_start_from
+    tracking_uri = folder.tracking_uri if earlier and earlier.startswith("mlflow:") else None
     return OptunaSearcher(
         config.space,
         config.objectives,
@@ -177,7 +145,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
         study_name=searcher.study_name or folder.sweep_id,
         constraints=config.constraints,
         points_to_evaluate=searcher.points_to_evaluate,
-        warm_start_from=earlier and WarmStart(earlier, _tracking_uri(folder, earlier)),
+        warm_start_from=earlier and WarmStart(earlier, tracking_uri),
         allow_changed_space=searcher.allow_changed_space,
     )
 
@@ -217,7 +185,3 @@ def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
         system_metrics=folder.config.mlflow.system_metrics,
         credentials=read_credentials(),  # a worker elsewhere does not inherit the environment
     )
-
-
-def _tracking_uri(folder: SweepFolder, earlier: str) -> str | None:
-    return folder.tracking_uri if earlier.startswith("mlflow:") else None

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from ray.tune import Callback
 from tune_tf.config import SweepConfig
 from tune_tf.events import EventLog
 from tune_tf.inspection import SweepView
-from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import (
     check_paths,
@@ -66,9 +65,9 @@ def run_sweep(
         plan = plan_sweep(config, base_dir=base_dir)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
         copy_forecast(folder)
-        with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
-            first = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, event_log, begun_s, first, [*callbacks, *drawn])
+        with notebook_callbacks(folder) as more, EventLog(folder.path) as event_log:
+            nothing = Recovery(SweepStorage.of(folder.path, config))
+            return run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
 
 
 def resume_sweep(
@@ -97,9 +96,9 @@ def resume_sweep(
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
-    settled = finished_result(folder)
-    if settled is not None:
-        return settled
+    finished = finished_result(folder)
+    if finished is not None:
+        return finished
     if is_remote_client(folder.config.cluster):
         with cluster(folder.config.cluster, folder.base_dir):
             return run_on_cluster(
@@ -147,7 +146,7 @@ def _resume(
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
     begun_s = time.time()
-    with draw_in_notebook(folder) as drawn, EventLog(folder.path) as event_log:
+    with notebook_callbacks(folder) as more, EventLog(folder.path) as event_log:
         edited = folder.edited()
         if edited is not None:
             changes = changes_between(folder.config, edited)
@@ -162,7 +161,7 @@ def _resume(
         with cluster(folder.config.cluster, folder.base_dir):
             plan = plan_sweep(folder.config, base_dir=folder.base_dir)
             recovery.write()
-            return run_trials(folder, plan, event_log, begun_s, recovery, [*callbacks, *drawn])
+            return run_trials(folder, plan, event_log, begun_s, recovery, [*callbacks, *more])
 
 
 def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
@@ -172,48 +171,37 @@ def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig
 
 
 @contextlib.contextmanager
-def draw_in_notebook(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
-    """Draw a running sweep below its notebook cell, and once more at the end.
-
-    Yields:
-        A list with the drawing callback; empty outside notebooks.
-    """
+def notebook_callbacks(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
+    """Provide the callback that draws a sweep in a notebook, if any, and draw once at the end."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
-    drawn = [NotebookProgress(folder)] if in_notebook else []
+    callbacks = [NotebookProgress(folder)] if in_notebook else []
     try:
-        yield drawn
+        yield callbacks
     finally:
-        for picture in drawn:
-            picture.draw()
+        for callback in callbacks:
+            callback.draw()
 
 
 class NotebookProgress(Callback):
     """Tune callback that draws the progress of a sweep below a notebook cell."""
 
-    def __init__(self, folder: SweepFolder, clock: Callable[[], float] = time.monotonic) -> None:
-        from IPython.display import HTML, display  # only notebooks have it
+    def __init__(self, folder: SweepFolder) -> None:
+        from IPython.display import display  # only notebooks have it
 
         self._folder = folder
-        self._clock = clock
-        self._html = HTML
-        self._drawn = clock()
-        self._seen = SweepView.of(folder)
+        self._drawn_s = time.monotonic()
+        self._view = SweepView.of(folder)
         show: Any = display  # untyped
-        self._picture = show(self._card(), display_id=True)
+        self._picture = show(self._view, display_id=True)
 
     def on_step_end(self, **info: Any) -> None:
         """Redraw if the picture is a second old."""
-        now = self._clock()
-        if now - self._drawn >= _EVERY_S:
-            self._drawn = now
+        if time.monotonic() - self._drawn_s >= _EVERY_S:
+            self._drawn_s = time.monotonic()
             self.draw()
 
     def draw(self) -> None:
         """Draw the present state of the sweep's folder."""
-        self._seen = SweepView.of(self._folder, before=self._seen)
-        self._picture.update(self._card())
-
-    def _card(self) -> Any:
-        make: Any = self._html
-        return make(sweep_card(self._seen))
+        self._view = SweepView.of(self._folder, before=self._view)
+        self._picture.update(self._view)

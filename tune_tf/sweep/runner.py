@@ -10,25 +10,16 @@ from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
-from tune_tf.sweep.callbacks import SweepParts, sweep_callbacks
-from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
-from tune_tf.sweep.callbacks.state_saver import StateSaver
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults, session_folder
+from tune_tf.sweep.callbacks.recorders import trial_name
+from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.plan import (
-    SweepPlan,
-    make_scheduler,
-    make_searcher,
-    make_tracker,
-    make_trial_tracking,
-)
+from tune_tf.sweep.parts import SweepParts
+from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
 from tune_tf.sweep.state.recovery import Recovery
-from tune_tf.sweep.state.snapshots import SnapshotWriter
-from tune_tf.sweep.stopper import RequestReader, SweepStopper, interrupt_sweep
-from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result, trial_name
+from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
+from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables import trainable
 from tune_tf.tune_internals import controller
 
@@ -98,7 +89,8 @@ def run_trials(
     This process holds the lock of ``event_log``. The session began at ``begun_s``, in seconds since
     1970. ``callbacks`` are called after the sweep's own.
     """
-    parts = _make_parts(folder, plan, event_log, recovery)
+    parts = SweepParts(folder, plan, event_log, recovery)
+    RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     search = SweepSearch(
         parts.searcher, folder.config.budget, plan.max_concurrent_trials, parts.disk_guard
@@ -109,63 +101,19 @@ def run_trials(
         unwrap_tune_errors(folder),
         parts.state_saver.require_restore(),
     ):
-        analysis = _run_tune(parts, search, [*sweep_callbacks(parts, export_process), *callbacks])
+        analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         parts.retention.remove_unneeded()
-        result = sweep_result(parts, analysis.trials, unasked=not search.is_finished())
+        result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         record_actuals(result, begun_s, closed=False)
-        left = record_result(result, folder, tracker, export_process)
+        missing_outputs = record_result(result, folder, tracker, export_process)
         record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},
             ended_early=result.ended_early,
-            left=left,
+            missing_outputs=missing_outputs,
         )
     return result
-
-
-def _make_parts(
-    folder: SweepFolder, plan: SweepPlan, event_log: EventLog, recovery: Recovery
-) -> SweepParts:
-    config = folder.config
-    scheduler = make_scheduler(config, plan.mutations)
-    searcher = make_searcher(folder)
-    tracker = make_tracker(folder, scheduler, searcher)
-    outcome_tracker = (
-        tracker.outcome_tracker if tracker else OutcomeTracker(config.leading_objective)
-    )
-    outcome_tracker.restore_outcomes(recovery.ended, recovery.begun)
-    snapshots = SnapshotWriter(folder.path, recovery.snapshot)
-    retention = CheckpointRetention(
-        config,
-        recovery.storage,
-        snapshots,
-        scheduler,
-        outcome_tracker,
-        event_log.record_checkpoint_removal,
-    )
-    stopper = SweepStopper(folder.sweep_id, config)
-    RequestReader(ControlChannel(folder.path), stopper, interrupt_sweep)
-    disk_guard = DiskGuard(
-        config.min_free_disk,
-        [folder.path, *filter(None, [session_folder()])],
-        on_pause=event_log.record_suspension,
-        on_resume=event_log.record_resumption,
-    )
-    return SweepParts(
-        folder=folder,
-        plan=plan,
-        event_log=event_log,
-        recovery=recovery,
-        scheduler=scheduler,
-        searcher=searcher,
-        tracker=tracker,
-        outcome_tracker=outcome_tracker,
-        stopper=stopper,
-        retention=retention,
-        state_saver=StateSaver(snapshots, recovery.trial_ids, retention.current_needs),
-        disk_guard=disk_guard,
-    )
 
 
 def _run_tune(
@@ -200,7 +148,7 @@ def _run_tune(
         ),
         callbacks=callbacks,
         resume_config=tune.ResumeConfig() if resumes else None,
-        resume=True if resumes else None,
+        resume=resumes or None,
         trial_name_creator=trial_name,
         trial_dirname_creator=trial_name,
         raise_on_failed_trial=False,

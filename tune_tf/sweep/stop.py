@@ -9,7 +9,7 @@ from tune_tf.events import ControlChannel
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.sweep_folder import SweepFolder
 
-_LOOK_EVERY_S = 0.2
+_CHECK_EVERY_S = 0.2
 
 
 def stop_sweep(
@@ -68,42 +68,43 @@ def stop_trials(
     """
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
-    found = [running.trial(name) for name in trials]
-    over = [f"{trial.number} ({trial.state})" for trial in found if trial.has_ended]
-    if over:
+    views = [running.trial(name) for name in trials]
+    if ended := [f"{trial.number} ({trial.state})" for trial in views if trial.has_ended]:
         raise SweepConflictError(
-            f"trial{'s' if len(over) > 1 else ''} {', '.join(over)} of {folder.sweep_id} already "
+            f"trial{'s' if len(ended) > 1 else ''} {', '.join(ended)} of {folder.sweep_id} already "
             "ended: nothing was stopped"
         )
-    ids = {trial.trial_id for trial in found}
+    ids = {trial.trial_id for trial in views}
     ControlChannel(folder.path).post({"trial_ids": sorted(ids)})
 
-    def ended(view: SweepView) -> bool:
+    def have_ended(view: SweepView) -> bool:
         return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)
 
-    return _wait_until(ended, folder, running, pause) if wait else running
+    return _wait_until(have_ended, folder, running, pause) if wait else running
 
 
 def _running(folder: SweepFolder) -> SweepView:
     view = SweepView.of(folder)
     if view.state is SweepState.RUNNING:
         return view
-    then = (
+    remedy = (
         f"`tune-tf resume {folder.path}` resumes it, `tune-tf close` ends its MLflow runs"
         if view.state is SweepState.INTERRUPTED
         else f"`tune-tf extend {folder.path} --num-samples +10` would continue it"
     )
-    raise SweepConflictError(f"{folder.sweep_id} is not running, it is {view.state.value}; {then}")
+    raise SweepConflictError(
+        f"{folder.sweep_id} is not running, it is {view.state.value}; {remedy}"
+    )
 
 
 def _wait_until(
-    holds: Callable[[SweepView], bool],
+    condition: Callable[[SweepView], bool],
     folder: SweepFolder,
     view: SweepView,
     pause: Callable[[float], None],
 ) -> SweepView:
     """Poll a sweep until a condition holds or it stops running."""
-    while view.state is SweepState.RUNNING and not holds(view):
-        pause(_LOOK_EVERY_S)
+    while view.state is SweepState.RUNNING and not condition(view):
+        pause(_CHECK_EVERY_S)
         view = SweepView.of(folder, before=view)
     return view

@@ -17,7 +17,7 @@ from tune_tf.constraint import is_feasible
 from tune_tf.events import ControlChannel
 from tune_tf.outcome import Outcome, is_finite
 
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -108,27 +108,27 @@ class RequestReader:
     def __init__(
         self,
         channel: ControlChannel,
-        end: SweepStopper,
+        stopper: SweepStopper,
         interrupt: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._channel = channel
-        self._end = end
+        self._stopper = stopper
         self._interrupt = interrupt
         self._clock = clock
-        self._looked = clock()
-        end.add_check(self._look)
+        self._checked_s = clock()
+        stopper.add_check(self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self._clock()
-        if now - self._looked < _LOOK_EVERY_S:
+        if now - self._checked_s < _CHECK_EVERY_S:
             return
-        self._looked = now
+        self._checked_s = now
         for request in self._channel.take():
             for trial_id in request.get("trial_ids", ()):
-                self._end.end_trial(trial_id, Outcome.PRUNED, "stopped by hand")
+                self._stopper.end_trial(trial_id, Outcome.PRUNED, "stopped by hand")
             if request.get("stop") == "end":
-                self._end.end("it was ended by hand")
+                self._stopper.end("it was ended by hand")
             elif request.get("stop") == "interrupt":
                 self._interrupt()
 

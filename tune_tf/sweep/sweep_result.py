@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ray.tune.experiment import Trial
 
@@ -18,41 +17,24 @@ from tune_tf.forecast import (
     write_actuals,
 )
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.outcome import STOP_CAUSE
-from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
+from tune_tf.sweep.callbacks.recorders import trial_cause
 from tune_tf.sweep.model.best_model import log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tracking.outcome_tracker import latest_result, trial_error
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
-
-if TYPE_CHECKING:
-    from tune_tf.sweep.callbacks import SweepParts
+from tune_tf.tune_internals.trial_state import latest_result
 
 _log = logging.getLogger(__name__)
 
 
-def trial_name(trial: Trial) -> str:
-    """Return the name of a trial from its number, which determines the seed."""
-    return f"trial_{trial_number(trial):05d}"
-
-
-def cause_in(trial: Trial) -> str | None:
-    """Return the cause of a trial's outcome, if it is known."""
-    if trial.status == Trial.ERROR:
-        return error_cause(trial_error(trial))
-    cause: str | None = latest_result(trial).get(STOP_CAUSE)
-    return cause
-
-
-def sweep_result(parts: "SweepParts", trials: Sequence[Trial], *, unasked: bool) -> SweepResult:
-    """Return the result of a sweep.
-
-    ``unasked`` says whether the sweep was interrupted before all trials were proposed.
-    """
+def sweep_result(
+    parts: SweepParts, trials: Sequence[Trial], *, search_finished: bool
+) -> SweepResult:
+    """Return the result of a sweep; ``search_finished`` says whether all trials were proposed."""
     folder, events = parts.folder, parts.event_log.history.trials
     results = (_trial_result(trial, parts, events.get(trial.trial_id)) for trial in trials)
     return SweepResult(
@@ -63,30 +45,29 @@ def sweep_result(parts: "SweepParts", trials: Sequence[Trial], *, unasked: bool)
         trials=tuple(sorted(results, key=lambda result: result.number)),
         mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
         ended_early=parts.stopper.reason,
-        unasked=unasked,
+        search_finished=search_finished,
     )
 
 
-def _trial_result(trial: Trial, parts: "SweepParts", events: TrialEvents | None) -> TrialResult:
+def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -> TrialResult:
     """Return the result of a trial.
 
-    Its events include a removal of checkpoints that Tune still lists, and the cause of a failure in
-    an earlier session.
+    Its events know removed checkpoints that Tune still lists, and causes of earlier sessions.
     """
     config, last = parts.folder.config, latest_result(trial)
-    removed = events is not None and events.checkpoints_removed
-    checkpoint = None if removed else trial.checkpoint
+    are_removed = events is not None and events.checkpoints_removed
+    checkpoint = None if are_removed else trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
         config=trial.config,
         outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
-        cause=cause_in(trial) or (events.cause if events else None),
+        cause=trial_cause(trial) or (events.cause if events else None),
         iterations=int(last.get("training_iteration", 0)),
         metrics=kept_metrics(last, config.constraints, config.objectives),
-        checkpoint=parts.recovery.storage.place(checkpoint.path) if checkpoint else None,
+        checkpoint=parts.recovery.storage.location(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(config.constraints, last),
-        checkpoints_removed=removed,
+        checkpoints_removed=are_removed,
     )
 
 
@@ -117,49 +98,46 @@ def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None
 def finished_result(folder: SweepFolder) -> SweepResult | None:
     """Return the result of a finished sweep; None if a resume has work to do.
 
-    Work is left if trials have not ended, settings were edited, or the report or the best model
-    could not be written.
-
-    Raises:
-        InvalidSettingsError: The settings were edited and are invalid.
+    That is if trials have not ended, settings were edited, or an output could not be written.
     """
     sessions = EventHistory.read(folder.path).sessions
-    if not sessions or not sessions[-1].over or sessions[-1].left or folder.edited() is not None:
+    if (
+        not sessions
+        or not sessions[-1].ended_cleanly
+        or sessions[-1].missing_outputs
+        or folder.edited() is not None
+    ):
         return None
     view = SweepView.of(folder)
     if view.state is not SweepState.ENDED or view.result.interrupted:
         return None
-    is_whole = view.result.report_path.is_file() and not (folder.path / SPOOL_FOLDER).exists()
-    return view.result if is_whole else None
+    is_complete = view.result.report_path.is_file() and not (folder.path / SPOOL_FOLDER).exists()
+    return view.result if is_complete else None
 
 
 def record_result(
     result: SweepResult,
     folder: SweepFolder,
     tracker: MLflowCallback | None,
-    writer: ModelExportProcess,
+    export_process: ModelExportProcess,
 ) -> list[str]:
-    """Write the report and log the best model.
-
-    Returns:
-        Names of the parts that could not be written.
-    """
+    """Write the report and log the best model; return the names of missing outputs."""
     files = _write_report(result)
-    left = [] if files else ["report"]
+    missing = [] if files else ["report"]
     settings = folder.config.mlflow
     if tracker is None or settings is None or folder.tracking_uri is None:
-        return left
+        return missing
     if settings.log_best_model and not result.interrupted and result.best_if_any:
         logged = log_best_model(
             result,
             settings,
-            writer,
+            export_process,
             tracking_uri=folder.tracking_uri,
             run_ids=tracker.run_ids(),
         )
-        left += [] if logged else ["best model"]
+        missing += [] if logged else ["best model"]
     tracker.attach(files)
-    return left
+    return missing
 
 
 def _write_report(result: SweepResult) -> dict[str, Path]:

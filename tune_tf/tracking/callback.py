@@ -31,7 +31,7 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, reported_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
 from tune_tf.tracking.parent_run import ParentRun
 from tune_tf.tracking.run_writer import RunWriter
 from tune_tf.tracking.runs import TrackedSweep
@@ -50,6 +50,7 @@ from tune_tf.tracking.writing.run_update import (
     RunUpdate,
     now_ms,
 )
+from tune_tf.tune_internals.trial_state import reported_result
 
 _ENVIRONMENT_TIMEOUT_S = 30.0
 

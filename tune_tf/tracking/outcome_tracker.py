@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from ray.tune import Callback, TuneError
 from ray.tune.experiment import Trial
-from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 from ray.tune.utils import flatten_dict
 
 from tune_tf.objective import Objective
@@ -16,6 +15,7 @@ from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import infer_outcome
 from tune_tf.secrets import mask_secrets
 from tune_tf.tune_internals.controller import compared_metrics, is_complete, observe_stops
+from tune_tf.tune_internals.trial_state import latest_result, reported_result, trial_error
 
 Ending = Literal["completed", "stopped", "unfinished"]
 """How Tune ended a trial: with a hook, without a hook, or not before the end of the sweep."""
@@ -219,32 +219,6 @@ def infer_trial_outcome(
         return Outcome.OUT_OF_BUDGET
     # Only schedulers stop a trial between two results.
     return infer_result_outcome(last_result, own_end=own_end)
-
-
-def latest_result(trial: Trial) -> dict[str, Any]:
-    """Return the last result of a trial; empty before the first.
-
-    Unlike ``trial.last_result``, never waits for a starting actor and never changes the trial.
-    """
-    last: dict[str, Any] = trial.run_metadata.last_result
-    return last if last and TRAINING_ITERATION in last else {}
-
-
-def reported_result(trial: Trial) -> dict[str, Any]:
-    """Return the last result that a trial itself reported; empty before the first.
-
-    Until its first report, a trial cloned from another has the other's result.
-    """
-    last = latest_result(trial)
-    return last if last.get(TRIAL_ID, trial.trial_id) == trial.trial_id else {}
-
-
-def trial_error(trial: Trial) -> str:
-    """Return the error of a failed trial, with secrets masked; empty if Tune wrote none."""
-    path = Path(trial.error_file) if trial.error_file else None
-    if path is None or not path.is_file():
-        return ""
-    return mask_secrets(path.read_text(errors="replace"))
 
 
 def _mask_error_files(trial: Trial) -> None:

@@ -1,11 +1,8 @@
 """Queries to the running Tune controller for facts that Tune does not pass on.
 
-Tune reports that a trial has ended, but not who ended it. It passes stop criteria to a searcher
-only if ``tune.run`` has a ``config``, and does not pass a trial's error, the last result of a trial
-stopped while paused, which trials were restored, or the scheduler's rungs. Only schedulers are
-handed the controller; for searchers and callbacks it is found among the callers of their hooks. The
-names are those of Ray 2.60; if one is missing or there is no controller, the answer is what Tune
-did pass.
+Tune hands it to schedulers only; for searchers and callbacks it is found among the callers of their
+hooks. The names are those of Ray 2.60; if one is missing or there is no controller, the answer is
+what Tune did pass.
 """
 
 import inspect
@@ -14,19 +11,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
+from math import inf
 from typing import Any
 
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
-from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
-from tune_tf.tune_internals.scheduler_limits import (
-    has_reached_limit,
-    scheduler_rungs,
-    stops_trials,
-)
+from tune_tf.tune_internals.scheduler_limits import has_reached_limit, scheduler_rungs, stops_trials
+from tune_tf.tune_internals.trial_state import trial_error
 
 _CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
 _NO_METRIC = "_metric"  # what Tune calls the metric of a run that has none
@@ -80,11 +73,8 @@ class ControllerProxy:
 class ObservedStopper:
     """Stopper that records which trials finish by themselves or by the user's stopper.
 
-    Tune asks its stopper about each result before it marks the result of a trial that is to end. In
-    Tune's snapshots the user's stopper takes its place.
-
-    Args:
-        stopper: The stopper of ``tune.run(stop=...)``.
+    It wraps that of ``tune.run(stop=...)``, which Tune asks about each result before it marks the
+    result of a trial that is to end. In Tune's snapshots the user's stopper takes its place.
     """
 
     def __init__(self, stopper: Any) -> None:
@@ -93,9 +83,9 @@ class ObservedStopper:
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return the user's stopper's decision on a result."""
-        done = bool(result.get("done"))
+        is_done = bool(result.get("done"))
         stops = bool(self._stopper(trial_id, result))
-        if done or stops:
+        if is_done or stops:
             self._ended.add(trial_id)
         else:
             self._ended.discard(trial_id)
@@ -116,9 +106,9 @@ class ObservedStopper:
 
 def observe_stops() -> None:
     """Make the calling controller record which trials its scheduler does not end."""
-    controller = calling_controller()
+    controller: Any = calling_controller()
     stopper = getattr(controller, "_stopper", None)
-    if controller is not None and stopper is not None and not isinstance(stopper, ObservedStopper):
+    if stopper is not None and not isinstance(stopper, ObservedStopper):
         controller._stopper = ObservedStopper(stopper)  # noqa: SLF001 - see the module
 
 
@@ -153,14 +143,9 @@ def would_complete(
 def is_complete_by_id(
     trial_id: str, result: Mapping[str, Any], stop_criteria: Mapping[str, Any]
 ) -> bool:
-    """Return whether a result has reached a limit of the trial.
-
-    The stop criteria are those that Tune passed to the searcher.
-    """
+    """Return whether a result has reached a limit of the trial."""
     if calling_controller() is None:  # else the criteria may be from an earlier run
-        return any(
-            name in result and result[name] >= limit for name, limit in stop_criteria.items()
-        )
+        return any(result.get(name, -inf) >= limit for name, limit in stop_criteria.items())
     trial = _find_trial(trial_id)
     return trial is not None and is_complete(trial, result)
 
@@ -180,17 +165,14 @@ def run_id_of(trial_id: str) -> str | None:
     """Return the MLflow run id of a trial that is about to end; None if no callback has one."""
     trial = _find_trial(trial_id)
     callbacks = getattr(getattr(calling_controller(), "_callbacks", None), "_callbacks", ())
-    asked = (getattr(callback, "await_run_id", None) for callback in callbacks)
-    found = (ask(trial) for ask in asked if ask is not None and trial is not None)
-    return next(found, None)
+    trackers = (callback for callback in callbacks if hasattr(callback, "await_run_id"))
+    return next((tracker.await_run_id(trial) for tracker in trackers if trial is not None), None)
 
 
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty if it is not available."""
-    path = getattr(_find_trial(trial_id), "error_file", None)
-    if not path or not Path(path).is_file():
-        return ""
-    return mask_secrets(Path(path).read_text(errors="replace"))
+    trial: Any = _find_trial(trial_id)
+    return trial_error(trial) if getattr(trial, "error_file", None) else ""
 
 
 def trial_ids() -> set[str] | None:
@@ -279,8 +261,8 @@ def _find_trial(trial_id: str) -> Trial | None:
 
 def _searchers() -> list[Searcher]:
     """Return the searchers of the calling Tune, outermost first; empty outside of Tune."""
-    found: list[Searcher] = []
-    around = getattr(calling_controller(), "search_alg", None)
-    while (around := getattr(around, "searcher", None)) is not None:
-        found.append(around)
-    return found
+    searchers: list[Searcher] = []
+    wrapper = getattr(calling_controller(), "search_alg", None)
+    while (wrapper := getattr(wrapper, "searcher", None)) is not None:
+        searchers.append(wrapper)
+    return searchers

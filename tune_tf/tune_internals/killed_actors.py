@@ -1,12 +1,8 @@
-"""Patch of Ray Tune that handles killed actors as dead ones, once.
+"""Patch of Ray Tune 2.60 that handles killed actors as dead ones, once.
 
-Ray raises ``OutOfMemoryError`` for a call to an actor that its memory monitor killed. This is no
-``RayActorError``, the only death that Tune 2.60 knows: any other error ends its loop with all
-trials.
-
-Tune 2.60 handles an actor twice that is killed while being reset for another trial: the first time
-restarts the trial, the second one fails it, however many retries it has. If it were restarted, Tune
-would wait forever for the reset.
+Tune knows only ``RayActorError`` as a death: the ``OutOfMemoryError`` of a call to an actor that
+the memory monitor killed ends its loop with all trials. And it handles an actor twice that is
+killed while being reset for another trial, which fails the trial, however many retries it has.
 """
 
 import functools
@@ -33,8 +29,7 @@ class KilledActorError(RayActorError):
 def treat_killed_actors_as_dead() -> None:
     """Make Tune treat a killed actor as a dead one, in this process from now on.
 
-    There is no public way: this wraps a method of Ray's actor manager, and does nothing if the
-    method does not exist.
+    This wraps a method of Ray's actor manager, and does nothing if the method does not exist.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
 
@@ -44,10 +39,10 @@ def treat_killed_actors_as_dead() -> None:
 
     @functools.wraps(original)
     def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> Any:
-        known = KilledActorError(exception) if isinstance(exception, _DEATHS) else exception
-        if isinstance(known, RayActorError):
+        error = KilledActorError(exception) if isinstance(exception, _DEATHS) else exception
+        if isinstance(error, RayActorError):
             _report_once(tracked_actor_task)
-        return original(self, tracked_actor_task=tracked_actor_task, exception=known)
+        return original(self, tracked_actor_task=tracked_actor_task, exception=error)
 
     setattr(RayActorManager, _METHOD, failed)
 
@@ -55,14 +50,12 @@ def treat_killed_actors_as_dead() -> None:
 def _report_once(task: Any) -> None:
     """Suppress the error of a call if the actor was being reset: its own death is reported anyway.
 
-    Args:
-        task: The call as tracked by Ray's actor manager. All attributes are private; if one is
-            missing, nothing is done.
+    All attributes of the call are private; if one is missing, nothing is done.
     """
     actor = getattr(task, "_tracked_actor", None)
     controller = getattr(getattr(actor, "_on_error", None), "__self__", None)
     trial = getattr(controller, "_actor_to_trial", {}).get(actor)
-    made_ready: set[Any] = getattr(controller, "_resetting_trials", set())
-    if trial in made_ready:
-        made_ready.discard(trial)
+    resetting: set[Any] = getattr(controller, "_resetting_trials", set())
+    if trial in resetting:
+        resetting.discard(trial)
         task._on_error = None  # noqa: SLF001

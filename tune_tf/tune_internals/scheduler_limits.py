@@ -13,10 +13,7 @@ from ray.tune.experiment import Trial
 
 
 def scheduler_rungs(scheduler: Any) -> tuple[int, ...]:
-    """Return the iterations at which a scheduler compares trials, ascending.
-
-    Empty if it has none or does not expose them.
-    """
+    """Return the iterations at which a scheduler compares trials, ascending, as far as known."""
     with suppress(AttributeError, TypeError, ValueError):
         if hasattr(scheduler, "rungs"):
             return tuple(sorted(scheduler.rungs))
@@ -33,15 +30,15 @@ def milestones(max_t: int, reduction_factor: float) -> tuple[int, ...]:
     Bracket ``s`` of ``round(log(max_t) / log(reduction_factor)) + 1`` starts at ``max_t *
     reduction_factor ** -s`` and has ``s`` halvings. Ray's own brackets forget those they passed.
     """
-    found: set[int] = set()
+    iterations: set[int] = set()
     for halvings in range(int(np.round(np.log(max_t) / np.log(reduction_factor))) + 1):
         milestone = int(max_t * reduction_factor ** (-halvings))
         if milestone:
-            found.add(milestone)
+            iterations.add(milestone)
             for _ in range(halvings):
                 milestone = int(min(milestone * reduction_factor, max_t))
-                found.add(milestone)
-    return tuple(sorted(found))
+                iterations.add(milestone)
+    return tuple(sorted(iterations))
 
 
 def has_reached_limit(scheduler: Any, trial: Trial, result: Mapping[str, Any]) -> bool:

@@ -1,10 +1,14 @@
-"""Private state of Tune's trials: their status, checkpoints and running averages."""
+"""State of Tune's trials: last results, errors, status, checkpoints and running averages."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
+from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
+
+from tune_tf.secrets import mask_secrets
 
 
 def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
@@ -17,11 +21,7 @@ def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
 
 
 def mark_for_snapshot(controller: Any, trial: Trial) -> None:
-    """Have Tune save the end of a trial that has no actor, which it otherwise forgets.
-
-    A resume would run the trial again. Without the private method, the end is lost only if the
-    driver is.
-    """
+    """Have Tune save the end of a trial that has no actor, which a resume would run again."""
     mark = getattr(controller, "_mark_trial_to_checkpoint", None)
     if mark is not None:
         mark(trial)
@@ -34,12 +34,36 @@ def to_training_result(path: str, filesystem: Any, metrics: Mapping[str, Any]) -
     return _TrainingResult(Checkpoint(path, filesystem), dict(metrics))
 
 
+def latest_result(trial: Trial) -> dict[str, Any]:
+    """Return the last result of a trial; empty before the first.
+
+    Unlike ``trial.last_result``, never waits for a starting actor and never changes the trial.
+    """
+    last: dict[str, Any] = trial.run_metadata.last_result
+    return last if last and TRAINING_ITERATION in last else {}
+
+
+def reported_result(trial: Trial) -> dict[str, Any]:
+    """Return the last result that a trial itself reported; empty before the first.
+
+    Until its first report, a trial cloned from another has the other's result.
+    """
+    last = latest_result(trial)
+    return last if last.get(TRIAL_ID, trial.trial_id) == trial.trial_id else {}
+
+
+def trial_error(trial: Trial) -> str:
+    """Return the error of a failed trial, with secrets masked; empty if Tune wrote none."""
+    if not trial.error_file or not Path(trial.error_file).is_file():
+        return ""
+    return mask_secrets(Path(trial.error_file).read_text(errors="replace"))
+
+
 class RunningAverageTrimmer(Callback):
     """Tune callback that drops the running averages of finished trials.
 
-    For each metric of each trial Tune keeps the last values, means and extremes during the whole
-    sweep and saves them again and again: half of a trial's memory in the driver. A sweep's best
-    trial is found by last values, so they are not needed.
+    Tune keeps and saves them for each metric during the sweep: half of a trial's memory in the
+    driver. A sweep's best trial is found by last values, so they are not needed.
     """
 
     def on_trial_complete(

@@ -192,7 +192,7 @@ def test_a_sweep_with_no_trial_left_waits_and_goes_on_by_itself(run):
 
 
 def test_ctrl_c_ends_a_sweep_that_waits_for_room(run):
-    from tune_tf.tracking.outcome_tracker import latest_result
+    from tune_tf.tune_internals.trial_state import latest_result
 
     disk = Script(then=lambda disk: (disk.turn(0), signal.raise_signal(signal.SIGINT)))
     trials = run(disk, 2)
@@ -201,7 +201,7 @@ def test_ctrl_c_ends_a_sweep_that_waits_for_room(run):
 
 
 def test_the_time_budget_ends_a_sweep_that_waits_for_room(run):
-    from tune_tf.tracking.outcome_tracker import latest_result
+    from tune_tf.tune_internals.trial_state import latest_result
 
     disk = Disk(free=0)
     trials = run(disk, 2, time_budget_s=1)

@@ -108,7 +108,7 @@ def test_the_model_of_the_best_trial_is_logged(log, result_of, store, writer, tm
     logged = log(result_of(0.5, 0.25))
 
     assert [logged.uri] == models_in(store)
-    assert logged.folder == tmp_path / "s1" / "best_model"
+    assert writer.write.call_args.args[3] == tmp_path / "s1" / "best_model"
     assert writer.write.call_args.args[2] == tmp_path / "t1" / "checkpoint_000000"
     assert "tune_tf.best_model" in store.client.get_run(store.ids["t1"]).data.tags
     assert "tune_tf.best_model" not in store.client.get_run(store.ids["t0"]).data.tags

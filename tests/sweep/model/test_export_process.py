@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
 from tune_tf.sweep.model.export_process import (
     ExportPrestart,
     ModelExportProcess,
     _ExportActor,
-    _replace_folder,
     requirements,
 )
 
@@ -144,7 +144,7 @@ def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
     assert done.returncode == 0, done.stderr
     assert "False (5, 10) adam" in done.stdout
     assert "Tensor('float32', (-1, 8, 8, 1))" in done.stdout
-    assert (written.custom, written.has_example) == ((), True)
+    assert written.custom == ()
     lines = (written.path / "requirements.txt").read_text().splitlines()
     assert set(requirements()) <= set(lines)
 
@@ -177,9 +177,10 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
 
 
 def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path):
-    torn = tmp_path / ".best_model.4711"
+    torn = tmp_path / ".best_model.4711.partial"
     torn.mkdir()
     (torn / "MLmodel").write_text("half of ")
-    with _replace_folder(tmp_path / "best_model") as folder:
+    with atomic_path(tmp_path / "best_model") as folder:
+        folder.mkdir()
         (folder / "MLmodel").write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["best_model"]

@@ -50,7 +50,7 @@ def where(trial):
 
 def test_a_whole_sweep_goes_on_from_what_tune_wrote_last(sweep):
     found, trials = recovered(sweep)
-    assert found.lost == ()
+    assert found.losses == ()
     assert found.resumes
     assert trials[0].has_ended
     assert not trials[1].has_ended
@@ -81,7 +81,7 @@ def test_a_trial_that_ended_after_tune_wrote_its_state_is_not_run_again(sweep):
     assert trials[1].last_result["training_iteration"] == 4
     assert trials[1].last_result["stop_reason"] == "pruned"
     assert where(trials[1])[0] == 4
-    assert found.lost == ()
+    assert found.losses == ()
 
 
 def test_a_trial_that_failed_after_tune_wrote_its_state_is_not_run_again(sweep):
@@ -170,7 +170,7 @@ def test_trials_that_the_diary_has_lost_are_those_that_their_folders_tell_of(swe
     assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.COMPLETED}
     assert not trials[3].has_ended
     assert where(trials[3]) == [1]
-    assert [told for told in found.lost if "trial 2 is known only from its folder" in told]
+    assert [told for told in found.losses if "trial 2 is known only from its folder" in told]
 
 
 def test_a_trial_of_the_same_number_is_not_taken_up_twice(sweep):
@@ -185,7 +185,7 @@ def test_of_a_damaged_state_the_one_before_it_and_the_diary_are_used(sweep):
     assert trials[0].has_ended
     assert found.snapshot == snapshot_paths(sweep.path)[1]
     assert where(trials[1]) == [3]
-    assert "the previous state" in found.lost[0]
+    assert "the previous state" in found.losses[0]
 
 
 def test_without_an_archive_tunes_own_files_are_used(sweep):
@@ -206,7 +206,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(sweep):
     cut(sweep.path / "trial_00001" / "checkpoint_000002" / "trial.npz", 900)
     found, trials = recovered(sweep)
     assert where(trials[1]) == [2]
-    (told,) = found.lost
+    (told,) = found.losses
     assert "resumes from trial_00001/checkpoint_000001, iteration 2" in told
 
 
@@ -224,14 +224,14 @@ def test_without_a_whole_checkpoint_a_trial_begins_again_and_says_so(sweep):
         cut(folder / "trial.npz", 10)
     found, trials = recovered(sweep)
     assert where(trials[1]) == []
-    assert "starts over" in found.lost[0]
+    assert "starts over" in found.losses[0]
 
 
 def test_a_checkpoint_before_the_newest_that_is_gone_is_forgotten(sweep):
     shutil.rmtree(sweep.path / "trial_00001" / "checkpoint_000001")
     found, trials = recovered(sweep)
     assert where(trials[1]) == [3]
-    assert found.lost == ()
+    assert found.losses == ()
 
 
 def test_checkpoints_that_are_made_once_more_are_removed(sweep):
@@ -245,7 +245,7 @@ def test_checkpoints_that_are_made_once_more_are_removed(sweep):
 def test_a_damaged_checkpoint_of_a_trial_that_has_ended_is_told(sweep):
     cut(sweep.path / "trial_00000" / "checkpoint_000002" / "trial.npz", 100)
     found, _ = recovered(sweep)
-    assert "cannot be exported" in found.lost[0]
+    assert "cannot be exported" in found.losses[0]
 
 
 @pytest.mark.parametrize(("before", "model"), [(True, "that of iteration 4"), (False, "lost")])
@@ -260,7 +260,7 @@ def test_a_damaged_checkpoint_of_an_end_that_tune_has_not_saved_is_told(sweep, b
     (path / "trial.npz").write_bytes((path / "trial.npz").read_bytes()[:200])
     found, trials = recovered(sweep)
     assert where(trials[2]) == [4] * before
-    (told,) = found.lost
+    (told,) = found.losses
     assert path.name in told
     assert told.endswith(f"is damaged: its model is {model}")
 
@@ -269,7 +269,7 @@ def test_results_that_are_lost_are_told(sweep):
     path = sweep.path / "trial_00000" / "result.json"
     cut(path, len(path.read_bytes()) - 5)
     found, _ = recovered(sweep)
-    assert "ends at iteration 2, but the trial had reached 3" in found.lost[0]
+    assert "ends at iteration 2, but the trial had reached 3" in found.losses[0]
 
 
 def test_only_one_state_is_left_where_tune_looks_for_it(sweep):

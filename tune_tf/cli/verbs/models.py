@@ -144,7 +144,7 @@ def retrain(
     """
     from tune_tf.sweep.model.retrain import retrain_trial
 
-    def tell(epoch: int, metrics: Mapping[str, float]) -> None:
+    def show_epoch(epoch: int, metrics: Mapping[str, float]) -> None:
         if as_json or (epochs and epoch % max(1, epochs // _MAX_LINES)):
             return
         values = "  ".join(
@@ -159,7 +159,7 @@ def retrain(
         num_replicas=replicas,
         num_epochs=epochs,
         storage_path=storage_path,
-        tell=tell,
+        on_epoch=show_epoch,
     )
     data = {
         "path": str(model.path),

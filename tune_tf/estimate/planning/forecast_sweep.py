@@ -35,6 +35,7 @@ from tune_tf.results import SweepResult, TrialResult
 from tune_tf.simulation import Trace, VirtualTrial
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
+from tune_tf.sweep_folder import trial_folder_name
 
 _MAX_SLOTS = 16
 _NUM_SEEDS = 5
@@ -210,7 +211,7 @@ def _write_results(
         for event in trace.events
         if event.trial == trial.number
     ]
-    path = folder / f"trial_{trial.number:05d}" / "result.json"
+    path = folder / trial_folder_name(trial.number) / "result.json"
     path.parent.mkdir()
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     iterations = lines[-1]["training_iteration"] if lines else 0

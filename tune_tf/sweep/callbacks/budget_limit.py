@@ -14,35 +14,20 @@ from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
-from tune_tf.tracking.outcome_tracker import latest_result
+from tune_tf.tune_internals.trial_state import latest_result
 
 _HOUR_S = 3600
+_TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
 
 @dataclass
 class Spending:
-    """Epochs, running time and reserved CPU and GPU seconds over all sessions of a sweep.
-
-    Epochs include repeated ones.
-    """
+    """Epochs, with repeated ones, time and reserved hours over all sessions of a sweep."""
 
     epochs: int = 0
     time_s: float = 0.0
-    cpu_s: float = 0.0
-    gpu_s: float = 0.0
-
-    @property
-    def cpu_hours(self) -> float:
-        """Hours of reserved CPUs."""
-        return self.cpu_s / _HOUR_S
-
-    @property
-    def gpu_hours(self) -> float:
-        """Hours of reserved GPUs."""
-        return self.gpu_s / _HOUR_S
-
-
-_TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
+    cpu_hours: float = 0.0
+    gpu_hours: float = 0.0
 
 
 class BudgetLimit(Callback):
@@ -51,13 +36,13 @@ class BudgetLimit(Callback):
     def __init__(
         self,
         config: SweepConfig,
-        end: SweepStopper,
+        stopper: SweepStopper,
         outcome_tracker: OutcomeTracker,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._budget = config.budget.model_dump()
-        self._end = end
+        self._stopper = stopper
         self._outcome_tracker = outcome_tracker
         self._clock = clock
         self._counted_s = clock()
@@ -71,7 +56,7 @@ class BudgetLimit(Callback):
     def setup(self, *args: Any, **info: Any) -> None:
         """Start counting."""
         self._counted_s = self._clock()
-        self._end.add_check(self._look)
+        self._stopper.add_check(self._check)
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if a trial of an earlier session reached the target."""
@@ -79,36 +64,35 @@ class BudgetLimit(Callback):
             self._is_resumed = False
             for trial in trials:
                 if trial.is_finished():
-                    self._end(trial.trial_id, latest_result(trial))
+                    self._stopper(trial.trial_id, latest_result(trial))
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Count the resources of the trial."""
         self._count()
         self._running[trial.trial_id] = trial
-        self._end.mark_closed(trial.trial_id)
+        self._stopper.mark_closed(trial.trial_id)
 
     def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
         """Count the iteration; add outcome and cause to the last result of a stopped trial."""
         self.spending.epochs += 1
-        ending = self._end.trial_end(trial.trial_id)
-        if result.get("done"):
-            self._end.mark_closing(trial.trial_id)
-        if ending and result.get("done"):
-            outcome, cause = ending
+        if not result.get("done"):
+            return
+        self._stopper.mark_closing(trial.trial_id)
+        if end := self._stopper.trial_end(trial.trial_id):
+            outcome, cause = end
             result.setdefault(STOP_REASON, outcome.value)
             result.setdefault(STOP_CAUSE, cause)
 
     def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Note that Tune has finished with the trial."""
-        self._end.mark_closed(trial.trial_id)
+        self._stopper.mark_closed(trial.trial_id)
 
     on_trial_error = on_trial_complete
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if the last trials brought no improvement."""
-        reason = self._converged(trials)
-        if reason:
-            self._end.end(reason)
+        if reason := self._converged(trials):
+            self._stopper.end(reason)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state for a resume."""
@@ -117,7 +101,7 @@ class BudgetLimit(Callback):
             "seen": sorted(self._seen),
             "best": self._best,
             "num_without_gain": self._num_without_gain,
-            "reason": self._end.reason,
+            "reason": self._stopper.reason,
             "budget": self._budget,
         }
 
@@ -131,13 +115,12 @@ class BudgetLimit(Callback):
         self._is_resumed = state["budget"] == self._budget
         if self._is_resumed:
             self._num_without_gain = int(state["num_without_gain"])
-            self._end.reason = state["reason"]
+            self._stopper.reason = state["reason"]
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._count()
-        reason = self._spent()
-        if reason:
-            self._end.end(reason)
+        if reason := self._spent():
+            self._stopper.end(reason)
 
     def _count(self) -> None:
         """Add the time since the last count, then drop stopped trials."""
@@ -146,22 +129,21 @@ class BudgetLimit(Callback):
         self.spending.time_s += elapsed_s
         for trial_id, trial in list(self._running.items()):
             reserved = trial.placement_group_factory.required_resources
-            self.spending.cpu_s += elapsed_s * reserved.get("CPU", 0)
-            self.spending.gpu_s += elapsed_s * reserved.get("GPU", 0)
+            self.spending.cpu_hours += elapsed_s / _HOUR_S * reserved.get("CPU", 0)
+            self.spending.gpu_hours += elapsed_s / _HOUR_S * reserved.get("GPU", 0)
             if trial.status != Trial.RUNNING:
                 del self._running[trial_id]
 
     def _spent(self) -> str | None:
         budget, spent = self._config.budget, self.spending
-        if budget.epochs is not None and spent.epochs >= budget.epochs:
-            return f"its budget of {budget.epochs} epochs is spent"
         for limit, so_far, what in (
+            (budget.epochs, spent.epochs, "epochs"),
             (budget.time_budget_s, spent.time_s, "seconds"),
             (budget.cpu_hours, spent.cpu_hours, "CPU-hours"),
             (budget.gpu_hours, spent.gpu_hours, "GPU-hours"),
         ):
             if limit is not None and so_far >= limit:
-                return f"its budget of {limit:g} {what} is spent"
+                return f"its budget of {limit:.10g} {what} is spent"
         return None
 
     def _converged(self, trials: list[Trial]) -> str | None:

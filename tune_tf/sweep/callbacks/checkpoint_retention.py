@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,27 +17,22 @@ from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tracking.outcome_tracker import OutcomeTracker, latest_result
+from tune_tf.tracking.outcome_tracker import OutcomeTracker
+from tune_tf.tune_internals.trial_state import latest_result
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 5.0
+_CHECK_EVERY_S = 5.0
 _NEWEST = 2  # as many as Tune keeps of each trial by default
 
 
 @dataclass(frozen=True)
 class CheckpointNeeds:
-    """Checkpoints that a resume from one saved state needs.
+    """Checkpoints that a resume from one saved state needs."""
 
-    Args:
-        ended: Ids of the trials that a resume would not run.
-        needed: Paths of checkpoints that trials resume from or the scheduler may assign.
-        newest: Path of each trial's newest checkpoint, by trial id.
-    """
-
-    ended: frozenset[str]
-    needed: frozenset[str]
-    newest: Mapping[str, str]
+    ended: frozenset[str]  # ids of trials
+    needed: frozenset[str]  # paths that trials resume from or the scheduler may assign
+    newest: Mapping[str, str]  # path of each trial's newest checkpoint, by trial id
 
 
 class CheckpointRetention(Callback):
@@ -49,11 +44,8 @@ class CheckpointRetention(Callback):
     after a kill starts from that state. If Tune keeps all checkpoints of a trial for the scheduler,
     those before the last two are removed as soon as the scheduler can no longer assign them.
 
-    Args:
-        snapshots: Holds the :meth:`current_needs` of the newest state on disk.
-        scheduler: Lists the checkpoints that it may still need.
-        outcome_tracker: Tracks outcomes; Tune must call it before this callback.
-        on_removal: Receives the id of an ended trial before its checkpoints are removed.
+    Tune must call the outcome tracker first. ``on_removal`` receives the id of an ended trial
+    before its checkpoints are removed.
     """
 
     def __init__(
@@ -96,7 +88,7 @@ class CheckpointRetention(Callback):
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Remove unneeded checkpoints at intervals."""
         self._trials = trials
-        if self._clock() - self._checked_s >= _LOOK_EVERY_S:
+        if self._clock() - self._checked_s >= _CHECK_EVERY_S:
             self.remove_unneeded()
 
     def current_needs(self) -> CheckpointNeeds:
@@ -113,7 +105,7 @@ class CheckpointRetention(Callback):
         if num_ended == self._num_ended_done and not self._keeps_all_of_a_trial:
             return
         self._checked_s = self._clock()
-        ended = {trial.trial_id: trial for trial in self._trials if self._is_over(trial)}
+        ended = {trial.trial_id: trial for trial in self._trials if self._has_ended(trial)}
         best = self._best(ended.values())
         needed = saved.needed | self._needed() | _resume_checkpoints(ended[each] for each in best)
         for trial_id in ended.keys() - best - self._done:
@@ -122,16 +114,18 @@ class CheckpointRetention(Callback):
         if self._keeps_all_of_a_trial:
             for trial in self._trials:
                 if trial.trial_id in saved.newest and trial.trial_id not in self._done:
-                    self._remove(self._older_than(trial, saved.newest[trial.trial_id]), needed)
+                    stored = self._storage.checkpoints(str(trial.path))
+                    old = [path for path in stored if path <= saved.newest[trial.trial_id]]
+                    self._remove(old[:-_NEWEST], needed)
         if ended.keys() <= best | self._done:
             self._num_ended_done = num_ended
 
-    def _is_over(self, trial: Trial) -> bool:
+    def _has_ended(self, trial: Trial) -> bool:
         outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
         return trial.is_finished() and outcome not in (None, Outcome.INTERRUPTED)
 
     def _needed(self) -> frozenset[str]:
-        live = (trial for trial in self._trials if not self._is_over(trial))
+        live = (trial for trial in self._trials if not self._has_ended(trial))
         return _resume_checkpoints(live) | self._scheduler.needed_checkpoints
 
     def _best(self, ended: Iterable[Trial]) -> set[str]:
@@ -150,40 +144,32 @@ class CheckpointRetention(Callback):
                 points[trial.trial_id] = [float("nan") if it is None else it for it in values]
         objective = self._config.leading_objective
         ranked = best_first(candidates, objective)
-        # Infeasible trials fill the remaining places.
-        rest = (replace(each, feasible=True) for each in candidates if not each.feasible)
-        places = [*ranked, *best_first(rest, objective)][: int(self._config.keep_checkpoints)]
+        infeasible = (replace(each, feasible=True) for each in candidates if not each.feasible)
+        ranked += best_first(infeasible, objective)  # they fill the remaining places
+        best = ranked[: int(self._config.keep_checkpoints)]
         front = pareto_front(points, self._config.objectives) if points else ()
-        return {each.key for each in places} | set(front)
+        return {each.key for each in best} | set(front)
 
     def _remove_all(self, trial: Trial, needed: Collection[str]) -> None:
-        there = self._storage.checkpoints(str(trial.path))
-        if there and not any(_is_needed(path, needed) for path in there):
+        stored = self._storage.checkpoints(str(trial.path))
+        if stored and not any(_is_needed(path, needed) for path in stored):
             try:
                 self._on_removal(trial.trial_id)
             except OSError:  # the disk is full until they are removed
-                self._remove(there, needed)
+                self._remove(stored, needed)
                 self._on_removal(trial.trial_id)
-        if self._remove(there, needed):
+        if self._remove(stored, needed):
             self._done.add(trial.trial_id)
 
-    def _older_than(self, trial: Trial, newest: str) -> list[str]:
-        """Return a trial's checkpoints except the last two up to ``newest``."""
-        there = self._storage.checkpoints(str(trial.path))
-        return [path for path in there if path <= newest][:-_NEWEST]
-
-    def _remove(self, paths: Iterable[str], needed: Collection[str]) -> bool:
+    def _remove(self, paths: Sequence[str], needed: Collection[str]) -> bool:
         """Remove unneeded checkpoints; return whether none of them is needed."""
-        whole = True
-        for path in paths:
-            if _is_needed(path, needed):
-                whole = False
-                continue
+        removable = [path for path in paths if not _is_needed(path, needed)]
+        for path in removable:
             try:
                 self._storage.remove_checkpoint(path)
             except OSError as error:
                 _log.warning("the checkpoint %s cannot be removed: %s", path, error)
-        return whole
+        return len(removable) == len(paths)
 
 
 def _resume_checkpoints(trials: Iterable[Trial]) -> frozenset[str]:

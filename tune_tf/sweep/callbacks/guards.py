@@ -19,11 +19,11 @@ from ray.tune.experiment import Trial
 from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
 from tune_tf.formatting import bytes_text
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.outcome_tracker import latest_result, trial_error
+from tune_tf.tune_internals.trial_state import latest_result, trial_error
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 _REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MORE = 1.1  # hysteresis: free space to start trials again, as a multiple of the minimum
@@ -38,13 +38,7 @@ class DiskGuard(tune.Callback):
     """Tune callback that starts no trial while disk space is low.
 
     Running trials continue, and new ones start again once space is free. Only disks of the driver's
-    machine are checked.
-
-    Args:
-        min_free_bytes: Bytes that must be free; 0 for no limit.
-        places: Folders that the sweep writes to.
-        on_pause: Receives the reason when new trials are paused.
-        on_resume: Called when they start again.
+    machine are checked. ``on_pause`` receives the reason; zero ``min_free_bytes`` are no limit.
 
     Attributes:
         interrupted: Whether Ctrl-C was pressed.
@@ -53,7 +47,7 @@ class DiskGuard(tune.Callback):
     def __init__(
         self,
         min_free_bytes: int,
-        places: Iterable[Path],
+        folders: Iterable[Path],
         *,
         on_pause: Callable[[str], None],
         on_resume: Callable[[], None],
@@ -62,12 +56,12 @@ class DiskGuard(tune.Callback):
     ) -> None:
         self.interrupted = False
         self._min_free_bytes = min_free_bytes
-        self._places = tuple(dict.fromkeys(places))
+        self._folders = tuple(dict.fromkeys(folders))
         self._on_pause, self._on_resume = on_pause, on_resume
         self._free = free
         self._clock = clock
-        self._looked_s = float("-inf")
-        self._why: str | None = None
+        self._checked_s = float("-inf")
+        self._reason: str | None = None
         self._handler: Any = None
 
     def setup(self, **info: Any) -> None:
@@ -86,10 +80,10 @@ class DiskGuard(tune.Callback):
 
     def may_start(self) -> bool:
         """Return whether a new trial may start now."""
-        if self._clock() - self._looked_s >= _LOOK_EVERY_S:
-            self._looked_s = self._clock()
-            self._look()
-        return self._why is None
+        if self._clock() - self._checked_s >= _CHECK_EVERY_S:
+            self._checked_s = self._clock()
+            self._check()
+        return self._reason is None
 
     def on_step_end(self, **info: Any) -> None:
         """Check the disks, also while no trial is proposed."""
@@ -100,33 +94,28 @@ class DiskGuard(tune.Callback):
         if self._handler and signal.getsignal(signal.SIGINT) is self._handler[0]:
             signal.signal(signal.SIGINT, self._handler[1])
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if not self._min_free_bytes:
             return
-        why = self._short()
-        if why and self._why is None:
+        reason = self._shortage()
+        if reason and self._reason is None:
             _log.warning(
-                "no new trial starts: %s. The sweep continues by itself once there is space", why
+                "no new trial starts: %s. The sweep continues by itself once there is space", reason
             )
             with contextlib.suppress(OSError):  # the disk may be too full to record it
-                self._on_pause(why)
-        elif self._why and not why:
+                self._on_pause(reason)
+        elif self._reason and not reason:
             _log.warning("there is space on the disk again: new trials start")
             self._on_resume()
-        self._why = why
+        self._reason = reason
 
-    def _short(self) -> str | None:
-        wanted = self._min_free_bytes * (1 if self._why is None else _MORE)
-        for path in self._places:
-            try:
-                free = self._free(path)
-            except OSError:
-                continue  # missing folder: writing to it will raise an error
-            if free < wanted:
-                return (
-                    f"{bytes_text(free)} are free at {path}, and min_free_disk is "
-                    f"{bytes_text(self._min_free_bytes)}"
-                )
+    def _shortage(self) -> str | None:
+        wanted = self._min_free_bytes * (1 if self._reason is None else _MORE)
+        for path in self._folders:
+            with contextlib.suppress(OSError):  # missing folder: writing to it will raise an error
+                if (free := self._free(path)) < wanted:
+                    limit = bytes_text(self._min_free_bytes)
+                    return f"{bytes_text(free)} are free at {path}, and min_free_disk is {limit}"
         return None
 
 

@@ -13,16 +13,30 @@ from ray.tune.utils.util import SafeFallbackEncoder
 from tune_tf.atomic_files import append_line, write_atomically
 from tune_tf.events import TRIAL_LOG, EventLog, mask_log
 from tune_tf.inspection.reported_results import REMOTE_CHECKPOINT, RESULTS
-from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
+from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
+from tune_tf.outcome_rules import error_cause
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.secrets import secret_values
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import cause_in, trial_name
+from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
 from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tracking.outcome_tracker import latest_result
+from tune_tf.tune_internals.trial_state import latest_result, trial_error
 
 _PARAMS = "params.json"
+
+
+def trial_name(trial: Trial) -> str:
+    """Return the name of a trial from its number, which determines the seed."""
+    return trial_folder_name(trial_number(trial))
+
+
+def trial_cause(trial: Trial) -> str | None:
+    """Return the cause of a trial's outcome, if it is known."""
+    if trial.status == Trial.ERROR:
+        return error_cause(trial_error(trial))
+    cause: str | None = latest_result(trial).get(STOP_CAUSE)
+    return cause
 
 
 class ResultFiles(Callback):
@@ -43,11 +57,7 @@ class ResultFiles(Callback):
         write_atomically(path / _PARAMS, text + "\n", on_disk=False)
 
     def on_trial_result(self, trial: Trial, result: dict[str, Any], **info: Any) -> None:
-        """Append a result.
-
-        Raises:
-            OSError: The disk is full; the file is unchanged.
-        """
+        """Append a result; on a full disk raise OSError and leave the file unchanged."""
         path = self._folder_of(trial) / RESULTS
         line = json.dumps(result, cls=SafeFallbackEncoder).encode()
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
@@ -58,11 +68,10 @@ class ResultFiles(Callback):
 
     def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint, **info: Any) -> None:
         """Write the URI of the last checkpoint if it is in remote storage."""
-        place = self._storage.place(checkpoint.path)
-        if isinstance(place, str):
-            write_atomically(
-                self._folder_of(trial) / REMOTE_CHECKPOINT, place + "\n", on_disk=False
-            )
+        location = self._storage.location(checkpoint.path)
+        if isinstance(location, str):
+            path = self._folder_of(trial) / REMOTE_CHECKPOINT
+            write_atomically(path, f"{location}\n", on_disk=False)
 
     def _folder_of(self, trial: Trial) -> Path:
         path = self._folder / trial_name(trial)
@@ -118,7 +127,7 @@ class EventRecorder(Callback):
         self._outcome_tracker = outcome_tracker
         self._tracker = tracker
         self._secrets = secrets
-        self._active: dict[str, Trial] = {}
+        self._running_trials: dict[str, Trial] = {}
         self._num_seen = 0
         self._unstarted: dict[str, Trial] = {}  # nor in the event log
         self._recorded: dict[str, Outcome] = {
@@ -129,36 +138,36 @@ class EventRecorder(Callback):
 
     def on_trial_start(self, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Record that a trial starts or resumes."""
-        self._active[trial.trial_id] = trial
+        self._running_trials[trial.trial_id] = trial
         self._recorded.pop(trial.trial_id, None)
-        self._note_overtaken(trials, trial)
+        self._record_unstarted_before(trials, trial)
         self._event_log.record_start(trial.trial_id, trial_number(trial), trial.config)
 
     def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Record how a trial ended."""
-        self._note(trial)
+        self._record_end(trial)
 
     on_trial_error = on_trial_complete
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Record paused trials, and ends for which Tune calls no hook."""
-        for trial_id, trial in list(self._active.items()):
+        for trial_id, trial in list(self._running_trials.items()):
             if trial.status == Trial.PAUSED:
-                del self._active[trial_id]
+                del self._running_trials[trial_id]
                 self._event_log.record_pause(trial_id)
         if len(self._recorded) != len(self._outcome_tracker.outcomes):
             for trial in trials:
                 if trial.is_finished():
-                    self._note(trial)
-        self._note_run()
+                    self._record_end(trial)
+        self._record_parent_run()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Record the outcomes of trials that were stopped."""
         for trial in trials:
-            self._note(trial)
-        self._note_run()
+            self._record_end(trial)
+        self._record_parent_run()
 
-    def _note_overtaken(self, trials: list[Trial], started: Trial) -> None:
+    def _record_unstarted_before(self, trials: list[Trial], started: Trial) -> None:
         """Record unstarted trials before a started one, as a resume continues its numbering."""
         self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
         self._num_seen = len(trials)
@@ -169,22 +178,22 @@ class EventRecorder(Callback):
                 if not trial.is_finished():
                     self._event_log.record_creation(trial_id, trial_number(trial), trial.config)
 
-    def _note_run(self) -> None:
+    def _record_parent_run(self) -> None:
         """Record the id of the sweep's MLflow run, which may be created after the last step."""
         if self._tracker is not None and self._tracker.parent_run_id:
             self._event_log.record_parent_run(self._tracker.parent_run_id)
             self._tracker = None
 
-    def _note(self, trial: Trial) -> None:
+    def _record_end(self, trial: Trial) -> None:
         trial_id = trial.trial_id
         outcome = self._outcome_tracker.outcomes.get(trial_id)
         if outcome is None or self._recorded.get(trial_id) is outcome:
             return
         self._recorded[trial_id] = outcome
-        self._active.pop(trial_id, None)
+        self._running_trials.pop(trial_id, None)
         log = self._event_log.folder / trial_name(trial) / TRIAL_LOG
         mask_log(log, secret_values() | self._secrets)
         last = {name: value for name, value in latest_result(trial).items() if name != "config"}
         self._event_log.record_end(
-            trial_id, trial_number(trial), trial.config, outcome, cause_in(trial), last
+            trial_id, trial_number(trial), trial.config, outcome, trial_cause(trial), last
         )

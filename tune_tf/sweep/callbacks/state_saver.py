@@ -39,52 +39,53 @@ class SchedulerStateSaver(Callback):
 class StateSaver(Callback):
     """Tune callback that archives each state that Tune writes.
 
-    Tune calls it after writing its state in the same loop, so the files are consistent.
-
-    Args:
-        expected: Ids of the trials that Tune must restore. Tune itself only logs a failed restore
-            and runs every trial again.
-        moment: Returns the value of :attr:`SnapshotWriter.written` for a state.
+    Tune calls it after writing its state in the same loop, so the files are consistent. It must
+    restore the ``expected`` trials: it only logs a failed restore and runs every trial again.
+    ``current_needs`` returns the value of :attr:`SnapshotWriter.written` for a state.
     """
 
     def __init__(
         self,
         snapshots: SnapshotWriter,
         expected: Collection[str] = (),
-        moment: Callable[[], object] = lambda: None,
+        current_needs: Callable[[], object] = lambda: None,
     ) -> None:
         self._snapshots = snapshots
-        self._moment = moment
+        self._current_needs = current_needs
         self._expected = frozenset(expected)
-        self._known_ns = 0
+        self._archived_ns = 0
         self._paths: list[Path] = []
 
     @contextlib.contextmanager
     def require_restore(self) -> Iterator[None]:
-        """Raise an error if Tune cannot restore its trials and would start over.
+        """Raise SweepConflictError, or a part's own error, if Tune cannot restore its trials."""
+        error: BaseException | None = None
 
-        Raises:
-            SweepConflictError: The trials cannot be restored.
-            TuneTfError: A part of the sweep rejected its state.
-        """
-        reason = _RestartReason()
+        def catch_error(record: logging.LogRecord) -> bool:
+            """Take the error of a failed restore out of the log, where Tune leaves it."""
+            nonlocal error
+            if not record.exc_info or "restore the run state" not in record.getMessage():
+                return True
+            error = record.exc_info[1]
+            return False
+
         log = logging.getLogger("ray.tune.execution.tune_controller")
-        log.addFilter(reason)
+        log.addFilter(catch_error)
         try:
             yield
         except Exception:
-            if reason.error is None:
+            if error is None:
                 raise
         finally:
-            log.removeFilter(reason)
-        if isinstance(reason.error, TuneTfError):
-            raise reason.error
-        if reason.error is not None:
+            log.removeFilter(catch_error)
+        if isinstance(error, TuneTfError):
+            raise error
+        if error is not None:
             raise SweepConflictError(
                 f"Ray Tune cannot restore the {len(self._expected)} trials of the sweep and would "
-                f"run them all again: {reason.error}. Nothing was started or lost: resume the "
+                f"run them all again: {error}. Nothing was started or lost: resume the "
                 "sweep with the versions of Ray and tune_tf that ran it"
-            ) from reason.error
+            ) from error
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Raise SweepConflictError if Tune has not restored all trials."""
@@ -100,15 +101,15 @@ class StateSaver(Callback):
         if not self._paths and trials:
             staging = Path(trials[0].local_experiment_path)
             # The folder also holds files of earlier sessions.
-            found = [sorted(staging.glob(name), key=_written_ns) for name in STATE_FILES]
-            self._paths = [paths[-1] for paths in found] if all(found) else []
+            files = [sorted(staging.glob(name), key=_written_ns) for name in STATE_FILES]
+            self._paths = [paths[-1] for paths in files] if all(files) else []
         if not self._paths:
             return
         written_ns = _written_ns(self._paths[-1])
-        if written_ns != self._known_ns:
-            self._known_ns = written_ns
-            files = {path.name: path.read_bytes() for path in self._paths}
-            self._snapshots.put(files, self._moment())
+        if written_ns != self._archived_ns:
+            self._archived_ns = written_ns
+            contents = {path.name: path.read_bytes() for path in self._paths}
+            self._snapshots.put(contents, self._current_needs())
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Archive the last state."""
@@ -118,17 +119,3 @@ class StateSaver(Callback):
 
 def _written_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
-
-
-class _RestartReason(logging.Filter):
-    """Log filter that catches the error of a failed restore, which Tune only logs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: BaseException | None = None
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info and "restore the run state" in record.getMessage():
-            self.error = record.exc_info[1]
-            return False
-        return True

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import (
-    InvalidSettingsError,
-    StoreUnavailableError,
-    UnknownMetricError,
-)
+from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, UnknownMetricError
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
@@ -36,36 +32,34 @@ _ANSWER_S = 20.0
 
 @dataclass(frozen=True)
 class LoggedBestModel:
-    """Best model in MLflow: its URI, that of its registered version, and its local copy if new."""
+    """Best model in MLflow: its URI, and that of its registered version, if any."""
 
     uri: str
     version_uri: str | None = None
-    folder: Path | None = None
 
 
 def log_best_model(
     result: SweepResult,
     settings: MLflowSettings,
-    writer: ModelExportProcess,
+    export_process: ModelExportProcess,
     *,
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> LoggedBestModel | None:
     """Log a sweep's best model and register it if configured; never twice.
 
-    An error becomes a warning with a remedy, as the sweep has its result. The sweep must not be
-    interrupted. ``run_ids`` maps trial ids to those of MLflow runs.
-
-    Returns:
-        The logged model; None if no best trial exists or logging failed.
+    An error becomes a warning with a remedy, as the sweep has its result; it returns None then, and
+    without a best trial. ``run_ids`` maps trial ids to those of MLflow runs.
     """
     problem = "The best model was not logged to MLflow"
     try:
-        best, logged, runs = _logged_best(result, settings, writer, tracking_uri, run_ids)
+        best, logged, registry = _logged_best(
+            result, settings, export_process, tracking_uri, run_ids
+        )
         problem = f"The best model is logged as {logged.uri}, but not registered"
         if settings.register_best is None or logged.version_uri is not None:
             return logged
-        version = runs.register(best, logged.uri, settings.register_best, settings.best_alias)
+        version = registry.register(best, logged.uri, settings.register_best, settings.best_alias)
         return replace(logged, version_uri=version)
     except UnknownMetricError:
         return None  # no best trial, as the report says
@@ -88,19 +82,13 @@ def log_best_model(
 def _logged_best(
     result: SweepResult,
     settings: MLflowSettings,
-    writer: ModelExportProcess,
+    export_process: ModelExportProcess,
     tracking_uri: str,
     run_ids: Mapping[str, str],
 ) -> tuple[BestModel, LoggedBestModel, ModelRegistry]:
-    """Log a sweep's best model unless it is logged already.
+    """Log a sweep's best model unless it is; return it, its URIs in MLflow, and the registry.
 
-    Returns:
-        The model, its place in MLflow, and the runs that refer to it.
-
-    Raises:
-        UnknownMetricError: No feasible trial reported a finite value.
-        StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
-        CheckpointError: The best trial has no checkpoint.
+    Raises the errors of :func:`promote_best`.
     """
     trial = result.best_trial
     trial_run_id = run_ids.get(trial.trial_id)
@@ -117,14 +105,14 @@ def _logged_best(
     )
     client = connect(tracking_uri)
     _await_answer(client, result.mlflow_run_id)
-    runs = ModelRegistry(client, result.mlflow_run_id)
-    known = runs.latest_model()
-    if known is not None and best.matches(known.tags):
-        uri = f"models:/{known.model_id}"
-        runs.keep(best, uri)
-        version = settings.register_best and runs.version_of(known, settings.register_best)
-        return best, LoggedBestModel(uri, version), runs
-    written = writer.write(
+    registry = ModelRegistry(client, result.mlflow_run_id)
+    logged = registry.latest_model()
+    if logged is not None and best.matches(logged.tags):
+        uri = f"models:/{logged.model_id}"
+        registry.keep(best, uri)
+        version = settings.register_best and registry.version_of(logged, settings.register_best)
+        return best, LoggedBestModel(uri, version), registry
+    written = export_process.write(
         import_workload(result.config.workload, result.base_dir, result.config.data),
         trial.config,
         result.best_checkpoint,
@@ -139,15 +127,11 @@ def _logged_best(
             result.config.workload.partition(":")[0],
         )
     best = replace(best, custom=written.custom)
-    return best, LoggedBestModel(runs.log(best, written.path), folder=written.path), runs
+    return best, LoggedBestModel(registry.log(best, written.path)), registry
 
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:
-    """Check that the store answers; MLflow itself retries a dead one for minutes.
-
-    Raises:
-        StoreUnavailableError: No answer came in time.
-    """
+    """Raise StoreUnavailableError if no answer comes in time: MLflow itself retries for minutes."""
     answer = Future[None]()
 
     def ask() -> None:
@@ -166,22 +150,14 @@ def _await_answer(client: "MlflowClient", run_id: str) -> None:
 
 @dataclass(frozen=True)
 class Promotion:
-    """Registered model version that received an alias.
+    """Registered model version that received an alias."""
 
-    Args:
-        uri: URI for ``mlflow.keras.load_model``: ``models:/name@alias``.
-        version_uri: URI with the version number: ``models:/name/3``.
-        model_uri: URI of the logged model.
-        before: Previous version with the alias; None if none or this one.
-        trial: The best trial, or the one whose config was retrained.
-    """
-
-    uri: str
-    version_uri: str
-    model_uri: str
-    before: str | None
+    uri: str  # for mlflow.keras.load_model: models:/name@alias
+    version_uri: str  # models:/name/3
+    model_uri: str  # of the logged model
+    before: str | None  # previous version with the alias; None if none or this one
     sweep_id: str
-    trial: TrialResult
+    trial: TrialResult  # the best one, or the one whose config was retrained
 
 
 def promote_best(
@@ -213,8 +189,8 @@ def promote_best(
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
-    given = folder.config.mlflow
-    name = name or (given and given.register_best) or folder.config.name
+    mlflow = folder.config.mlflow
+    name = name or (mlflow and mlflow.register_best) or folder.config.name
     settings = MLflowSettings(register_best=name, best_alias=alias)
     view = SweepView.open(folder.path)
     if retrained:
@@ -222,12 +198,12 @@ def promote_best(
     _ = view.result.best_trial  # raises without one
     store = MLflowStore.open(folder)
     result = replace(view.result, mlflow_run_id=store.parent_run_id)
-    with ModelExportProcess() as writer, store.clear_errors("MLflow refuses"):
-        best, logged, runs = _logged_best(
-            result, settings, writer, store.tracking_uri, store.run_ids
+    with ModelExportProcess() as export_process, store.clear_errors("MLflow refuses"):
+        best, logged, registry = _logged_best(
+            result, settings, export_process, store.tracking_uri, store.run_ids
         )
-        version_uri = logged.version_uri or runs.register(best, logged.uri, name, None)
-        before = runs.set_alias(version_uri, alias)
+        version_uri = logged.version_uri or registry.register(best, logged.uri, name, None)
+        before = registry.set_alias(version_uri, alias)
     uri = f"models:/{name}@{alias}"
     return Promotion(uri, version_uri, logged.uri, before, result.sweep_id, result.best_trial)
 
@@ -236,15 +212,15 @@ def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -
     """Give an alias to the latest retrained model."""
     with store.clear_errors("MLflow refuses"):
         run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
-        runs = ModelRegistry(store.client, run_id) if run_id else None
-        logged = runs.latest_model() if runs else None
-        if run_id is None or runs is None or logged is None:
+        registry = ModelRegistry(store.client, run_id) if run_id else None
+        logged = registry.latest_model() if registry else None
+        if run_id is None or registry is None or logged is None:
             raise InvalidSettingsError(
                 f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"
             )
         trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
         final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
         uri = f"models:/{logged.model_id}"
-        version_uri = runs.version_of(logged, name) or runs.register(final, uri, name, None)
-        before = runs.set_alias(version_uri, alias)
+        version_uri = registry.version_of(logged, name) or registry.register(final, uri, name, None)
+        before = registry.set_alias(version_uri, alias)
     return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)

@@ -14,19 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """Exported model.
-
-    Args:
-        path: The file, or the folder of a ``saved_model``.
-        workload: Workload as written in the sweep file. Loading a ``.keras`` file with custom
-            layers or functions requires its module to be imported first.
-    """
+    """Exported model: a file, or the folder of a ``saved_model``."""
 
     path: Path
     file_format: str
     sweep_id: str
     trial: TrialResult
-    workload: str
 
 
 def export_trial(
@@ -61,13 +54,13 @@ def export_trial(
     """
     view = SweepView.open(sweep, storage_path)
     result = view.result
-    chosen = result.best_trial if trial is None else view.trial(trial).result
+    trial_result = result.best_trial if trial is None else view.trial(trial).result
     suffix = EXPORT_SUFFIXES.get(file_format, "")
-    path = Path(output or f"{result.sweep_id}-trial-{chosen.number}{suffix}")
+    path = Path(output or f"{result.sweep_id}-trial-{trial_result.number}{suffix}")
     check_export(path, file_format)
     if path.exists() and not force:
         raise InvalidSettingsError(
             f"{path} already exists: name another --output, or overwrite it with --force"
         )
-    result.export_model(path, chosen, file_format=file_format)
-    return Export(path, file_format, result.sweep_id, chosen, result.config.workload)
+    result.export_model(path, trial_result, file_format=file_format)
+    return Export(path, file_format, result.sweep_id, trial_result)

@@ -6,11 +6,9 @@ the expected end of the sweep, so that the end need not wait for it.
 
 import contextlib
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +16,7 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.resources import TrialResources
@@ -27,21 +26,15 @@ from tune_tf.workload import Config, Workload
 
 _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
 _NICENESS = 10  # the last trials have priority
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """Folder with a model in MLflow's format.
-
-    Args:
-        custom: The user's classes and functions that must be imported before loading.
-        has_example: Whether it holds a signature and an input example.
-    """
+    """Folder with a model in MLflow's format."""
 
     path: Path
-    custom: tuple[str, ...] = ()
-    has_example: bool = True
+    custom: tuple[str, ...] = ()  # the user's classes and functions to import before loading
+    test_metrics: Mapping[str, float] = field(default_factory=dict)  # such as test_loss
 
 
 class ModelExportProcess:
@@ -79,27 +72,19 @@ class ModelExportProcess:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: Mapping[str, Any],
+        *,
+        evaluate: bool = False,
     ) -> ModelFolder:
         """Save the model of a checkpoint, replacing the folder at ``path``.
 
-        ``metadata`` is JSON data about the model's origin that MLflow keeps in the folder.
-
-        Raises:
-            RayTaskError: The model cannot be built, restored or saved.
+        MLflow keeps ``metadata``, JSON data about the model's origin, in the folder. ``evaluate``
+        says whether to evaluate it on ``Data.test``.
         """
         self.start()
-        asked = self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
-        return ray.get(asked)
-
-    def test_metrics(
-        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
-    ) -> dict[str, float]:
-        """Return a checkpoint's metrics on ``Data.test``, such as ``test_loss``."""
-        self.start()
-        metrics: dict[str, float] = ray.get(
-            self._actor.test_metrics.remote(workload, config, checkpoint)
+        written: ModelFolder = ray.get(
+            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata), evaluate)
         )
-        return metrics
+        return written
 
 
 class ExportPrestart(tune.Callback):
@@ -107,31 +92,30 @@ class ExportPrestart(tune.Callback):
 
     def __init__(
         self,
-        writer: ModelExportProcess,
+        export_process: ModelExportProcess,
         budget: BudgetSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._writer = writer
+        self._export_process = export_process
         self._budget = budget
         self._clock = clock
         self._num_ended = 0
-        self._begun = clock()
+        self._begun_s = clock()
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Note when the session begins."""
-        self._num_ended = 0
-        self._begun = self._clock()
+        self._begun_s = self._clock()
 
     def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
-        elapsed_s = self._clock() - self._begun
-        left = self._budget.num_samples - sum(each.is_finished() for each in trials)
-        left_s = elapsed_s / self._num_ended * left
+        elapsed_s = self._clock() - self._begun_s
+        num_remaining = self._budget.num_samples - sum(each.is_finished() for each in trials)
+        remaining_s = elapsed_s / self._num_ended * num_remaining
         if self._budget.time_budget_s is not None:
-            left_s = min(left_s, self._budget.time_budget_s - elapsed_s)
-        if left_s <= _EARLY_S:
-            self._writer.start()
+            remaining_s = min(remaining_s, self._budget.time_budget_s - elapsed_s)
+        if remaining_s <= _EARLY_S:
+            self._export_process.start()
 
 
 class _ExportActor:
@@ -155,27 +139,26 @@ class _ExportActor:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: dict[str, Any],
+        evaluate: bool = False,
     ) -> ModelFolder:
-        from tune_tf.training.export import custom_objects, input_example, trained_model
+        from tune_tf.training.export import (
+            custom_objects,
+            evaluate_test_rows,
+            input_example,
+            trained_model,
+        )
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
+            test_metrics = evaluate_test_rows(workload, config, model) if evaluate else {}
             example = input_example(workload, config, model)
             served = workload.serving_model(model, config)
             if example is not None:
                 example = workload.serving_rows(example)
-        with _replace_folder(path) as folder:
+        with atomic_path(path) as folder:
+            folder.mkdir()
             _save(served, example, folder, metadata)
-        return ModelFolder(path, custom_objects(served), example is not None)
-
-    def test_metrics(
-        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
-    ) -> dict[str, float]:
-        from tune_tf.training.export import evaluate_test_rows, trained_model
-
-        with throwaway_run():
-            model = trained_model(workload, config, checkpoint)
-            return evaluate_test_rows(workload, config, model)
+        return ModelFolder(path, custom_objects(served), test_metrics)
 
 
 def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:
@@ -199,27 +182,10 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
     )
 
 
-@contextlib.contextmanager
-def _replace_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces another one once it is complete."""
-    for partial in path.parent.glob(f".{path.name}.*"):  # left by a killed process
-        shutil.rmtree(partial, ignore_errors=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        shutil.rmtree(path, ignore_errors=True)
-        partial.rename(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def requirements() -> list[str]:
     """Return requirements to load a Keras model, pinned to the installed versions."""
-    found = []
-    for names in (("keras",), _TENSORFLOW, ("numpy",)):
-        for name in names:
-            with contextlib.suppress(PackageNotFoundError):
-                found.append(f"{name}=={version(name)}")
-                break
-    return found
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    return [f"{package.__name__}=={package.__version__}" for package in (keras, tf, np)]

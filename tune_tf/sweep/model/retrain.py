@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ray import tune
 from ray.tune.experiment import Trial
@@ -14,13 +14,7 @@ from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.data.rows import all_to_train
-from tune_tf.errors import (
-    DivergedError,
-    InvalidSettingsError,
-    WorkerError,
-    did_you_mean,
-    one_of,
-)
+from tune_tf.errors import DivergedError, InvalidSettingsError, WorkerError, did_you_mean, one_of
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
@@ -33,17 +27,18 @@ from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, record_final_model
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep_folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.outcome_tracker import latest_result, trial_error
+from tune_tf.tracking.writing.run_update import Report
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
 from tune_tf.trainables.memory.oom_retries import OomRetries
+from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
 EpochCallback = Callable[[int, Mapping[str, float]], None]
 
-_ON: tuple[RetrainRows, ...] = ("train+validation", "train")
+_ROWS = get_args(RetrainRows)
 _MODEL = "model"
 _KERAS_FILE = Path("data", "model.keras")  # MLflow's layout
 
@@ -59,19 +54,19 @@ class _AllRows:
 
 
 @dataclass
-class _Curve(tune.Callback):
-    """Tune callback that keeps epoch, milliseconds since 1970 and metrics of each report."""
+class _ReportRecorder(tune.Callback):
+    """Tune callback that keeps the reports of a trial."""
 
-    tell: EpochCallback
-    points: list[tuple[int, int, dict[str, float]]] = field(default_factory=list)
+    on_epoch: EpochCallback
+    reports: list[Report] = field(default_factory=list)
 
     def on_trial_result(self, result: dict[str, Any], **info: Any) -> None:
         metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
         # A restore repeats epochs.
-        self.points = [point for point in self.points if point[0] < epoch]
-        self.points.append((epoch, time.time_ns() // 1_000_000, metrics))
-        self.tell(epoch, metrics)
+        self.reports = [report for report in self.reports if report.step < epoch]
+        self.reports.append(Report(epoch, time.time_ns() // 1_000_000, metrics))
+        self.on_epoch(epoch, metrics)
 
 
 def retrain_trial(
@@ -82,7 +77,7 @@ def retrain_trial(
     num_replicas: int | None = None,
     num_epochs: int | None = None,
     storage_path: str | Path = "sweeps",
-    tell: EpochCallback = lambda epoch, metrics: None,
+    on_epoch: EpochCallback = lambda epoch, metrics: None,
 ) -> FinalModelResult:
     """Train a trial's config again, by default the best one's, on more rows and devices.
 
@@ -98,7 +93,7 @@ def retrain_trial(
         num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep.
         num_epochs: Number of epochs; None for as many as the trial ran.
         storage_path: Folder that is searched for ids and names.
-        tell: Receives each epoch and its metrics.
+        on_epoch: Receives each epoch and its metrics.
 
     Raises:
         UnknownSweepError: There is no such sweep.
@@ -114,12 +109,11 @@ def retrain_trial(
     folder = SweepFolder.open(sweep, storage_path)
     config = folder.config
     view = SweepView.open(folder.path)
-    result = view.result
-    chosen = result.best_trial if trial is None else view.trial(trial).result
-    epochs = num_epochs or chosen.iterations
+    source = view.result.best_trial if trial is None else view.trial(trial).result
+    epochs = num_epochs or source.iterations
     if not epochs:
         raise InvalidSettingsError(
-            f"trial {chosen.number} has completed no epoch: set the number of epochs with --epochs"
+            f"trial {source.number} has completed no epoch: set the number of epochs with --epochs"
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()
@@ -127,36 +121,38 @@ def retrain_trial(
     started = datetime.now(UTC).astimezone()
     name = f"{folder.sweep_id}-retrain-{started:%Y%m%d-%H%M%S}"
     path = folder.path.parent / name
-    curve = _Curve(tell)
-    with cluster(), environment_defaults(TUNE_ENVIRONMENT), ModelExportProcess() as writer:
+    recorder = _ReportRecorder(on_epoch)
+    with cluster(), environment_defaults(TUNE_ENVIRONMENT), ModelExportProcess() as export_process:
         path.mkdir(mode=0o700 if runs_as_user() else 0o777)
-        batch_size = workload.global_batch_size(chosen.config)
-        spread = final_parallelism(config, num_replicas, batch_size)
-        trained = _train(config, workload, chosen, on, spread, epochs, path, curve)
-        checkpoint = SweepStorage.of(path, config).place(trained.checkpoint.path)
-        origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": chosen.trial_id}
-        model = writer.write(workload, chosen.config, checkpoint, path / _MODEL, origin)
-        test_metrics = writer.test_metrics(workload, chosen.config, checkpoint)
-    metrics = {**{n: v for n, v in curve.points[-1][2].items() if "/" not in n}, **test_metrics}
-    done = FinalModelResult(
+        batch_size = workload.global_batch_size(source.config)
+        parallelism = final_parallelism(config, num_replicas, batch_size)
+        trained = _train(config, workload, source, on, parallelism, epochs, path, recorder)
+        checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
+        origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": source.trial_id}
+        model = export_process.write(
+            workload, source.config, checkpoint, path / _MODEL, origin, evaluate=True
+        )
+    last = recorder.reports[-1]
+    metrics = {name: value for name, value in last.metrics.items() if "/" not in name}
+    result = FinalModelResult(
         sweep_id=folder.sweep_id,
-        trial=chosen,
+        trial=source,
         on=on,
         path=path,
         model_path=model.path / _KERAS_FILE,
-        metrics=metrics,
-        num_epochs=curve.points[-1][0],
-        parallelism=spread,
+        metrics={**metrics, **model.test_metrics},
+        num_epochs=last.step,
+        parallelism=parallelism,
     )
     if store is None:
-        return done
-    return record_final_model(done, store, model, curve.points, test_metrics, started)
+        return result
+    return record_final_model(result, store, model, recorder.reports, started)
 
 
 def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
     errors = []
-    if on not in _ON:
-        errors.append(f"on must be {one_of(_ON)}, not {on!r}{did_you_mean(on, _ON)}")
+    if on not in _ROWS:
+        errors.append(f"on must be {one_of(_ROWS)}, not {on!r}{did_you_mean(on, _ROWS)}")
     errors += [
         f"{name} must be at least 1, not {value}"
         for name, value in (("num_replicas", num_replicas), ("num_epochs", num_epochs))
@@ -169,27 +165,28 @@ def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
 def _train(
     config: SweepConfig,
     workload: Workload,
-    chosen: TrialResult,
+    source: TrialResult,
     on: RetrainRows,
-    spread: Parallelism,
+    parallelism: Parallelism,
     epochs: int,
     path: Path,
-    curve: _Curve,
+    recorder: _ReportRecorder,
 ) -> Trial:
     """Train and return Tune's trial, which has completed with a checkpoint."""
-    resources = final_resources(config, spread)
-    spread.check(resources)
-    check_cluster(resources, spread)
-    trained_on = with_mixin(_AllRows, workload) if on == "train+validation" else workload
-    trial_name = f"trial_{chosen.number:05d}"  # determines the seed
+    resources = final_resources(config, parallelism)
+    parallelism.check(resources)
+    check_cluster(resources, parallelism)
+    if on == "train+validation":
+        workload = with_mixin(_AllRows, workload)
+    trial_name = trial_folder_name(source.number)  # determines the seed
     logger = logging.getLogger("ray.tune.tune")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # errors are raised below
     try:
         analysis = tune.run(
             trainable(
-                trained_on,
-                spread,
+                workload,
+                parallelism,
                 resources=resources,
                 loop=config.loop,
                 seed=config.seed,
@@ -197,14 +194,14 @@ def _train(
             ),
             name=path.name,
             storage_path=config.remote_storage or str(path.parent),
-            config=dict(chosen.config),
+            config=dict(source.config),
             stop={"training_iteration": epochs},
             max_failures=config.max_failures,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
             callbacks=[
                 BrokenWorkloadCheck(),
-                OomRetries(trained_on, spread, loop=config.loop, oom_retries=config.oom_retries),
-                curve,
+                OomRetries(workload, parallelism, loop=config.loop, oom_retries=config.oom_retries),
+                recorder,
             ],
             trial_name_creator=lambda trial: trial_name,
             trial_dirname_creator=lambda trial: trial_name,
@@ -219,7 +216,7 @@ def _train(
     last = flatten_dict(latest_result(trial))
     if Outcome.of_result(last) is Outcome.DIVERGED:
         raise DivergedError(
-            f"training diverged after {len(curve.points)} epochs: {last[STOP_CAUSE]}"
+            f"training diverged after {len(recorder.reports)} epochs: {last[STOP_CAUSE]}"
         )
     if trial.status != Trial.TERMINATED or trial.checkpoint is None:
         raise KeyboardInterrupt
@@ -229,17 +226,10 @@ def _train(
 def final_parallelism(
     config: SweepConfig, num_replicas: int | None, batch_size: int
 ) -> Parallelism:
-    """Return the parallelism of the final model.
+    """Return the parallelism of the final model; folds and ensembles become one model of all rows.
 
-    Folds and ensembles become one model of all rows.
-
-    Args:
-        config: The sweep's settings.
-        num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep without GPUs.
-        batch_size: Global batch size; each replica needs at least one row.
-
-    Raises:
-        InvalidSettingsError: The sweep's kind of parallelism does not support this number.
+    ``num_replicas`` is None for all GPUs of a node, or as in the sweep without GPUs. Each replica
+    needs at least one row of ``batch_size``, that of all replicas.
     """
     parallelism = config.parallelism.single_model
     if num_replicas is None:

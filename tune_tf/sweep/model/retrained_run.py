@@ -45,36 +45,25 @@ _NAME = "retrained_model"
 
 @dataclass(frozen=True)
 class FinalModelResult:
-    """Final model of a sweep.
-
-    Args:
-        trial: Trial whose config was used.
-        on: Rows used for training.
-        path: Folder with the model in MLflow's format, the checkpoint and the results.
-        model_path: The model as a ``.keras`` file.
-        metrics: Metrics of the last epoch, and ``test_...`` metrics of the test rows.
-        mlflow_run_id: Id of the model's MLflow run, if any.
-        model_uri: URI for ``mlflow.keras.load_model``; None if MLflow does not have the model.
-    """
+    """Final model of a sweep, trained with the config of one of its trials."""
 
     sweep_id: str
     trial: TrialResult
     on: RetrainRows
-    path: Path
-    model_path: Path
-    metrics: Mapping[str, float]
+    path: Path  # folder with the model in MLflow's format, the checkpoint and the results
+    model_path: Path  # a .keras file
+    metrics: Mapping[str, float]  # of the last epoch, and test_... of the test rows
     num_epochs: int
     parallelism: Parallelism
     mlflow_run_id: str | None = None
-    model_uri: str | None = None
+    model_uri: str | None = None  # for mlflow.keras.load_model
 
 
 def record_final_model(
-    done: FinalModelResult,
+    result: FinalModelResult,
     store: MLflowStore,
     model: ModelFolder,
-    points: Sequence[tuple[int, int, Mapping[str, float]]],
-    test_metrics: Mapping[str, float],
+    reports: Sequence[Report],
     started: datetime,
 ) -> FinalModelResult:
     """Record a final model and link it from the runs of sweep and trial; return it with its ids.
@@ -84,30 +73,29 @@ def record_final_model(
     from mlflow.exceptions import MlflowException
 
     try:
-        run_id, uri = _write_run(
-            done, store, model, _run_update(done, points, test_metrics, started)
-        )
+        update = _run_update(result, reports, model.test_metrics, started)
+        run_id, uri = _write_run(result, store, model, update)
     except (MlflowException, OSError) as error:
         text = store_error_text(error, store.tracking_uri)
-        _log.warning("MLflow did not accept the run: %s; the model is in %s", text, done.path)
-        return done
-    return replace(done, mlflow_run_id=run_id, model_uri=uri)
+        _log.warning("MLflow did not accept the run: %s; the model is in %s", text, result.path)
+        return result
+    return replace(result, mlflow_run_id=run_id, model_uri=uri)
 
 
 def _write_run(
-    done: FinalModelResult, store: MLflowStore, model: ModelFolder, update: RunUpdate
+    result: FinalModelResult, store: MLflowStore, model: ModelFolder, update: RunUpdate
 ) -> tuple[str, str]:
-    client, trial = store.client, done.trial
+    client, trial = store.client, result.trial
     params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
     trial_run_id = store.run_ids.get(trial.trial_id)
     update.params.update(params)
     if trial_run_id:
         update.tags[RETRAINED_TRIAL_RUN] = trial_run_id
-    tracked = TrackedSweep(done.path.name, store.tracking_uri, store.experiment_name)
+    tracked = TrackedSweep(result.path.name, store.tracking_uri, store.experiment_name)
     runs = SweepRuns(client, tracked)
     runs.write(update)
     run_id = runs.run_ids[PARENT]
-    origin = {SWEEP_ID_TAG: done.sweep_id, TRIAL_ID_TAG: trial.trial_id, RETRAINED_ON: done.on}
+    origin = {SWEEP_ID_TAG: result.sweep_id, TRIAL_ID_TAG: trial.trial_id, RETRAINED_ON: result.on}
     uri = log_model(client, run_id, model.path, name=_NAME, tags=origin, params=params)
     client.set_tag(run_id, BEST_MODEL_TAG, uri)
     for origin_id in (store.parent_run_id, trial_run_id):
@@ -117,32 +105,30 @@ def _write_run(
 
 
 def _run_update(
-    done: FinalModelResult,
-    points: Sequence[tuple[int, int, Mapping[str, float]]],
+    result: FinalModelResult,
+    reports: Sequence[Report],
     test_metrics: Mapping[str, float],
     started: datetime,
 ) -> RunUpdate:
     now_ms = time.time_ns() // 1_000_000
-    reports = [Report(step, time_ms, metrics) for step, time_ms, metrics in points]
-    if test_metrics:
-        reports.append(Report(done.num_epochs, now_ms, dict(test_metrics), once=False))
+    tests = [Report(result.num_epochs, now_ms, dict(test_metrics), once=False)]
     note = (
-        f"The config of trial {done.trial.number} of {done.sweep_id}, trained for "
-        f"{done.num_epochs} epochs on the rows of {done.on.replace('+', ' and ')}."
+        f"The config of trial {result.trial.number} of {result.sweep_id}, trained for "
+        f"{result.num_epochs} epochs on the rows of {result.on.replace('+', ' and ')}."
     )
     return RunUpdate(
         PARENT,
         round(started.timestamp() * 1000),
-        name=done.path.name,
+        name=result.path.name,
         tags={
-            RETRAINED_SWEEP: done.sweep_id,
-            RETRAINED_TRIAL: done.trial.trial_id,
-            RETRAINED_ON: done.on,
-            "tune_tf.parallelism": str(done.parallelism),
+            RETRAINED_SWEEP: result.sweep_id,
+            RETRAINED_TRIAL: result.trial.trial_id,
+            RETRAINED_ON: result.on,
+            "tune_tf.parallelism": str(result.parallelism),
             STOP_REASON_TAG: Outcome.COMPLETED.value,
             DESCRIPTION_TAG: note,
         },
-        reports=reports,
+        reports=[*reports, *(tests if test_metrics else [])],
         status=Outcome.COMPLETED.mlflow,
         end_ms=now_ms,
     )

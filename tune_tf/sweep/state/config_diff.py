@@ -1,6 +1,7 @@
 """Changed settings of a sweep: edits of its file, and an extended budget."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from tune_tf.config import BudgetSettings, SweepConfig
@@ -11,6 +12,7 @@ from tune_tf.errors import (
     did_you_mean,
     one_of,
 )
+from tune_tf.space.paths import SEPARATOR, flatten
 
 _CHANGEABLE = (
     "workload",
@@ -40,28 +42,23 @@ _WHY = {
     "parallelism": "checkpoints belong to the old kind",
     "mlflow": "the sweep's runs are there",
 }
-_ELSE = "the trials would not be comparable"
 
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
     """Return text like ``8 -> 20`` by dotted path of each setting that differs, in file order."""
-    before, after = dict(_leaves(old.to_dict())), dict(_leaves(new.to_dict()))
+    old_values, new_values = _by_path(old), _by_path(new)
     return {
-        name: f"{_value_text(before.get(name))} -> {_value_text(after.get(name))}"
-        for name in {**before, **after}
-        if before.get(name) != after.get(name)
+        name: f"{_value_text(old_values.get(name))} -> {_value_text(new_values.get(name))}"
+        for name in {**old_values, **new_values}
+        if old_values.get(name) != new_values.get(name)
     }
 
 
 def check_changes(
     sweep_id: str, changes: Mapping[str, str], new: SweepConfig, *, allowed: bool
 ) -> None:
-    """Reject changes that the user did not allow or a resume cannot apply.
-
-    Raises:
-        SweepConflictError: Lists all changes, and the reasons against impossible ones.
-    """
-    refused = {name: why for name in changes if (why := _refusal(name, new))}
+    """Raise SweepConflictError for changes that are not allowed or that a resume cannot apply."""
+    refused = {name: reason for name in changes if (reason := _refusal(name, new))}
     if allowed and not refused:
         return
     lines = [
@@ -83,21 +80,15 @@ def _refusal(name: str, new: SweepConfig) -> str | None:
     if section == "space" and new.searcher.allow_changed_space:
         return None
     fixed = name in _FIXED or name == "mlflow"  # on or off
-    if not fixed and any(_is_within(name, each) for each in _CHANGEABLE):
+    if not fixed and any(name == each or name.startswith(f"{each}.") for each in _CHANGEABLE):
         return None
-    return _WHY.get(section, _ELSE)
+    return _WHY.get(section, "the trials would not be comparable")
 
 
-def _is_within(where: str, name: str) -> bool:
-    return where == name or where.startswith(f"{name}.")
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _by_path(config: SweepConfig) -> dict[str, Any]:
+    return {
+        path.replace(SEPARATOR, "."): value for path, value in flatten(config.to_dict()).items()
+    }
 
 
 def _value_text(value: Any) -> str:
@@ -109,23 +100,16 @@ def _value_text(value: Any) -> str:
 def extended_budget(
     budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
 ) -> BudgetSettings:
-    """Return a budget with changed limits.
+    """Return a budget with the changes of :func:`tune_tf.extend_sweep`, if they are valid.
 
-    Args:
-        budget: The present budget.
-        changes: Limits by name: a number or None replaces the limit, text like ``"+20"`` adds to
-            it.
-        num_trials: Number of existing trials.
-
-    Raises:
-        InvalidSettingsError: Lists all errors; also raised if nothing would change.
+    It must have room for the ``num_trials`` so far, and differ. Raises InvalidSettingsError.
     """
     errors = []
     values = budget.model_dump()
     for name, change in changes.items():
         if name not in values:
-            known = list(values)
-            text = f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}"
+            names = list(values)
+            text = f"must be {one_of(names)}, not {name!r}{did_you_mean(name, names)}"
             errors.append(ErrorDetail("budget", text))
             continue
         try:
@@ -134,15 +118,15 @@ def extended_budget(
             errors.append(ErrorDetail(name, str(error)))
     if errors:
         raise InvalidSettingsError(errors)
-    made = BudgetSettings.from_dict(values)
-    if made == budget:
+    extended = BudgetSettings.from_dict(values)
+    if extended == budget:
         raise InvalidSettingsError(
             ErrorDetail("budget", "is unchanged: name what to increase, such as num_samples +20")
         )
-    if made.num_samples < num_trials:
-        text = f"must be at least {num_trials}, the number of trials so far, not {made.num_samples}"
+    if (limit := extended.num_samples) < num_trials:
+        text = f"must be at least {num_trials}, the number of trials so far, not {limit}"
         raise InvalidSettingsError(ErrorDetail("num_samples", text))
-    return made
+    return extended
 
 
 def _changed(value: float | None, change: Any) -> Any:
@@ -151,14 +135,10 @@ def _changed(value: float | None, change: Any) -> Any:
     if change == "none":
         return None
     try:
-        number = int(change)
+        number = int(change) if re.fullmatch(r"[+-]?\d+", change) else float(change)
     except ValueError:
-        try:
-            number = float(change)  # type: ignore[assignment]
-        except ValueError:
-            raise ValueError(
-                f"must be a number, '+' and a number to add, or none, not {change!r}"
-            ) from None
+        text = f"must be a number, '+' and a number to add, or none, not {change!r}"
+        raise ValueError(text) from None
     if not change.startswith("+"):
         return number
     if value is None:

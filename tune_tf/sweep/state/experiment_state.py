@@ -1,8 +1,7 @@
-"""Editor for Tune's experiment state files.
+"""Editor for Tune's experiment state files, whose format Ray does not document.
 
-Only this module knows their format, which Ray does not document: ``experiment_state-*.json`` holds
-two JSON texts per trial, with embedded pickles; ``search_gen_state-*.json`` holds the number of
-trials and is a pickle despite its name.
+``experiment_state-*.json`` holds two JSON texts per trial, with embedded pickles;
+``search_gen_state-*.json`` holds the number of trials and is a pickle despite its name.
 """
 
 import json
@@ -19,6 +18,7 @@ from ray import cloudpickle
 from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tune_internals.trial_state import to_training_result
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
@@ -27,17 +27,11 @@ _ENDED = ("TERMINATED", "ERROR")
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """Checkpoint in Tune's state.
+    """Checkpoint in Tune's state."""
 
-    Args:
-        folder: Path relative to the sweep's, like ``trial_00003/checkpoint_000004``.
-        iteration: The trial's iteration when it was saved.
-        registered: Tune's object.
-    """
-
-    folder: Path
+    folder: Path  # relative to the sweep's: trial_00003/checkpoint_000004
     iteration: int
-    registered: Any
+    registered: Any  # Tune's object
 
 
 class TuneTrial:
@@ -66,10 +60,10 @@ class TuneTrial:
     def checkpoints(self) -> list[SavedCheckpoint]:
         """Checkpoints known to Tune, newest first."""
         latest = self._manager.latest_checkpoint_result
-        kept = [each for each in self._manager.best_checkpoint_results if each is not latest]
-        found = [_saved(each) for each in kept if each.checkpoint]
-        found.sort(key=lambda each: each.iteration, reverse=True)
-        return [_saved(latest), *found] if latest and latest.checkpoint else found
+        registered = [each for each in self._manager.best_checkpoint_results if each is not latest]
+        saved = [_saved(each) for each in registered if each.checkpoint]
+        saved.sort(key=lambda each: each.iteration, reverse=True)
+        return [_saved(latest), *saved] if latest and latest.checkpoint else saved
 
     def end(self, events: TrialEvents, last: Mapping[str, Any]) -> None:
         """Record an end that Tune's state does not contain yet, with the last result."""
@@ -94,7 +88,7 @@ class TuneTrial:
         self._manager = manager
         self._run["checkpoint_manager"] = _pickled(manager)
 
-    def found(
+    def register(
         self, storage: SweepStorage, path: str, iteration: int, result: Mapping[str, Any]
     ) -> SavedCheckpoint:
         """Register a checkpoint that Tune may not know, and continue its numbering.
@@ -103,13 +97,12 @@ class TuneTrial:
         """
         self._set_storage(self.folder_name, int(path.rpartition("_")[2]))
         metrics = {**result, "training_iteration": iteration}
-        registered = to_training_result(path, storage.filesystem, metrics)
-        return _saved(registered)
+        return _saved(to_training_result(path, storage.filesystem, metrics))
 
     def copy_for(self, events: TrialEvents) -> "TuneTrial":
         """Return an unstarted trial that Tune has not saved, modelled on this one."""
         state, run = deepcopy(self._state), deepcopy(self._run)
-        name = f"trial_{events.number:05d}"
+        name = trial_folder_name(events.number)
         config = dict(events.config)
         tag = f"{events.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
         state |= {
@@ -158,49 +151,40 @@ class TuneTrial:
 
 
 class TuneState:
-    """Editable Tune state of a sweep.
-
-    Raises:
-        ValueError: A file is damaged, missing or of an unknown format.
-    """
+    """Editable Tune state of a sweep; raises ValueError for damaged, missing or unknown files."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = dict(files)
         try:
-            self._experiment = _name_of(files, "experiment_state-")
-            self._counting = _name_of(files, "search_gen_state-")
+            self._experiment_name = _name_of(files, "experiment_state-")
+            self._search_name = _name_of(files, "search_gen_state-")
             for name in files:
-                if name != self._experiment:
+                if name != self._experiment_name:
                     _check_pickle(name, files[name])
-            self._counts = pickle.loads(files[self._counting])  # noqa: S301 - as Tune itself does
-            self._whole = json.loads(files[self._experiment])
+            self._search = pickle.loads(files[self._search_name])  # noqa: S301 - as Tune itself does
+            self._experiment = json.loads(files[self._experiment_name])
             self.trials = [
                 TuneTrial(json.loads(state), json.loads(run))
-                for state, run in self._whole["trial_data"]
+                for state, run in self._experiment["trial_data"]
             ]
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"the state of Ray Tune has no {error}") from error
 
     def add(self, events: TrialEvents) -> TuneTrial:
-        """Add a trial that Tune has not saved.
-
-        Raises:
-            ValueError: No existing trial can serve as a model.
-        """
+        """Add a trial that Tune has not saved; raise ValueError without one to model it on."""
         if not self.trials:
             raise ValueError("the state of Ray Tune holds no trial")
         trial = self.trials[0].copy_for(events)
         self.trials.append(trial)
-        self._counts["counter"] = max(self._counts["counter"], events.number + 1)
+        self._search["counter"] = max(self._search["counter"], events.number + 1)
         return trial
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of Tune's files by name."""
-        self._whole["trial_data"] = [trial.texts() for trial in self.trials]
-        return {
-            **self._files,
-            self._counting: cloudpickle.dumps(self._counts),
-            self._experiment: json.dumps(self._whole).encode(),
+        self._experiment["trial_data"] = [trial.texts() for trial in self.trials]
+        return self._files | {
+            self._search_name: cloudpickle.dumps(self._search),
+            self._experiment_name: json.dumps(self._experiment).encode(),
         }
 
 
@@ -214,16 +198,16 @@ def tune_state_files(storage: SweepStorage, patterns: Sequence[str]) -> Iterator
 
 
 def _name_of(files: Mapping[str, bytes], beginning: str) -> str:
-    for name in files:
-        if name.startswith(beginning):
-            return name
-    raise ValueError(f"the state of Ray Tune has no {beginning}*")
+    names = [name for name in files if name.startswith(beginning)]
+    if not names:
+        raise ValueError(f"the state of Ray Tune has no {beginning}*")
+    return names[0]
 
 
 def _check_pickle(name: str, content: bytes) -> None:
     """Raise ValueError if a pickle is truncated, without loading it."""
     try:
-        end = max(place or 0 for _, _, place in pickletools.genops(content))
+        end = max(position or 0 for _, _, position in pickletools.genops(content))
     except Exception as error:  # a truncated file can raise anything
         raise ValueError(f"{name} is damaged: {error}") from error
     if end + 1 != len(content):

@@ -1,9 +1,7 @@
 """Recovery of a sweep's state after a crash.
 
-Tune writes its state at intervals, while the event log and the trials' files are written at once.
-After a kill, Tune's state is outdated and would run ended trials again. Recovery updates the last
-intact state from the log and the files. Unreadable files are reported; a sweep without an intact
-state is rejected.
+Tune writes its state at intervals: after a kill it is outdated and would run ended trials again.
+Recovery updates the last intact state from the event log and the trials' files.
 """
 
 import logging
@@ -33,27 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recovery:
-    """State to resume from; nothing on disk changes before :meth:`write`.
+    """State to resume from; nothing on disk changes before :meth:`write`."""
 
-    Args:
-        storage: Storage in which Tune looks for its state.
-        files: Tune's state by file name; empty to start with the first trial.
-        trial_ids: Ids of the trials in the state.
-        ended: Outcomes of the ended trials, by id.
-        begun: Ids of the started trials.
-        snapshot: Archive of the state; None if it comes from Tune's own files.
-        unneeded: Paths of checkpoints to remove, as no trial resumes from them.
-        lost: Descriptions of lost data, one sentence each.
-    """
-
-    storage: SweepStorage
+    storage: SweepStorage  # in which Tune looks for its state
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Tune's state by file name; empty to start with the first trial."""
     trial_ids: frozenset[str] = frozenset()
-    ended: Mapping[str, Outcome] = field(default_factory=dict)
-    begun: frozenset[str] = frozenset()
-    snapshot: Path | None = None
-    unneeded: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    ended: Mapping[str, Outcome] = field(default_factory=dict)  # by trial id
+    begun: frozenset[str] = frozenset()  # trial ids
+    snapshot: Path | None = None  # archive of the state; None if from Tune's own files
+    unneeded: tuple[str, ...] = ()  # paths of checkpoints that no trial resumes from
+    losses: tuple[str, ...] = ()  # descriptions of lost data, one sentence each
 
     @property
     def resumes(self) -> bool:
@@ -62,7 +50,7 @@ class Recovery:
 
     def write(self) -> None:
         """Write the state where Tune looks for it, remove older ones, and log the losses."""
-        for sentence in self.lost:
+        for sentence in self.losses:
             _log.warning("%s", sentence)
         for path in self.unneeded:
             with suppress(OSError):
@@ -83,36 +71,37 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         InvalidSettingsError: The remote storage cannot be reached.
     """
     storage = SweepStorage.of(folder, config)
-    history, lost = EventHistory.read(folder), list[str]()
-    lost += _add_unlogged_trials(folder, storage, history)
-    state, snapshot = _newest_state(folder, storage, history, lost)
+    history, losses = EventHistory.read(folder), list[str]()
+    losses += _add_unlogged_trials(folder, storage, history)
+    state, snapshot = _newest_state(folder, storage, history, losses)
     if state is None:
-        return Recovery(storage, lost=tuple(lost))
-    ended = _bring_up_to_date(folder, storage, state, history, lost)
-    removed = {events.trial_id for events in history.trials.values() if events.checkpoints_removed}
+        return Recovery(storage, losses=tuple(losses))
+    ended = _bring_up_to_date(folder, storage, state, history, losses)
+    all_events = history.trials.values()
+    without_checkpoints = {each.trial_id for each in all_events if each.checkpoints_removed}
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
-            _repair_trial(folder, storage, trial, lost)
-        elif trial.trial_id in removed:
+            _repair_trial(folder, storage, trial, losses)
+        elif trial.trial_id in without_checkpoints:
             trial.keep_checkpoints(
-                [each for each in trial.checkpoints if storage.is_whole(storage.path(each.folder))]
+                [each for each in trial.checkpoints if storage.is_intact(storage.path(each.folder))]
             )
-        elif trial.checkpoints and not storage.is_whole(storage.path(trial.checkpoints[0].folder)):
-            lost.append(
+        elif trial.checkpoints and not storage.is_intact(storage.path(trial.checkpoints[0].folder)):
+            losses.append(
                 f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, "
                 "is damaged or missing: its model cannot be exported"
             )
-        lost += _lost_results(folder, trial)
+        losses += _lost_results(folder, trial)
     return Recovery(
         storage,
         files=state.files(),
         trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
-        begun=frozenset(events.trial_id for events in history.trials.values() if events.started_s),
+        begun=frozenset(events.trial_id for events in all_events if events.started_s),
         snapshot=snapshot,
         unneeded=tuple(_obsolete_checkpoints(storage, state)),
-        lost=tuple(lost),
+        losses=tuple(losses),
     )
 
 
@@ -142,7 +131,7 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 
 
 def _bring_up_to_date(
-    folder: Path, storage: SweepStorage, state: TuneState, history: EventHistory, lost: list[str]
+    folder: Path, storage: SweepStorage, state: TuneState, history: EventHistory, losses: list[str]
 ) -> dict[str, Outcome]:
     """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
@@ -155,14 +144,14 @@ def _bring_up_to_date(
             continue
         if trial and not trial.has_ended:
             trial.end(events, _last_of(folder / trial.folder_name, events))
-            last = _newest_stored(folder, storage, trial)
-            if last:
-                trial.keep_checkpoints([last])
-            there = storage.checkpoints(storage.path(trial.folder_name))
-            if there and (last is None or str(last.folder) != storage.relative(there[-1])):
-                model = f"that of iteration {last.iteration}" if last else "lost"
-                lost.append(
-                    f"{storage.relative(there[-1])}, the last checkpoint of a trial that has "
+            saved = _newest_stored(folder, storage, trial)
+            if saved:
+                trial.keep_checkpoints([saved])
+            stored = storage.checkpoints(storage.path(trial.folder_name))
+            if stored and (saved is None or str(saved.folder) != storage.relative(stored[-1])):
+                model = f"that of iteration {saved.iteration}" if saved else "lost"
+                losses.append(
+                    f"{storage.relative(stored[-1])}, the last checkpoint of a trial that has "
                     f"ended, is damaged: its model is {model}"
                 )
     return {
@@ -183,7 +172,7 @@ def _outcome_of(trial: TuneTrial, events: TrialEvents | None) -> Outcome:
 
 
 def _newest_state(
-    folder: Path, storage: SweepStorage, history: EventHistory, lost: list[str]
+    folder: Path, storage: SweepStorage, history: EventHistory, losses: list[str]
 ) -> tuple[TuneState | None, Path | None]:
     """Return the newest intact state and its archive."""
     damage = []
@@ -199,7 +188,7 @@ def _newest_state(
                 if path
                 else "Ray Tune's own files"
             )
-            lost.append(f"{damage[0]}; the sweep resumes from {origin}")
+            losses.append(f"{damage[0]}; the sweep resumes from {origin}")
         return state, path
     if not history.trials:
         return None, None  # killed before the first state was complete: nothing is lost
@@ -229,8 +218,8 @@ def _saved_states(
 def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
     """Return the last result of an ended trial from its file or the event log."""
     last = read_last_result(folder / RESULTS)
-    known = events.last.get("training_iteration", 0)
-    if last.get("training_iteration", 0) < known:
+    iteration = events.last.get("training_iteration", 0)
+    if last.get("training_iteration", 0) < iteration:
         return {**events.last, "config": dict(events.config)}
     return last
 
@@ -238,36 +227,38 @@ def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
 def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
     """Yield lost results of ``result.json`` that the trial will not report again."""
     if trial.has_ended:
-        wanted = int(trial.last_result.get("training_iteration", 0))
+        reached = int(trial.last_result.get("training_iteration", 0))
     else:
-        wanted = trial.checkpoints[0].iteration if trial.checkpoints else 0
-    there = max(_results(folder, trial), default=0)
-    if there < wanted:
+        reached = trial.checkpoints[0].iteration if trial.checkpoints else 0
+    stored = max(_results(folder, trial), default=0)
+    if stored < reached:
         yield (
-            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {there}, but the "
-            f"trial had reached {wanted}"
+            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {stored}, but the "
+            f"trial had reached {reached}"
         )
 
 
-def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, lost: list[str]) -> None:
+def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, losses: list[str]) -> None:
     """Make an unfinished trial resume from its newest intact checkpoint."""
-    known = trial.checkpoints
-    whole = [each for each in known if storage.is_whole(storage.path(each.folder))]
-    while whole and not storage.is_whole(storage.path(whole[0].folder), thoroughly=True):
-        del whole[0]
-    if not whole and (found := _newest_stored(folder, storage, trial)):
-        whole = [found]
-    if whole != known:
-        trial.keep_checkpoints(whole)
-    there = storage.checkpoints(storage.path(trial.folder_name))
-    newest = str(known[0].folder) if known else storage.relative(there[-1]) if there else None
-    if newest is None or (whole and str(whole[0].folder) == newest):
+    checkpoints = trial.checkpoints
+    intact = [each for each in checkpoints if storage.is_intact(storage.path(each.folder))]
+    while intact and not storage.is_intact(storage.path(intact[0].folder), thoroughly=True):
+        del intact[0]
+    if not intact and (saved := _newest_stored(folder, storage, trial)):
+        intact = [saved]
+    if intact != checkpoints:
+        trial.keep_checkpoints(intact)
+    stored = storage.checkpoints(storage.path(trial.folder_name))
+    if not checkpoints and not stored:
+        return
+    newest = str(checkpoints[0].folder) if checkpoints else storage.relative(stored[-1])
+    if intact and str(intact[0].folder) == newest:
         return
     problem = f"{newest}, the newest checkpoint, is damaged or missing: the trial "
-    if whole:
-        lost.append(f"{problem}resumes from {whole[0].folder}, iteration {whole[0].iteration}")
+    if intact:
+        losses.append(f"{problem}resumes from {intact[0].folder}, iteration {intact[0].iteration}")
     else:
-        lost.append(f"{problem}starts over")
+        losses.append(f"{problem}starts over")
 
 
 def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:
@@ -275,8 +266,8 @@ def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> Sav
     results = _results(folder, trial)
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
         iteration = storage.iteration_of(path)
-        if iteration in results and storage.is_whole(path, thoroughly=True):
-            return trial.found(storage, path, iteration, results[iteration])
+        if iteration in results and storage.is_intact(path, thoroughly=True):
+            return trial.register(storage, path, iteration, results[iteration])
     return None
 
 
@@ -297,5 +288,5 @@ def _obsolete_checkpoints(storage: SweepStorage, state: TuneState) -> Iterator[s
     needed = {storage.path(saved.folder) for trial in state.trials for saved in trial.checkpoints}
     for trial in state.trials:
         if not trial.has_ended:
-            there = storage.checkpoints(storage.path(trial.folder_name))
-            yield from (path for path in there if path not in needed)
+            stored = storage.checkpoints(storage.path(trial.folder_name))
+            yield from (path for path in stored if path not in needed)

@@ -1,14 +1,14 @@
-"""Checksummed archives of Tune's state.
+"""Checksummed archives of Tune's state: its four files of one moment.
 
-Tune overwrites the four files of its state and copies them to the sweep's folder in a thread, so a
-kill or a power loss may leave them truncated or of different ages. An archive holds the four files
-of one moment; the last two archives are kept.
+Tune overwrites these files and copies them to the sweep's folder in a thread, so a kill or a power
+loss may leave them truncated or of different ages.
 """
 
 import io
 import logging
 import threading
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -28,22 +28,16 @@ STATE_FILES: Final = (
 
 _SUFFIX = ".zip"
 _NUM_KEPT = 2
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError)
 _log = logging.getLogger(__name__)
 
 
 def read_snapshot(path: Path) -> dict[str, bytes]:
-    """Return the contents of Tune's files in an archive, by name.
-
-    Raises:
-        ValueError: The archive is damaged or incomplete.
-        OSError: The archive cannot be read.
-    """
+    """Return Tune's files in an archive by name; raise ValueError if it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             files = {name: archive.read(name) for name in archive.namelist()}
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
+    except _DAMAGE as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if len(files) != len(STATE_FILES):
         raise ValueError(f"{path} lacks files: it has {', '.join(sorted(files))}")
@@ -59,18 +53,16 @@ class SnapshotWriter:
     """Background writer of the archives of one session.
 
     The driver waits for the thread only at the end. A state that is superseded before it is
-    written is skipped. A new archive is synced to disk before an old one is removed.
-
-    Args:
-        kept: The intact archive that the session resumed from.
+    written is skipped. A new archive is synced to disk before an old one is removed. ``kept`` is
+    the intact archive that the session resumed from.
 
     Attributes:
         written: The ``about`` of the newest state on disk; None before the first.
     """
 
-    def __init__(self, folder: Path, kept: Path | None = None) -> None:
+    def __init__(self, folder: Path, snapshot: Path | None = None) -> None:
         self._folder = folder / SNAPSHOTS
-        self._kept = [] if kept is None else [kept]
+        self._kept = [] if snapshot is None else [snapshot]
         self.written: Any = None
         self._waiting: tuple[Mapping[str, bytes], Any] | None = None
         self._thread: threading.Thread | None = None
@@ -86,8 +78,7 @@ class SnapshotWriter:
 
     def close(self) -> None:
         """Wait until the queued state is written."""
-        thread = self._thread
-        if thread is not None:
+        if (thread := self._thread) is not None:
             thread.join()
 
     def _work(self) -> None:
@@ -105,8 +96,8 @@ class SnapshotWriter:
 
     def _write(self, files: Mapping[str, bytes]) -> None:
         self._folder.mkdir(exist_ok=True)
-        there = snapshot_paths(self._folder.parent)
-        number = 1 + max((int(path.stem) for path in there if path.stem.isdigit()), default=0)
+        stored = snapshot_paths(self._folder.parent)
+        number = 1 + max((int(path.stem) for path in stored if path.stem.isdigit()), default=0)
         path = self._folder / f"{number:08d}{_SUFFIX}"
         archived = io.BytesIO()
         with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -117,6 +108,6 @@ class SnapshotWriter:
         write_atomically(path, archived.getvalue())
         sync_folder(self._folder)
         self._kept = [path, *self._kept][:_NUM_KEPT]
-        for other in there:
+        for other in stored:
             if other not in self._kept:
                 other.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Storage of a sweep's state and checkpoints, local or remote."""
 
+import contextlib
 import fnmatch
 import json
 import zipfile
@@ -17,16 +18,8 @@ from tune_tf.remote_storage import CheckpointLocation, join_uri
 _TRIAL = "trial.npz"  # as in tune_tf.training.core.checkpoint, which would load Keras
 _HEAD = "head"
 _CHECKPOINT = "checkpoint_*"
-_DAMAGE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-)
+_DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile)
+"""Errors from reading damaged files; a NotImplementedError is a RuntimeError."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +28,15 @@ class SweepStorage:
 
     Paths are file system paths, as in Tune's objects: ``/sweeps/mine/trial_00003``, or
     ``bucket/sweeps/mine/trial_00003`` in an object store.
-
-    Args:
-        root: Path of the sweep in the file system.
-        uri: URI of the sweep; None for a local folder.
     """
 
     filesystem: fs.FileSystem
-    root: str
-    uri: str | None = None
+    root: str  # path of the sweep
+    uri: str | None = None  # of the sweep; None for a local folder
 
     @classmethod
     def of(cls, folder: Path, config: SweepConfig) -> "SweepStorage":
-        """Return the storage of a sweep.
-
-        Raises:
-            InvalidSettingsError: The storage cannot be reached.
-        """
+        """Return the storage of a sweep; raise InvalidSettingsError if it cannot be reached."""
         if config.remote_storage is None:
             return cls(fs.LocalFileSystem(), str(folder))
         uri = join_uri(config.remote_storage, folder.name)
@@ -66,18 +51,13 @@ class SweepStorage:
         """Return a path relative to the sweep's."""
         return path.removeprefix(f"{self.root}/")
 
-    def place(self, path: str) -> CheckpointLocation:
+    def location(self, path: str) -> CheckpointLocation:
         """Return the local path or URI of a path in this storage."""
         return Path(path) if self.uri is None else join_uri(self.uri, self.relative(path))
 
     def files(self, pattern: str) -> list[str]:
         """Return the sorted names of the sweep's files that match a pattern."""
-        found = self.filesystem.get_file_info(fs.FileSelector(self.root, allow_not_found=True))
-        return sorted(
-            each.base_name
-            for each in found
-            if each.is_file and fnmatch.fnmatchcase(each.base_name, pattern)
-        )
+        return [entry.base_name for entry in self._entries(self.root, pattern) if entry.is_file]
 
     def read(self, name: str) -> bytes:
         """Read a file of the sweep."""
@@ -98,61 +78,57 @@ class SweepStorage:
 
     def checkpoints(self, trial: str) -> list[str]:
         """Return the paths of the checkpoints below a trial's path, oldest first."""
-        found = self.filesystem.get_file_info(fs.FileSelector(trial, allow_not_found=True))
-        return sorted(
-            each.path for each in found if fnmatch.fnmatchcase(each.base_name, _CHECKPOINT)
-        )
+        return [entry.path for entry in self._entries(trial, _CHECKPOINT)]
+
+    def _entries(self, folder: str, pattern: str) -> list[fs.FileInfo]:
+        """Return the matching entries of a folder, if it exists, sorted by name."""
+        entries = self.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        matching = (each for each in entries if fnmatch.fnmatchcase(each.base_name, pattern))
+        return sorted(matching, key=lambda entry: entry.base_name)
 
     def remove_checkpoint(self, path: str) -> None:
         """Remove a checkpoint, if it exists."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_dir(path)
-        except FileNotFoundError:
-            return
 
-    def is_whole(self, path: str, *, thoroughly: bool = False) -> bool:
+    def is_intact(self, path: str, *, thoroughly: bool = False) -> bool:
         """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums."""
         try:
-            found = self.filesystem.get_file_info(fs.FileSelector(path))
+            entries = self.filesystem.get_file_info(fs.FileSelector(path))
         except OSError:
             return False
-        files = [each for each in found if not each.base_name.startswith(".")]
-        return bool(files) and all(self._is_whole(each, thoroughly=thoroughly) for each in files)
+        files = [entry for entry in entries if not entry.base_name.startswith(".")]
+        return bool(files) and all(
+            self._is_file_intact(each, thoroughly=thoroughly) for each in files
+        )
 
     def iteration_of(self, path: str) -> int | None:
         """Return the iteration of a checkpoint; None if it cannot be read."""
         try:
-            with (
-                self._opened(f"{path}/{_TRIAL}") as file,
-                np.load(file, allow_pickle=False) as archive,
-            ):
+            with self._open(f"{path}/{_TRIAL}") as file, np.load(file) as archive:
                 return int(json.loads(str(archive[_HEAD]))["epoch"])
         except _DAMAGE:
             return None
 
-    def _is_whole(self, file: fs.FileInfo, *, thoroughly: bool) -> bool:
+    def _is_file_intact(self, file: fs.FileInfo, *, thoroughly: bool) -> bool:
         try:
             if file.base_name.endswith(".npz"):
-                with self._opened(file.path) as opened, zipfile.ZipFile(opened) as archive:
+                with self._open(file.path) as opened, zipfile.ZipFile(opened) as archive:
                     return not thoroughly or archive.testzip() is None
             if file.base_name.endswith(".json"):
-                with self._opened(file.path) as opened:
+                with self._open(file.path) as opened:
                     json.load(opened)
         except _DAMAGE:
             return False
         return not file.is_file or bool(file.size)
 
-    def _opened(self, path: str) -> IO[bytes]:
+    def _open(self, path: str) -> IO[bytes]:
         opened: Any = self.filesystem.open_input_file(path)
         return opened
 
 
 def check_storage(config: SweepConfig) -> None:
-    """Check that a remote ``storage_path`` is writable.
-
-    Raises:
-        InvalidSettingsError: It is not; the message gives the reason.
-    """
+    """Raise InvalidSettingsError if a remote ``storage_path`` is not writable."""
     if config.remote_storage is None:
         return
     filesystem, root = _connect_filesystem(config.remote_storage)

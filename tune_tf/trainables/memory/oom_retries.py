@@ -17,9 +17,9 @@ from tune_tf.errors import InvalidSettingsError, WorkerLostError
 from tune_tf.outcome import Outcome
 from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.tracking.outcome_tracker import trial_error
 from tune_tf.trainables.memory.retry_resources import RetryResources, increase_memory
 from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
+from tune_tf.tune_internals.trial_state import trial_error
 from tune_tf.workload import Workload
 
 _KILLED = "OutOfMemoryError: the kernel killed the trial's process for lack of memory"

@@ -1,0 +1,102 @@
+"""Parts of a running sweep."""
+
+from ray.tune import Callback
+
+from tune_tf.events import EventLog
+from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
+from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
+from tune_tf.sweep.callbacks.recorders import EventRecorder, ResultFiles, StudyFinalizer
+from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
+from tune_tf.sweep.cluster import session_folder
+from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
+from tune_tf.sweep.plan import SweepPlan, make_scheduler, make_searcher, make_tracker
+from tune_tf.sweep.state.recovery import Recovery
+from tune_tf.sweep.state.snapshots import SnapshotWriter
+from tune_tf.sweep.stopper import SweepStopper
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking import OutcomeTracker
+from tune_tf.trainables.memory.oom_retries import OomRetries
+from tune_tf.trainables.memory.recycling import ActorRecycler
+from tune_tf.trainables.multi_worker import fewer_workers
+from tune_tf.trainables.resource_warnings import InputWaitMonitor, ReservationMonitor
+from tune_tf.tune_internals.trial_state import RunningAverageTrimmer
+
+
+class SweepParts:
+    """Parts of a running sweep; the outcome tracker is that of the MLflow callback, if any."""
+
+    def __init__(
+        self, folder: SweepFolder, plan: SweepPlan, event_log: EventLog, recovery: Recovery
+    ) -> None:
+        config = folder.config
+        self.folder, self.plan, self.event_log, self.recovery = folder, plan, event_log, recovery
+        self.scheduler = make_scheduler(config, plan.mutations)
+        self.searcher = make_searcher(folder)
+        self.tracker = make_tracker(folder, self.scheduler, self.searcher)
+        self.outcome_tracker = (
+            self.tracker.outcome_tracker
+            if self.tracker
+            else OutcomeTracker(config.leading_objective)
+        )
+        self.outcome_tracker.restore_outcomes(recovery.ended, recovery.begun)
+        snapshots = SnapshotWriter(folder.path, recovery.snapshot)
+        self.retention = CheckpointRetention(
+            config,
+            recovery.storage,
+            snapshots,
+            self.scheduler,
+            self.outcome_tracker,
+            event_log.record_checkpoint_removal,
+        )
+        self.state_saver = StateSaver(snapshots, recovery.trial_ids, self.retention.current_needs)
+        self.stopper = SweepStopper(folder.sweep_id, config)
+        self.disk_guard = DiskGuard(
+            config.min_free_disk,
+            [folder.path, *filter(None, [session_folder()])],
+            on_pause=event_log.record_suspension,
+            on_resume=event_log.record_resumption,
+        )
+
+    def callbacks(self, export_process: ModelExportProcess) -> list[Callback]:
+        """Return the callbacks of the sweep in the order in which Tune calls them.
+
+        The order is part of the saved state: Tune restores the states of callbacks by position.
+        """
+        config = self.folder.config
+        logs_best_model = self.tracker and config.mlflow and config.mlflow.log_best_model
+        return [
+            # First: it adds outcome and cause to the results that the others read.
+            BudgetLimit(config, self.stopper, self.outcome_tracker),
+            # Next: later ones read outcomes and run ids from it.
+            self.tracker or self.outcome_tracker,
+            # These need no other callback.
+            SchedulerStateSaver(self.scheduler),
+            ActorRecycler(),
+            ResultFiles(self.folder.path, self.recovery.storage),
+            # After the tracker and the result files: it raises.
+            BrokenWorkloadCheck(),
+            # These change the restart of a failed trial, or warn.
+            *fewer_workers(config.parallelism),
+            OomRetries(
+                self.plan.workload,
+                config.parallelism,
+                loop=config.loop,
+                oom_retries=config.oom_retries,
+            ),
+            ReservationMonitor(config.parallelism.shares(self.plan.resources)[0]),
+            InputWaitMonitor(),
+            # After the tracker: it logs outcomes and the id of the sweep's run.
+            EventRecorder(self.event_log, self.outcome_tracker, self.tracker, self.folder.secrets),
+            # After the tracker, which has all run ids only at the end of the experiment.
+            StudyFinalizer(self.searcher, self.outcome_tracker, self.tracker),
+            # After those that read an ended trial: it drops the metric history of the trial.
+            RunningAverageTrimmer(),
+            # Before the retention, which removes only what no saved state needs.
+            self.state_saver,
+            self.retention,
+            # After the retention, which may free space.
+            self.disk_guard,
+            # Last: it only starts a process.
+            *([ExportPrestart(export_process, config.budget)] if logs_best_model else []),
+        ]
