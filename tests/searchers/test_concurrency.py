@@ -43,6 +43,33 @@ def test_the_limit_survives_pickling():
     assert twin.suggest("b") is None
 
 
+def test_a_limiter_of_batches_keeps_its_limit_and_its_results_itself():
+    from ray.tune.search import ConcurrencyLimiter
+
+    searcher = make()
+    limiter = ConcurrencyLimiter(searcher, max_concurrent=2, batch=True)
+    limiter.set_search_properties("loss", "min", {})  # Tune asks the searcher again then
+    assert [limiter.suggest(name) is None for name in "abc"] == [False, False, True]
+    result = {"loss": 1.0, "training_iteration": 1}
+    searcher.on_trial_result("a", result)
+    limiter.on_trial_complete("a", result | {"done": True})
+    assert limiter.suggest("c") is None
+    assert [trial.state.name for trial in searcher.study.trials] == ["RUNNING", "RUNNING"]
+    limiter.on_trial_complete("b", error=True)
+    assert [trial.state.name for trial in searcher.study.trials] == ["COMPLETE", "FAIL"]
+    assert limiter.suggest("c")
+
+
+def test_a_limit_after_batches_is_the_searchers_own_again():
+    from ray.tune.search import ConcurrencyLimiter
+
+    searcher = make()
+    ConcurrencyLimiter(searcher, max_concurrent=1, batch=True)
+    assert all(searcher.suggest(name) for name in "ab")
+    ConcurrencyLimiter(searcher, max_concurrent=2)
+    assert searcher.suggest("c") is None
+
+
 def repeated(searcher, results):
     """Run one config in several trials, as Tune does under a Repeater; return Optuna's trial."""
     from ray.tune.search import Repeater

@@ -97,5 +97,6 @@ def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
 
     assert limit(Plain()) == (None, False)
     assert limit(ConcurrencyLimiter(Plain(), 3)) == (3, False)
+    assert limit(ConcurrencyLimiter(Plain(), 3, batch=True)) == (None, False)
     assert limit(ConcurrencyLimiter(Repeater(Plain()), 3)) == (3, True)
     assert controller.max_concurrent(9) == 9

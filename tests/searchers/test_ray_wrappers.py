@@ -134,6 +134,25 @@ def test_a_repeater_tells_the_mean_of_its_trials_and_what_is_left_over_does_not_
 
 
 @inline
+def test_a_limiter_of_batches_asks_for_none_before_all_of_a_batch_have_ended(tmp_path):
+    from ray.tune.search import ConcurrencyLimiter
+
+    def uneven(config):
+        from ray import tune
+
+        time.sleep(0.6 if config["rate"] > 1.5 else 0)
+        tune.report({"loss": config["rate"]})
+
+    searcher = make(points_to_evaluate=[{"rate": 1.2}, {"rate": 1.8}])
+    limiter = ConcurrencyLimiter(searcher, max_concurrent=2, batch=True)
+    trials, of_tune = run(uneven, searcher, tmp_path, wrapped=limiter)
+    agree(trials, of_tune)
+    assert states(trials) == ["COMPLETE"] * 4
+    ended = max(trial.datetime_complete for trial in trials[:2])
+    assert all(trial.datetime_start >= ended for trial in trials[2:])
+
+
+@inline
 def test_a_limit_holds_and_trials_end_one_by_one(tmp_path):
     trials, of_tune = run(falling, make(), tmp_path, num_samples=3, max_concurrent_trials=2)
     agree(trials, of_tune)
@@ -238,6 +257,28 @@ def test_trials_that_time_budget_s_stops_have_an_end(tmp_path):
     trials, of_tune = run(endless, make(), tmp_path, time_budget_s=1, num_samples=2)
     agree(trials, of_tune)
     assert set(reasons(trials)) == {"out_of_budget"}
+
+
+@inline
+def test_a_batch_that_the_end_of_a_run_stops_has_an_end(tmp_path):
+    """The limiter holds what it was told of the first for ever."""
+    from ray.tune.search import ConcurrencyLimiter
+
+    def some_end(config):
+        from ray import tune
+
+        tune.report({"loss": config["rate"]})
+        while config["rate"] > 1.5:
+            time.sleep(0.05)
+            tune.report({"loss": config["rate"]})
+
+    searcher = make(points_to_evaluate=[{"rate": 1.2}, {"rate": 1.8}])
+    limiter = ConcurrencyLimiter(searcher, max_concurrent=2, batch=True)
+
+    trials, of_tune = run(some_end, searcher, tmp_path, wrapped=limiter, stop=after_six())
+    agree(trials, of_tune)
+    assert states(trials) == ["COMPLETE", "PRUNED"]
+    assert reasons(trials) == ["completed", "out_of_budget"]
 
 
 def failing():
@@ -474,10 +515,11 @@ on_a_cluster = [pytest.mark.slow, pytest.mark.cluster]
     ("wrapper", "under", "begin_and_die"),
     [
         ("limiter", "inline", leave_in_the_middle),
+        ("batches", "inline", leave_in_the_middle),
         ("repeater", "inline", leave_in_the_middle),
         pytest.param("limiter", "ray_cluster", kill_in_a_process, marks=on_a_cluster),
     ],
-    ids=["limiter", "repeater", "limiter on a cluster"],
+    ids=["limiter", "batches", "repeater", "limiter on a cluster"],
 )
 def test_a_killed_tuner_is_restored_with_its_own_searcher(
     wrapper, under, begin_and_die, tmp_path, request, monkeypatch

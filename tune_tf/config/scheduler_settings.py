@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -63,7 +64,15 @@ def _parse_settings(value: Any, kinds: Mapping[str, type[SchedulerSettings]]) ->
     if isinstance(name, str) and name in kinds:
         return kinds[name].section(value)
     text = f"must be {one_of(sorted(kinds))}, not {short_repr(name)}{did_you_mean(name, kinds)}"
-    raise InvalidSettingsError(ErrorDetail("name", text))
+    errors = [ErrorDetail("name", text)]
+    # Report other errors too if the name is nearly right.
+    near = get_close_matches(str(name), kinds, n=1)
+    if near and isinstance(value, Mapping):
+        try:
+            kinds[near[0]].from_dict({key: value[key] for key in value if key != "name"})
+        except InvalidSettingsError as error:
+            errors += error.details
+    raise InvalidSettingsError(errors)
 
 
 def _check_iterations(value: int, info: ValidationInfo) -> int:

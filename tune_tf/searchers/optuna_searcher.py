@@ -153,9 +153,14 @@ class OptunaSearcher(StudySearcher):
         return not searched and not grids
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too."""
-        self._max_concurrent = max_concurrent
-        return True
+        """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too.
+
+        Returns:
+            False if the limiter works in batches and keeps its limit itself.
+        """
+        batches = controller.is_batched()
+        self._max_concurrent = None if batches else max_concurrent
+        return not batches
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next trial's config; None while the concurrency limit is reached.

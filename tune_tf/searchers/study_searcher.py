@@ -126,14 +126,14 @@ class StudySearcher(Searcher):
         registry = self._open()
         if registry.reconciled:
             return registry
-        configs, repeated = controller.configs(), controller.is_repeated()
-        if repeated:  # Optuna knows of the first trial of each config only
+        configs = controller.configs()
+        if controller.is_repeated():  # Optuna knows of the first trial of each config only
             configs = {key: each for key, each in configs.items() if registry.record(key)}
         num_trials = registry.reconcile(controller.trial_ids(), configs)
         if num_trials is not None:
             self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
             registry.sampler_view.study.sampler = self._sampler
-        if not repeated:
+        if not controller.delays_completions():
             for trial_id, failed in unfinished_ends(registry, ended).items():
                 self.on_trial_complete(trial_id, self._lost_result(trial_id), failed)
         registry.close_lost_trials()

@@ -212,13 +212,24 @@ def max_concurrent(default: int | None) -> int | None:
     searchers = _searchers()
     if not searchers:
         return default
-    limiters = [each for each in searchers if isinstance(each, ConcurrencyLimiter)]
-    return min((each.max_concurrent for each in limiters), default=None)
+    limiters = (each for each in searchers if isinstance(each, ConcurrencyLimiter))
+    return min((each.max_concurrent for each in limiters if not each.batch), default=None)
+
+
+def is_batched() -> bool:
+    """Return whether the calling limiter waits for all trials of a batch."""
+    limiter = _find_caller(ConcurrencyLimiter)
+    return limiter is not None and limiter.batch
 
 
 def is_repeated() -> bool:
     """Return whether each config runs as several trials, whose mean is reported at their end."""
     return any(isinstance(each, Repeater) for each in _searchers())
+
+
+def delays_completions() -> bool:
+    """Return whether a wrapper may withhold completed trials from the searcher for a while."""
+    return is_repeated() or any(getattr(each, "batch", False) for each in _searchers())
 
 
 def asks_for_more() -> bool:
