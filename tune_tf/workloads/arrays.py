@@ -41,7 +41,7 @@ class ArraysSettings(TargetSettings):
 
     @field_validator("y")
     @classmethod
-    def _one_way(cls, y: str | None, info: ValidationInfo) -> str | None:
+    def _check_files(cls, y: str | None, info: ValidationInfo) -> str | None:
         path, x = info.data.get("path"), info.data.get("x")
         if (path is None) != (x is not None and y is not None) or (x is None) != (y is None):
             raise ValueError(

@@ -54,7 +54,7 @@ class DataSettings(Settings):
 
     @field_validator("test_share")
     @classmethod
-    def _leaves_some(cls, share: float, info: ValidationInfo) -> float:
+    def _check_shares(cls, share: float, info: ValidationInfo) -> float:
         validation = info.data.get("validation_share", 0)
         if share + validation >= 1:
             raise ValueError(

@@ -61,7 +61,7 @@ class TabularSettings(DataSettings):
 
     @field_validator("columns", "ignore", "numeric", "categorical")
     @classmethod
-    def _without_target(cls, names: Names | None, info: ValidationInfo) -> Names | None:
+    def _check_names(cls, names: Names | None, info: ValidationInfo) -> Names | None:
         target = info.data.get("target")
         if target is not None and target in (names or ()):
             raise ValueError(f"holds the target {target!r}: leave it out here")
@@ -69,7 +69,7 @@ class TabularSettings(DataSettings):
 
     @field_validator("categorical")
     @classmethod
-    def _one_kind(cls, names: Names, info: ValidationInfo) -> Names:
+    def _check_categorical(cls, names: Names, info: ValidationInfo) -> Names:
         if shared := sorted({*names} & {*info.data.get("numeric", ())}):
             raise ValueError(f"and numeric both hold {', '.join(shared)}: put each in only one")
         return names

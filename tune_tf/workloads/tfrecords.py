@@ -77,7 +77,7 @@ class TFRecordsSettings(TargetSettings):
 
     @field_validator("x", "y")
     @classmethod
-    def _one_of_the_features(cls, name: str, info: ValidationInfo) -> str:
+    def _check_features(cls, name: str, info: ValidationInfo) -> str:
         features = info.data.get("features")
         if features is not None and name not in features:
             known = list(features)
