@@ -214,3 +214,13 @@ def test_a_function_that_is_another_one_elsewhere_is_called_here(monkeypatch, ca
     (told,) = caplog.messages
     text = "prepared in this process only: the module of image_of (its file or a global value) was"
     assert f"{text} changed" in told
+
+
+def test_values_of_rows_go_by_their_names_in_whatever_order_a_row_has_them():
+    def row(number):
+        named = {"a": np.float32(number), "b": np.float32(-number)}
+        return named if number < 2 else dict(reversed(named.items()))
+
+    rows = prepared(range(4), row).rows
+    assert rows["a"].tolist() == [0, 1, 2, 3]
+    assert rows["b"].tolist() == [0, -1, -2, -3]

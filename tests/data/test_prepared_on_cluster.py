@@ -388,7 +388,7 @@ def test_a_preparer_ends_once_nobody_is_left_who_asked(askers):
     class Asker:
         def ask(self, fn):
             preparation = Preparation([*range(4)], fn, stop_at_failure=True)
-            return prepare_on_cluster(preparation, keep_s=6.0).kept.tolist()
+            return prepare_on_cluster(preparation, keep_s=6.0)[0].kept.tolist()
 
     asker = Asker.remote()
     assert ray.get(asker.ask.remote(image_of())) == [0, 1, 2, 3]

@@ -109,6 +109,17 @@ def test_the_same_number_is_the_same_category_with_and_without_missing_ones(tabl
     assert workload.inputs_of(rows)["categorical"].tolist() == [[2], [3]]
 
 
+def test_a_column_that_names_rows_is_warned_of(table, caplog):
+    made(table(colour=[f"wine {row}" for row in range(10)])).check_data()
+    assert not caplog.records
+
+    path = table("long.csv", **{name: values * 4 for name, values in TABLE.items()})
+    frame = pd.read_csv(path).assign(colour=[f"wine {row}" for row in range(40)])
+    frame.to_csv(path, index=False)
+    made(path).check_data()
+    assert "column 'colour' holds 28 distinct texts in 28 training rows" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("target", "task", "num_classes"),
     [

@@ -209,7 +209,6 @@ def notes_path() -> str:
 
 
 def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
-
     epochs_s: list[float] = []
     while not epochs_s or sum(epochs_s) < seconds:
         start = time.perf_counter()

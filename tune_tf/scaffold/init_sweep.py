@@ -140,23 +140,24 @@ def init_sweep(
         WorkloadError: The data are invalid; the message names file, column or row.
     """
     output = Path(output)
-    texts: dict[Path, str] = {}
     if data is None and target is not None:
         raise InvalidSettingsError(f"--target {target} needs DATA to find it in")
-    draft = _DIGITS_DRAFT if data is None else _draft_of(Path(data), target, output.parent)
-    if data is None or workload is not None:
-        file = Path(workload or _WORKLOAD_FILE)
-        if file.suffix != ".py":
-            raise InvalidSettingsError(f"a workload is written to a .py file, not to {file}")
-        texts[output.parent / file] = _DIGITS if data is None else _workload_on(draft)
-        draft = replace(draft, workload=f"{file.as_posix()}:{_CLASS}")
-    texts = {output: sweep_text(draft, output.name), **texts}
-    present = [str(path) for path in texts if path.exists()]
+    file = Path(workload or _WORKLOAD_FILE) if data is None or workload is not None else None
+    if file is not None and file.suffix != ".py":
+        raise InvalidSettingsError(f"a workload is written to a .py file, not to {file}")
+    paths = [output] if file is None else [output, output.parent / file]
+    present = [str(path) for path in paths if path.exists()]
     if present and not force:
         raise InvalidSettingsError(
             f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
             "another --output, or overwrite with --force"
         )
+    draft = _DIGITS_DRAFT if data is None else _draft_of(Path(data), target, output.parent)
+    texts: dict[Path, str] = {}
+    if file is not None:
+        texts[output.parent / file] = _DIGITS if data is None else _workload_on(draft)
+        draft = replace(draft, workload=f"{file.as_posix()}:{_CLASS}")
+    texts = {output: sweep_text(draft, output.name), **texts}
     schema = output.with_name(SCHEMA_FILE)
     if force or not schema.exists():
         texts[schema] = schema_text()

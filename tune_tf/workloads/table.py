@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import keras
     import pandas as pd
 
+_log = logging.getLogger(__name__)
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 _TAB_SUFFIXES = (".tsv", ".tab")
@@ -95,6 +97,7 @@ _OPERATION_NAME = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
 """Name that Keras gives to an operation between the columns and the model."""
 
 
+_FEW = 20  # categories that are accepted for any number of rows
 _UNKNOWN, _MISSING, _RESERVED = range(3)  # the first two codes of a column, and their number
 
 
@@ -144,8 +147,21 @@ class CategoricalColumns:
 
     @classmethod
     def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Collect the categories of the training rows."""
-        return cls({name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names})
+        """Collect the categories of the training rows; warn of columns that identify rows."""
+        categories = {
+            name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names
+        }
+        for name, known in categories.items():
+            if len(known) > max(_FEW, len(table) / 2):
+                _log.warning(
+                    "column %r holds %d distinct texts in %d training rows, so it identifies "
+                    "rows rather than categories: put it under data.ignore, or under "
+                    "data.numeric if it holds numbers",
+                    name,
+                    len(known),
+                    len(table),
+                )
+        return cls(categories)
 
     @property
     def num_codes(self) -> int:

@@ -174,5 +174,6 @@ def _store_bytes() -> int:
     import ray
 
     node_id = ray.get_runtime_context().get_node_id()
-    node = next(node for node in ray.nodes() if node["NodeID"] == node_id)
-    return int(node["Resources"].get("object_store_memory", 0) * _SHARE_OF_STORE)
+    nodes = (node["Resources"] for node in ray.nodes() if node["NodeID"] == node_id)
+    resources: dict[str, float] = next(nodes, {})
+    return int(resources.get("object_store_memory", 0) * _SHARE_OF_STORE)

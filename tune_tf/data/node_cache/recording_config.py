@@ -185,6 +185,11 @@ class RecordingConfig(dict[str, Any]):
             del self[key]
             return value
 
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
+        """Return a value, writing a default that is visible only here; record the read."""
+        with self._reads.lock:
+            return MutableMapping.setdefault(self, key, default)
+
     def popitem(self) -> tuple[Any, Any]:
         """Remove the last key and return it with its value; record all values as read."""
         for key in list(self)[::-1]:
@@ -244,7 +249,7 @@ for _name in (
 ):
     setattr(RecordingConfig, _name, _reading_all(getattr(dict, _name)))
 
-for _name in ("get", "__contains__", "setdefault", "update", "clear"):  # by the methods above
+for _name in ("get", "__contains__", "update", "clear"):  # by the methods above
     setattr(RecordingConfig, _name, getattr(MutableMapping, _name))
 
 for _representer in (SafeRepresenter, Representer):  # PyYAML, which Ray uses, needs the exact class

@@ -10,7 +10,6 @@ import numpy as np
 from tune_tf.data.nested import (
     Nested,
     format_spec,
-    leaves_of,
     map_nested,
     num_bytes,
     row_of,
@@ -128,11 +127,16 @@ def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool
         elif chunk.numbers:
             start, end = end, end + len(chunk.numbers)
             kept[start:end] = chunk.numbers
-            leaves = zip(leaves_of("", rows), leaves_of("", chunk.rows), strict=True)
-            for (_, leaf), (_, chunk_leaf) in leaves:
-                leaf[start:end] = chunk_leaf
+            _fill(rows, chunk.rows, start, end)
         if stop_at_failure and failures:
             break
     failures.sort(key=lambda failure: failure.index)
     rows = None if spec is None else map_nested(lambda leaf: leaf[:end], rows)
     return AssembledRows(rows, kept[:end], tuple(failures))
+
+
+def _fill(rows: Nested, chunk_rows: Nested, start: int, end: int) -> None:
+    def fill(leaf: Any, chunk_leaf: Any) -> None:
+        leaf[start:end] = chunk_leaf
+
+    map_nested(fill, rows, chunk_rows)

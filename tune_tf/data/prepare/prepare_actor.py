@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_tf.data.leased_actor import NAMESPACE, LeasedActor, actor_name, leased_actor
@@ -46,10 +46,13 @@ def preparation_counts() -> PreparationCounts:
     return PreparationCounts()
 
 
-def prepare_on_cluster(preparation: Preparation, keep_s: float = _KEEP_S) -> AssembledRows:
+def prepare_on_cluster(
+    preparation: Preparation, keep_s: float = _KEEP_S
+) -> tuple[AssembledRows, bool]:
     """Return the rows of a preparation, which runs once for all processes of the job.
 
-    They are read-only arrays in this node's object store.
+    They are read-only arrays in this node's object store. The flag says whether this call started
+    the preparation.
 
     Raises:
         ChangedFunctionError: The function differs in the preparing processes.
@@ -91,7 +94,8 @@ class PrepareActor(LeasedActor):
         Returns None if there is no preparation and ``packed`` is None.
         """
         self._lease(key, user)
-        if key not in self._answers:
+        is_first = key not in self._answers
+        if is_first:
             if packed is None:
                 return None
             self._answers[key] = asyncio.ensure_future(_answer(packed))
@@ -101,7 +105,7 @@ class PrepareActor(LeasedActor):
         answer = await asyncio.shield(pending)
         if not answer.is_final and self._answers.get(key) is pending:
             del self._answers[key]  # a failed preparation may succeed the next time
-        return answer
+        return replace(answer, is_first=is_first)
 
     async def counts(self) -> PreparationCounts:
         """Return the counts so far."""
@@ -118,6 +122,7 @@ class _Answer:
     rows: tuple[Any]  # a reference, in a tuple so that Ray does not resolve it
     error: str  # empty, or a failure for a reason other than a record
     is_final: bool
+    is_first: bool = False  # whether this request started the preparation
 
 
 async def _answer(packed: PackedPreparation) -> _Answer:
@@ -151,7 +156,7 @@ def _run(packed: PackedPreparation) -> tuple[tuple[str, bool], AssembledRows | N
     return ("", not failed), rows
 
 
-def _request(key: str, preparation: Preparation, keep_s: float) -> AssembledRows:
+def _request(key: str, preparation: Preparation, keep_s: float) -> tuple[AssembledRows, bool]:
     import ray
 
     actor, user = leased_actor(PrepareActor, _NAME, keep_s, per_node=False, max_concurrency=10_000)
@@ -165,5 +170,4 @@ def _request(key: str, preparation: Preparation, keep_s: float) -> AssembledRows
         raise WorkerError(
             f"the preparation of {len(preparation.records)} record(s) failed: {answer.error}"
         )
-    rows: AssembledRows = ray.get(answer.rows[0])
-    return rows
+    return ray.get(answer.rows[0]), answer.is_first

@@ -93,7 +93,7 @@ def prepared(
     preparation = _preparation(records, fn, on_bad_record, version)
     try:
         if _is_connected():
-            return _checked(preparation, prepare_on_cluster(preparation))
+            return _checked(preparation, *prepare_on_cluster(preparation))
     except ChangedFunctionError:
         _log.warning(
             "the records are prepared in this process only: the module of %s (its file or a global "
@@ -105,7 +105,7 @@ def prepared(
     if assembled.rows is not None:
         for _, leaf in leaves_of("", (assembled.rows, assembled.kept)):
             leaf.flags.writeable = False  # as on a cluster
-    return _checked(preparation, assembled)
+    return _checked(preparation, assembled, True)
 
 
 def _preparation(
@@ -134,7 +134,7 @@ def _is_connected() -> bool:
     return ray is not None and ray.is_initialized()
 
 
-def _checked(preparation: Preparation, assembled: AssembledRows) -> Prepared:
+def _checked(preparation: Preparation, assembled: AssembledRows, is_first: bool) -> Prepared:
     bad = tuple(
         BadRecord(failure.index, _format_record(preparation.records[failure.index]), failure.error)
         for failure in assembled.failures
@@ -150,7 +150,7 @@ def _checked(preparation: Preparation, assembled: AssembledRows) -> Prepared:
     listed = "; ".join(map(str, bad[:_MAX_LISTED])) + more
     if assembled.rows is None:
         raise WorkloadError(f"none of the {len(bad)} records can be prepared: {listed}")
-    if bad:
+    if bad and is_first:
         total = len(preparation.records)
         _log.warning("%d of %d records were skipped: %s", len(bad), total, listed)
     return Prepared(assembled.rows, assembled.kept, bad)

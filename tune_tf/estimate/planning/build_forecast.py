@@ -151,8 +151,11 @@ def _warnings(sweep: MeasuredSweep, fitting: int) -> tuple[str, ...]:
         )
     folder = config.sweeps_path.absolute()
     existing = next(each for each in (folder, *folder.parents) if each.exists())
-    free = shutil.disk_usage(existing).free
-    if free < sweep.folder_bytes.high:
+    try:
+        free = shutil.disk_usage(existing).free
+    except OSError:  # a file system that does not know
+        free = None
+    if free is not None and free < sweep.folder_bytes.high:
         warnings.append(
             f"the sweep's folder may grow to {sweep.folder_bytes.high / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free in {config.sweeps_path}"

@@ -64,7 +64,8 @@ class HyperparameterDiscovery:
         self._first_values: dict[HyperparameterKey, HyperparameterValues] = {}
         for values in ({}, *probes):
             self._probe(values)
-            if (error := self._probes[_text(values)].error) is not None:
+            probe = self._probes.get(_text(values))  # None beyond the maximum of builds
+            if probe is not None and (error := probe.error) is not None:
                 inputs = f"with {values}" if values else "with the defaults of all hyperparameters"
                 raise WorkloadError(
                     f"building the hypermodel {inputs} raised {type(error).__name__}: {error}"

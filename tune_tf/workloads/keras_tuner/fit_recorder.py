@@ -62,7 +62,7 @@ class FitRecorder(_StandIn):
         unsupported = [
             f"{name}={arguments[name]!r}"
             for name in _NO_COUNTERPART
-            if name in arguments and arguments[name] != signature.parameters[name].default
+            if arguments.get(name) and arguments[name] != signature.parameters[name].default
         ]
         if unsupported:
             raise WorkloadError(

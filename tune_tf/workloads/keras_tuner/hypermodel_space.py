@@ -144,13 +144,11 @@ class HypermodelSpace:
 
     Args:
         paths: Paths by hyperparameter name; several if it occurs in mutually exclusive scopes.
-
         hyperparameters: All hyperparameters found, parents first.
     """
 
     space: SearchSpace
     paths: Mapping[str, tuple[str, ...]]
-
     hyperparameters: tuple[Hyperparameter, ...]
 
 
