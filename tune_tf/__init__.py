@@ -5,4 +5,6 @@ Each name is imported on first use: most bring in Ray, TensorFlow, Optuna or MLf
 
 import lazy_loader
 
+from tune_tf import errors as errors  # for except clauses, where a late import may fail
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import fcntl
-import glob
 import json
 import os
 import shutil
@@ -90,9 +89,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces a file or folder once it is complete."""
     partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    pattern = glob.escape(f".{path.stem}.") + "*" + glob.escape(f".partial{path.suffix}")
-    for leftover in path.parent.glob(pattern):  # of a killed process
-        _remove(leftover)
     try:
         yield partial
         if path.is_dir():

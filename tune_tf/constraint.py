@@ -73,7 +73,7 @@ class Constraint:
                 try:
                     constraints.append(cls.parse(metric, text))
                 except InvalidSettingsError as error:
-                    errors += [detail.within(metric) for detail in error.details]
+                    errors += [detail.within(str(metric)) for detail in error.details]
         if errors:
             raise InvalidSettingsError(errors)
         return tuple(constraints)

@@ -49,7 +49,7 @@ _TARGETS = {
 
 def _strategy(devices: Devices) -> tf.distribute.Strategy:
     """Return the strategy of a user; None for one replica, which is fastest."""
-    if devices.num_replicas == 1:
+    if len(devices.names) == 1:
         return tf.distribute.get_strategy()
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
     return tf.distribute.MirroredStrategy(list(devices.names), cross_device_ops=reduction)

@@ -24,4 +24,5 @@ result = tune_tf.run_sweep(config)
     (live,), (last,) = drawn, looked  # it is drawn again in its place
     for output in (live, last):
         assert "ended, 2/2 trials" in output.data["text/html"]
+        assert "SweepConfig" not in output.data["text/plain"]  # its data may hold a secret
     (tmp_path / "drawn.html").write_text(last.data["text/html"])

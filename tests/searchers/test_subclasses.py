@@ -39,7 +39,7 @@ def with_attributes():
     return Noting
 
 
-def with_lock():
+def with_lock(method):
     """Return a class with what cannot be pickled, left out as the standard library's are."""
 
     class Locked(with_attributes()):
@@ -48,7 +48,7 @@ def with_lock():
             self.lock = threading.Lock()
 
         def __getstate__(self):
-            state = super().__getstate__()
+            state = super().__getstate__() if method == "super" else self.__dict__.copy()
             del state["lock"]
             return state
 
@@ -86,7 +86,11 @@ def test_the_names_of_attributes_are_all_known():
 
 @pytest.mark.parametrize("again", [pickled, deep, saved])
 @pytest.mark.parametrize("where", ["memory", "journal"])
-@pytest.mark.parametrize("kind", [with_attributes, with_lock])
+@pytest.mark.parametrize(
+    "kind",
+    [with_attributes, lambda: with_lock("super"), lambda: with_lock("__dict__")],
+    ids=["attributes", "lock", "lock by __dict__"],
+)
 def test_a_subclass_keeps_what_it_has(kind, where, again, tmp_path):
     storage = None if where == "memory" else tmp_path / "s.journal"
     searcher = kind()("mine", storage=storage)

@@ -48,6 +48,12 @@ def test_faults_of_a_mapping_are_placed_by_metric():
     assert [error.where for error in caught.value.details] == ["size", "heat"]
 
 
+def test_a_metric_that_yaml_reads_as_a_number_is_named_like_any_other():
+    with pytest.raises(InvalidSettingsError) as caught:
+        Constraint.from_dict({1: "2e6"})
+    assert [error.where for error in caught.value.details] == ["1"]
+
+
 def test_what_is_no_mapping_is_refused():
     with pytest.raises(InvalidSettingsError, match="must be a mapping of metrics to bounds"):
         Constraint.from_dict(["size <= 3"])

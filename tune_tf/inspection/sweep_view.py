@@ -191,6 +191,10 @@ class SweepView:
             estimates.append(max(0.0, budget.time_budget_s - self.worked_s))
         return min(estimates, default=None)
 
+    def __repr__(self) -> str:
+        """Return the sweep's id, state and number of trials; never its settings."""
+        return f"SweepView({self.sweep_id!r}, {self.state.value}, {len(self.trials)} trials)"
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
         return sweep_card(self)

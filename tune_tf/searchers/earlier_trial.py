@@ -24,7 +24,7 @@ from tune_tf.searchers.space_adapter import (
     suggest_of,
 )
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.space import Constant, SearchSpace
+from tune_tf.space import Choice, Constant, SearchSpace
 from tune_tf.space.frozen import hashable
 from tune_tf.space.optuna_form import stored_value, to_distribution
 from tune_tf.space.paths import dotted
@@ -179,8 +179,13 @@ def _convert_params(earlier: EarlierTrial, space: SpaceLike) -> dict[str, Any]:
     """Return an earlier trial's values by path, as Optuna stores them in this space."""
     params = {**earlier.constants, **earlier.params}
     if isinstance(space, SearchSpace):
-        for path in space.parameters.keys() & earlier.constants.keys():
-            params[path] = stored_value(params[path], space.parameters[path])
+        for path in space.parameters.keys() & params.keys():
+            parameter = space.parameters[path]
+            if path in earlier.constants:
+                params[path] = stored_value(params[path], parameter)
+            elif earlier.text and isinstance(parameter, Choice):
+                options = (each for each in parameter.options if str(each) == params[path])
+                params[path] = stored_value(next(options, params[path]), parameter)
     if not earlier.text:
         return params
     distributions = distributions_of(space)

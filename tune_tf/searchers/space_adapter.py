@@ -32,7 +32,7 @@ def suggest_of(space: SpaceLike, *, dense: bool = False) -> Suggest:
     """Return a space as a callable that asks an Optuna trial for its parameters.
 
     Args:
-        space: The space as flat by the user.
+        space: The space as given by the user.
         dense: Whether to suggest inactive parameters of a :class:`tune_tf.SearchSpace` as well;
             they are left out of the config all the same.
 

@@ -57,7 +57,8 @@ class StudySearcher(Searcher):
         Raises:
             InvalidSettingsError: An attribute of a subclass cannot be pickled.
         """
-        attributes = self.__getstate__().items()
+        # Also if a subclass's `__getstate__` returns its `__dict__`.
+        attributes = (self.__getstate__() | self._reopening_attributes()).items()
         state = {key: value for key, value in attributes if key not in _SETTINGS_ATTRIBUTES}
         Path(checkpoint_path).write_bytes(_pickle_state(state, type(self).__name__))
 
@@ -79,8 +80,11 @@ class StudySearcher(Searcher):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes, with what reopens the study in place of the open one."""
+        return self.__dict__ | self._reopening_attributes()
+
+    def _reopening_attributes(self) -> dict[str, Any]:
         in_memory = isinstance(self._storage, InMemoryStorage)
-        return self.__dict__ | {
+        return {
             "_settings": replace(self._settings, storage=None) if in_memory else self._settings,
             "_storage": self._storage if in_memory else None,
             "_registry": self._registry.state.copy() if self._registry else None,
@@ -95,6 +99,8 @@ class StudySearcher(Searcher):
     def _restore_state(self, attributes: dict[str, Any]) -> None:
         """Restore the attributes of :meth:`__getstate__`; missing ones keep their values."""
         storage, registry_state = attributes.pop("_storage"), attributes.pop("_registry")
+        if isinstance(registry_state, TrialRegistry):  # a subclass pickled its `__dict__`
+            registry_state = registry_state.state
         self.__dict__.update(attributes)
         self._storage = storage or self._storage
         self._registry = None

@@ -42,6 +42,8 @@ class ConditionalSampler:
         from ray.tune.search.sample import Domain
         from ray.tune.search.variant_generator import RecursiveDependencyError
 
+        if size != 1:
+            return [self.sample(domain, config, 1, random_state) for _ in range(size)]
         values = {}
         for condition in self.conditions:
             for path in condition:

@@ -13,6 +13,7 @@ from ray.tune import Callback
 from tune_tf.config import SweepConfig
 from tune_tf.events import EventLog
 from tune_tf.inspection import SweepView
+from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import (
     check_paths,
@@ -187,16 +188,17 @@ class NotebookProgress(Callback):
     """Tune callback that draws the progress of a sweep below a notebook cell."""
 
     def __init__(self, folder: SweepFolder) -> None:
-        from IPython.display import display  # only notebooks have it
+        from IPython.display import HTML, display  # only notebooks have it
 
         self._folder = folder
         self._drawn_s = time.monotonic()
         self._view = SweepView.of(folder)
         show: Any = display  # untyped
-        self._picture = show(self._view, display_id=True)
+        self._html: Any = HTML
+        self._output = show(self._card(), display_id=True)
 
     def on_step_end(self, **info: Any) -> None:
-        """Redraw if the picture is a second old."""
+        """Redraw if the last drawing is a second old."""
         if time.monotonic() - self._drawn_s >= _EVERY_S:
             self._drawn_s = time.monotonic()
             self.draw()
@@ -204,4 +206,7 @@ class NotebookProgress(Callback):
     def draw(self) -> None:
         """Draw the present state of the sweep's folder."""
         self._view = SweepView.of(self._folder, before=self._view)
-        self._picture.update(self._view)
+        self._output.update(self._card())
+
+    def _card(self) -> Any:
+        return self._html(sweep_card(self._view))

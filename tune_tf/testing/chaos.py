@@ -202,7 +202,7 @@ class ChaosDrill:
             if time.monotonic() > deadline:
                 raise self._error()
             time.sleep(_POLL_S)
-        if self._driver.returncode or at is not None:
+        if self._driver.returncode or (at is not None and self._progress() < at):
             raise self._error()
 
     def _error(self) -> AssertionError:

@@ -152,7 +152,8 @@ class SchedulerContract:
         folder = tmp_path_factory.mktemp("contract")
         uri, scheduler = cls.make_store(folder), cls.make_scheduler()
         space = NumberedSpace(len(cls.scripts))
-        searcher = OptunaSearcher(space, cls.objective, "random", seed=0)
+        storage = str(folder / "study.journal")
+        searcher = OptunaSearcher(space, cls.objective, "random", 0, storage, "contract")
         analysis = tune.run(
             tune.with_parameters(ScriptedTrainable, scripts=cls.scripts, folder=str(folder)),
             name="contract",
@@ -169,7 +170,9 @@ class SchedulerContract:
             raise_on_failed_trial=False,
             verbose=0,
         )
-        study, client = searcher.study, mlflow.MlflowClient(uri)
+        # Read from the storage again.
+        study = OptunaSearcher(space, cls.objective, "random", 0, storage, "contract").study
+        client = mlflow.MlflowClient(uri)
         states = trial_states(analysis.trials, study, client, "contract", cls.objective.metric)
         numbers = {t.user_attrs["tune_trial_id"]: t.params["number"] for t in study.trials}
         return {numbers[trial_id]: state for trial_id, state in states.items()}

@@ -43,7 +43,7 @@ class TrialTracking:
 
     def __post_init__(self) -> None:
         """Validate the values that identify a run."""
-        check_names(self.experiment_name, self.sweep_id)
+        check_names(self.experiment_name, self.sweep_id or "")
         if not self.tracking_uri:
             raise InvalidSettingsError("tracking_uri must not be empty")
 

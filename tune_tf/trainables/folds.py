@@ -85,7 +85,8 @@ class SubtaskGroup(SubtaskPool):
         for path in folder.glob("*-*.npz"):
             if path.name not in names.values():
                 path.unlink()
-        if len(snapshots) == self._subtasks.num_subtasks and self._reported:
+        is_complete = self._reported and results.is_complete(self._reported)
+        if len(snapshots) == self._subtasks.num_subtasks and is_complete:
             _link_best(folder, names[best_subtask(results.of(self._reported))])
 
     def read_checkpoint(self, folder: Path) -> None:

@@ -97,12 +97,13 @@ def test_trials_are_found_by_state(storage, study):
 def test_a_new_trial_takes_all_that_a_trial_takes(storage, study):
     overlay = OverlayStorage(storage)
     trial = asked(overlay)
+    trial.report(0.5, 1)
     trial.set_user_attr("why", "so")
     overlay.set_trial_system_attr(trial._trial_id, "note", 1)
     optuna.load_study(study_name="s", storage=overlay).tell(trial, 0.25)
     found = overlay.get_trial(trial._trial_id)
     assert (found.state, found.value) == (TrialState.COMPLETE, 0.25)
-    assert found.user_attrs == {"why": "so"}
+    assert (found.intermediate_values, found.user_attrs) == ({1: 0.5}, {"why": "so"})
     assert found.system_attrs["note"] == 1
 
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
 from tune_tf.sweep.model.export_process import (
     ExportPrestart,
@@ -176,11 +175,13 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     assert not list(tmp_path.glob(".best*"))
 
 
-def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path):
-    torn = tmp_path / ".best_model.4711.partial"
+def test_what_a_killed_process_left_of_a_folder_goes_away(write, tmp_path):
+    from input_workloads import TwoInputs
+
+    torn = tmp_path / ".best.4711.partial"
     torn.mkdir()
     (torn / "MLmodel").write_text("half of ")
-    with atomic_path(tmp_path / "best_model") as folder:
-        folder.mkdir()
-        (folder / "MLmodel").write_text("whole")
-    assert [path.name for path in tmp_path.iterdir()] == ["best_model"]
+    written = write(TwoInputs(), {})
+
+    assert (written.path / "MLmodel").exists()
+    assert not torn.exists()

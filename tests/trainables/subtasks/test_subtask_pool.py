@@ -133,6 +133,15 @@ def test_a_subtask_that_goes_wrong_is_trained_again_in_a_fresh_process(start, tm
 
 
 @pytest.mark.slow
+def test_what_else_a_process_had_is_kept_when_one_subtask_raises(start, tmp_path):
+    crew = start("raises", subtask=0, epoch=4)
+
+    assert losses(crew) == EXPECTED
+    first = [epochs.count((subtask, 1)) for subtask in range(4) for epochs in trained(tmp_path)]
+    assert sum(first) <= 4 + 2  # what failed and what waited in its line begin again
+
+
+@pytest.mark.slow
 def test_a_subtask_that_goes_wrong_too_often_fails_the_trial(start):
     crew = start("dies", subtask=2, epoch=2, times=100)
 

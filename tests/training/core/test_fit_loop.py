@@ -98,6 +98,22 @@ def test_callbacks_for_batches_are_called(replicas_of):
     assert batches == list(range(6))
 
 
+def test_a_callback_never_sees_the_number_of_epochs_that_fit_is_told(replicas_of):
+    class Epochs(callbacks.Callback):
+        seen = ()
+
+        def set_params(self, params):
+            super().set_params(params)
+            self.seen = (*self.seen, params["epochs"])
+
+    epochs_seen = Epochs()
+    loop = begun(replicas_of(1), epochs_seen)
+    loop.epoch()
+    loop.finish()
+
+    assert set(epochs_seen.seen) == {None}
+
+
 def test_an_error_inside_fit_comes_out_of_the_epoch(replicas_of):
     def fail(epoch, logs):
         raise KeyError("from a callback")

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 from guards import slow
@@ -371,6 +373,17 @@ def test_half_precision_variables_come_back(replicas_of, tmp_path):
     assert bits(gone_on(1, replicas_of(1), tmp_path, workload=workload)) == bits(
         (history[1:], values)
     )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_arrays_of_types_that_numpy_lacks_come_back(dtype, folders, tmp_path):
+    checkpoint = Checkpoint.read(folders(1))
+    array = np.arange(4).astype(getattr(ml_dtypes, dtype))
+    replace(checkpoint, model=[array, *checkpoint.model[1:]]).write(tmp_path)
+
+    again = Checkpoint.read(tmp_path).model[0]
+    assert again.dtype == array.dtype
+    assert again.tobytes() == array.tobytes()
 
 
 def test_an_error_while_writing_leaves_the_old_file(folders, tmp_path, monkeypatch):

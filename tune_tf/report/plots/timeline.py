@@ -32,8 +32,8 @@ def plot_timeline(record: ReportData) -> Plot:
         raise NothingToDrawError("no trial's folder says when it ran")
     unit = TimeUnit.of(record.wall_s)
     series = [
-        _series(record, unit, STYLES[outcome], [bar for bar in bars if bar.trial in set(indices)])
-        for outcome, indices in record.groups
+        _series(record, unit, STYLES[outcome], [bar for bar in bars if bar.trial in trials])
+        for outcome, trials in ((outcome, set(indices)) for outcome, indices in record.groups)
     ]
     step = max(1, len(slot_names) // 30)
     labels = ["" if row % step else name for row, name in enumerate(slot_names)]

@@ -107,6 +107,13 @@ class OverlayStorage(ForwardingStorage):
         draft = self._replace_draft(trial_id)
         draft.user_attrs = {**draft.user_attrs, key: value}
 
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        """Set a value of a new trial's curve."""
+        draft = self._replace_draft(trial_id)
+        draft.intermediate_values = {**draft.intermediate_values, step: intermediate_value}
+
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         """Set a system attribute of a new trial."""
         draft = self._replace_draft(trial_id)

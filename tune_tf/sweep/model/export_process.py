@@ -6,9 +6,11 @@ the expected end of the sweep, so that the end need not wait for it.
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +28,7 @@ from tune_tf.workload import Config, Workload
 
 _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
 _NICENESS = 10  # the last trials have priority
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 
 
 @dataclass(frozen=True)
@@ -150,14 +153,19 @@ class _ExportActor:
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
-            test_metrics = evaluate_test_rows(workload, config, model) if evaluate else {}
             example = input_example(workload, config, model)
             served = workload.serving_model(model, config)
             if example is not None:
                 example = workload.serving_rows(example)
+        for partial in path.parent.glob(f".{path.stem}.*.partial"):  # of a killed process
+            shutil.rmtree(partial, ignore_errors=True)
         with atomic_path(path) as folder:
             folder.mkdir()
             _save(served, example, folder, metadata)
+        test_metrics = {}
+        if evaluate:  # after the model is written, since test rows may be invalid
+            with throwaway_run():
+                test_metrics = evaluate_test_rows(workload, config, model)
         return ModelFolder(path, custom_objects(served), test_metrics)
 
 
@@ -184,8 +192,10 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
 
 def requirements() -> list[str]:
     """Return requirements to load a Keras model, pinned to the installed versions."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    return [f"{package.__name__}=={package.__version__}" for package in (keras, tf, np)]
+    found = []
+    for names in (("keras",), _TENSORFLOW, ("numpy",)):
+        for name in names:
+            with contextlib.suppress(PackageNotFoundError):
+                found.append(f"{name}=={version(name)}")
+                break
+    return found

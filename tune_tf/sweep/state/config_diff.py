@@ -1,7 +1,7 @@
 """Changed settings of a sweep: edits of its file, and an extended budget."""
 
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tune_tf.config import BudgetSettings, SweepConfig
@@ -135,7 +135,9 @@ def _changed(value: float | None, change: Any) -> Any:
     if change == "none":
         return None
     try:
-        number = int(change) if re.fullmatch(r"[+-]?\d+", change) else float(change)
+        number = float(change)
+        with suppress(ValueError):
+            number = int(change)
     except ValueError:
         text = f"must be a number, '+' and a number to add, or none, not {change!r}"
         raise ValueError(text) from None

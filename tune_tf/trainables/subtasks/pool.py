@@ -165,14 +165,19 @@ class SubtaskPool:
         self._error = self._error or error
 
     def _follow(
-        self, device: SubtaskDevice, call: Any, handler: Callable[..., None], *arguments: Any
+        self,
+        device: SubtaskDevice,
+        call: Any,
+        handler: Callable[..., None],
+        *arguments: Any,
+        of_trial: bool = True,
     ) -> None:
-        """Handle the reply to a call, unless the trial has ended or failed meanwhile."""
+        """Handle the reply to a call; if ``of_trial``, unless the trial has ended or failed."""
         number = self._trial_number
 
         def handle(reply: "Future[Any]") -> None:
             with self._changed:
-                is_current = number == self._trial_number and self._error is None
+                is_current = not of_trial or (number == self._trial_number and self._error is None)
                 if is_current and device in self._devices:
                     try:
                         handler(device, *arguments, reply)
@@ -204,7 +209,7 @@ class SubtaskPool:
         if self._num_replaced > self._subtasks.task_retries or not may_be_retried(cause):
             self._fail(cause)
         else:
-            self._replace(device)
+            self._replace(device, cause)
 
     def _dispatch(self) -> None:
         """Give work to all ready devices, those without any first."""
@@ -290,7 +295,7 @@ class SubtaskPool:
         may_succeed = may_be_retried(error) and (is_death or self._results.has_any)
         if may_succeed and num <= self._subtasks.task_retries:
             _log.warning("%s failed and is retried in a fresh process: %s", label, error)
-            self._replace(device)
+            self._replace(device, error)
         elif isinstance(error, TuneTfError) and not isinstance(error, WorkerError):
             self._fail(error)
         else:
@@ -304,16 +309,26 @@ class SubtaskPool:
         ended = self._results.has_ended(subtask, epoch)
         self._queue.begin_at(subtask, epoch, ended=ended)
 
-    def _replace(self, device: SubtaskDevice) -> None:
+    def _replace(self, device: SubtaskDevice, error: BaseException) -> None:
         """Replace a device's process; its subtasks continue on other devices meanwhile."""
-        device.process.kill()
         rank = self._devices.index(device)
-        for subtask, owner in enumerate(self._queue.devices):
-            if owner == rank:
-                self._rewind(subtask)
+        subtasks = [i for i, owner in enumerate(self._queue.devices) if owner == rank]
+        if not isinstance(error, WorkerLostError):
+            trained = {unit.subtask for unit in device.sent}
+            states = [
+                self._hand_over(device, subtask, self._queue.num_completed(subtask))
+                for subtask in subtasks
+                if subtask not in trained
+            ]
+            if states:
+                finish_s = self._bundles.timeouts.finish_s
+                ray.wait(states, num_returns=len(states), timeout=finish_s)
+        device.process.kill()
+        for subtask in subtasks:
+            self._rewind(subtask)
         fresh = self._devices[rank] = self._start_process(rank)
         call = fresh.process.call("prepare", self._setup)
-        self._follow(fresh, call, self._on_prepared)
+        self._follow(fresh, call, self._on_prepared, of_trial=False)
         self._start(fresh)
 
     def _on_prepared(self, device: SubtaskDevice, reply: "Future[str]") -> None:
@@ -330,7 +345,7 @@ class SubtaskPool:
             if device.sent:
                 self._retry(device, device.sent[0], error)
             else:
-                self._replace(device)
+                self._replace(device, error)
 
     def _start_process(self, rank: int) -> SubtaskDevice:
         return SubtaskDevice(self._bundles.start(self._worker_class, rank))

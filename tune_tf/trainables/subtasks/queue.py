@@ -111,6 +111,10 @@ class SubtaskQueue:
         """Device of each subtask."""
         return tuple(each.device for each in self._subtasks)
 
+    def num_completed(self, number: int) -> int:
+        """Return the completed epochs of a subtask."""
+        return self._subtasks[number].num_completed
+
     def _least_advanced(self, numbers: list[int], device: int) -> int | None:
         """Return the least advanced subtask that may continue, preferably one of the device."""
 

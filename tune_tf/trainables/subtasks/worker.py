@@ -181,5 +181,10 @@ class SubtaskWorker(WorkerProcess):
                 return place_rows(folds.rows(subtask), self._replicas)
 
             return rows_of_subtask
-        rows = place_rows(rows_of(data, floatx=self._floatx), self._replicas)
-        return lambda subtask: rows
+        rows = rows_of(data, floatx=self._floatx)
+
+        @functools.cache
+        def place_once() -> "DeviceRows":  # on first use, after the rows before are dropped
+            return place_rows(rows, self._replicas)
+
+        return lambda subtask: place_once()

@@ -216,7 +216,7 @@ class Checkpoint:
             "digests": list(others),
             "dtypes": [str(array.dtype) for array in arrays],
         }
-        named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
+        named: dict[str, Any] = {f"a{i}": _storable(array) for i, array in enumerate(arrays)}
         named[_HEAD] = np.array(json.dumps(head, default=_plain))
         with atomic_path(folder / FILE_NAME) as partial, partial.open("wb") as file:
             np.savez(file, **named)
@@ -262,6 +262,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return repr(value)
+
+
+def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """View an array of a type unknown to NumPy (bfloat16) as bytes; return others unchanged."""
+    return array.view(f"V{array.dtype.itemsize}") if array.dtype.isbuiltin == 2 else array
 
 
 def _of_dtype(array: "np.ndarray[Any, Any]", dtype: str) -> "np.ndarray[Any, Any]":

@@ -16,7 +16,6 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
 from tune_tf.training.callbacks import plain_value, refuse_unsupported, trial_params
-from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
@@ -76,10 +75,6 @@ class _FitRun(keras.callbacks.Callback):
             self._continue.put(False)
             self._thread.join()
 
-    def set_params(self, params: dict[str, Any]) -> None:
-        super().set_params(params)
-        params.update(trial_params(params["steps"]))  # all callbacks share this dict
-
     def on_train_begin(self, logs: Any = None) -> None:
         self._state = CallbackStateTracker(self.others)
         if self._restored is not None:
@@ -105,6 +100,13 @@ class _FitRun(keras.callbacks.Callback):
             self._outcomes.put(error)
         else:
             self._outcomes.put(RuntimeError("this trial has ended"))
+
+
+class _UnknownEpochs(keras.callbacks.Callback):
+    """First callback of the list, which sets the number of epochs to unknown."""
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        params.update(trial_params(params["steps"]))  # all callbacks share this dict
 
 
 @dataclass
@@ -225,21 +227,19 @@ class FitLoop:
     def _fit(self, trial: _Trial) -> None:
         train, size = trial.data.train, self._workload.global_batch_size(trial.config)
         has_arrays = isinstance(train, tuple)
-        x, y, sample_weight = unpack_batch(train if has_arrays else (train,))
+        parts = train if has_arrays else (train,)
         # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         run = self._run
         claim_callbacks(run.others, run)
         trial.model.fit(
-            x,
-            y,
-            sample_weight=sample_weight,
+            **dict(zip(("x", "y", "sample_weight"), parts, strict=False)),
             batch_size=size if has_arrays else None,
             validation_data=trial.data.validation,
             shuffle=self._workload.shuffle(trial.config),
             class_weight=trial.data.class_weight,
             initial_epoch=trial.epoch,
             epochs=_FOR_EVER,
-            callbacks=[*run.others, run],
+            callbacks=[_UnknownEpochs(), *run.others, run],
             verbose=0,
         )
