@@ -138,7 +138,7 @@ def test_every_file_of_a_sweep_may_be_cut_at_any_byte(killed, tmp_path, caplog):
             assert after.keys() <= before.keys(), case
             assert {key for key, (over, *_) in after.items() if over} == ended, case
             if any(before[trial_id] != after[trial_id] for trial_id in after):
-                assert found.lost, f"{case}: {before} became {after}"
+                assert found.losses, f"{case}: {before} became {after}"
             for open_by_itself in OPENED.get(name.parts[0], ()):
                 open_by_itself(path, found)
         (path / name).write_bytes(content)
