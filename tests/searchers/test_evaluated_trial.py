@@ -1,5 +1,6 @@
 """Points evaluated elsewhere, through the interface of Ray's ``OptunaSearch``."""
 
+import enum
 import inspect
 import math
 
@@ -232,3 +233,22 @@ def test_a_limiter_and_optuna_take_the_same_points():
         theirs.distributions,
         theirs.value,
     )
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize("options", [[Colour.RED, Colour.BLUE], [int, str], [(8, 8), (16,)]])
+def test_an_option_is_found_by_the_text_that_mlflow_has_of_it(options):
+    from tune_tf.searchers.criteria import SearchCriteria
+    from tune_tf.searchers.earlier_trial import EarlierTrial, to_optuna_trial
+    from tune_tf.space.optuna_form import stored_value
+
+    space = SearchSpace({"option": Choice(options)})
+    params = {"option": str(options[1])}
+    earlier = EarlierTrial("run", optuna.trial.TrialState.COMPLETE, params, True, (1.0,), {}, None)
+
+    trial = to_optuna_trial(earlier, space, SearchCriteria.of(LOSS, None), {})
+    assert trial.params == {"option": stored_value(options[1], space.parameters["option"])}

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
 from tune_tf.sweep.model.export_process import (
     ExportPrestart,
@@ -185,3 +186,12 @@ def test_what_a_killed_process_left_of_a_folder_goes_away(write, tmp_path):
 
     assert (written.path / "MLmodel").exists()
     assert not torn.exists()
+
+
+def test_a_write_leaves_those_of_files_that_are_named_alike(tmp_path):
+    with atomic_path(tmp_path / "model.v1.keras") as earlier:
+        earlier.write_text("earlier")
+        with atomic_path(tmp_path / "model.keras") as later:
+            later.write_text("later")
+    assert (tmp_path / "model.v1.keras").read_text() == "earlier"
+    assert (tmp_path / "model.keras").read_text() == "later"
