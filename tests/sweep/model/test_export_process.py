@@ -176,16 +176,15 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     assert not list(tmp_path.glob(".best*"))
 
 
-def test_what_a_killed_process_left_of_a_folder_goes_away(write, tmp_path):
-    from input_workloads import TwoInputs
-
-    torn = tmp_path / ".best.4711.partial"
+def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path, monkeypatch):
+    torn = tmp_path / ".best_model.4711.partial"
     torn.mkdir()
     (torn / "MLmodel").write_text("half of ")
-    written = write(TwoInputs(), {})
-
-    assert (written.path / "MLmodel").exists()
-    assert not torn.exists()
+    process = ModelExportProcess()
+    monkeypatch.setattr(process, "start", lambda: None)
+    with pytest.raises(AttributeError):  # it has no actor
+        process.write(None, {}, None, tmp_path / "best_model", {})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_write_leaves_those_of_files_that_are_named_alike(tmp_path):

@@ -83,6 +83,8 @@ class ModelExportProcess:
         MLflow keeps ``metadata``, JSON data about the model's origin, in the folder. ``evaluate``
         says whether to evaluate it on ``Data.test``.
         """
+        for partial in path.parent.glob(f".{path.stem}.*.partial"):  # of a killed process
+            shutil.rmtree(partial, ignore_errors=True)
         self.start()
         written: ModelFolder = ray.get(
             self._actor.write.remote(workload, config, checkpoint, path, dict(metadata), evaluate)
@@ -157,8 +159,6 @@ class _ExportActor:
             served = workload.serving_model(model, config)
             if example is not None:
                 example = workload.serving_rows(example)
-        for partial in path.parent.glob(f".{path.stem}.*.partial"):  # of a killed process
-            shutil.rmtree(partial, ignore_errors=True)
         with atomic_path(path) as folder:
             folder.mkdir()
             _save(served, example, folder, metadata)
