@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from sweeps_on_disk import many_trials, sweep_on_disk
 
-from tune_tf.report.plots.timeline import slot_bars
+from tune_tf.report.plots.timeline import plot_timeline, slot_bars
 from tune_tf.report.report_data import CurveSegment, ReportData
 
 
@@ -58,3 +58,22 @@ def test_times_rounded_to_seconds_leave_no_overlap_in_a_slot(tmp_path):
         for slot in range(8)
     ]
     assert all(first[1] <= second[0] for slot in by_slot for first, second in pairwise(slot))
+
+
+class CountedIndices(list):
+    """Indices of trials that count how often they are read from the start."""
+
+    num_reads = 0
+
+    def __iter__(self):
+        self.num_reads += 1
+        return super().__iter__()
+
+
+def test_plotting_reads_the_indices_of_an_outcome_once_not_once_per_bar(tmp_path, monkeypatch):
+    record = ReportData.of(sweep_on_disk(tmp_path, many_trials(200)))
+    groups = [(outcome, CountedIndices(indices)) for outcome, indices in record.groups]
+    monkeypatch.setattr(ReportData, "groups", groups)
+    plot_timeline(record)
+
+    assert {indices.num_reads for _, indices in groups} == {1}
