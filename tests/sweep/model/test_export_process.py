@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -90,7 +91,7 @@ def write(tmp_path, monkeypatch):
         devices, "claim_devices", lambda resources, num: devices.Devices(("CPU:0",))
     )
 
-    def write(workload, config):
+    def write(workload, config, **options):
         from tune_tf.parallelism import Mirrored
         from tune_tf.resources import TrialResources
         from tune_tf.trainables import MirroredTrainable
@@ -109,7 +110,7 @@ def write(tmp_path, monkeypatch):
         trainable.stop()
         leave_trial()
         return _ExportActor().write(
-            workload, config, checkpoint, tmp_path / "best", {"origin": "s1"}
+            workload, config, checkpoint, tmp_path / "best", {"origin": "s1"}, **options
         )
 
     return write
@@ -174,6 +175,20 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     assert not (written.path / "old").exists()
     assert (written.path / "MLmodel").exists()
     assert not list(tmp_path.glob(".best*"))
+
+
+def test_a_model_is_written_before_it_is_evaluated(write, tmp_path):
+    from input_workloads import TwoInputs
+
+    class WrongTestRows(TwoInputs):
+        def load_data(self, config):
+            data = super().load_data(config)
+            return replace(data, test=(data.train[0][0], data.train[1]))
+
+    with pytest.raises(ValueError, match="left|right|inputs?"):
+        write(WrongTestRows(), {}, evaluate=True)
+
+    assert (tmp_path / "best" / "MLmodel").exists()
 
 
 def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path, monkeypatch):
