@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from tune_tf.errors import WorkloadError
@@ -36,6 +37,11 @@ class Script(Workload):
         notes.write_text("x" * (done + 1))
         return done < self.times
 
+    def wait_to_prepare(self):
+        """Wait as long as the test has a file ``hold`` among the notes."""
+        while Path(self.folder, "hold").exists():
+            time.sleep(0.05)
+
 
 class StandIn:
     """Answers what a worker answers: the loss of an epoch is its number, by subtask."""
@@ -47,6 +53,7 @@ class StandIn:
 
     def prepare(self, assignment):
         self._script = assignment.workload.load("here")
+        self._script.wait_to_prepare()
         return f"device {self._rank}"
 
     def begin_trial(self, number, trial):

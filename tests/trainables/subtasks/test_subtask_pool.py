@@ -1,5 +1,6 @@
 """The processes that train a trial's subtasks, and what becomes of one that goes wrong."""
 
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -130,6 +131,23 @@ def test_a_subtask_that_goes_wrong_is_trained_again_in_a_fresh_process(start, tm
 
     assert losses(crew) == EXPECTED
     assert sum(epochs.count((1, 3)) for epochs in trained(tmp_path)) == 3
+
+
+def test_a_fresh_process_that_prepares_into_the_next_trial_is_named(start, tmp_path):
+    crew = start("dies", subtask=1, epoch=2)
+    hold = tmp_path / "hold"
+    hold.touch()  # only the fresh process prepares from here on
+    crew.iteration(1)
+    crew.iteration(2)
+    assert crew.devices != "device 0; device 1"
+    crew.begin(TRIAL)
+    hold.unlink()
+
+    assert losses(crew) == EXPECTED
+    deadline = time.monotonic() + 60
+    while crew.devices != "device 0; device 1" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert crew.devices == "device 0; device 1"
 
 
 @pytest.mark.slow
