@@ -185,7 +185,7 @@ def test_a_model_is_written_before_it_is_evaluated(write, tmp_path):
             data = super().load_data(config)
             return replace(data, test=(data.train[0][0], data.train[1]))
 
-    with pytest.raises(ValueError, match="left|right|inputs?"):
+    with pytest.raises(ValueError, match=r"left|right|inputs?"):
         write(WrongTestRows(), {}, evaluate=True)
 
     assert (tmp_path / "best" / "MLmodel").exists()
