@@ -1,168 +1,22 @@
-"""What methods of a workload set on it belongs to their trial."""
+"""How attributes that a workload's ``load_data`` sets are copied for each trial."""
 
-import copy
 import functools
 import gc
 import logging
 import threading
-from typing import ClassVar
 
 import numpy as np
 import pytest
+from setting_workloads import A, B, Nested, Process, Sets, setting
 
-from tune_tf.data import LoadCache, NodeDataLoader
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
-from tune_tf.workload import Data, Workload, with_mixin
-
-ROWS = np.arange(4.0)
-
-
-class Sets(Workload):
-    """A workload whose ``load_data`` does what it is told to."""
-
-    of_class: ClassVar = {"kept": 1}
-
-    def __init__(self, load=lambda self, config: None, **attributes):
-        self.load = load
-        self.__dict__.update(attributes)
-
-    def load_data(self, config):
-        self.load(self, config)
-        return Data((ROWS, ROWS))
-
-    def build_model(self, config):
-        raise NotImplementedError
-
-
-class Process:
-    """Starts one trial after another as a Trainable does.
-
-    Args:
-        workload: Whose data.
-        keep: Data sets that it keeps.
-    """
-
-    def __init__(self, workload, keep=2):
-        self.workload = workload
-        self.num_loads = 0
-        loads = NodeDataLoader(workload, None)
-
-        def load(config):
-            self.num_loads += 1
-            return loads.load(config)
-
-        self.cache = LoadCache(load, keep)
-
-    def start(self, config):
-        """Return what the other methods of the workload see in this trial."""
-        self.cache.get(config)
-        return {name: value for name, value in vars(self.workload).items() if name != "load"}
+from tune_tf.workload import with_mixin
 
 
 def seen(workload, *configs, keep=2):
     process = Process(workload, keep)
     return [process.start(config) for config in configs]
-
-
-def setting(self, config):
-    self.mean = config["a"] * 10
-
-
-def setting_in_place(self, config):
-    self.stats["mean"] = config["a"]
-    self.stats["all"].append(config["a"])
-
-
-def setting_at_times(self, config):
-    if config["a"] == 1:
-        self.mean = 1
-
-
-def deleting(self, config):
-    if config["a"] == 1:
-        del self.k
-
-
-def adding(self, config):
-    self.total += config["a"]
-
-
-def in_an_array(self, config):
-    self.table[0] = config["a"]
-
-
-def of_itself(self, config):
-    self.fn = self.method_of(config["a"])
-
-
-class Nested:
-    def __init__(self):
-        self.inner = {"values": []}
-
-
-def in_an_object(self, config):
-    self.nested.inner["values"].append(config["a"])
-
-
-A, B = {"a": 1, "lr": 0.1}, {"a": 2, "lr": 0.1}
-CASES = {
-    "set": (setting, {}, lambda s: s.mean),
-    "in place": (setting_in_place, {"stats": {"all": []}}, lambda s: s.stats),
-    "at times": (setting_at_times, {}, lambda s: getattr(s, "mean", None)),
-    "at times, over one": (setting_at_times, {"mean": 7}, lambda s: s.mean),
-    "deleted": (deleting, {"k": 3}, lambda s: getattr(s, "k", None)),
-    "added to": (adding, {"total": 100}, lambda s: s.total),
-    "in an array": (in_an_array, {"table": np.zeros(3)}, lambda s: s.table.tolist()),
-    "in an object": (in_an_object, {"nested": Nested()}, lambda s: s.nested.inner),
-}
-
-
-def fresh(load, attributes, look, config):
-    """Return what is seen in a process of its own."""
-    workload = Sets(load, **copy.deepcopy(attributes))
-    workload.load_data(config)
-    return look(workload)
-
-
-@pytest.mark.parametrize("keep", [1, 2, 3])
-@pytest.mark.parametrize(("load", "attributes", "look"), CASES.values(), ids=CASES.keys())
-def test_each_trial_sees_what_its_own_data_set(load, attributes, look, keep):
-    process = Process(Sets(load, **copy.deepcopy(attributes)), keep)
-    for config in (A, {**A, "lr": 0.2}, B, A, B, {**B, "lr": 0.3}, A):
-        process.start(config)
-        assert look(process.workload) == fresh(load, attributes, look, config)
-    assert process.num_loads == (5 if keep == 1 else 2)
-
-
-@pytest.mark.parametrize("keep", [1, 2])
-@pytest.mark.parametrize(("load", "attributes", "look"), CASES.values(), ids=CASES.keys())
-def test_what_other_methods_do_to_it_lasts_for_a_trial(load, attributes, look, keep):
-    process = Process(Sets(load, **copy.deepcopy(attributes)), keep)
-    for config in (A, A, B, A):
-        process.start(config)
-        assert look(process.workload) == fresh(load, attributes, look, config)
-        for name, value in vars(process.workload).items():  # as a build_model that changes all
-            if isinstance(value, dict):
-                value.clear()
-            elif name in ("mean", "total"):
-                setattr(process.workload, name, -1)
-
-
-def test_load_data_sees_nothing_that_other_methods_set():
-    found = []
-
-    def load(self, config):
-        found.append((config["a"], getattr(self, "x", None), dict(self.table), config.get("b")))
-
-    workload = Sets(load, table={})
-    process = Process(workload)
-    for config in (A, B, {**A, "b": 1}):
-        process.start(config)
-        workload.x = 1
-        workload.table["y"] = 2
-    assert found == [(1, None, {}, None), (2, None, {}, None), (1, None, {}, 1)]
-    assert workload.x == 1  # it is left to the methods that set it
 
 
 def test_attributes_that_load_data_leaves_alone_stay_the_very_objects():
@@ -359,60 +213,3 @@ def test_nothing_is_left_of_a_workload_that_is_gone():
     seen(Sets(setting), A)
     gc.collect()
     assert len(WorkloadCopies._of_workload) == before
-
-
-def test_methods_run_later_see_what_load_data_set():
-    workload = Sets(setting)
-    process = Process(workload)
-    for config in (A, B):
-        process.start(config)
-        workload.mean = -1
-        workload.other = 5
-        copies = WorkloadCopies.of(workload)
-        found, changes = copies.run("per_example", lambda copy: (copy.mean, hasattr(copy, "other")))
-        assert found == (config["a"] * 10, False)
-        assert not changes.values
-
-
-def test_versions_tell_what_load_data_set():
-    process = Process(Sets(setting))
-    versions = []
-    for config in (A, {**A, "lr": 3}, B, A):
-        process.start(config)
-        versions.append(WorkloadCopies.of(process.workload).loaded_version)
-    assert versions[0] == versions[1] == versions[3] != versions[2]
-    process = Process(Sets())
-    process.start(A)
-    assert WorkloadCopies.of(process.workload).loaded_version == b""
-
-
-def test_data_that_are_read_later_are_read_of_the_trial_that_uses_them():
-    """A generator that closes over config, which a later trial takes up."""
-
-    class Lazy(Sets):
-        def load_data(self, config):
-            size = config["size"]
-            return Data(lambda: [config["late"]] * size)
-
-    process = Process(Lazy())
-    rows = {}
-    for late in (1, 2, 1, 3):
-        config = {"size": 2, "late": late, "lr": late}
-        rows[late] = process.cache.get(config).train
-        assert rows[late]() == [late, late]
-    assert rows[1]() == [1, 1]
-    process.cache.get({"size": 2, "late": 3, "lr": 9})
-    assert process.num_loads == 3
-
-
-def test_data_that_no_trial_has_read_yet_are_read_of_the_one_that_does():
-    class Lazy(Sets):
-        def load_data(self, config):
-            return Data(lambda: config["late"])
-
-    process = Process(Lazy())
-    first = process.cache.get({"late": 1}).train
-    second = process.cache.get({"late": 2}).train
-    assert second is first
-    assert second() == 2
-    assert process.cache.get({"late": 1}).train() == 1
