@@ -29,7 +29,7 @@ if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":
     # The order of sets is to repeat, too.
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
 
-from turns import CLOCK
+from turn_threads import CLOCK
 
 CLOCK.install()  # before anything keeps a reference to Python's clocks
 

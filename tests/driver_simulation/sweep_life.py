@@ -18,7 +18,8 @@ from unittest import mock
 import numpy as np
 import optuna
 from truths import WrongError, assert_truths, digest_of
-from turns import Crash, Turns, in_turns
+from turn_threads import in_turns
+from turns import Crash, Turns
 from virtual_cluster import METRIC, Cluster, Faults
 from virtual_disk import Disk
 from virtual_parts import settings_as_json, virtual_parts

@@ -25,7 +25,7 @@ import ray.tune.tune
 import ray.tune.utils.util
 from ray.tune.experiment import Trial
 from ray.tune.utils.serialization import TuneFunctionEncoder
-from turns import VirtualDatetime
+from turn_threads import VirtualDatetime
 from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
 from virtual_store import Client, Store
 
