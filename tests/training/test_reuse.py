@@ -16,13 +16,8 @@ import pytest
 from guards import guarded
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from reuse_cases import (
-    NOT_BUILT,
-    compare_arguments,
-    compare_subject,
-    subjects,
-    write_table,
-)
+from reuse_cases import NOT_BUILT, subjects
+from reuse_comparisons import compare_arguments, compare_subject, write_table
 from reuse_findings import FINDINGS
 from reuse_models import NUMBERS, stacked
 from trials import Given, run
