@@ -147,14 +147,14 @@ VALUES = [
 
 @pytest.mark.parametrize("make", MADE)
 @pytest.mark.parametrize(("one", "other"), VALUES)
-def test_what_a_function_holds_counts(make, one, other):
+def test_digest_of_a_function_depends_on_the_values_it_holds(make, one, other):
     assert digest(make(one)) == digest(make(one)) is not None
     assert digest(make(one)) != digest(make(other))
 
 
 @pytest.mark.parametrize("make", [make for make in MADE if make is not wrapping])
 @pytest.mark.parametrize("value", [one for one, _ in VALUES])
-def test_it_is_the_same_after_a_journey(make, value):
+def test_digest_is_unchanged_by_pickling(make, value):
     made = make(value)
     if isinstance(made, staticmethod | property):
         made = made.__func__ if isinstance(made, staticmethod) else made.fget
@@ -208,7 +208,7 @@ def test_another_code_under_the_same_name_counts():
     assert digest(defined(texts[0])) == digest(defined("\n\n" + texts[0]))
 
 
-def test_functions_that_call_each_other_have_one():
+def test_mutually_recursive_functions_have_a_digest():
     def even(number):
         return number == 0 or odd(number - 1)
 
@@ -297,7 +297,7 @@ def test_a_global_value_that_was_changed_at_run_time_counts(module, monkeypatch)
     assert digest(users_own.decode) != before
 
 
-def test_what_a_function_of_the_users_own_does_not_use_does_not_count(module):
+def test_digest_ignores_parts_of_a_module_that_a_function_does_not_use(module):
     users_own = module(1, "math")
     before = digest(users_own.decode)
     assert digest(module(1, "random").decode) == before
@@ -315,7 +315,7 @@ CANNOT = {
 
 
 @pytest.mark.parametrize("make", CANNOT.values(), ids=CANNOT.keys())
-def test_what_cannot_be_compared_has_none(make):
+def test_objects_that_cannot_be_compared_have_no_digest(make):
     assert digest(make()) is None
 
 
@@ -327,7 +327,7 @@ def test_functions_of_installed_packages_are_known_by_name(monkeypatch):
     assert digest(np.mean) == before
 
 
-def test_processes_agree(tmp_path):
+def test_digests_are_equal_in_different_processes(tmp_path):
     """With another order of sets, and addresses of its own."""
     script = tmp_path / "script.py"
     script.write_text(

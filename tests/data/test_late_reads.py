@@ -50,7 +50,7 @@ def test_data_that_are_read_later_are_read_of_the_trial_that_uses_them():
     assert process.num_loads == 3
 
 
-def test_data_that_no_trial_has_read_yet_are_read_of_the_one_that_does():
+def test_lazy_data_read_the_config_of_the_trial_that_reads_first():
     class Lazy(Sets):
         def load_data(self, config):
             return Data(lambda: config["late"])

@@ -44,7 +44,7 @@ def test_a_lapsed_content_is_told_once(leases, clock):
     assert leases.expire() == []
 
 
-def test_one_who_wants_something_else_keeps_only_that(leases, clock):
+def test_a_new_lease_replaces_the_holders_former_lease(leases, clock):
     clock.now = 8
     leases.lease("texts", "b")
     clock.now = 12
@@ -52,7 +52,7 @@ def test_one_who_wants_something_else_keeps_only_that(leases, clock):
     assert not leases.is_idle
 
 
-def test_all_is_idle_once_nobody_is_heard(leases, clock):
+def test_leases_are_idle_after_all_have_expired(leases, clock):
     assert not leases.is_idle
     clock.now = 11
     leases.expire()

@@ -216,7 +216,7 @@ def test_a_function_that_is_another_one_elsewhere_is_called_here(monkeypatch, ca
     assert f"{text} changed" in told
 
 
-def test_values_of_rows_go_by_their_names_in_whatever_order_a_row_has_them():
+def test_prepared_rows_match_values_by_name_not_by_order():
     def row(number):
         named = {"a": np.float32(number), "b": np.float32(-number)}
         return named if number < 2 else dict(reversed(named.items()))

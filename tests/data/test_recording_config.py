@@ -143,7 +143,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("action", WHOLE.values(), ids=WHOLE.keys())
-def test_whatever_looks_at_all_values_gets_all_and_counts_as_reading_all(action):
+def test_iterating_a_recording_config_records_a_read_of_every_value(action):
     reads, got = reads_of(action)
 
     assert dict(got) == CONFIG
@@ -164,7 +164,7 @@ ESCAPED = {
 
 
 @pytest.mark.parametrize("action", ESCAPED.values(), ids=ESCAPED.keys())
-def test_what_escapes_is_a_plain_dict(action):
+def test_copies_of_a_recording_config_are_plain_dicts(action):
     assert type(reads_of(action)[1]) is dict
 
 
@@ -224,7 +224,7 @@ def test_it_is_a_dict_and_so_are_its_groups():
 
 
 @pytest.mark.parametrize("name", sorted(set(dir(dict)) - set(dir(object))))
-def test_no_method_of_a_dict_is_left_that_reads_without_a_note(name):
+def test_recording_config_overrides_every_method_of_dict(name):
     plain = {"__class_getitem__", "fromkeys"}  # of the class
 
     assert name in plain or getattr(RecordingConfig, name) is not getattr(dict, name)
@@ -369,7 +369,7 @@ def test_a_trial_that_changes_its_own_config_later_changes_no_reads():
     assert reads.recording["g"]["c"] == "x"
 
 
-def test_all_threads_are_seen():
+def test_recording_config_records_reads_of_all_threads():
     config = {f"k{number}": [number] for number in range(200)}
     reads = ConfigReads(config)
     with ThreadPoolExecutor(8) as threads:
@@ -379,7 +379,7 @@ def test_all_threads_are_seen():
     assert len(reads.digests) == 200
 
 
-def test_what_is_read_later_is_read_of_the_trial_that_uses_it():
+def test_late_reads_return_values_of_the_current_trial():
     reads = ConfigReads({"a": 1, "b": 1, "c": 1})
     late = reads.recording
     assert late["a"] == 1

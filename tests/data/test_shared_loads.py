@@ -257,7 +257,7 @@ def test_data_are_loaded_without_gpus(tmp_path, processes):
     assert results(process.load_any.remote({})).train[0].tolist() == ["GPUs: "]
 
 
-def test_who_is_no_actor_loads_by_itself(tmp_path):
+def test_the_driver_loads_its_own_writable_copy(tmp_path):
     workload = Counted(tmp_path)
     data = NodeDataLoader(workload, "driver").load({"size": 2})
 

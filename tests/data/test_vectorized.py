@@ -48,9 +48,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("fn", "rows", "looped"), CASES.values(), ids=CASES.keys())
-def test_it_gives_what_a_loop_over_the_rows_gives_and_tells_once_what_is_looped(
-    fn, rows, looped, caplog
-):
+def test_vectorized_function_equals_a_loop_and_warns_once_of_loops(fn, rows, looped, caplog):
     import tensorflow as tf
 
     mapped = vectorized(fn)

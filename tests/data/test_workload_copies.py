@@ -87,7 +87,7 @@ def broken():
     raise ValueError("broken")
 
 
-def test_what_cannot_be_had_back_from_a_pickle_counts_as_such():
+def test_values_that_fail_to_unpickle_are_loaded_for_each_trial():
     def load(self, config):
         self.broken = Broken()
         self.k = config["a"]
@@ -154,7 +154,7 @@ def test_a_cached_property_of_the_data_is_there_for_its_trial():
         assert process.workload.facts == {"of": config["a"]}
 
 
-def test_a_state_of_its_own_says_what_is_copied():
+def test_a_workloads_own_getstate_decides_what_is_copied():
     class Own(Sets):
         def __getstate__(self):
             return {"k": self.k, "load": self.load}

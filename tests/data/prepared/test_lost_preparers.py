@@ -80,7 +80,7 @@ def test_a_preparer_that_was_lost_is_made_anew():
 
 
 @pytest.mark.slow
-def test_who_waits_when_the_preparer_is_lost_asks_again(tmp_path, askers):
+def test_waiting_askers_ask_again_after_the_preparer_died(tmp_path, askers):
     import ray
 
     begun = tmp_path / "begun"

@@ -15,7 +15,7 @@ from tune_tf.data.prepare.preparation import Preparation
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
-def test_what_differs_is_another_content():
+def test_preparation_key_depends_on_records_function_and_version():
     records = ["a", "b"]
 
     def key(records=records, fn=None, stop=False, version=""):
