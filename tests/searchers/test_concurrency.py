@@ -28,7 +28,7 @@ def test_the_limit_is_the_searchers_own():
     assert limiter.suggest("c")
 
 
-def test_without_a_limit_there_is_none():
+def test_searcher_without_a_limit_proposes_any_number_of_trials():
     searcher = make()
     assert all(searcher.suggest(str(number)) for number in range(20))
 

@@ -101,7 +101,7 @@ def test_what_failed_for_another_reason_may_be_proposed_again(monkeypatch):
     assert registry.ask("second")
 
 
-def test_a_nan_after_the_config_was_changed_is_not_held_against_the_first_config(monkeypatch):
+def test_a_nan_after_a_config_change_does_not_exclude_the_first_config(monkeypatch):
     registry = make_registry(options)
     registry.ask("first")
     registry.report("first", 1, 0.5)
@@ -121,7 +121,7 @@ def grid(trial):
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_where_a_scheduler_compares_trials_no_config_of_a_finite_space_is_tried_twice(sampler):
+def test_a_finite_space_is_searched_without_repeats_if_there_are_rungs(sampler):
     configs = proposed(make_registry(grid, sampler, rungs=(1, 3)), 36)
     assert len(set(configs)) == 36
 
@@ -148,7 +148,7 @@ def test_once_every_config_was_tried_a_sweep_goes_on():
     assert len(set(proposed(registry, 6))) == 4
 
 
-def test_once_every_config_was_tried_only_those_that_gave_nan_are_left_out():
+def test_an_exhausted_space_repeats_all_configs_but_diverged_ones():
     registry = make_registry(options, rungs=(1,))
     failed = registry.ask("first")
     registry.tell("first", DIVERGED)

@@ -51,7 +51,7 @@ def test_distributions_can_be_nested_as_under_rays_own_searcher():
     assert [ours.suggest(name) for name in "abc"] == [theirs.suggest(name) for name in "abc"]
 
 
-def test_what_rays_own_searcher_has_and_this_one_has_not_is_known():
+def test_public_api_differs_from_rays_searcher_only_as_listed():
     import inspect
 
     from ray.tune.search import Searcher
@@ -121,7 +121,7 @@ def test_a_concurrency_limiter_passes_everything_on():
     assert [trial.state.name for trial in trials_of(searcher)] == ["PRUNED", "RUNNING", "RUNNING"]
 
 
-def test_a_database_that_is_locked_in_mid_sweep_is_named_and_then_gone_on_with(tmp_path):
+def test_a_locked_database_is_named_and_used_again_once_unlocked(tmp_path):
     import sqlite3
 
     path = tmp_path / "optuna.db"

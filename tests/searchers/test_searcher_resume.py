@@ -73,7 +73,7 @@ def test_a_kill_after_the_last_save_loses_nothing_and_draws_nothing_twice(study_
     assert {trial.state.name for trial in trials_of(second)} <= {"COMPLETE", "PRUNED"}
 
 
-def test_random_configs_are_those_of_an_undisturbed_sweep_whatever_was_drawn_before_a_kill(
+def test_random_configs_after_a_kill_equal_those_of_an_undisturbed_sweep(
     tmp_path,
 ):
     undisturbed = run(make(CONDITIONAL, sampler="random"), names(12))
@@ -129,7 +129,7 @@ def test_trials_that_the_study_has_lost_are_there_again_and_told(tmp_path, caplo
     assert causes == ["the storage lost its end", "the storage lost its end", None]
 
 
-def test_another_end_of_a_trial_that_ran_again_after_a_kill_is_noted_with_the_study(tmp_path):
+def test_a_new_outcome_of_a_rerun_trial_is_recorded_in_the_study(tmp_path):
     from tune_tf.searchers.trial_attrs import RELINKED
 
     searcher = make(storage=tmp_path / "study.journal")

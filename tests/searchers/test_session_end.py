@@ -112,7 +112,7 @@ def test_ends_may_be_noted_while_they_are_told(resumed):
 
 
 @pytest.mark.parametrize(("asks", "state"), [(True, "RUNNING"), (False, "FAIL")])
-def test_what_nobody_took_up_is_given_up_only_where_no_more_is_asked_for(make, asks, state):
+def test_orphaned_trials_fail_only_if_tune_asks_for_no_more_trials(make, asks, state):
     make().suggest("forgotten")
     searcher = make()
     Tune({}, asks=asks).call(searcher.finish, {})

@@ -130,7 +130,7 @@ def asks(returned):
     ],
 )
 @pytest.mark.parametrize("kind", ["a", "b"])
-def test_what_a_function_asks_for_is_joined_by_what_it_returns(kind, returned, more):
+def test_config_holds_suggested_and_returned_values_of_a_function(kind, returned, more):
     drawn = {"kind": kind, "units": 5} | ({"layer/rate": 0.5} if kind == "a" else {})
     assert suggest_of(asks(returned))(FixedTrial(drawn)) == drawn | more
 

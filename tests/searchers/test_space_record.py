@@ -128,5 +128,5 @@ def test_a_callable_is_not_compared(study):
     assert study.user_attrs[SEARCH_SPACE] == text_by_path(OLD)
 
 
-def test_no_change_is_false():
+def test_changed_lines_of_equal_spaces_are_empty():
     assert not changed_lines({"x": "a"}, {"x": "a"})

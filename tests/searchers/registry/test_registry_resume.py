@@ -12,7 +12,7 @@ from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
 
 
-def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(storage):
+def test_trials_asked_for_after_the_last_save_are_proposed_again_in_order(storage):
     first = open_registry(storage)
     asked(first, "a")
     saved = first.state.copy()
@@ -33,7 +33,7 @@ def test_trials_asked_for_after_the_last_save_are_handed_out_again_in_order(stor
     assert registry.study.trials[2].intermediate_values == {1: 0.5, 2: 0.125}
 
 
-def test_a_trial_that_ended_unsaved_and_runs_again_is_linked_to_the_new_one(storage):
+def test_a_trial_that_ended_unsaved_is_linked_to_its_rerun(storage):
     registry = open_registry(storage)
     asked(registry, "a")
     state = registry.state.copy()
@@ -63,7 +63,7 @@ def test_a_second_kill_amid_the_handing_out_loses_nothing(storage):
     assert len(third.study.trials) == 3
 
 
-def test_a_trial_that_was_killed_before_it_had_all_its_parameters_gets_the_rest(storage):
+def test_a_trial_killed_while_drawing_parameters_gets_the_missing_ones(storage):
     first = open_registry(storage)
     first.reconcile()
     first.study.ask()  # killed here: no parameter, no link
@@ -74,7 +74,7 @@ def test_a_trial_that_was_killed_before_it_had_all_its_parameters_gets_the_rest(
     assert registry.study.trials[0].user_attrs["tune_trial_id"] == "a"
 
 
-def test_a_new_book_takes_up_running_trials_and_leaves_finished_ones(storage):
+def test_a_new_registry_proposes_running_trials_and_skips_finished_ones(storage):
     first = open_registry(storage)
     _, running = asked(first, "a", "b")
     first.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
@@ -95,7 +95,7 @@ def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
     assert registry.state.orphans == []
 
 
-def test_nothing_lost_means_nothing_to_draw_anew(storage):
+def test_reconcile_without_lost_trials_draws_nothing_anew(storage):
     first = open_registry(storage)
     asked(first, "a", "b")
     assert open_registry(storage, first.state.copy()).reconcile() is None
@@ -155,7 +155,7 @@ def test_evaluated_trials_of_elsewhere_are_neither_orphans_nor_draws(storage):
     assert registry.state.orphans == []
 
 
-def test_a_running_trial_whose_config_was_changed_keeps_the_one_that_optuna_drew(storage):
+def test_a_running_trial_keeps_the_config_that_optuna_drew(storage):
     """As of population-based training, which may turn a condition on that was off."""
 
     def conditional(trial):

@@ -64,7 +64,7 @@ def test_trials_without_an_end_are_counted_and_named(storage):
     assert registry.study.trials[1].user_attrs["stop_cause"] == "error"
 
 
-def test_what_tune_showed_last_is_noted(storage):
+def test_registry_records_the_last_iteration_that_tune_reported(storage):
     registry = open_registry(storage)
     asked(registry, "a")
     assert registry.record("a").seen is None
@@ -98,7 +98,7 @@ def test_an_interrupted_trial_stays_running(storage):
     assert states(registry) == ["RUNNING"]
 
 
-def test_a_trial_stopped_before_its_first_result_fails_rather_than_count_as_bad(storage):
+def test_a_trial_stopped_before_its_first_result_is_failed(storage):
     registry = open_registry(storage)
     asked(registry, "a")
     registry.tell("a", TrialOutcome(Outcome.OUT_OF_BUDGET))
@@ -116,7 +116,7 @@ def test_steps_that_a_retry_repeats_keep_their_first_value(storage):
     assert registry.study.trials[0].intermediate_values == {1: 0.1, 2: 0.2, 3: 0.3}
 
 
-def test_a_config_that_changes_again_counts_as_changed_since_the_first_time(storage):
+def test_config_changed_at_keeps_the_first_change(storage):
     registry = open_registry(storage)
     asked(registry, "a")
     registry.note_change("a", 2)

@@ -131,7 +131,7 @@ def test_several_objectives_and_stopped_trials_with_curves_are_no_obstacle(name)
 
 
 @table
-def test_nothing_is_logged_or_warned_of_to_who_chose_by_name(name, caplog):
+def test_samplers_chosen_by_name_log_no_warnings(name, caplog):
     _, space, _ = KINDS[name]
     optuna.logging.enable_propagation()
     try:
@@ -221,7 +221,7 @@ def test_a_dense_sampler_learns_conditional_parameters():
     ],
     ids=str,
 )
-def test_who_learns_from_constraints_is_known(sampler, uses):
+def test_uses_constraints_recognizes_samplers_that_learn_from_them(sampler, uses):
     assert uses_constraints(sampler) is uses
 
 

@@ -147,12 +147,12 @@ def test_a_trial_counts_up_to_the_moment_its_config_was_changed(
     assert shown(study, visibility, rungs=()) == [expected]
 
 
-def test_of_a_curve_without_nan_there_is_no_copy():
+def test_finite_values_returns_a_finite_curve_without_copying():
     curve = curve_to(3)
     assert finite_values(curve) is curve
 
 
-def test_where_constraints_are_learnt_from_a_finished_trial_without_any_has_failed():
+def test_completed_trials_without_constraints_count_as_failed():
     study = new_study()
     for state in (COMPLETE, PRUNED, RUNNING):
         add(study, curve_to(2), state)
@@ -183,7 +183,7 @@ def test_a_changed_config_has_values_at_rungs_up_to_then():
     assert shown(study, RungValues()) == [(PRUNED, {1: 0.5, 3: 0.5}, 0.5)]
 
 
-def test_who_reached_the_highest_rung_with_enough_values_is_complete_and_all_others_running():
+def test_trials_at_the_highest_full_rung_are_shown_as_complete():
     study = new_study()
     add(study, curve_to(9, 0.9), COMPLETE)
     add(study, curve_to(4, 0.4), RUNNING)
@@ -208,7 +208,7 @@ def test_a_finished_trial_counts_with_its_value_at_that_rung():
     assert [value for _, _, value in shown(study, HighestRung(2))] == [0.5, 0.4]
 
 
-def test_a_trial_that_was_through_before_that_rung_counts_with_its_last_value():
+def test_a_trial_completed_below_the_rung_counts_with_its_last_value():
     study = new_study()
     add(study, {1: 0.9, 2: 0.2}, COMPLETE)
     for _ in range(2):

@@ -64,7 +64,7 @@ def test_a_trial_that_is_asked_for_is_not_there(storage, study):
     assert study.get_trials() == before
 
 
-def test_what_is_asked_for_is_what_would_be_drawn(storage, study):
+def test_overlay_proposes_what_the_study_would_draw(storage, study):
     overlay = asked(OverlayStorage(storage), TPESampler(seed=3, multivariate=True))
     study.sampler = TPESampler(seed=3, multivariate=True)
     assert overlay.params == define(study.ask()).params
@@ -107,7 +107,7 @@ def test_a_new_trial_takes_all_that_a_trial_takes(storage, study):
     assert found.system_attrs["note"] == 1
 
 
-def test_who_has_read_a_new_trial_keeps_what_was_read(storage, study):
+def test_a_trial_read_from_the_overlay_is_not_changed_later(storage, study):
     overlay = OverlayStorage(storage)
     trial = asked(overlay)
     read = overlay.get_all_trials(study._study_id, deepcopy=False)[-1]

@@ -77,7 +77,7 @@ def test_a_server_that_refuses_is_told_with_its_reason_and_without_the_password(
         open_storage("postgresql+psycopg://me:secret@127.0.0.1:1/db")
 
 
-def test_nothing_is_memory():
+def test_open_storage_without_a_location_is_in_memory():
     assert isinstance(open_storage(None), InMemoryStorage)
 
 

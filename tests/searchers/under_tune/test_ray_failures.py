@@ -63,7 +63,7 @@ def test_fail_fast_leaves_no_trial_without_an_end(tmp_path):
 
 
 @inline
-def test_a_function_that_reports_nothing_fails_in_optuna_whenever_it_comes(tmp_path):
+def test_trials_of_a_function_that_reports_nothing_fail_in_optuna(tmp_path):
     def silent(config):
         from ray import tune
 

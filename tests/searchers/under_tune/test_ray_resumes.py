@@ -25,7 +25,7 @@ def by_value():
 
 
 @inline
-def test_one_searcher_for_two_runs_takes_nothing_of_the_first_but_what_it_learned(tmp_path):
+def test_a_searcher_reused_in_a_second_run_keeps_only_its_study(tmp_path):
     """Not its limit of trials at a time, and not its stop criteria."""
     searcher = make()
     first, _ = run(

@@ -11,7 +11,7 @@ from tuned_runs import after_six, agree, falling, inline, make, reasons, run, st
 
 
 @inline
-def test_a_repeater_tells_the_mean_of_its_trials_and_what_is_left_over_does_not_count(tmp_path):
+def test_a_repeater_reports_means_and_fails_incomplete_repeats(tmp_path):
     from ray.tune.search import Repeater
 
     def repeated(config):
@@ -35,7 +35,7 @@ def test_a_repeater_tells_the_mean_of_its_trials_and_what_is_left_over_does_not_
 
 
 @inline
-def test_a_limiter_of_batches_asks_for_none_before_all_of_a_batch_have_ended(tmp_path):
+def test_a_batch_limiter_proposes_only_after_the_whole_batch_ended(tmp_path):
     from ray.tune.search import ConcurrencyLimiter
 
     def uneven(config):
