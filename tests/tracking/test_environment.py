@@ -37,7 +37,7 @@ def test_the_processor_is_the_first_that_linux_names(environment, tmp_path, text
     assert environment.cpu_model(tmp_path / "cpuinfo") == name
 
 
-def test_where_linux_does_not_tell_python_does(environment, tmp_path):
+def test_cpu_model_falls_back_to_python_without_proc_cpuinfo(environment, tmp_path):
     assert environment.cpu_model(tmp_path / "missing")
 
 

@@ -42,7 +42,7 @@ def where(callback):
     return uri, client.get_experiment(run.info.experiment_id).name
 
 
-def test_nothing_set_is_the_default():
+def test_store_and_experiment_have_defaults():
     assert where(MLflowCallback()) == ("sqlite:///mlflow.db", "tune_tf")
 
 

@@ -264,7 +264,7 @@ def report_of(num_metrics):
     return Report(1, 1000, {TIME_TOTAL: 1.0, **metrics} if num_metrics < 3000 else metrics)
 
 
-def test_what_comes_again_from_the_spool_of_a_killed_process_changes_nothing(client, open_runs):
+def test_entries_delivered_twice_from_a_spool_change_nothing(client, open_runs):
     entries = [
         RunUpdate("t1", 0, name="one", params={"lr": "1"}, reopen=True, fresh=True),
         *(result("t1", step) for step in (1, 2, 3)),

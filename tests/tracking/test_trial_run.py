@@ -317,7 +317,7 @@ def test_mlflow_keeps_the_active_runs_of_a_thread_where_we_look_for_them(run_id,
         mlflow_internals._active_runs().clear()
 
 
-def test_without_that_list_the_run_is_put_back_into_its_state(run_id, client, monkeypatch):
+def test_run_state_is_restored_without_mlflows_list_of_active_runs(run_id, client, monkeypatch):
     import mlflow
 
     monkeypatch.setattr(mlflow_internals, "_active_runs", lambda: None)

@@ -355,7 +355,7 @@ def test_under_pbt_every_report_stands_exactly_once(population, recorded):
         assert population.points(run, "val_accuracy") == sorted(reported)
 
 
-def test_eight_parameters_that_change_in_mid_run_are_told_with_whom_they_came_from(sweep, tmp_path):
+def test_pbt_records_changes_of_eight_parameters_and_their_donors(sweep, tmp_path):
     from tune_tf.schedulers import scheduler
     from tune_tf.searchers import OptunaSearcher
     from tune_tf.space import Float, SearchSpace

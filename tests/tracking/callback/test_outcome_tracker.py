@@ -208,7 +208,7 @@ class Truth:
 
 @pytest.mark.filterwarnings("ignore")  # Ray's calls of NumPy
 @pytest.mark.parametrize(("name", "stop"), PAIRS)
-def test_each_trial_ends_as_who_ended_it_says(name, stop, tmp_path, monkeypatch):
+def test_tracked_outcomes_match_what_stopped_each_trial(name, stop, tmp_path, monkeypatch):
     scheduler, scripts = SCHEDULERS[name](), list(SCRIPTS)
     if name.startswith("HyperBand"):
         scripts = [script for script in SCRIPTS if script not in LEAVES]

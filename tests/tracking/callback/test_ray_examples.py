@@ -83,7 +83,7 @@ def limit_of(trial):
 
 
 @pytest.mark.parametrize("example", [pbt, hyperband, asha], ids=lambda it: it.__name__)
-def test_with_our_callback(example, callback_of, client, tmp_path):
+def test_rays_examples_are_tracked_by_our_callback(example, callback_of, client, tmp_path):
     parts = example(callbacks=[callback_of(objective=None)])
     trials = run_inline(parts.pop("trainable"), tmp_path, **parts)
     store = Store(client)
@@ -111,7 +111,7 @@ def test_with_our_callback(example, callback_of, client, tmp_path):
     ],
     ids=["pbt", "hyperband", "asha"],
 )
-def test_with_our_scheduler_and_rays_mlflow_callback(
+def test_rays_examples_run_with_our_scheduler_and_rays_mlflow_callback(
     example, name, objective, settings, tmp_path, client, store_uri, inline
 ):
     from ray.air.integrations.mlflow import MLflowLoggerCallback

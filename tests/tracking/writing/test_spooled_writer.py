@@ -72,9 +72,7 @@ def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of, caplog):
     assert not caplog.records
 
 
-def test_what_a_store_does_not_take_stays_on_disk_and_the_next_writer_delivers_it(
-    path, writer_of, caplog
-):
+def test_the_next_writer_delivers_entries_that_a_store_did_not_take(path, writer_of, caplog):
     writer = writer_of(Store(down=True))
     for step in range(50):
         writer.put(result("t", step))
@@ -117,7 +115,7 @@ def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of
     assert store.steps == {"t": list(range(1000))}
 
 
-def test_what_cannot_be_read_back_stays_on_disk_and_what_comes_later_is_delivered(
+def test_an_unreadable_spool_stays_on_disk_and_later_entries_are_sent(
     path, writer_of, monkeypatch, caplog
 ):
     store, fails = Store(), threading.Event()
@@ -146,7 +144,7 @@ def test_what_cannot_be_read_back_stays_on_disk_and_what_comes_later_is_delivere
     assert "5 entries of the sweep have not been written to MLflow" in caplog.text
 
 
-def test_with_a_spool_nothing_has_to_be_taken_along(writer_of):
+def test_a_spooled_writer_has_no_unwritten_entries_to_hand_over(writer_of):
     writer = writer_of(Store(down=True))
     writer.put(result("t", 1))
     assert writer.unwritten() == []
@@ -170,9 +168,7 @@ class FullDisk:
         return self.write(file, part)
 
 
-def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_room(
-    path, writer_of, monkeypatch, caplog
-):
+def test_entries_wait_in_memory_while_the_disk_is_full(path, writer_of, monkeypatch, caplog):
     caplog.set_level("INFO")
     disk = FullDisk(room=1000)
     monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", disk)
@@ -194,7 +190,7 @@ def test_with_a_full_disk_entries_wait_in_memory_and_go_to_disk_when_there_is_ro
     ]
 
 
-def test_with_a_full_disk_and_a_store_that_works_all_is_delivered_in_order(writer_of, monkeypatch):
+def test_entries_are_delivered_in_order_while_the_disk_is_full(writer_of, monkeypatch):
     monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", FullDisk(room=500))
     store = Store()
     writer = writer_of(store, capacity=3, backlog=3)
@@ -204,7 +200,7 @@ def test_with_a_full_disk_and_a_store_that_works_all_is_delivered_in_order(write
     assert store.steps == {"t": list(range(200))}
 
 
-def test_with_a_full_disk_and_no_memory_left_the_caller_waits_for_the_disk(writer_of, monkeypatch):
+def test_a_full_disk_and_a_full_queue_block_the_caller(writer_of, monkeypatch):
     disk = FullDisk(room=0)
     monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", disk)
     store = Store(down=True)

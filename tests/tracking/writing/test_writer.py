@@ -61,7 +61,7 @@ def test_all_is_written_in_order_when_closed():
     assert writer.lost == 0
 
 
-def test_what_comes_within_the_linger_is_written_together_and_the_parent_last():
+def test_writer_groups_entries_by_run_and_writes_the_parent_last():
     sink = ScriptedSink()
     writer = writer_of(sink, linger_s=60.0)
     writer.put(RunUpdate(PARENT, 0))
@@ -294,7 +294,7 @@ class SinkWithoutOne(ScriptedSink):
         super().write(entry)
 
 
-def test_the_end_of_the_sweep_does_not_wait_for_artifacts_that_the_store_does_not_take():
+def test_closing_does_not_wait_for_artifacts_that_a_store_refuses():
     sink = SinkWithoutOne()
     writer = writer_of(sink, linger_s=60.0)
     writer.put(RunUpdate("bad", 0, texts={"a.txt": "x"}))
@@ -376,7 +376,7 @@ def test_what_is_put_after_closing_is_counted_as_lost():
     assert writer.lost == 1
 
 
-def test_what_is_not_written_yet_can_be_taken_along():
+def test_writer_returns_copies_of_unwritten_entries():
     sink = GatedSink()
     writer = writer_of(sink)
     writer.put(result("a", 1))
