@@ -25,6 +25,6 @@ def test_the_peaks_of_all_processes_are_added():
     assert sum_peak_memory(told[0], told) == {PEAK_MEMORY: 3.0, "perf/input_wait": 0.5}
 
 
-def test_where_one_has_not_told_nobody_knows_of_all():
+def test_total_peak_memory_is_unknown_if_a_process_has_not_reported():
     told = {PEAK_MEMORY: 1.0, "perf/input_wait": 0.5}
     assert sum_peak_memory(told, [told, {}]) == {"perf/input_wait": 0.5}

@@ -231,7 +231,7 @@ def test_several_replicas_carry_too(replicas_of):
         pytest.param({"weight_decay": None}, id="no decay", marks=pytest.mark.slow),
     ],
 )
-def test_what_switches_code_off_is_another_program(first, replicas_of):
+def test_scalars_that_switch_code_off_need_their_own_program(first, replicas_of):
     base = {"learning_rate": 0.1, "momentum": 0.5, "clipnorm": 0.1, "weight_decay": 0.1}
     workload = Given(lambda config: of_optimizer(optimizers.SGD, config), DATA)
     loop = GraphLoop(workload, replicas_of(1))

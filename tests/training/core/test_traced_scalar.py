@@ -91,7 +91,7 @@ def test_all_methods_of_a_float_are_asked():
         math.floor,
     ],
 )
-def test_what_python_makes_of_it_is_that_of_the_number(ask):
+def test_operations_on_a_traced_scalar_equal_those_on_its_number(ask):
     answer, scalars = asked(0.3, ask)
 
     if answer is not None:

@@ -145,7 +145,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("fn", "told"), REFUSED.values(), ids=REFUSED.keys())
-def test_it_refuses(fn, told):
+def test_bad_per_example_functions_are_refused(fn, told):
     class Refused(Given):
         def per_example(self, config, *, training):
             return fn

@@ -81,7 +81,7 @@ def test_waiting_for_rows_is_measured(replicas_of, disk):
     assert loop.performance["perf/rows_per_s"] == 1
 
 
-def test_for_rows_that_are_there_nobody_waits(replicas_of):
+def test_resident_rows_have_no_input_wait(replicas_of):
     resident = Given(without_dropout, draw(40))
     loop = begin(GraphLoop(resident, replicas_of(1)), resident)
     loop.epoch()

@@ -44,7 +44,7 @@ def test_an_idle_worker_takes_over_the_batch_under_way_for_longest(scheduler):
     assert scheduler.deal(2) == taken[0]
 
 
-def test_whoever_comes_first_counts(scheduler):
+def test_the_first_gradient_of_a_batch_counts_and_later_ones_are_late(scheduler):
     slow = scheduler.deal(0)
     for _ in range(2):
         scheduler.judge(1, scheduler.deal(1), scheduler.version)

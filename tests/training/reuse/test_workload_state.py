@@ -321,7 +321,7 @@ class BuildsFromDict(Given):
         return on_top_of(base_model(), {"width": self.kept["built"] + self.kept["loaded"]})
 
 
-def test_what_build_model_sets_in_a_dict_is_undone_and_what_load_data_sets_is_kept(replicas_of):
+def test_dict_entries_of_build_model_are_undone_those_of_load_data_kept(replicas_of):
     workload = BuildsFromDict()
     loop = GraphLoop(workload, replicas_of(1))
     for width in (3, 5, 3):
