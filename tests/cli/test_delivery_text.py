@@ -17,5 +17,5 @@ from tune_tf.tracking.run_writer import Delivery
     ],
     ids=["nothing", "all", "refused", "down"],
 )
-def test_what_became_of_the_entries_is_told(delivery, text):
+def test_delivery_text_counts_delivered_refused_and_waiting_entries(delivery, text):
     assert delivery_text(delivery) == text

@@ -128,6 +128,6 @@ def test_all_faults_of_a_scheduler_are_told_at_once():
     }
 
 
-def test_the_limit_of_a_scheduler_around_another_is_that_ones():
+def test_resource_changing_scheduler_has_max_t_of_its_base():
     scheduler = {"name": "resource_changing", "base": {"name": "asha", "max_t": 7}}
     assert SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler}).scheduler.max_t == 7

@@ -99,7 +99,7 @@ def test_a_bad_override_is_named(override, text, sweep):
     assert text in str(caught.value)
 
 
-def test_what_a_workload_refuses_of_its_data_is_told_with_its_line_and_the_other_faults(sweep):
+def test_data_errors_of_a_workload_are_listed_by_line_with_other_errors(sweep):
     text = """\
 name: wine
 workload: tune_tf.workloads.tabular:TabularMLP

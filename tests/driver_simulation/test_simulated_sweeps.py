@@ -35,19 +35,19 @@ def simulated(*arguments):
     ("first", "count"),
     [pytest.param(*part, marks=[pytest.mark.slow] * (part[0] > 0)) for part in PARTS],
 )
-def test_a_sweep_stands_in_one_way_everywhere_whenever_its_driver_is_killed(first, count, capsys):
+def test_tune_optuna_and_mlflow_agree_after_kills_and_resumes(first, count, capsys):
     code, told = simulated("--first", str(first), "--seeds", str(count))
     with capsys.disabled():
         print(f"\n{told.strip().splitlines()[-1]}")
     assert code == 0, told
 
 
-def test_a_seed_repeats():
+def test_simulating_a_seed_twice_gives_the_same_trace():
     code, told = simulated("--seeds", "8", "--twice")
     assert code == 0, told
 
 
 @pytest.mark.mlflow
-def test_faults_of_earlier_versions_are_found_when_they_are_put_back():
+def test_simulation_finds_reintroduced_bugs_of_earlier_versions():
     code, told = simulated("--bugs")
     assert code == 0, told

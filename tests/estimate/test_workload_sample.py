@@ -41,7 +41,7 @@ def test_small_data_are_measured_whole(tmp_path):
     assert told == {"num_rows": 15, "total_rows": 15, "left_out_bytes": 0}
 
 
-def test_of_large_data_the_first_batches_are_and_validation_is_cut_alike(tmp_path):
+def test_sample_of_large_data_cuts_training_and_validation_rows_alike(tmp_path):
     found, told = cut(Data(arrays(200), arrays(50)), tmp_path)
     assert list(found.train[1]) == list(range(20))
     assert len(found.validation[0]) == 5
@@ -54,7 +54,7 @@ def test_rows_keep_their_groups(tmp_path):
     assert list(found.groups) == [*range(20), *range(200, 205)]
 
 
-def test_a_pipeline_reads_its_first_rows_and_leaves_no_part_of_them_in_its_cache(tmp_path):
+def test_sample_of_a_pipeline_reads_first_rows_and_leaves_no_cache(tmp_path):
     pipeline = Pipeline(arrays(200), cache=tmp_path / "cache")
     found, told = cut(Data(pipeline), tmp_path)
     assert found.train.num_rows == 20

@@ -20,7 +20,7 @@ def test_what_lies_outside_its_range_is_told():
     assert not of("iterations").is_within
 
 
-def test_before_the_report_is_written_its_part_is_left_out():
+def test_forecast_in_an_open_report_excludes_the_report_itself():
     until = of("wall time", closed=False)
     assert until.what == "wall time, up to this report"
     assert until.forecast == Range(75, 90, 130)
@@ -33,7 +33,7 @@ def test_memory_is_compared_only_where_trials_have_told_it():
     assert len(whats) == 4
 
 
-def test_nothing_has_no_ratio():
+def test_zero_actual_trials_have_no_ratio():
     assert of("trials", trials=0).ratio is None
 
 

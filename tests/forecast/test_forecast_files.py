@@ -42,7 +42,7 @@ def test_other_settings_have_no_forecast(config):
     assert read_forecast(config.model_copy(update={"seed": 9})) is None
 
 
-def test_one_that_was_cut_is_none(config):
+def test_a_truncated_forecast_file_is_ignored(config):
     path = write_forecast(forecast(settings_digest=settings_digest(config)), config)
     path.write_text(path.read_text()[:200])
     assert read_forecast(config) is None
@@ -56,7 +56,7 @@ def test_it_is_kept_beside_the_sweeps_where_checkpoints_are_elsewhere(
     assert write_forecast(forecast(), remote).parent == tmp_path / "sweeps" / "forecasts"
 
 
-def test_what_came_of_it_stands_beside_it_in_the_sweeps_folder(tmp_path):
+def test_forecast_and_actuals_are_read_back_from_the_sweeps_folder(tmp_path):
     settled = ForecastWithActuals(forecast(), actuals())
     write_actuals(tmp_path, settled)
     assert read_actuals(tmp_path) == settled

@@ -180,7 +180,7 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
     assert (model.source_run_id, str(model.status)) == (run.info.run_id, "READY")
 
 
-def test_what_cannot_be_is_told_in_one_message(verb, swept, folder):
+def test_export_and_retrain_reject_bad_arguments_with_one_message(verb, swept, folder):
     (folder / "taken.keras").touch()
     for arguments, text in (
         (("export", "wine", "--trial", "x7"), "has no trial 'x7'; there are 2, for example"),

@@ -60,14 +60,14 @@ def test_there_are_no_more_replicas_than_batches_and_settings_allow(
 @pytest.mark.parametrize(
     ("declared", "synchronized"), [pytest.param(1, True, id="one"), pytest.param(2, False, id="2")]
 )
-def test_what_began_as_one_device_normalises_by_whole_batches(declared, synchronized):
+def test_scaling_from_one_device_synchronizes_batch_normalization(declared, synchronized):
     base, reserved = TrialResources(cpus=declared), TrialResources(cpus=4)
     spread = Mirrored(declared).scaled_to_resources(base, reserved, batch_size=8)
 
     assert spread.synchronized_batch_norm is synchronized
 
 
-def test_all_else_stays_as_it_was_declared():
+def test_scaling_to_resources_keeps_other_settings():
     declared = Mirrored(2, synchronized_batch_norm=True, micro_batches=2, uneven="refuse")
     spread = declared.scaled_to_resources(TrialResources(2), TrialResources(4), batch_size=8)
 

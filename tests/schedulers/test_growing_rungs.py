@@ -69,7 +69,7 @@ def test_noise_is_the_90th_percentile_over_pairs():
     assert ranking_noise(given, below=2, top=3) == pytest.approx(1 + 0.9 * 2)
 
 
-def test_what_lies_after_the_top_rung_is_no_noise():
+def test_ranking_noise_ignores_reports_after_the_top_rung():
     assert ranking_noise(curves(one=[3, 1, 3], other=[2, 2, 2]), below=1, top=2) is None
 
 
@@ -94,7 +94,7 @@ def test_the_limit_stays_while_the_ranking_does():
     assert rungs.limit == 2
 
 
-def test_the_limit_grows_when_the_ranking_changes_and_the_old_top_is_promoted_from():
+def test_a_changed_ranking_opens_a_rung_and_promotes_from_the_old_top():
     rungs = ladder_with(0.1, 0.2)
     rungs.report("a", 2, 0.02)
     assert rungs.next_up(lambda _: True) is None

@@ -43,7 +43,7 @@ def test_every_trial_comes_to_its_end_whatever_the_bracket_and_the_slots(name, c
 
 
 @both
-def test_what_waits_and_is_stopped_is_pruned_with_its_last_report(name):
+def test_a_paused_trial_that_is_stopped_is_pruned_at_its_last_report(name):
     controller = run(name, [flat(value) for value in range(14)], slots=14)
     pruned = [t for t in controller.trials if t.last_result["stop_reason"] == "pruned"]
     assert len(pruned) >= 4
@@ -51,7 +51,7 @@ def test_what_waits_and_is_stopped_is_pruned_with_its_last_report(name):
     assert all(t.last_result["training_iteration"] in (1, 3) for t in pruned)
 
 
-def test_with_fewer_slots_than_a_bracket_hyperband_stops_nobody_and_bohb_does():
+def test_bohb_but_not_hyperband_prunes_with_fewer_slots_than_a_bracket():
     ends = {
         name: [
             reason for _, reason in run(name, [flat(i) for i in range(20)], slots=1).ends().values()
@@ -63,7 +63,7 @@ def test_with_fewer_slots_than_a_bracket_hyperband_stops_nobody_and_bohb_does():
 
 
 @both
-def test_what_comes_through_all_halvings_is_complete(name):
+def test_trials_that_survive_all_halvings_are_completed(name):
     controller = run(name, [flat(value) for value in range(14)], slots=5)
     completed = [at for at, reason in controller.ends().values() if reason == "completed"]
     assert completed
@@ -82,7 +82,7 @@ def test_a_bracket_that_ends_below_the_limit_by_rounding_leaves_complete_trials(
 @pytest.mark.parametrize("kind", ["nan", "error"])
 @pytest.mark.parametrize("iteration", [1, 2, 3, 5])
 @pytest.mark.parametrize("slots", [2, 8])
-def test_nobody_waits_for_a_trial_that_died(name, kind, iteration, slots):
+def test_a_dead_trial_does_not_block_its_bracket(name, kind, iteration, slots):
     curves = [flat(value) for value in range(1, 8)]
     controller = run(name, [*curves[:3], dies(kind, iteration), *curves[3:]], slots=slots)
     ends = controller.ends()

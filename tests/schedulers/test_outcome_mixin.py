@@ -69,7 +69,7 @@ def test_a_limit_given_to_tune_stays(name):
     assert trial.stopping_criterion == {"training_iteration": 4, "acc": 0.9}
 
 
-def test_a_trial_that_asha_ends_at_max_t_is_complete_although_tune_would_have_gone_on():
+def test_a_trial_that_asha_stops_at_max_t_is_completed():
     scheduler = make("asha")
     trial = add(scheduler, stop={"training_iteration": 20})
     assert show(scheduler, trial, 9, 1.0) == "STOP"

@@ -168,7 +168,7 @@ def test_tune_the_last_result_and_optuna_agree_on_every_end(name, swept):
 @pytest.mark.parametrize(
     ("name", "who"), [("asha", "worst"), ("median_stopping", "worst"), ("bohb", "bad")]
 )
-def test_who_falls_behind_is_pruned_and_keeps_its_last_report(name, who, swept):
+def test_a_trial_that_falls_behind_is_pruned_with_its_last_report(name, who, swept):
     analysis, storage = swept(name)
     (behind,) = [trial for trial in analysis.trials if trial.config["ending"] == who]
     assert behind.last_result[STOP_REASON] == "pruned"
@@ -179,7 +179,7 @@ def test_who_falls_behind_is_pruned_and_keeps_its_last_report(name, who, swept):
 
 
 @pytest.mark.usefixtures("inline")
-def test_who_goes_on_from_another_trial_says_since_when(swept):
+def test_an_exploiting_trial_reports_when_its_config_changed(swept):
     analysis, _ = swept("pbt_synch")
     changed = [trial for trial in analysis.trials if CONFIG_CHANGED_AT in trial.last_result]
     assert changed

@@ -125,7 +125,7 @@ def test_nobody_waits_for_or_copies_a_trial_that_died(synch, kind, iteration):
     assert all(reached < iteration for donor, reached in donors if donor == "t1")
 
 
-def test_all_go_on_after_a_resume_though_the_last_one_fails_and_one_is_not_paused():
+def test_population_resumes_although_its_last_running_trial_fails():
     def dies(at):
         if at == 1:
             return 1.0

@@ -118,7 +118,7 @@ def test_a_trial_at_a_higher_rung_goes_first():
     assert (chosen.trial_id, chosen.status) == ("0", "PENDING")
 
 
-def test_of_trials_that_were_interrupted_the_one_at_the_highest_rung_goes_first():
+def test_the_interrupted_trial_at_the_highest_rung_restarts_first():
     swept = slots(reversed_order, 4, num_slots=4)
     swept.fill()
     first, *others = swept.trials
@@ -167,7 +167,7 @@ def test_a_promotion_takes_the_slot_of_a_trial_that_diverges():
     assert [trial.trial_id for trial in swept.running] == ["1"]
 
 
-def test_without_a_way_to_change_statuses_promotions_wait_until_tune_asks():
+def test_promotions_wait_for_tune_if_statuses_cannot_be_set():
     class Plain:
         def __init__(self, controller):
             self.get_trials, self.search_alg = controller.get_trials, controller.search_alg

@@ -36,7 +36,7 @@ def test_a_trial_that_was_stopped_for_a_new_one_keeps_its_place():
     assert swept.ends() == {0: ("pruned", 3)} | dict.fromkeys(range(1, 6), ("pruned", 1))
 
 
-def test_after_a_trial_was_stopped_for_a_new_one_others_give_up_their_places():
+def test_trials_continue_after_one_was_stopped_for_a_new_trial():
     losses = [0.2, 0.5, 0.3]
     swept = slots(lambda number, _: losses[number], 3, limit=2)
     for _ in range(2):
@@ -48,7 +48,7 @@ def test_after_a_trial_was_stopped_for_a_new_one_others_give_up_their_places():
     assert swept.step(swept.trials[2]) == "CONTINUE"
 
 
-def test_for_a_searcher_that_is_held_back_for_a_while_no_trial_is_stopped():
+def test_no_trial_is_stopped_while_the_searcher_is_blocked():
     swept = slots(in_order, 5, limit=2)
     limiter = swept.search_alg.searcher
     swept.search_alg.searcher = SimpleNamespace(is_closed=True, searcher=limiter)

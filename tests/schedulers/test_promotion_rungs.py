@@ -57,13 +57,13 @@ def test_of_equals_the_earlier_one_is_promotable():
     assert climbed([1.0, 1.0, 1.0]).next_up(anyone) == "0"
 
 
-def test_who_was_promoted_keeps_its_place():
+def test_a_promoted_trial_keeps_its_place_in_the_rung():
     rungs = climbed([0.3, 0.1, 0.2])
     rungs.promote("1")
     assert rungs.next_up(anyone) is None
 
 
-def test_who_drops_out_of_the_best_after_its_promotion_takes_no_place():
+def test_a_promoted_trial_outside_the_best_takes_no_place_in_the_rung():
     rungs = climbed([0.3, 0.1, 0.2])
     rungs.promote("1")
     rungs.report("3", 1, 0.05)

@@ -116,7 +116,7 @@ def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(name, iteration, tmp
     assert {reason for _, reason in whole.ends().values()} >= {"completed", "pruned"}
 
 
-def test_what_waited_goes_on_waiting(tmp_path):
+def test_a_paused_trial_stays_paused_after_a_resume(tmp_path):
     controller = controller_of(make("hyperband"), count=3, slots=3)
     controller.run(until=at_iteration(1))
     first, *_ = controller.trials

@@ -111,7 +111,7 @@ def test_files_beside_a_driver_on_the_cluster_are_refused():
     ],
     ids=["on all nodes", "on servers"],
 )
-def test_what_all_nodes_reach_is_taken(settings):
+def test_check_paths_accepts_locations_that_all_nodes_reach(settings):
     from tune_tf.sweep.cluster import check_paths
 
     check_paths(sweep_with(**settings))

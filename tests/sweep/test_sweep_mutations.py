@@ -33,7 +33,7 @@ def allowed(scheduler, space=None, workload=None):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_all_that_do_not_shape_the_model_may_change_and_no_trial_gets_the_process_that_looked(
+def test_mutable_parameters_are_found_in_a_process_that_ends(
     tmp_path,
 ):
     class Noting(DigitsMLP):

@@ -87,7 +87,7 @@ def test_a_sweep_that_runs_has_no_result_yet(settled):
     assert found(settled) is None
 
 
-def test_what_could_not_be_written_down_is_tried_once_more_and_then_left(settled):
+def test_missing_outputs_are_retried_by_one_resume_only(settled):
     fail_to_log(settled)
     settled.drive()
     settled.finish()

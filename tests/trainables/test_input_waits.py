@@ -40,5 +40,5 @@ def test_a_sweep_that_waits_for_its_rows_is_told_what_to_change(caplog):
         pytest.param([], id="no iterations"),
     ],
 )
-def test_others_are_not_bothered(caplog, iterations):
+def test_trials_without_input_waits_get_no_warning(caplog, iterations):
     assert told(caplog, *iterations) == []

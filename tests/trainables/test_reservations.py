@@ -99,7 +99,7 @@ def test_the_first_iteration_of_each_process_does_not_count(caplog):
     assert told(caplog, watch, trial, samples, processes=3) == []
 
 
-def test_each_kind_is_told_once_a_sweep(caplog):
+def test_each_kind_of_idle_resource_is_warned_of_once_a_sweep(caplog):
     watch = ReservationMonitor(TrialResources(2, 1))
     for number in range(3):
         told(caplog, watch, Trial(f"t{number}", 2, 1), [load(cpu=20, gpu_0=0)] * 12)

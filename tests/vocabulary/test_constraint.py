@@ -84,7 +84,7 @@ def test_a_result_without_the_metric_does_not_keep_the_bound(result, holds):
     assert Constraint("size", "<=", 3).holds(result) is holds
 
 
-def test_it_reads_as_it_is_written():
+def test_text_of_a_constraint_has_its_metric_and_bound():
     assert str(Constraint.parse("size", "<=2e6")) == "size <= 2e+06"
 
 

@@ -34,7 +34,7 @@ def test_the_best_is_a_feasible_trial_that_ran_to_its_end(candidates, best):
     assert found.key == best
 
 
-def test_the_best_come_in_order_and_those_that_cannot_be_the_best_not_at_all():
+def test_ranking_lists_eligible_trials_in_order():
     candidates = [
         Candidate("a", STOPPED, 0.1),
         Candidate("b", DONE, 3.0),
@@ -46,7 +46,7 @@ def test_the_best_come_in_order_and_those_that_cannot_be_the_best_not_at_all():
 
 
 @pytest.mark.parametrize("candidates", [[], [("a", DONE, 1.0, False)], [("a", DONE, None)]])
-def test_there_may_be_no_best(candidates):
+def test_best_of_returns_none_without_a_feasible_completed_trial(candidates):
     assert best_of((Candidate(*each) for each in candidates), LOSS) is None
 
 

@@ -59,7 +59,7 @@ def test_what_is_no_secret_stays(text):
     assert mask_secrets(text, {}) == text
 
 
-def test_the_value_of_a_variable_named_like_a_secret_is_masked_wherever_it_stands():
+def test_values_of_secret_environment_variables_are_masked_everywhere():
     environ = {"MY_API_TOKEN": "p@ss/w0rd", "HOME": "/home/ann", "SHORT_KEY": "abc"}
     text = 'raw p@ss/w0rd, in a URI p%40ss%2Fw0rd, in JSON "p@ss/w0rd", /home/ann abc'
     assert mask_secrets(text, environ) == 'raw ***, in a URI ***, in JSON "***", /home/ann abc'

@@ -104,7 +104,7 @@ WARNINGS = {
 
 
 @pytest.mark.parametrize(("how", "told"), WARNINGS.values(), ids=WARNINGS.keys())
-def test_what_will_hurt_is_warned_of(tmp_path, how, told):
+def test_forecast_warns_of_expected_problems(tmp_path, how, told):
     assert forecast(tmp_path).warnings == ()
     assert any(told in each for each in forecast(tmp_path, **how).warnings)
 

@@ -33,16 +33,16 @@ def test_time_grows_with_work_where_batches_are_alike():
     assert costs_of().epoch_s({"width": 64}) > 3 * costs_of().epoch_s({"width": 16})
 
 
-def test_what_costs_the_same_for_any_model_is_of_the_batches():
+def test_equal_epoch_times_of_models_are_attributed_to_batches():
     costs = costs_of({64: 0.2, 16: 0.2})
     assert costs.epoch_s({"width": 64}) == pytest.approx(costs.epoch_s({"width": 16}), rel=0.02)
 
 
-def test_an_epoch_on_all_rows_takes_longer_than_on_those_that_were_trained():
+def test_epoch_time_is_scaled_from_measured_rows_to_all_rows():
     assert costs_of(scale=10).epoch_s({"width": 64}) == pytest.approx(4, rel=0.05)
 
 
-def test_the_first_turn_of_a_process_tells_nothing_of_the_turn_between_two_trials():
+def test_start_time_of_a_trial_excludes_the_start_of_its_process():
     costs = costs_of(first_start_s=9.0, start_s=0.2)
     assert costs.start_s == pytest.approx(0.25)  # with its checkpoint
     assert costs.trace_s == pytest.approx(1.5)

@@ -25,7 +25,7 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize(("others", "parallelism"), CHOSEN.values(), ids=CHOSEN.keys())
-def test_it_chooses_the_fastest_parallelism_that_keeps_its_devices_at_work(others, parallelism):
+def test_advice_chooses_the_fastest_parallelism_with_busy_devices(others, parallelism):
     assert advise([ONE, *others], on_gpus=False).chosen.parallelism == parallelism
 
 
@@ -76,11 +76,11 @@ SAID = {
 
 
 @pytest.mark.parametrize(("others", "sentence"), SAID.values(), ids=SAID.keys())
-def test_it_says(others, sentence):
+def test_advice_explains_its_choice(others, sentence):
     assert sentence in " ".join(advise([ONE, *others], on_gpus=False).sentences)
 
 
-def test_on_gpus_it_speaks_of_gpus():
+def test_advice_for_gpus_mentions_no_cpu_cores():
     one = measured(resources=TrialResources(cpus=1, gpus=1))
     two = measured(1.9, parallelism=Mirrored(2), resources=TrialResources(cpus=2, gpus=2))
     advice = advise([one, two], on_gpus=True)

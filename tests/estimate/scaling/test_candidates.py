@@ -32,7 +32,7 @@ def test_every_kind_that_trains_one_model_is_compared():
     ]
 
 
-def test_one_replica_on_one_device_comes_first_and_then_one_thing_differs_at_a_time():
+def test_candidates_vary_one_dimension_from_one_replica_on_one_device():
     assert labels(max_devices=2) == [
         "1 replica",
         "1 replica on 2 cores",
@@ -66,7 +66,7 @@ def test_a_quick_look_leaves_out_what_lies_between():
     ]
 
 
-def test_on_gpus_every_replica_has_one_and_its_cores():
+def test_each_replica_of_a_gpu_candidate_has_a_gpu_and_its_cores():
     found = copies(Mirrored(), cpus_per_device=4, max_devices=2, on_gpus=True)
     spread = {each.label: each.resources for each in found if each.dimension == "devices"}
     assert spread == {

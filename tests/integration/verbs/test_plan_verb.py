@@ -65,7 +65,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("setting", "told"), BAD.values(), ids=BAD.keys())
-def test_what_cannot_work_is_refused(verb, tmp_path, setting, told):
+def test_plan_rejects_bad_settings_and_writes_no_forecast(verb, tmp_path, setting, told):
     code, _, err = verb("plan", DIGITS, "--set", *SMALL[:2], setting, cwd=tmp_path)
 
     assert code == 2

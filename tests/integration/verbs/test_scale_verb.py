@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.mark.slow
-def test_it_measures_advises_and_records(verb, sweep_file, tmp_path):
+def test_scale_verb_measures_advises_and_records(verb, sweep_file, tmp_path):
     from mlflow import MlflowClient
 
     code, out, err = verb(

@@ -117,7 +117,7 @@ def test_a_sweep_ends_when_a_trial_reaches_the_target(loss, size, ends):
     assert reason == (f"a trial's loss {loss:g} reached its target of 0.2" if ends else None)
 
 
-def test_no_trial_is_stopped_before_the_one_has_ended_that_reached_the_target():
+def test_a_sweep_stops_only_after_the_trial_at_the_target_has_ended():
     sweep = Sweep(target=0.2)
     trial = sweep.start()
     sweep.report(trial, 0.1)
@@ -170,7 +170,7 @@ def test_trials_that_failed_do_not_count_as_tries(outcome):
     assert sweep.run(0.6, outcome) is None
 
 
-def test_none_completed_is_told():
+def test_stop_reason_says_that_no_recent_trial_completed():
     sweep = Sweep(patience=2)
     sweep.run(0.5, Outcome.PRUNED)
     assert sweep.run(0.4, Outcome.PRUNED) == "none of the last 2 trials completed"
@@ -231,7 +231,7 @@ def test_a_larger_budget_lets_it_go_on():
     assert sweep.step() is None
 
 
-def test_a_resumed_sweep_is_ended_by_what_ends_it_now_not_by_what_tune_has_pickled():
+def test_a_resumed_sweep_uses_its_new_limits_not_the_pickled_ones():
     before = Sweep(target=0.2)
     before.report(before.start(), 0.1)
     pickled = pickle.dumps(before.end)

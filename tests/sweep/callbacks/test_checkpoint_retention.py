@@ -107,7 +107,7 @@ def test_the_best_that_ended_and_those_that_run_keep_their_checkpoints(sweep):
     assert sweep.left == ["t2/0"]
 
 
-def test_nothing_goes_before_a_snapshot_knows_of_the_end(sweep):
+def test_checkpoints_stay_until_a_snapshot_records_the_trials_end(sweep):
     sweep.step()
     sweep.end(sweep.trial(0), 0.9)
     sweep.end(sweep.trial(0), 0.1)
@@ -143,7 +143,7 @@ def test_an_interrupted_trial_goes_on_from_its_checkpoint(sweep):
     assert sweep.left == ["t0/0", "t1/0"]
 
 
-def test_what_another_trial_goes_on_from_stays_until_it_has_its_own(sweep):
+def test_a_donors_checkpoint_stays_until_its_clone_has_its_own(sweep):
     donor, cloned = sweep.trial(0), sweep.trial()
     cloned.checkpoint = donor.checkpoint
     sweep.end(donor, 0.9)
@@ -205,7 +205,7 @@ def test_on_a_full_disk_what_is_removed_makes_room_to_note_it(tmp_path):
     assert (sweep.left, told) == (["t1/0"], ["t0"])
 
 
-def test_all_stay_where_all_are_asked_for(tmp_path):
+def test_keep_checkpoints_all_removes_none(tmp_path):
     sweep = Sweep(tmp_path, keep_checkpoints="all")
     sweep.end(sweep.trial(0), 0.9)
     sweep.end(sweep.trial(0), 0.1)

@@ -47,7 +47,7 @@ def test_a_trial_is_stopped_with_its_next_result(sweep, heeding):
     assert not end.stop_all()
 
 
-def test_nothing_asked_changes_nothing(sweep, heeding):
+def test_control_without_requests_changes_nothing(sweep, heeding):
     end, told = heeding(sweep.path)()
     assert (end.reason, told) == (None, [])
 

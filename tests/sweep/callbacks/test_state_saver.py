@@ -67,7 +67,7 @@ def test_the_reason_why_tune_begins_anew_is_raised_not_logged(tmp_path, caplog):
     assert not caplog.records
 
 
-def test_what_a_part_of_the_sweep_refused_is_raised_as_it_is(tmp_path):
+def test_a_failed_restore_raises_the_error_that_tune_only_logs(tmp_path):
     keep = StateSaver(SnapshotWriter(tmp_path), {"a"})
     log = logging.getLogger("ray.tune.execution.tune_controller")
 
@@ -83,7 +83,7 @@ def test_what_a_part_of_the_sweep_refused_is_raised_as_it_is(tmp_path):
         run()
 
 
-def test_other_errors_of_a_sweep_pass(tmp_path):
+def test_require_restore_lets_other_errors_pass(tmp_path):
     keep = StateSaver(SnapshotWriter(tmp_path), {"a"})
 
     def run():

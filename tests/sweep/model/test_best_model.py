@@ -114,7 +114,7 @@ def test_the_model_of_the_best_trial_is_logged(log, result_of, store, writer, tm
     assert "tune_tf.best_model" not in store.client.get_run(store.ids["t0"]).data.tags
 
 
-def test_it_is_not_logged_twice(log, result_of, store, writer):
+def test_best_model_is_logged_once(log, result_of, store, writer):
     first, second = log(result_of(0.5, 0.25)), log(result_of(0.5, 0.25))
 
     assert first.uri == second.uri
@@ -129,7 +129,7 @@ def test_a_better_one_of_a_longer_sweep_takes_its_place(log, result_of, store):
     assert models_in(store) == [second.uri]
 
 
-def test_it_is_registered_once(log, result_of, store):
+def test_best_model_is_registered_once(log, result_of, store):
     log(result_of(0.5, 0.25), register_best="digits")
     logged = log(result_of(0.5, 0.25), register_best="digits")
 

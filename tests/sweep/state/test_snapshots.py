@@ -27,7 +27,7 @@ def test_the_last_two_states_are_kept(tmp_path):
     assert before["searcher-state-1.pkl"] == b"2"
 
 
-def test_what_was_said_about_a_state_is_told_once_it_is_on_the_disk(tmp_path):
+def test_snapshot_writer_returns_only_the_note_of_a_written_state(tmp_path):
     snapshots = SnapshotWriter(tmp_path)
     assert snapshots.written is None
     snapshots.put(FILES, "about it")

@@ -38,14 +38,14 @@ def test_the_share_of_every_process_is_doubled():
 
 
 @pytest.mark.parametrize("bundle", [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}])
-def test_all_others_take_twice_as_many_pieces(bundle):
+def test_each_retry_doubles_the_micro_batches(bundle):
     more = saved(PlacementGroupFactory([bundle]), Mirrored(micro_batches=3), times=2)
 
     assert more.bundles == [bundle]
     assert (more.micro_batches, more.num_retries) == (12, 2)
 
 
-def test_all_workers_of_a_trial_take_more_pieces_and_its_own_actor_still_reserves_nothing():
+def test_a_retry_of_workers_keeps_bundles_and_doubles_micro_batches():
     reserved = PlacementGroupFactory([{}, {"CPU": 1}, {"CPU": 1}], strategy="SPREAD")
     more = saved(reserved, MultiWorker(2), times=2)
 
@@ -71,7 +71,7 @@ def test_an_actor_of_whole_batches_is_not_reused_for_pieces():
     assert pieces == RetryResources([{"CPU": 1}], micro_batches=2)
 
 
-def test_what_it_says_survives_a_resume():
+def test_retry_resources_keep_their_fields_when_pickled():
     again = pickle.loads(pickle.dumps(RetryResources([{"CPU": 1}], micro_batches=4, num_retries=2)))
 
     assert (micro_batches_of(again, Mirrored()), getattr(again, "num_retries", 0)) == (4, 2)

@@ -100,7 +100,7 @@ def test_each_worker_is_a_process_of_its_own_until_the_end(start):
         pytest.param("raises", WorkerError, "worker 1 on .*of the user's making", id="an error"),
     ],
 )
-def test_one_that_goes_wrong_ends_all(start, tmp_path, fault, error, message):
+def test_a_failing_worker_ends_all_workers_of_its_group(start, tmp_path, fault, error, message):
     group = start(fault)
 
     with pytest.raises(error, match=f"(?s){message}"):

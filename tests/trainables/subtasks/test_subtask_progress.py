@@ -27,7 +27,7 @@ def test_a_subtask_that_ended_counts_with_its_last_metrics(results):
     assert results.of(3) == [{"loss": 1 / 3}, {"loss": 1.0}]
 
 
-def test_what_is_needed_is_never_forgotten(results):
+def test_forget_keeps_metrics_that_an_iteration_needs(results):
     results.forget(3)
 
     assert results.of(3) == [{"loss": 1 / 3}, {"loss": 1.0}]

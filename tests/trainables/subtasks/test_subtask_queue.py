@@ -189,7 +189,7 @@ def test_a_subtask_that_ended_is_not_trained_again():
         pytest.param((3, 1, 1, 1, 1), id="one long"),
     ],
 )
-def test_all_take_about_as_long_as_the_best_packing_of_whole_subtasks(durations, num_devices):
+def test_queue_takes_at_most_a_tenth_longer_than_the_best_packing(durations, num_devices):
     run = Simulation(durations, num_devices).run(20)
 
     assert run.now <= 1.10 * 20 * best_packing(durations, num_devices)
