@@ -14,7 +14,7 @@ def two(sweeps):
     return sweeps.storage_path
 
 
-def test_the_better_sweep_is_named_and_the_best_configs_stand_side_by_side(two):
+def test_comparison_names_the_better_sweep_and_shows_both_best_configs(two):
     comparison = compare_sweeps(["first", "second"], storage_path=two)
     assert comparison.best.config.name == "second"
     assert comparison.best_configs == {

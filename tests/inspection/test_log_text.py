@@ -67,7 +67,7 @@ def test_a_log_is_followed_until_the_trial_is_over(tmp_path):
     assert chunks == [b"a\n", b"b\n"]
 
 
-def test_secrets_in_a_log_are_not_shown_also_where_a_line_comes_in_two_parts(tmp_path, monkeypatch):
+def test_secrets_in_a_log_are_masked_even_if_a_line_arrives_in_parts(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
     path = tmp_path / "log.txt"
     path.write_bytes(b"\xff first plant")

@@ -45,7 +45,7 @@ def test_a_sweep_that_has_ended_says_so_and_how_long_it_took(ended):
     assert view.num_iterations == 7
 
 
-def test_a_sweep_without_its_driver_is_interrupted_and_so_are_its_running_trials(sweep):
+def test_a_sweep_without_a_driver_and_its_trials_count_as_interrupted(sweep):
     sweep.run(0, 0.5)
     sweep.start(1)
     sweep.report(1, 0.6)
@@ -143,7 +143,7 @@ def test_a_trial_without_a_word_in_the_diary_is_read_from_its_folder(sweep):
     assert view.trials[1].result.cause == "MemoryError: too large"
 
 
-def test_an_ended_sweep_does_not_count_the_folder_of_a_trial_that_a_kill_left(ended):
+def test_an_ended_sweep_ignores_trial_folders_left_by_a_kill(ended):
     """Killed while the trial started, resumed, and ended by its target without proposing it."""
     before = [trial.number for trial in seen(ended).trials]
     (ended.folder.path / "trial_00009").mkdir()
