@@ -83,7 +83,7 @@ def test_the_job_for_kubernetes_runs_the_sweep_file_on_its_cluster(ray_job):
     assert set(YAML(typ="safe").load(ray_job["runtimeEnvYAML"])) == {"working_dir"}
 
 
-def test_the_nodes_of_the_job_for_kubernetes_have_one_image_and_one_folder(ray_job):
+def test_kubernetes_nodes_share_an_image_and_a_folder(ray_job):
     cluster = ray_job["rayClusterSpec"]
     (workers,) = cluster["workerGroupSpecs"]
     pods = [each["template"]["spec"] for each in (cluster["headGroupSpec"], workers)]

@@ -209,9 +209,7 @@ def test_with_a_third_of_all_requests_failing_there_is_one_run_a_trial(sweep, se
 
 
 @pytest.mark.slow
-def test_a_sweep_ends_soon_though_its_store_does_not_answer_and_is_delivered_later(
-    sweep, server, proxy, caplog
-):
+def test_a_sweep_with_a_silent_store_ends_soon_and_is_delivered_later(sweep, server, proxy, caplog):
     from tune_tf.tracking.run_writer import deliver
     from tune_tf.tracking.runs import TrackedSweep
 
@@ -291,9 +289,7 @@ def drive(uri, folder, killed_at, timeout_s=240):
 
 
 @pytest.mark.slow
-def test_a_driver_killed_while_the_store_is_down_and_resumed_has_every_point_once(
-    server, proxy, tmp_path
-):
+def test_points_are_in_mlflow_once_after_a_kill_during_a_store_outage(server, proxy, tmp_path):
     folder = tmp_path / "killed"
     proxy.become("refuse")
     killed = drive(proxy.uri, folder, killed_at=31)

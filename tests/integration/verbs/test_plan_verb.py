@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.mark.slow
-def test_a_forecast_is_drawn_and_the_run_of_its_settings_says_how_far_it_was_off(verb, tmp_path):
+def test_plan_draws_a_forecast_and_the_run_reports_its_error(verb, tmp_path):
     code, drawn, err = verb("plan", DIGITS, "--set", *SMALL, cwd=tmp_path)
     assert code == 0, err
     for told in ("largest", "smallest", "wall time", "peak memory per trial", "Assumptions"):
