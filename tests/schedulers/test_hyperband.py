@@ -70,7 +70,7 @@ def test_trials_that_survive_all_halvings_are_completed(name):
     assert set(completed) == {9}
 
 
-def test_a_bracket_that_ends_below_the_limit_by_rounding_leaves_complete_trials():
+def test_trials_of_a_bracket_rounded_below_max_t_are_completed():
     controller = run("bohb", [flat(value) for value in range(9)], slots=9, max_t=10)
     ends = list(controller.ends().values())
     assert ends[0] == (9, "completed")

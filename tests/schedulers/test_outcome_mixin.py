@@ -152,7 +152,7 @@ def test_the_reason_of_a_stop_by_hand_stays(name):
 
 
 @both
-def test_a_trial_stopped_from_outside_before_its_first_result_is_out_of_budget(name):
+def test_an_outside_stop_before_the_first_result_is_out_of_budget(name):
     scheduler = make(name)
     assert complete(scheduler, add(scheduler)) == ("out_of_budget", None)
 

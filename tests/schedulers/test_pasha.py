@@ -24,7 +24,7 @@ def test_where_the_ranking_is_stable_no_trial_passes_the_second_rung():
     assert max(iteration for _, iteration in swept.reports) == 3
 
 
-def test_trials_at_the_highest_open_rung_are_completed_at_the_end_and_others_pruned():
+def test_pasha_completes_trials_at_its_top_rung_and_prunes_others():
     swept = slots(stable, 30, num_slots=4)
     swept.run()
     ends = swept.ends()

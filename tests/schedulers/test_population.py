@@ -61,7 +61,7 @@ def test_every_trial_ends_complete_whatever_the_slots(synch, slots):
 
 
 @pytest.mark.parametrize("synch", [False, True])
-def test_the_worst_goes_on_from_the_best_with_a_changed_value_in_its_group(synch):
+def test_the_worst_trial_copies_the_best_with_a_perturbed_nested_value(synch):
     scheduler = make(synch=synch, resample_probability=0)
     controller = controller_of(scheduler, [flat(value) for value in range(4)]).run()
     best, *_, worst = controller.trials
@@ -140,7 +140,7 @@ def test_population_resumes_although_its_last_running_trial_fails():
     assert {reason for _, reason in ends.values()} == {"completed"}
 
 
-def test_a_trial_that_is_about_to_start_is_awaited_and_not_given_another_config():
+def test_population_waits_for_a_starting_trial_and_keeps_its_config():
     def last(at):
         worst = controller.trials[0]
         if at == 2 and worst.status == "PAUSED":

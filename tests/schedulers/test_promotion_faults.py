@@ -82,7 +82,7 @@ def test_a_trial_that_diverges_never_enters_a_rung(loss):
 
 
 @pytest.mark.parametrize("how", ["raises", "diverges"])
-def test_the_place_of_a_trial_that_fails_after_its_promotion_goes_to_the_next_best(how):
+def test_the_place_of_a_promoted_trial_that_fails_goes_to_the_next_best(how):
     swept = slots(in_order, 3, num_slots=3)
     swept.fill()
     for trial in list(swept.running):
