@@ -152,7 +152,7 @@ def test_a_constrained_search_stays_where_it_is_feasible(constraints, far_beyond
     ],
     ids=["objective", "constraint"],
 )
-def test_a_metric_that_is_never_reported_ends_the_sweep_at_the_first_result(hook, settings, match):
+def test_a_missing_metric_ends_the_sweep_at_the_first_result(hook, settings, match):
     searcher = make(**settings)
     searcher.suggest("a")
     call = searcher.on_trial_result if hook == "result" else searcher.on_trial_complete

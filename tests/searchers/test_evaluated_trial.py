@@ -127,7 +127,7 @@ def test_several_objectives_have_several_values():
         searcher.add_evaluated_point(ADAM, 0.5)
 
 
-def test_a_constraint_on_the_objective_is_known_and_another_counts_as_broken():
+def test_an_added_point_breaks_constraints_on_unreported_metrics():
     searcher = make(constraints={"loss": "<= 1", "latency_ms": "<= 3"})
     searcher.add_evaluated_point(ADAM, 0.5)
     [trial] = searcher.study.trials

@@ -180,7 +180,7 @@ def test_each_trial_ends_in_optuna_as_it_did_in_tune(scheduler, kind, under, tmp
 
 @pytest.mark.usefixtures("inline")
 @pytest.mark.parametrize("name", ["asha", "fifo"])
-def test_our_schedulers_write_the_reason_where_callbacks_and_a_resume_find_it(name, tmp_path):
+def test_schedulers_write_the_stop_reason_into_the_last_result(name, tmp_path):
     from ray.tune import Callback
 
     reasons = {}

@@ -73,9 +73,7 @@ def test_a_kill_after_the_last_save_loses_nothing_and_draws_nothing_twice(study_
     assert {trial.state.name for trial in trials_of(second)} <= {"COMPLETE", "PRUNED"}
 
 
-def test_random_configs_after_a_kill_equal_those_of_an_undisturbed_sweep(
-    tmp_path,
-):
+def test_random_configs_after_a_kill_equal_those_of_an_undisturbed_sweep(tmp_path):
     undisturbed = run(make(CONDITIONAL, sampler="random"), names(12))
     settings = {"sampler": "random", "storage": tmp_path / "s.journal", "study_name": "s"}
 

@@ -90,7 +90,7 @@ def test_a_lost_value_is_missing_from_its_own_trial_only(path):
     "junk", [b"garbage\n", b'{"op_code":4,"worker_id":"a","stu\n'], ids=["unknown", "half a line"]
 )
 @pytest.mark.parametrize("nth", range(NUM_TRIALS))
-def test_a_lost_start_of_a_trial_does_not_move_what_follows_to_other_trials(path, nth, junk):
+def test_a_lost_trial_start_does_not_shift_later_entries(path, nth, junk):
     damage(path, index_of(path, 4, nth), junk)
     trials = trials_of(path)
     assert [trial.user_attrs["number"] for trial in trials] == [0, 1, 2, 3]
@@ -134,7 +134,7 @@ def test_no_lock_is_left(path):
 
 
 @pytest.mark.parametrize("size", [1, 5, 60])
-def test_a_journal_of_which_a_part_of_the_first_line_is_left_is_begun_anew(path, size, caplog):
+def test_a_journal_with_only_part_of_its_first_line_is_begun_anew(path, size, caplog):
     path.write_bytes(path.read_bytes()[:size])
     with quiet_logging():
         study = optuna.create_study(storage=open_storage(path), study_name="s")

@@ -72,7 +72,7 @@ def test_a_password_is_not_shown():
     )
 
 
-def test_a_server_that_refuses_is_told_with_its_reason_and_without_the_password():
+def test_error_of_a_refusing_server_has_its_reason_but_no_password():
     with pytest.raises(InvalidSettingsError, match=r"me:\*\*\*@127.0.0.1:1/db.* refused"):
         open_storage("postgresql+psycopg://me:secret@127.0.0.1:1/db")
 
