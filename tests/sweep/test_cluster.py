@@ -31,9 +31,7 @@ def test_a_cluster_of_our_own_gives_nothing(given_to):
     assert given_to("auto") is None
 
 
-def test_a_cluster_that_this_machine_is_no_part_of_gets_the_folder_of_the_sweep_file(
-    given_to, folder
-):
+def test_a_remote_cluster_gets_the_folder_of_the_sweep_file(given_to, folder):
     given = given_to("ray://head:10001")
     assert given["working_dir"] == str(folder)
     assert {"sweeps", ".venv", "*.db"} <= set(given["excludes"])

@@ -33,9 +33,7 @@ def allowed(scheduler, space=None, workload=None):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_mutable_parameters_are_found_in_a_process_that_ends(
-    tmp_path,
-):
+def test_mutable_parameters_are_found_in_a_process_that_ends(tmp_path):
     class Noting(DigitsMLP):
         def build_model(self, config):
             (tmp_path / "process").write_text(str(os.getpid()))

@@ -203,7 +203,7 @@ def test_a_sweep_that_ended_early_has_ended_when_it_is_resumed():
     assert sweep.end.reason == "its budget of 1 epochs is spent"
 
 
-def test_a_target_that_was_reached_just_before_a_kill_ends_the_resumed_sweep():
+def test_a_target_reached_before_a_kill_ends_the_resumed_sweep():
     before = Sweep(target=0.2)
     stale = before.keeper.get_state()
     before.run(0.1)

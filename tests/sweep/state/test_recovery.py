@@ -142,7 +142,7 @@ def test_a_trial_that_a_later_one_overtook_at_its_start_is_not_lost(sweep):
     assert found.begun == {IDS[0], IDS[1], IDS[3]}
 
 
-def test_a_trial_that_tune_had_not_written_yet_goes_on_from_its_checkpoint(sweep):
+def test_a_trial_missing_in_tunes_state_restarts_from_its_checkpoint(sweep):
     sweep.start(2)
     sweep.report(2, 0.1, 0.2)
     write_checkpoint(sweep.path, 2, 2)
@@ -158,7 +158,7 @@ def test_a_trial_that_ended_before_tune_had_written_it_is_not_run(sweep):
     assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.COMPLETED}
 
 
-def test_trials_that_the_diary_has_lost_are_those_that_their_folders_tell_of(sweep):
+def test_trials_missing_in_the_event_log_are_found_by_their_folders(sweep):
     known = (sweep.path / "events.jsonl").read_bytes()
     sweep.run(2, 0.3, 0.9)
     write_checkpoint(sweep.path, 2, 2)

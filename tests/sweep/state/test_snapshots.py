@@ -40,7 +40,7 @@ def test_snapshot_writer_returns_only_the_note_of_a_written_state(tmp_path):
     assert snapshots.written == "about it"
 
 
-def test_the_state_that_a_session_went_on_from_is_kept_and_damaged_ones_go(tmp_path):
+def test_the_resumed_snapshot_is_kept_and_a_damaged_one_is_removed(tmp_path):
     for content in (b"1", b"2"):
         snapshots = SnapshotWriter(tmp_path, next(iter(snapshot_paths(tmp_path)), None))
         snapshots.put(FILES | {"searcher-state-1.pkl": content})
