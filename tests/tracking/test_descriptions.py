@@ -10,7 +10,7 @@ ACCURACY = Objective("val_accuracy", "max")
 BEST = BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01, "opt": {"name": "a|b"}})
 
 
-def test_a_finished_sweep_tells_what_was_optimized_how_trials_ended_and_the_best():
+def test_description_of_a_sweep_has_objective_outcomes_and_best_trial():
     outcomes = [Outcome.COMPLETED, Outcome.PRUNED, Outcome.PRUNED, Outcome.OUT_OF_BUDGET]
     text = descriptions.sweep_description("FINISHED", outcomes, 40, objective=ACCURACY, best=BEST)
     assert text == (

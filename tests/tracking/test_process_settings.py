@@ -108,7 +108,7 @@ def test_a_name_and_an_id_that_disagree_are_refused(monkeypatch, store_uri, clie
     assert where(MLflowCallback(experiment_name="three")) == (store_uri, "three")
 
 
-def test_an_id_in_a_store_that_does_not_answer_is_refused_without_its_password(monkeypatch):
+def test_error_of_a_silent_store_shows_no_password(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "1")
     with pytest.raises(InvalidSettingsError, match="cannot be read from") as raised:

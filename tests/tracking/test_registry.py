@@ -213,7 +213,7 @@ class DyingClient:
         "set_logged_model_tags",
     ],
 )
-def test_a_model_is_logged_and_registered_once_whatever_was_killed_meanwhile(
+def test_a_model_is_logged_and_registered_once_despite_kills(
     client, parent, experiment, best_of, folder, name, after
 ):
     def settle(client):

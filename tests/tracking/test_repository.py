@@ -50,9 +50,7 @@ def test_a_long_diff_is_cut_and_says_so(repository):
     assert diff.splitlines()[-1].startswith("# cut here: ")
 
 
-def test_the_repository_is_that_of_the_script_before_that_of_the_working_directory(
-    repository, tmp_path
-):
+def test_the_scripts_repository_precedes_that_of_the_working_directory(repository, tmp_path):
     script = str(repository.folder / "train.py")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

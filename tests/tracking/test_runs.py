@@ -283,7 +283,7 @@ def test_entries_delivered_twice_from_a_spool_change_nothing(client, open_runs):
     assert run.data.tags[STOP_REASON_TAG] == "completed"
 
 
-def test_a_long_report_of_which_only_the_first_batch_was_sent_is_made_whole(client, open_runs):
+def test_a_partly_sent_long_report_is_completed(client, open_runs):
     whole = report_of(2500)
     first = dict(list(whole.metrics.items())[:1000])
     open_runs().write(
@@ -298,7 +298,7 @@ def test_a_long_report_of_which_only_the_first_batch_was_sent_is_made_whole(clie
     assert len(client.get_metric_history(run_id, "m0")) == 1
 
 
-def test_a_trial_made_anew_while_the_old_one_waited_in_the_spool_replaces_it(client, open_runs):
+def test_a_recreated_trial_replaces_the_spooled_one(client, open_runs):
     runs = open_runs(reopen=True)
     runs.write(RunUpdate("t1", 0, params={"lr": "0.1"}, reports=[Report(5, 0, {"loss": 5.0})]))
     runs.write(

@@ -62,7 +62,7 @@ def test_a_store_that_fails_on_the_way_leaves_nothing(client, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_killed_while_it_makes_the_store_leaves_one_that_can_be_made(tmp_path):
+def test_a_store_can_be_created_after_its_creator_was_killed(tmp_path):
     path = tmp_path / "mlflow.db"
     making = subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"])
     deadline = time.monotonic() + 240

@@ -254,7 +254,7 @@ def test_fluent_calls_go_to_the_run_and_leave_its_state_alone(status, run_id, cl
     assert len(client.search_runs([after.info.experiment_id])) == 1
 
 
-def test_an_error_in_the_block_reaches_the_caller_and_leaves_the_run_running(run_id, client):
+def test_an_error_in_mlflow_run_propagates_and_leaves_the_run_running(run_id, client):
     import mlflow
 
     with pytest.raises(ValueError, match="mine"), mlflow_run():
@@ -287,9 +287,7 @@ def test_the_run_is_found_from_a_thread_of_the_trial(run_id):
     assert found == [run_id]
 
 
-def test_code_that_builds_a_model_outside_trials_writes_to_a_run_that_is_thrown_away(
-    run_id, client
-):
+def test_building_a_model_outside_trials_logs_to_a_discarded_run(run_id, client):
     import mlflow
 
     with throwaway_run():

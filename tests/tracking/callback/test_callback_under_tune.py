@@ -311,7 +311,7 @@ def population(sweep, recorded):
     )
 
 
-def test_under_pbt_changed_numbers_are_curves_that_start_at_their_first_value(population):
+def test_pbt_logs_changed_parameters_as_curves_from_the_first_value(population):
     states = {run.data.tags["tune_tf.stop_reason"] for run in population.children}
     assert states == {"completed"}
     changed = [run for run in population.children if "hp/rate" in run.data.metrics]

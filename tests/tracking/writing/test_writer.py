@@ -314,7 +314,7 @@ def test_what_one_run_has_written_is_not_taken_for_written_of_another():
     assert writer.lost == 1
 
 
-def test_a_store_that_stays_down_is_told_once_at_first_and_once_at_the_end(caplog):
+def test_writer_warns_of_an_outage_once_at_first_and_once_at_the_end(caplog):
     sink = ScriptedSink([OutageError("down")] * 100)
     writer = writer_of(sink, linger_s=60.0)
     for step in range(4):
