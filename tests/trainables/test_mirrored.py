@@ -279,7 +279,7 @@ def test_a_trial_that_grows_normalises_by_the_rows_that_it_did_before(begin):
     assert larger["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
 
 
-def test_a_trial_that_ran_out_of_memory_goes_on_in_pieces_with_the_same_numbers(begin, tmp_path):
+def test_an_oom_retry_in_micro_batches_gives_the_same_numbers(begin, tmp_path):
     trainable = begin()
     whole = trainable.train()
     trainable.save_checkpoint(str(tmp_path))

@@ -58,7 +58,7 @@ def losses(result):
 
 @pytest.mark.tf
 @pytest.mark.slow
-def test_a_trial_of_two_workers_goes_on_in_smaller_pieces_with_the_same_numbers(run):
+def test_an_oom_retry_of_two_workers_gives_the_same_numbers(run):
     alone = trainable(GreedyWorkload, seed=3)(config=ENOUGH)
     *_, enough = [alone.train() for _ in range(NUM_EPOCHS)]
     alone.stop()
@@ -150,7 +150,7 @@ def test_a_trial_that_the_kernel_ended_for_good_failed_for_want_of_memory(run, c
 
 
 @pytest.mark.alone
-def test_a_trial_that_rays_memory_monitor_ended_goes_on_and_so_does_the_sweep():
+def test_a_trial_and_its_sweep_survive_rays_memory_monitor():
     drill = Path(__file__).with_name("memory_monitor_drill.py")
     done = subprocess.run(
         [sys.executable, str(drill)], capture_output=True, text=True, check=False, timeout=300

@@ -43,7 +43,7 @@ def undisturbed():
     return {name: result[name] for name in ("loss", "val_loss")}
 
 
-def test_a_trial_that_lost_a_node_ends_with_the_numbers_of_an_undisturbed_one(undisturbed):
+def test_losing_a_node_does_not_change_the_numbers_of_a_trial(undisturbed):
     """It goes on with fewer workers, for the lost node had the only room for another one."""
     told = drilled()
 
