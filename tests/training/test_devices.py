@@ -53,7 +53,7 @@ def test_devices_are_claimed_once_and_for_all():
 
 
 @pytest.mark.slow
-def test_devices_that_cannot_be_had_are_told_and_others_can_be_claimed_then():
+def test_missing_devices_are_reported_and_others_can_still_be_claimed():
     printed = in_a_process(
         """
         tf.constant(1.0) + 1

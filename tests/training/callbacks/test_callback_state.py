@@ -143,9 +143,7 @@ def used(loop_of):
     indirect=["loop_of"],
     scope="module",
 )
-def test_a_restored_trial_goes_on_the_same_in_a_used_and_in_a_fresh_process(
-    name, loop_of, used, tmp_path
-):
+def test_a_restored_trial_is_equal_in_a_used_and_a_fresh_process(name, loop_of, used, tmp_path):
     make, config = CASES[name], {"ema": "EMA" in name}
     trial(used, make, config)
     used.epoch(), used.epoch()

@@ -163,7 +163,7 @@ def test_what_callbacks_add_to_the_logs_is_reported_one_epoch_later(ahead):
 
 
 @pytest.mark.slow
-def test_a_trial_that_stops_early_ends_with_its_best_weights_and_trains_no_more(ahead, replicas_of):
+def test_an_early_stopped_trial_ends_with_its_best_weights(ahead, replicas_of):
     def stopping(config):
         return [
             keras.callbacks.EarlyStopping(

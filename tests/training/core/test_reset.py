@@ -175,7 +175,7 @@ def _in_a_process(trials):
 
 
 @pytest.mark.slow
-def test_a_trial_after_another_is_the_trial_of_a_fresh_process_bit_for_bit():
+def test_a_second_trial_equals_that_of_a_fresh_process_bit_for_bit():
     assert _in_a_process("AB") == _in_a_process("B")
 
 

@@ -171,7 +171,7 @@ def test_a_process_that_is_no_trial_makes_its_own_rows(tmp_path):
 
 
 @pytest.mark.slow
-def test_readers_are_told_of_a_service_that_died_and_the_next_epoch_is_there(started, tmp_path):
+def test_a_dead_service_is_reported_and_the_next_epoch_works(started, tmp_path):
     def slow(x, y):
         import tensorflow as tf
 

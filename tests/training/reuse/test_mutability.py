@@ -6,7 +6,7 @@ from tune_tf.workload import Data, Workload
 from tune_tf.workloads.digits import DigitsMLP
 
 
-def test_scalars_and_the_batch_size_can_change_and_shapes_and_optimizers_cannot():
+def test_only_scalars_and_the_batch_size_are_mutable():
     space = SearchSpace(
         {
             "learning_rate": Float(1e-4, 1e-1, log=True),
