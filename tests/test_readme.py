@@ -58,7 +58,7 @@ def test_the_documented_python_runs(code, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_the_documented_sweep_by_plain_tune_run_runs_in_a_process_of_its_own(tmp_path):
+def test_the_readmes_tune_run_example_runs_as_a_script(tmp_path):
     code = blocks("python")[0]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300

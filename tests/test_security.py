@@ -130,7 +130,7 @@ def test_ray_keeps_to_this_machine_unless_a_cluster_is_named(environ, arguments,
     assert ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" in environ) == local
 
 
-def test_ray_does_not_keep_to_this_machine_where_a_sweep_file_names_a_cluster():
+def test_ray_is_not_limited_to_localhost_if_a_sweep_names_a_cluster():
     environ = {}
     keep_ray_local(environ, ["run", "a.yaml"])
     allow_remote_ray(environ, None)

@@ -98,7 +98,7 @@ def test_keys_of_a_bucket_do_not_stand_in_a_sweep_file():
         SweepConfig.from_dict({"storage_path": "s3://key:secret@bucket/sweeps"})
 
 
-def test_a_name_selects_its_latest_sweep_also_of_two_that_began_in_one_second(folder_of, tmp_path):
+def test_a_name_selects_the_later_of_two_sweeps_begun_in_one_second(folder_of, tmp_path):
     now = datetime(2026, 9, 21, 10, 13, 20, tzinfo=UTC)
     config = folder_of().config
     for _ in range(2):

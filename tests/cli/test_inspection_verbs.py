@@ -103,7 +103,7 @@ def watched(sweep, *happenings, **console):
     return text.getvalue()
 
 
-def test_following_without_a_terminal_prints_a_line_where_something_changed(sweep):
+def test_following_without_a_terminal_prints_a_line_for_each_change(sweep):
     text = watched(
         sweep,
         lambda: None,

@@ -29,7 +29,7 @@ def num_distinct(sampler, scheduler="asha", **settings):
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "tpe_rungs", "random", "nsga2"])
-def test_every_config_of_a_finite_space_is_tried_once_before_one_is_tried_again(sampler):
+def test_each_config_of_a_finite_space_is_tried_before_any_repeat(sampler):
     assert num_distinct(sampler, seed=0) == 24
 
 

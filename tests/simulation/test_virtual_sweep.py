@@ -173,7 +173,7 @@ def test_our_searcher_takes_the_simulation_for_tune():
     assert seen == {(1, 3, 9)}
 
 
-def test_trials_that_wait_in_a_bracket_do_not_keep_our_searcher_from_proposing(problem):
+def test_trials_paused_in_a_bracket_do_not_block_proposals(problem):
     from tune_tf.schedulers import scheduler
     from tune_tf.searchers import OptunaSearcher
 

@@ -111,7 +111,7 @@ def test_validation_images_and_those_without_augment_stay_as_they_are(folder):
     assert made(folder).per_example({}, training=True) is None
 
 
-def test_only_augmented_images_keep_from_ways_to_train_that_cannot_augment(folder):
+def test_only_augmented_images_refuse_loops_that_cannot_augment(folder):
     assert tune_tf.trainable(made(folder), loop="fit")
     with pytest.raises(InvalidSettingsError, match="does not support ImageFolderCNN"):
         tune_tf.trainable(made(folder, augment=True), loop="fit")

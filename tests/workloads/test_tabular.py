@@ -101,7 +101,7 @@ def test_codes_of_several_columns_do_not_overlap(table):
     assert set(x["categorical"][:, 1]) <= {4, 5, 6, 7}
 
 
-def test_the_same_number_is_the_same_category_with_and_without_missing_ones(table):
+def test_missing_values_do_not_change_the_category_of_a_number(table):
     workload = made(table(code=[1, 2] * 4 + [None, 1]), categorical=["code"], columns=["code"])
 
     rows = pd.DataFrame({"code": [1, 2]})
