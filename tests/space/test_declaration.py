@@ -23,7 +23,7 @@ from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
         pytest.param({"choice": ["a", [1]]}, Choice(["a", [1]]), id="choice"),
         pytest.param({"constant": {"a": 1}}, Constant({"a": 1}), id="constant"),
         pytest.param(64, Constant(64), id="bare-scalar"),
-        pytest.param([8, 16], Constant([8, 16]), id="bare-list"),
+        pytest.param({"constant": [8, 16]}, Constant([8, 16]), id="constant-list"),
         pytest.param(None, Constant(None), id="bare-null"),
         pytest.param(
             {"int": [1, 3], "when": {"other": 1}}, Int(1, 3, when={"other": 1}), id="when"

@@ -10,8 +10,10 @@ from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.space.condition import ALWAYS, Condition
+from tune_tf.space.document import inline_yaml
+from tune_tf.space.other_tools import intended_parameter, is_ambiguous
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import dotted, join, name_error, nest
+from tune_tf.space.paths import SEPARATOR, dotted, join, name_error, nest
 
 _RANGE_FORMS = {
     "uniform": "[low, high]",
@@ -61,7 +63,11 @@ class Declarations:
             self._add_entry(join(prefix, name), declared)
 
     def _add_entry(self, path: str, declared: object) -> None:
-        if not isinstance(declared, Mapping):
+        name = path.rpartition(SEPARATOR)[2]
+        if text := _in_other_words(name, declared):
+            when = declared if isinstance(declared, Mapping) else {}
+            self._add_invalid(path, when, ErrorDetail("", text))
+        elif not isinstance(declared, Mapping):
             self.parameters[path] = Constant(declared)
         elif text := _misspelling(declared):
             self._add_invalid(path, declared, ErrorDetail("", text))
@@ -79,6 +85,26 @@ class Declarations:
             self.invalid[path] = Condition(declared.get(WHEN) or {})
         except InvalidSettingsError:
             self.invalid[path] = ALWAYS  # the error is already reported
+
+
+def _in_other_words(name: str, declared: object) -> str | None:
+    """Return what to write for a list, or for a declaration of another tool; None for others."""
+    if not is_ambiguous(declared):
+        return None
+    if isinstance(declared, Mapping):
+        what = f"has {', '.join(map(str, declared))}, which declare no parameter here"
+    elif isinstance(declared, str):
+        what = f"is the text {declared!r}"
+    else:
+        what = "is a list, which may be a range, a choice or a constant"
+    meant = intended_parameter(declared)
+    if meant is None:
+        return f"{what}: use {one_of(DECLARATION_KINDS)}"
+    written = [inline_yaml({name: declaration_of(meant)})[1:-1]]
+    if isinstance(declared, list) and not isinstance(meant, Choice):
+        written.append(inline_yaml({"choice": declared}))
+    itself = inline_yaml({"constant": declared})
+    return f"{what}: write `{'` or `'.join(written)}`; `{itself}` is the value itself"
 
 
 def _misspelling(declared: Mapping[Any, Any]) -> str | None:
@@ -146,7 +172,9 @@ def declaration_of(parameter: Parameter) -> Any:
     value = _kind_and_value(parameter)
     if parameter.when is not None:
         return {**value, WHEN: parameter.condition.to_dict()}
-    if isinstance(parameter, Constant) and not isinstance(parameter.value, Mapping):
+    if isinstance(parameter, Constant) and not (
+        isinstance(parameter.value, Mapping) or is_ambiguous(parameter.value)
+    ):
         return parameter.value
     return value
 

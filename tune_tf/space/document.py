@@ -144,6 +144,17 @@ def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
     return text.getvalue()
 
 
+def inline_yaml(value: Any) -> str:
+    """Dump plain data as YAML on one line, as in ``{loguniform: [0.0001, 0.1]}``."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = True
+    yaml.width = 10_000
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    text = io.StringIO()
+    yaml.dump(value, text)
+    return text.getvalue().removesuffix("...\n").strip()
+
+
 _CIRCULAR = "contains itself through an alias: write it out"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flatten, nest
+from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
 
 if TYPE_CHECKING:
     from tune_tf.space.search_space import SearchSpace
@@ -141,17 +141,49 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
     """
     parameters = {}
     errors: list[ErrorDetail] = []
-    for path, value in flatten(config).items():
-        try:
-            parameters[path] = _from_domain(value)
-        except InvalidSettingsError as error:
-            errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
+
+    def read(group: Mapping[Any, Any], prefix: str) -> None:
+        for name, value in group.items():
+            path = join(prefix, str(name))
+            if text := name_error(name) or _inexpressible(value):
+                errors.append(ErrorDetail(dotted(path), text))
+            elif isinstance(value, Mapping) and value:
+                read(value, path)
+            else:
+                try:
+                    parameters[path] = from_domain(value)
+                except InvalidSettingsError as error:
+                    errors.extend(each.within(dotted(path)) for each in error.details)
+
+    read(config, "")
     if errors:
         raise InvalidSettingsError(errors)
     return parameters
 
 
-def _from_domain(domain: Any) -> Parameter:
+def _inexpressible(value: object) -> str | None:
+    """Return why a value in Ray's ``config`` is no parameter, or None."""
+    from ray.tune.search.sample import Domain
+
+    if isinstance(value, Mapping) and "grid_search" in value:
+        return (
+            f"is a grid_search, which is no range or choice: write "
+            f"tune.choice({value['grid_search']!r}), with the sampler 'grid' for each option once"
+        )
+    if isinstance(value, list | tuple) and any(isinstance(each, Domain) for each in value):
+        return (
+            "is a list that contains domains, which has no counterpart: give each domain a name "
+            "of its own"
+        )
+    return None
+
+
+def from_domain(domain: Any) -> Parameter:
+    """Return the parameter of a Ray domain; a constant for any other value.
+
+    Raises:
+        InvalidSettingsError: The domain has no counterpart.
+    """
     from ray.tune.search import sample
 
     if not isinstance(domain, sample.Domain):
@@ -159,6 +191,12 @@ def _from_domain(domain: Any) -> Parameter:
     if isinstance(domain, sample.Function) and isinstance(domain.func, ConditionalSampler):
         return domain.func.parameter
     if isinstance(domain, sample.Categorical):
+        options = flatten({str(i): option for i, option in enumerate(domain.categories)})
+        if any(isinstance(option, sample.Domain) for option in options.values()):
+            raise InvalidSettingsError(
+                "is a choice among domains, which has no counterpart: give each domain a name of "
+                "its own, with `when` on the choice"
+            )
         return Choice(domain.categories)
     sampler, step = domain.get_sampler(), None
     if isinstance(sampler, sample.Quantized):

@@ -10,6 +10,7 @@ from tune_tf.space.condition import in_dependency_order
 from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, declared
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
+from tune_tf.space.other_tools import intended_parameter, is_ambiguous, python_source
 from tune_tf.space.parameter import Constant, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
 
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
     import numpy as np
     import optuna
 
+_MAX_TEXT = 60
+"""Characters of a value in an error message."""
+
 
 @dataclass(frozen=True)
 class SearchSpace:
     """Parameters by name, in groups, some of them conditional.
 
     Args:
-        parameters: Parameter by name. A mapping is a group of parameters, anything else a constant.
+        parameters: Parameter by name. A mapping is a group of parameters; a number,
+            text, boolean, None or other object is a constant. Lists and the declarations of other
+            tools are refused: ``Constant`` holds them.
             A ``when`` refers to other parameters by their path from the root.
 
     Attributes:
@@ -202,6 +208,8 @@ def _collect(
         ]
         if name_errors:
             errors.extend(ErrorDetail(dotted(path), text) for text in name_errors)
+        elif text := _refusal(entry):
+            errors.append(ErrorDetail(dotted(path), text))
         elif isinstance(entry, Mapping):
             _collect(entry, path, parameters, errors)
             if not entry:
@@ -210,6 +218,25 @@ def _collect(
             errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
         else:
             parameters[path] = entry if isinstance(entry, Parameter) else Constant(entry)
+
+
+def _refusal(entry: Any) -> str | None:
+    """Return what to write in Python for an entry that is no parameter, group or plain constant."""
+    if isinstance(entry, Parameter):
+        return None
+    if isinstance(entry, Mapping):
+        kinds = [kind for kind in DECLARATION_KINDS if kind in entry]
+        if kinds and isinstance(entry[kinds[0]], list):
+            return f"is declared by {kinds[0]!r}, as in a sweep file: use SearchSpace.from_dict"
+    if not is_ambiguous(entry):
+        return None
+    text = repr(entry)
+    if " object at 0x" in text:
+        text = f"{type(entry).__module__}.{type(entry).__qualname__}"
+    text = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+    meant = intended_parameter(entry)
+    instead = "" if meant is None else f"{python_source(meant)}, or "
+    return f"is {text}, which is no parameter: write {instead}Constant(...) of the value itself"
 
 
 def _overlaps(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
