@@ -28,7 +28,8 @@ class Objective:
         if not isinstance(self.metric, str) or not self.metric:
             errors.append(f"metric must be the name of a reported metric, not {self.metric!r}")
         if self.mode not in ("min", "max"):
-            errors.append(f"mode must be 'min' or 'max', not {self.mode!r}")
+            near = {"maxi": ": write 'max'", "mini": ": write 'min'"}.get(str(self.mode)[:4], "")
+            errors.append(f"mode must be 'min' or 'max', not {self.mode!r}{near}")
         if errors:
             raise InvalidSettingsError(errors)
 
@@ -61,3 +62,14 @@ class Objective:
             f"metric {self.metric!r} is not reported; the trial reports {', '.join(reported)}"
             f"{did_you_mean(self.metric, reported)}"
         )
+
+
+def likely_mode(metric: str) -> Literal["min", "max"]:
+    """Return whether a metric of that name is usually minimized or maximized."""
+    words = set(metric.lower().split("_"))
+    return "max" if words & _MAXIMIZED else "min"
+
+
+_MAXIMIZED = frozenset(
+    ("acc", "accuracy", "auc", "f1", "fbeta", "iou", "precision", "r2", "recall", "reward", "score")
+)

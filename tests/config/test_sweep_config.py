@@ -211,7 +211,7 @@ BAD = {
     "name-number": ({"name": 3}, "name", "not 3"),
     "workload": ({"workload": "digits"}, "workload", "module:attribute or path/to/file.py:Class"),
     "workload-call": ({"workload": "a:B()"}, "workload", "not 'a:B()'"),
-    "objective-text": ({"objective": "loss"}, "objective", "mapping of metric, mode, not 'loss'"),
+    "objective-text": ({"objective": "loss"}, "objective", "write `{metric: loss, mode: min}`"),
     "objectives-none": ({"objective": []}, "objective", "is an empty list"),
     "objectives-half": ({"objective": [{"metric": "a"}]}, "objective.0.mode", "is missing"),
     "objectives-twice": (
@@ -268,7 +268,7 @@ BAD = {
         "num_workers must be an integer of at least 2",
     ),
     "cpus": ({"resources": {"cpus": 0}}, "resources", "cpus must be an integer"),
-    "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "did you mean 'gpus'?"),
+    "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "write `gpus: 1`"),
     "gpus": ({"resources": {"gpus": 2}}, "resources", "gpus is 2 but parallelism.num_replicas"),
     "no-budget": ({"budget": None}, "budget", f"{SECTION} of settings, not nothing (null)"),
     "no-samples": ({"budget": {}}, "budget.num_samples", "is missing: say how many trials"),

@@ -8,15 +8,17 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from tune_tf.config.hints import line_for
 from tune_tf.config.settings import short_repr, unknown_key_error
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.objective import Objective
+from tune_tf.objective import Objective, likely_mode
 from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.frozen import FrozenMapping
+from tune_tf.space.parameter import is_number
 from tune_tf.validation import Validation
 
 Value = TypeVar("Value")
@@ -35,9 +37,14 @@ def _check_keys(value: object, known: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a section; refuse unknown keys."""
     if not isinstance(value, Mapping):
         raise InvalidSettingsError(
-            [f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"]
+            f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"
         )
-    if errors := [unknown_key_error(key, known) for key in value if key not in known]:
+    errors = [
+        unknown_key_error(key, known, line_for(key, entry, known))
+        for key, entry in value.items()
+        if key not in known
+    ]
+    if errors:
         raise InvalidSettingsError(errors)
     return dict(value)
 
@@ -100,6 +107,9 @@ _OBJECTIVE = {"metric": "the metric that trials report", "mode": "min or max"}
 def _parse_objective(value: object) -> Objective:
     if isinstance(value, Objective):
         return value
+    if isinstance(value, str):
+        text = f"is the text {value!r}: write `{{metric: {value}, mode: {likely_mode(value)}}}`"
+        raise InvalidSettingsError(text)
     settings = _check_keys(value, tuple(_OBJECTIVE))
     if missing := [key for key in _OBJECTIVE if key not in settings]:
         raise InvalidSettingsError(
@@ -200,7 +210,12 @@ _KINDS = {kind.kind: kind for kind in PARALLELISM_KINDS}
 def _parse_parallelism(value: object) -> Parallelism:
     if isinstance(value, Parallelism):
         return value
-    name = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
+    if not isinstance(value, Mapping):
+        key = "num_replicas" if is_number(value) else "kind"
+        raise InvalidSettingsError(
+            f"must be a mapping, not {short_repr(value)}: write `{{{key}: {value}}}`"
+        )
+    name = value.get("kind", Mirrored.kind)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         text = f"must be {one_of(list(_KINDS))}, not {name!r}{did_you_mean(name, _KINDS)}"

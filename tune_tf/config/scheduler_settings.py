@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -23,14 +23,16 @@ class SchedulerSettings(Settings):
     """Base class of scheduler settings."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["name"]})
+    main_setting: ClassVar[str] = "name"
+
     name: str
 
     @classmethod
-    def _unknown_key_error(cls, key: str) -> ErrorDetail:
+    def _unknown_key_error(cls, key: str, value: Any) -> ErrorDetail:
         """Return the error of an unknown key, with the schedulers that have it."""
         owners = [name for name, kind in SCHEDULERS.items() if key in kind.model_fields]
         if not owners:
-            return super()._unknown_key_error(key)
+            return super()._unknown_key_error(key, value)
         known, name = cls.model_fields, cls.model_fields["name"].default
         return ErrorDetail(
             key,

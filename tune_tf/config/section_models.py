@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +38,8 @@ class BudgetSettings(Settings):
         patience: Trials in a row that may end without an improvement of the best; None for any
             number.
     """
+
+    main_setting: ClassVar[str] = "num_samples"
 
     num_samples: Annotated[int, Field(ge=1)]
     time_budget_s: Annotated[float, Field(gt=0)] | None = None
@@ -142,6 +144,8 @@ class SearcherSettings(Settings):
         allow_changed_space: Whether a study may continue with another search space.
     """
 
+    main_setting: ClassVar[str] = "sampler"
+
     name: Literal["optuna"] = "optuna"
     sampler: Literal[
         "tpe",
@@ -198,6 +202,8 @@ class MLflowSettings(Settings):
         register_best: Registered model that gets the best model as a version; None for none.
         best_alias: Alias of this version, taken from any other version; None for none.
     """
+
+    main_setting: ClassVar[str] = "tracking_uri"
 
     tracking_uri: str = "sqlite:///mlflow.db"
     experiment_name: str = ""

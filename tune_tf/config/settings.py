@@ -3,11 +3,12 @@
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from tune_tf.config.hints import line_for
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -20,6 +21,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
     )
+
+    main_setting: ClassVar[str] = ""
+    """Setting that a plain value in place of a section is meant for."""
 
     def __init__(self, **settings: Any) -> None:
         """Validate the values."""
@@ -37,21 +41,24 @@ class Settings(BaseModel):
             if isinstance(cause, InvalidSettingsError):
                 yield from (detail.within(where) for detail in cause.details)
             elif failure["type"] == "extra_forbidden":
-                yield cls._unknown_key_error(where)
+                yield cls._unknown_key_error(where, failure["input"])
             else:
                 yield ErrorDetail(where, _explanation(where, failure))
 
     @classmethod
-    def _unknown_key_error(cls, key: str) -> ErrorDetail:
-        return unknown_key_error(key, cls.model_fields)
+    def _unknown_key_error(cls, key: str, value: Any) -> ErrorDetail:
+        return unknown_key_error(key, cls.model_fields, line_for(key, value, cls.model_fields))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Parse plain data; the error lists all mistakes, each with its dotted path."""
         if not isinstance(settings, Mapping):
-            raise InvalidSettingsError(
-                [f"must be a mapping of settings, not {short_repr(settings)}"]
-            )
+            text = f"must be a mapping of settings, not {short_repr(settings)}"
+            if settings is False:
+                text += ": write `null` for none"
+            elif cls.main_setting and isinstance(settings, str | int):
+                text += f": write `{{{cls.main_setting}: {settings}}}`"
+            raise InvalidSettingsError(text)
         return cls(**{str(key): value for key, value in settings.items()})
 
     @classmethod
@@ -76,9 +83,11 @@ def short_repr(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unknown_key_error(key: object, known: Iterable[str]) -> ErrorDetail:
-    """Return the error of an unknown key, with the known ones."""
+def unknown_key_error(key: object, known: Iterable[str], line: str | None = None) -> ErrorDetail:
+    """Return the error of an unknown key, with the line to write in its place or the known keys."""
     known = list(known)
+    if line is not None:
+        return ErrorDetail(str(key), f"unknown key: write `{line}`")
     return ErrorDetail(
         str(key), f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
     )

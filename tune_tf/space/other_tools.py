@@ -191,7 +191,10 @@ def _options(choices: Sequence[Any]) -> dict[str, Any]:
 
 
 def _first(words: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next(words[name] for name in names if name in words)
+    for name in names:
+        if name in words:
+            return words[name]
+    raise LookupError(names)
 
 
 def _number(value: Any) -> Any:
