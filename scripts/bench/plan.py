@@ -18,7 +18,7 @@ from typing import Any
 from measuring.summary import Target, print_summary, print_table
 
 _ROOT = Path(__file__).parents[2]
-_QUICK = ("budget.num_samples=4", "scheduler.max_t=3")
+_QUICK = ("budget.num_samples=4", "epochs=3")
 _TARGETS = {"memory": Target(0.25, "at most"), "wall": Target(0.4, "at most")}
 """How far a forecast may be from what it was, as a part of that."""
 

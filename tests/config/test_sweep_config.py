@@ -61,7 +61,8 @@ def test_what_is_left_out_has_defaults():
             "warm_start_from": None,
             "allow_changed_space": False,
         },
-        "scheduler": {"name": "fifo", "max_t": 100},
+        "epochs": 100,
+        "scheduler": {"name": "fifo"},
         "parallelism": {
             "kind": "mirrored",
             "num_replicas": 1,

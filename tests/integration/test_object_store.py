@@ -55,7 +55,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
 ):
     settings = (
         f"storage_path={bucket!r}",
-        "scheduler.max_t=15",
+        "epochs=15",
         "checkpoint_interval_s=0",
         "max_concurrent_trials=2",
         "keep_checkpoints=2",

@@ -40,7 +40,7 @@ FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OWN)
 ELSEWHERE = {"digits_cnn", "digits_folds"}
 SHORT = (
     "budget.num_samples=2",
-    "scheduler.max_t=2",
+    "epochs=2",
     "max_concurrent_trials=1",
     "mlflow.log_best_model=false",
 )

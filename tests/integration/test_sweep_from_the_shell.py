@@ -133,7 +133,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
 
 @pytest.mark.slow
 def test_sigterm_ends_a_sweep_as_ctrl_c_does(untrained, sweep_file, tmp_path):
-    process = untrained("run", str(sweep_file), "--set", "scheduler.max_t=2000", cwd=tmp_path)
+    process = untrained("run", str(sweep_file), "--set", "epochs=2000", cwd=tmp_path)
     until(lambda: list(tmp_path.glob("sweeps/*/trial_00000*/result.json")), process=process)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=240)

@@ -343,7 +343,7 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     untrained, verb, sweep_file, tmp_path, server, proxy
 ):
     proxy.become("refuse")
-    settings = (f"mlflow.tracking_uri={proxy.uri}", "budget.num_samples=2", "scheduler.max_t=3")
+    settings = (f"mlflow.tracking_uri={proxy.uri}", "budget.num_samples=2", "epochs=3")
     process = untrained("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
@@ -368,7 +368,7 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
 
 @pytest.mark.slow
 def test_a_killed_sweep_is_closed_but_not_while_it_runs(untrained, verb, sweep_file, tmp_path):
-    process = untrained("run", str(sweep_file), "--set", "scheduler.max_t=2000", cwd=tmp_path)
+    process = untrained("run", str(sweep_file), "--set", "epochs=2000", cwd=tmp_path)
     until(lambda: list(tmp_path.glob("sweeps/*/trial_*/result.json")), process=process)
     (folder,) = (tmp_path / "sweeps").iterdir()
     process.send_signal(signal.SIGSTOP)  # else it may end before it is looked at

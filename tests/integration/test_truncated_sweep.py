@@ -33,7 +33,7 @@ def killed_once(command, write_sweep, tmp_path_factory):
     write_sweep(root)
     settings = (
         "budget.num_samples=8",
-        "scheduler.max_t=60",
+        "epochs=60",
         "checkpoint_interval_s=0",
         "max_concurrent_trials=2",
     )

@@ -113,7 +113,7 @@ def test_a_list_is_offered_as_a_range_as_options_and_as_itself():
         (scipy.stats.loguniform(1e-4, 1e-1), "Float(0.0001, 0.1, log=True)"),
         (scipy.stats.randint(1, 5), "Int(1, 4)"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_such_a_value_in_python_is_refused_with_the_expression_to_write(value, source):
     with pytest.raises(InvalidSettingsError) as caught:

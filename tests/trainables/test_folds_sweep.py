@@ -23,7 +23,7 @@ def sweep(ray_cluster, tmp_path_factory):
         f"storage_path={folder}",
         f"mlflow.tracking_uri={uri}",
         "budget.num_samples=2",
-        "scheduler.max_t=3",
+        "epochs=3",
         "parallelism.num_folds=2",
         "parallelism.num_devices=1",
         "resources.cpus=1",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tune_tf.config.field_types import (
     ConstraintsSection,
@@ -23,7 +23,7 @@ from tune_tf.config.field_types import (
     ValidationSection,
     WorkloadReference,
 )
-from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection
+from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection, SchedulerSettings
 from tune_tf.config.section_models import (
     BudgetSettings,
     ClusterSettings,
@@ -64,6 +64,8 @@ class SweepConfig(Settings):
         space: Search space.
         seed: Seed of data order, weights and sampler.
         searcher: Proposes configs.
+        epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
+            that of the scheduler, 100 by default.
         scheduler: Stops trials early.
         parallelism: How a trial uses its devices.
         resources: Reservation of a trial; None to derive it from the parallelism.
@@ -102,6 +104,7 @@ class SweepConfig(Settings):
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
         SearcherSettings()
     )
+    epochs: Annotated[int, Field(ge=1)] | None = None
     scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
     resources: ResourcesSection = None
@@ -147,6 +150,30 @@ class SweepConfig(Settings):
         if searcher.seed is None and "seed" in info.data:
             return searcher.model_copy(update={"seed": info.data["seed"]})
         return searcher
+
+    @field_validator("scheduler", mode="before")
+    @classmethod
+    def _set_max_t(cls, scheduler: Any, info: ValidationInfo) -> Any:
+        epochs = info.data.get("epochs")
+        if isinstance(scheduler, SchedulerSettings):
+            scheduler = {**scheduler.model_dump(exclude_unset=True), "name": scheduler.name}
+        if epochs is None or not isinstance(scheduler, Mapping):
+            return scheduler
+        changes_resources = scheduler.get("name") == "resource_changing"
+        limited = scheduler.get("base", {}) if changes_resources else scheduler
+        if not isinstance(limited, Mapping):
+            return scheduler
+        if (max_t := limited.get("max_t", epochs)) != epochs:
+            text = f"is {max_t} but epochs is {epochs}: leave one of the two out"
+            where = "base.max_t" if changes_resources else "max_t"
+            raise InvalidSettingsError(ErrorDetail(where, text))
+        limited = {**limited, "max_t": epochs}
+        return {**scheduler, "base": limited} if changes_resources else limited
+
+    @model_validator(mode="after")
+    def _set_epochs(self) -> Self:
+        object.__setattr__(self, "epochs", self.scheduler.max_t)
+        return self
 
     @field_validator("parallelism")
     @classmethod
@@ -256,7 +283,10 @@ class SweepConfig(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with all defaults, as read by :meth:`from_dict`."""
-        return self.model_dump()
+        settings = self.model_dump()
+        scheduler = settings["scheduler"]
+        del scheduler.get("base", scheduler)["max_t"]  # it is ``epochs``
+        return settings
 
     def to_yaml(self) -> str:
         """Return the text of a sweep file with all defaults."""

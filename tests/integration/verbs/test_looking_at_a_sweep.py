@@ -41,7 +41,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     settings = (
         "workload=mine.py:Moody",
         "budget.num_samples=5",
-        "scheduler.max_t=150",
+        "epochs=150",
         "checkpoint_interval_s=0.1",
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)

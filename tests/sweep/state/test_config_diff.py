@@ -45,7 +45,11 @@ FIXED = {
     "objective": ({"objective": {"metric": "loss", "mode": "max"}}, "compares trials by it"),
     "space": ({"space": {"width": {"int": [8, 64]}}}, "allow_changed_space"),
     "sampler": ({"searcher": {"sampler": "random"}}, "the sampler's state"),
-    "rungs": ({"scheduler": {"name": "asha", "max_t": 27}}, "its state belongs to the old one"),
+    "rungs": (
+        {"scheduler": {"name": "asha", "grace_period": 2}},
+        "its state belongs to the old one",
+    ),
+    "epochs": ({"epochs": 27}, "the scheduler's state belongs to the old one"),
     "seed": ({"seed": 4}, "would not be comparable"),
     "loop": ({"loop": "fit"}, "would not be comparable"),
     "store": ({"mlflow": {"tracking_uri": "sqlite:///other.db"}}, "the sweep's runs are there"),

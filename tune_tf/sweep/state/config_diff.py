@@ -38,6 +38,7 @@ _WHY = {
     "constraints": "ended trials were judged by them",
     "space": "the study has trials of the old one; searcher.allow_changed_space lets it continue",
     "searcher": "the sampler's state belongs to the old one",
+    "epochs": "the scheduler's state belongs to the old one",
     "scheduler": "its state belongs to the old one",
     "parallelism": "checkpoints belong to the old kind",
     "mlflow": "the sweep's runs are there",
