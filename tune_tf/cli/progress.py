@@ -203,6 +203,8 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = Console(stderr=True, quiet=as_json)
     warnings = Console(stderr=True) if as_json else console  # with --json too
+    budget = f"at most {config.budget.num_samples} trials of at most {config.epochs} epochs"
+    console.print(Text(f"{config.name}: {budget} (epochs: {config.epochs})"))
     with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
         try:
             result = run(callbacks=[progress, _EndOnSigterm()])

@@ -49,7 +49,10 @@ FIXED = {
         {"scheduler": {"name": "asha", "grace_period": 2}},
         "its state belongs to the old one",
     ),
-    "epochs": ({"epochs": 27}, "the scheduler's state belongs to the old one"),
+    "epochs": (
+        {"scheduler": {"name": "asha", "max_t": 27}},
+        "the scheduler's state belongs to the old one",
+    ),
     "seed": ({"seed": 4}, "would not be comparable"),
     "loop": ({"loop": "fit"}, "would not be comparable"),
     "store": ({"mlflow": {"tracking_uri": "sqlite:///other.db"}}, "the sweep's runs are there"),

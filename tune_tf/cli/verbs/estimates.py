@@ -1,4 +1,4 @@
-"""``sweep.py plan`` and ``scale``: what a sweep will take, and how its workload scales."""
+"""``tune-tf plan`` and ``scale``: what a sweep will take, and how its workload scales."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -42,7 +42,7 @@ def plan(
     sweep would, simulates its scheduler, and refuses what cannot work. A later `run` of the same
     settings compares the forecast with the actual values.
 
-    Example: `sweep.py plan search_spaces/digits_cnn.yaml`
+    Example: `tune-tf plan search_spaces/digits_cnn.yaml`
     """
     config = options.read_config(file, overrides, settings)
     forecast, path = print_and_save_forecast(config, file.parent.absolute(), quiet=as_json)
@@ -161,7 +161,7 @@ def scale(
     Trains the config in the middle of the search space for a few seconds at a time, reports where
     more devices stop paying off, and recommends a `parallelism:`.
 
-    Example: `sweep.py scale search_spaces/digits_cnn.yaml`
+    Example: `tune-tf scale search_spaces/digits_cnn.yaml`
     """
     config = options.read_config(file, overrides, settings)
     from tune_tf.estimate.scaling import scale_workload, write_scaling

@@ -1,4 +1,4 @@
-"""``sweep.py init``: write a sweep file for your own data."""
+"""``tune-tf init``: write a sweep file for your own data."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def schema(
     An editor with a YAML language server completes and checks a sweep file whose first line
     names the schema: `# yaml-language-server: $schema=sweep.schema.json`
 
-    Example: `sweep.py schema --output sweep.schema.json`
+    Example: `tune-tf schema --output sweep.schema.json`
     """
     if output is None:
         typer.echo(schema_text(), nl=False)
@@ -59,7 +59,7 @@ def init(
     Inspects the data, infers the task, explains it in comments and checks the file as
     `run --dry-run` does. Exit code 2: the data are invalid, or a file exists.
 
-    Example: `sweep.py init customers.csv --target churn --output churn.yaml`
+    Example: `tune-tf init customers.csv --target churn --output churn.yaml`
     """
     from tune_tf.scaffold import init_sweep
 

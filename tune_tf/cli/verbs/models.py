@@ -1,4 +1,4 @@
-"""``sweep.py export``, ``promote`` and ``retrain``: the models of a sweep."""
+"""``tune-tf export``, ``promote`` and ``retrain``: the models of a sweep."""
 
 import os
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def export(
     The model is that of the trial's last checkpoint. Exit code 2: no such sweep, trial or
     checkpoint, or the format does not support the model.
 
-    Example: `sweep.py export digits-cnn --format onnx --output digits.onnx`
+    Example: `tune-tf export digits-cnn --format onnx --output digits.onnx`
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
     from tune_tf.sweep.model.export import export_trial
@@ -98,7 +98,7 @@ def promote(
     Logs and registers the model first if necessary, never twice. Exit code 2: no such sweep, no
     best trial, or MLflow does not respond.
 
-    Example: `sweep.py promote digits-cnn --alias champion --name digits`
+    Example: `tune-tf promote digits-cnn --alias champion --name digits`
     """
     from tune_tf.sweep.model.best_model import promote_best
 
@@ -140,7 +140,7 @@ def retrain(
     Writes the model, evaluates it on the test rows, and records it in MLflow with the sweep. Exit
     code 2: no such sweep or trial, missing data, or failed training.
 
-    Example: `sweep.py retrain digits-cnn --on train+validation --epochs 50`
+    Example: `tune-tf retrain digits-cnn --on train+validation --epochs 50`
     """
     from tune_tf.sweep.model.retrain import retrain_trial
 

@@ -1,4 +1,4 @@
-"""``sweep.py resume``: resume or extend a sweep."""
+"""``tune-tf resume``: resume or extend a sweep."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ def extend(
     Ended trials are not run again, and the searcher keeps what it learned from them. Exit codes
     are those of `run`; 2 also if the sweep is running or nothing would change.
 
-    Example: `sweep.py extend digits-cnn --num-samples +20`
+    Example: `tune-tf extend digits-cnn --num-samples +20`
     """
     values = {
         "num_samples": num_samples,
@@ -77,7 +77,7 @@ def resume(
     changes are shown and refused; `--allow-changes` accepts those that a resume can apply, such as
     `budget.num_samples`.
 
-    Example: `sweep.py resume digits-cnn`
+    Example: `tune-tf resume digits-cnn`
     """
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)

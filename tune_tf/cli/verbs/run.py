@@ -1,4 +1,4 @@
-"""``sweep.py run`` and ``stop``: run a sweep, and stop it from elsewhere."""
+"""``tune-tf run`` and ``stop``: run a sweep, and stop it from elsewhere."""
 
 import os
 from functools import partial
@@ -28,7 +28,7 @@ def run(
 ) -> None:
     """Run a sweep to its end.
 
-    Example: `sweep.py run search_spaces/digits_cnn.yaml --set budget.num_samples=8`
+    Example: `tune-tf run search_spaces/digits_cnn.yaml --set budget.num_samples=8`
     """
     config = options.read_config(file, overrides, settings)
     options.allow_remote_ray(os.environ, config.cluster.address)
@@ -64,7 +64,7 @@ def stop(
     these trials end, after the next iteration that they report. The request is a file in the
     sweep's folder. Exit code 2: the sweep is not running, or has no such trial.
 
-    Example: `sweep.py stop digits-cnn --trial 7`
+    Example: `tune-tf stop digits-cnn --trial 7`
     """
     from tune_tf.sweep.stop import stop_sweep, stop_trials
 

@@ -1,4 +1,4 @@
-"""``sweep.py simulate``: simulate a sweep in virtual time."""
+"""``tune-tf simulate``: simulate a sweep in virtual time."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def simulate_command(
     Reports how many epochs they need to find a config among the best 0.1 %, compared with random
     search under the same scheduler.
 
-    Example: `sweep.py simulate --sampler tpe --scheduler asha --problem hartmann6 --num-workers 4`
+    Example: `tune-tf simulate --sampler tpe --scheduler asha --problem hartmann6 --num-workers 4`
     """
     import optuna
 

@@ -1,4 +1,4 @@
-"""``sweep.py list``, ``status``, ``compare`` and ``report``: sweeps as their folders show them."""
+"""``tune-tf list``, ``status``, ``compare`` and ``report``: sweeps as their folders show them."""
 
 import time
 import webbrowser
@@ -41,7 +41,7 @@ def list_command(
     Shows for each whether it is running, interrupted (`resume` continues it) or ended, how its
     trials ended, and its best value. Reads only the sweeps' folders.
 
-    Example: `sweep.py list --storage-path sweeps`
+    Example: `tune-tf list --storage-path sweeps`
     """
     listed = list_sweeps(storage_path)
     if as_json:
@@ -79,7 +79,7 @@ def compare_command(
 ) -> None:
     """Compare sweeps with the same objective: cost, best value and best config.
 
-    Example: `sweep.py compare digits-cnn digits-mlp`
+    Example: `tune-tf compare digits-cnn digits-mlp`
     """
     comparison = compare_sweeps(sweeps, storage_path=storage_path)
     if as_json:
@@ -138,7 +138,7 @@ def report_command(
     A sweep writes its report when it ends; this verb writes it at any other time. Exit code 2: no
     such sweep, or the folder is not writable.
 
-    Example: `sweep.py report digits-cnn --open`
+    Example: `tune-tf report digits-cnn --open`
     """
     from tune_tf.report import report_sweep  # slow to import
 
@@ -164,7 +164,7 @@ def status(
     MLflow. Exit code 0; with `--follow` that of `run`: 1 if no trial completed, 130 if the sweep
     was interrupted.
 
-    Example: `sweep.py status digits-cnn --follow`
+    Example: `tune-tf status digits-cnn --follow`
     """
     folder = SweepFolder.open(sweep, storage_path)
 

@@ -1,4 +1,4 @@
-"""``sweep.py sync``: send pending results to MLflow."""
+"""``tune-tf sync``: send pending results to MLflow."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ def close(
     `tune_tf.stop_reason` `interrupted`. A closed sweep can still be resumed. Exit code 1: some
     results could not be sent, and no run was ended.
 
-    Example: `sweep.py close digits-cnn`
+    Example: `tune-tf close digits-cnn`
     """
     from tune_tf.sweep.mlflow_store import close_sweep
 
@@ -46,7 +46,7 @@ def sync(
     A sweep continues while its MLflow store is down, and keeps pending results in its folder. Run
     this as often as you like: nothing is written twice. Exit code 1: results are still pending.
 
-    Example: `sweep.py sync digits-cnn`
+    Example: `tune-tf sync digits-cnn`
     """
     from tune_tf.sweep.mlflow_store import sync_sweep
 

@@ -1,4 +1,4 @@
-"""``sweep.py trials``, ``show``, ``logs`` and ``best``: the trials of a sweep."""
+"""``tune-tf trials``, ``show``, ``logs`` and ``best``: the trials of a sweep."""
 
 import sys
 import time
@@ -51,7 +51,7 @@ def trials(
 ) -> None:
     """List the trials of a sweep, filtered and sorted, as a table, CSV or JSON.
 
-    Example: `sweep.py trials digits-cnn --where outcome=completed --sort val_accuracy --limit 10`
+    Example: `tune-tf trials digits-cnn --where outcome=completed --sort val_accuracy --limit 10`
     """
     all_rows = TrialRows.of(SweepView.open(sweep, storage_path))
     rows = all_rows.where(where or []).sorted(sort).limited(limit)
@@ -93,7 +93,7 @@ def show(
 ) -> None:
     """Show one trial: config, outcome and cause, metrics, curve, checkpoints and error.
 
-    Example: `sweep.py show digits-cnn 3`
+    Example: `tune-tf show digits-cnn 3`
     """
     view = SweepView.open(sweep, storage_path)
     trial_view = view.trial(trial)
@@ -173,7 +173,7 @@ def logs(
     TensorFlow's output is included; for the traceback of a failed trial, use `show`. With
     `--json`, the whole log is printed at once.
 
-    Example: `sweep.py logs digits-cnn 3 --follow --tail 20`
+    Example: `tune-tf logs digits-cnn 3 --follow --tail 20`
     """
     view = SweepView.open(sweep, storage_path)
     trial_view = view.trial(trial)
@@ -208,7 +208,7 @@ def best(
     Everything but the config is in comments, so the output is valid YAML. Until a trial has
     completed, it is the best one so far. Exit code 1: no trial has a value.
 
-    Example: `sweep.py best digits-cnn`
+    Example: `tune-tf best digits-cnn`
     """
     view = SweepView.open(sweep, storage_path)
     try:
