@@ -10,7 +10,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.settings import short_repr, unknown_key_error
 from tune_tf.constraint import Constraint
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
 from tune_tf.objective import Objective
 from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -78,10 +78,8 @@ def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
     errors: list[ErrorDetail] = []
     objectives: list[Objective] = []
     for index, section in enumerate(value):
-        try:
+        with adding_errors_to(errors, str(index)):
             objectives.append(_parse_objective(section))
-        except InvalidSettingsError as error:
-            errors += [detail.within(str(index)) for detail in error.details]
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [objective.metric for objective in objectives]
@@ -203,15 +201,11 @@ def _parse_parallelism(value: object) -> Parallelism:
     name = value.get("kind", Mirrored.kind) if isinstance(value, Mapping) else Mirrored.kind
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        text = f"must be {one_of(list(_KINDS))}, not {name!r}{did_you_mean(name, _KINDS)}"
+        text = f"must be {one_of(_KINDS)}, not {name!r}{did_you_mean(name, _KINDS)}"
         raise InvalidSettingsError(ErrorDetail("kind", text))
     settings = _check_keys(value, ["kind", *_field_names(kind)])
     settings.pop("kind", None)
     return kind(**settings)
-
-
-def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
-    return {"kind": parallelism.kind, **asdict(parallelism)}
 
 
 def _parallelism_schema(kind: type[Parallelism]) -> dict[str, Any]:
@@ -306,7 +300,7 @@ ResourcesSection = Annotated[
 ParallelismSection = Annotated[
     Parallelism,
     PlainValidator(_parse_parallelism),
-    PlainSerializer(_plain_parallelism),
+    PlainSerializer(lambda it: {"kind": it.kind, **asdict(it)}),
     WithJsonSchema({"anyOf": [_parallelism_schema(kind) for kind in PARALLELISM_KINDS]}),
 ]
 

@@ -32,7 +32,14 @@ from tune_tf.config.section_models import (
 )
 from tune_tf.config.settings import Settings
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
+from tune_tf.errors import (
+    ErrorDetail,
+    InvalidSettingsError,
+    WorkloadError,
+    adding_errors_to,
+    did_you_mean,
+    one_of,
+)
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -244,10 +251,8 @@ class SweepConfig(Settings):
             *_unknown_parameters(document, original),
             *(_data_errors(document.data, base_dir) if trusted else ()),
         ]
-        try:
+        with adding_errors_to(errors):
             config = cls.from_dict(document.data)
-        except InvalidSettingsError as error:
-            errors += error.details
         if errors:
             placed = document.locate(errors)
             only_overrides = all(detail.where.startswith(OVERRIDE) for detail in placed)

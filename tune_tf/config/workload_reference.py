@@ -85,7 +85,7 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
     """Refuse settings that are not arguments of a class."""
     parameters = inspect.signature(kind).parameters.values()
     known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
-    if not known and not parameters:
+    if not parameters:
         text = f"is given, but {kind.__name__} takes no settings: leave it out"
         raise InvalidSettingsError(ErrorDetail("data", text))
     errors = [

@@ -63,15 +63,15 @@ class Declarations:
     def _add_entry(self, path: str, declared: object) -> None:
         if not isinstance(declared, Mapping):
             self.parameters[path] = Constant(declared)
-        elif text := _misspelling(declared):
-            self._add_invalid(path, declared, ErrorDetail("", text))
-        elif not any(kind in declared for kind in DECLARATION_KINDS):
-            self._add_group(declared, path)
-        else:
+        elif any(kind in declared for kind in DECLARATION_KINDS):
             try:
                 self.parameters[path] = _parameter(declared)
             except InvalidSettingsError as error:
                 self._add_invalid(path, declared, *error.details)
+        elif text := _group_error(declared):
+            self._add_invalid(path, declared, ErrorDetail("", text))
+        else:
+            self._add_group(declared, path)
 
     def _add_invalid(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
         self.errors.extend(ErrorDetail(dotted(path), detail.what) for detail in errors)
@@ -81,11 +81,9 @@ class Declarations:
             self.invalid[path] = ALWAYS  # the error is already reported
 
 
-def _misspelling(declared: Mapping[Any, Any]) -> str | None:
-    """Return what is wrong with a mapping that is neither a parameter nor a group, or None."""
+def _group_error(declared: Mapping[Any, Any]) -> str | None:
+    """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
     names = [name for name in declared if name != WHEN]
-    if any(kind in declared for kind in DECLARATION_KINDS):
-        return None
     if not names and WHEN not in declared:
         return f"{{}} declares nothing: use {one_of(DECLARATION_KINDS)}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):

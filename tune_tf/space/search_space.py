@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import in_dependency_order
 from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, declared
 from tune_tf.space.document import YamlDocument
@@ -80,10 +80,8 @@ class SearchSpace:
         """
         document = YamlDocument.load(source)
         errors = list(document.errors)
-        try:
+        with adding_errors_to(errors):
             space = cls.from_dict(document.data)
-        except InvalidSettingsError as error:
-            errors += error.details
         if errors:
             raise InvalidSettingsError(document.locate(errors), document.source)
         return space
