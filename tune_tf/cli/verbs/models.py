@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,29 +13,13 @@ from tune_tf.cli.console import print_either
 _MAX_LINES = 20
 
 
-class Format(StrEnum):
-    """File format of a model."""
-
-    keras = "keras"
-    saved_model = "saved_model"
-    tflite = "tflite"
-    onnx = "onnx"
-
-
-class TrainingRows(StrEnum):
-    """Rows that the final model is trained on."""
-
-    all = "train+validation"
-    train = "train"
-
-
 def export(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
     file_format: Annotated[
-        Format,
+        Literal["keras", "saved_model", "tflite", "onnx"],
         typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX."),
-    ] = Format.keras,
+    ] = "keras",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Output path; by default named after sweep and trial."),
@@ -59,7 +42,7 @@ def export(
         sweep,
         output,
         trial=trial,
-        file_format=file_format.value,
+        file_format=file_format,
         storage_path=storage_path,
         force=force,
     )
@@ -122,8 +105,9 @@ def retrain(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
     on: Annotated[
-        TrainingRows, typer.Option(help="Rows to train on; never test rows.")
-    ] = TrainingRows.all,
+        Literal["train+validation", "train"],
+        typer.Option(help="Rows to train on; never test rows."),
+    ] = "train+validation",
     replicas: Annotated[
         int | None,
         typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
@@ -155,7 +139,7 @@ def retrain(
     model = retrain_trial(
         sweep,
         trial=trial,
-        on=on.value,
+        on=on,
         num_replicas=replicas,
         num_epochs=epochs,
         storage_path=storage_path,
