@@ -11,10 +11,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tune_tf.atomic_files import write_atomically
-from tune_tf.config import SweepConfig, yaml_text
+from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, did_you_mean
 from tune_tf.secrets import expand_references, hide_password, mask_settings, uri_passwords
-from tune_tf.space.document import YamlDocument
+from tune_tf.space.document import YamlDocument, yaml_text
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"

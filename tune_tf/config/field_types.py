@@ -34,9 +34,8 @@ def _field_names(kind: type) -> list[str]:
 def _check_keys(value: object, known: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a section; refuse unknown keys."""
     if not isinstance(value, Mapping):
-        raise InvalidSettingsError(
-            [f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"]
-        )
+        text = f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"
+        raise InvalidSettingsError(text)
     if errors := [unknown_key_error(key, known) for key in value if key not in known]:
         raise InvalidSettingsError(errors)
     return dict(value)

@@ -49,9 +49,7 @@ class Settings(BaseModel):
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Parse plain data; the error lists all mistakes, each with its dotted path."""
         if not isinstance(settings, Mapping):
-            raise InvalidSettingsError(
-                [f"must be a mapping of settings, not {short_repr(settings)}"]
-            )
+            raise InvalidSettingsError(f"must be a mapping of settings, not {short_repr(settings)}")
         return cls(**{str(key): value for key, value in settings.items()})
 
     @classmethod

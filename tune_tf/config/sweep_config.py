@@ -281,14 +281,12 @@ def schema_text() -> str:
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
 
 
-def write_schema(path: str | Path) -> Path:
-    """Write the JSON schema of sweep files; an existing file is replaced. Return its path."""
-    path = Path(path)
+def write_schema(path: Path) -> None:
+    """Write the JSON schema of sweep files; an existing file is replaced."""
     try:
         path.write_text(schema_text())
     except OSError as error:
-        raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error
-    return path
+        raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:

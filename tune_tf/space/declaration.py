@@ -134,7 +134,7 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
     raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}")
 
 
-def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return the ``space`` section of a sweep file for parameters by path."""
     return nest({path: declaration_of(parameter) for path, parameter in parameters.items()})
 

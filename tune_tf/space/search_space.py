@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import in_dependency_order
-from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, declared
+from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, space_section
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import Constant, Parameter
@@ -88,7 +88,7 @@ class SearchSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``space`` section that :meth:`from_dict` reads."""
-        return declared(self.parameters)
+        return space_section(self.parameters)
 
     @classmethod
     def from_ray(cls, config: Mapping[str, Any]) -> "SearchSpace":

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_either
+from tune_tf.cli.console import print_json_or_lines
 
 _MAX_LINES = 20
 
@@ -56,7 +56,7 @@ def export(
         "metrics": model.trial.metrics,
     }
     text = f"Wrote {model.path}: trial {model.trial.number} of {model.sweep_id}"
-    print_either(data, text, as_json=as_json)
+    print_json_or_lines(data, text, as_json=as_json)
 
 
 def promote(
@@ -98,7 +98,7 @@ def promote(
     lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
     if model.before:
         lines.append(f"Previously: {model.before}")
-    print_either(data, *lines, as_json=as_json)
+    print_json_or_lines(data, *lines, as_json=as_json)
 
 
 def retrain(
@@ -165,4 +165,4 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    print_either(data, *lines, as_json=as_json)
+    print_json_or_lines(data, *lines, as_json=as_json)
