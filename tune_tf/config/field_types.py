@@ -126,10 +126,6 @@ def _parse_space(value: object) -> SearchSpace:
     return value if isinstance(value, SearchSpace) else SearchSpace.from_dict(value)  # type: ignore[arg-type]
 
 
-def _parse_resources(value: object) -> TrialResources | None:
-    return None if value is None else _parse(TrialResources, value)
-
-
 def _check_name(value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
         return value
@@ -290,10 +286,10 @@ SpaceSection = Annotated[
 ]
 
 ResourcesSection = Annotated[
-    TrialResources | None,
-    PlainValidator(_parse_resources),
-    PlainSerializer(lambda it: it and asdict(it)),
-    WithJsonSchema({"anyOf": [_schema_of(TrialResources), {"type": "null"}]}),
+    TrialResources,
+    PlainValidator(partial(_parse, TrialResources)),
+    PlainSerializer(asdict),
+    WithJsonSchema(_schema_of(TrialResources)),
 ]
 
 ParallelismSection = Annotated[

@@ -111,12 +111,11 @@ class SweepConfig(Settings):
     )
     scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
-    resources: ResourcesSection = None
+    resources: ResourcesSection | None = None
     budget: Annotated[BudgetSettings, BeforeValidator(BudgetSettings.section)]
-    mlflow: Annotated[
-        MLflowSettings | None,
-        BeforeValidator(lambda it: None if it is None else MLflowSettings.section(it)),
-    ] = MLflowSettings()
+    mlflow: Annotated[MLflowSettings, BeforeValidator(MLflowSettings.section)] | None = (
+        MLflowSettings()
+    )
     storage_path: Annotated[
         str, BeforeValidator(lambda it: os.fspath(it) if isinstance(it, os.PathLike) else it)
     ] = "./sweeps"

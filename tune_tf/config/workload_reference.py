@@ -136,7 +136,7 @@ def _import_file(reference: str, path: Path) -> ModuleType:
         sys.path.append(str(path.parent))
     name = f"tune_tf_workload_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:  # cannot be: the name ends in .py
+    if spec is None or spec.loader is None:  # a link to a file of another kind
         raise WorkloadError(f"workload {reference!r}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs
