@@ -190,7 +190,7 @@ class SweepFolder:
             )
         # Opening a sweep must not run its code.
         config = SweepConfig.from_dict(YamlDocument.parse(info["settings"]).data)
-        return cls(path.absolute(), config, Path(info["base_dir"]), Path(info["working_dir"]))
+        return cls(path.absolute(), config, info["base_dir"], info["working_dir"])
 
     def save(self) -> None:
         """Write the settings to the folder; if writing fails, the old ones remain."""
@@ -230,7 +230,7 @@ def _read_info(path: Path) -> dict[str, Any]:
             info = json.loads((path / name).read_text(encoding="utf-8"))
             info["format"] = int(info["format"])
             if info["format"] <= _FORMAT:
-                Path(info["base_dir"]), Path(info["working_dir"])
+                info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             errors.append(error)
         else:
