@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, did_you_mean
@@ -99,7 +97,7 @@ class SweepFolder:
         """Text of the sweep file with secret values in ``data`` masked."""
         if self.config.data is None:
             return self.sweep_file
-        settings = YAML(typ="safe", pure=True).load(self.sweep_file)
+        settings = YamlDocument.parse(self.sweep_file).data
         return yaml_text({**settings, "data": mask_settings(settings["data"])})
 
     @property
