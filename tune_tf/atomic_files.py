@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,15 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_bytes().splitlines()
     except OSError:
         return
+    yield from json_objects(lines)
+
+
+def json_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in lines; skip damaged lines."""
     for line in lines:
-        try:
+        value = None
+        with contextlib.suppress(ValueError):
             value = json.loads(line)
-        except ValueError:
-            continue
         if isinstance(value, dict):
             yield value
 
@@ -95,10 +99,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
             shutil.rmtree(path)
         partial.replace(path)
     finally:
-        _remove(partial)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        partial.unlink(missing_ok=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
+from tune_tf.outcome import is_finite
 
 _TEXT = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
 _FORM = "a bound such as '<= 2e6' or '>= 0.9'"
@@ -70,10 +71,8 @@ class Constraint:
         errors: list[ErrorDetail] = []
         for metric, bounds in mapping.items():
             for text in bounds if isinstance(bounds, list | tuple) else [bounds]:
-                try:
+                with adding_errors_to(errors, str(metric)):
                     constraints.append(cls.parse(metric, text))
-                except InvalidSettingsError as error:
-                    errors += [detail.within(str(metric)) for detail in error.details]
         if errors:
             raise InvalidSettingsError(errors)
         return tuple(constraints)
@@ -83,11 +82,9 @@ class Constraint:
 
         Zero or less means that it is satisfied; a non-finite value violates it by infinity.
         """
-        if not isinstance(value, int | float) and not hasattr(value, "__float__"):
+        if not is_finite(value):
             return math.inf
-        number = float(value)
-        if not math.isfinite(number):
-            return math.inf
+        number = float(value)  # type: ignore[arg-type]
         return number - self.bound if self.relation == "<=" else self.bound - number
 
     def holds(self, result: Mapping[str, Any]) -> bool:

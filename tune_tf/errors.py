@@ -3,7 +3,8 @@
 All derive from :class:`TuneTfError`; each leaf class also derives from a matching builtin.
 """
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -117,12 +118,21 @@ class DiskFullError(TuneTfError, OSError):
     """The disk is full: free space, then resume the sweep."""
 
 
+@contextlib.contextmanager
+def adding_errors_to(errors: list[ErrorDetail], section: str = "") -> Iterator[None]:
+    """Add the errors of invalid settings in this context to a list, each below a section."""
+    try:
+        yield
+    except InvalidSettingsError as error:
+        errors += [detail.within(section) for detail in error.details]
+
+
 def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Return ``; did you mean 'adam'?`` for the closest match, or an empty string."""
     matches = get_close_matches(str(name), list(names), n=1, cutoff=0.6)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def one_of(names: Sequence[str]) -> str:
+def one_of(names: Iterable[str]) -> str:
     """Return ``one of 'a', 'b'`` for an error message."""
     return "one of " + ", ".join(repr(name) for name in names)

@@ -23,6 +23,7 @@ from tune_tf.ranking import Candidate, best_of, pareto_front
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import is_machine_metric, reported_metrics
 from tune_tf.space import flatten
+from tune_tf.space.parameter import is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,9 +76,7 @@ def kept_metrics(
     return {
         name: float(value)
         for name, value in reported_metrics(last).items()
-        if isinstance(value, float | int)
-        and not isinstance(value, bool)
-        and (name in referenced or not is_machine_metric(name))
+        if is_number(value) and (name in referenced or not is_machine_metric(name))
     }
 
 
@@ -265,9 +264,8 @@ class SweepResult:
 def check_export(path: Path, file_format: str) -> None:
     """Raise InvalidSettingsError for an unknown format, an unfit path or a missing package."""
     if file_format not in EXPORT_SUFFIXES:
-        formats = list(EXPORT_SUFFIXES)
-        hint = did_you_mean(file_format, formats)
-        raise InvalidSettingsError(f"format must be {one_of(formats)}, not {file_format!r}{hint}")
+        rule, hint = one_of(EXPORT_SUFFIXES), did_you_mean(file_format, EXPORT_SUFFIXES)
+        raise InvalidSettingsError(f"format must be {rule}, not {file_format!r}{hint}")
     suffix = EXPORT_SUFFIXES[file_format]
     if path.suffix != suffix:
         rule = f"end in {suffix}" if suffix else "name a folder, without a suffix"

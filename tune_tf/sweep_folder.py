@@ -8,13 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from tune_tf.atomic_files import write_atomically
-from tune_tf.config import SweepConfig, yaml_text
+from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, did_you_mean
 from tune_tf.secrets import expand_references, hide_password, mask_settings, uri_passwords
-from tune_tf.space.document import YamlDocument
+from tune_tf.space.document import YamlDocument, yaml_text
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
@@ -99,7 +97,7 @@ class SweepFolder:
         """Text of the sweep file with secret values in ``data`` masked."""
         if self.config.data is None:
             return self.sweep_file
-        settings = YAML(typ="safe", pure=True).load(self.sweep_file)
+        settings = YamlDocument.parse(self.sweep_file).data
         return yaml_text({**settings, "data": mask_settings(settings["data"])})
 
     @property
@@ -190,7 +188,7 @@ class SweepFolder:
             )
         # Opening a sweep must not run its code.
         config = SweepConfig.from_dict(YamlDocument.parse(info["settings"]).data)
-        return cls(path.absolute(), config, Path(info["base_dir"]), Path(info["working_dir"]))
+        return cls(path.absolute(), config, info["base_dir"], info["working_dir"])
 
     def save(self) -> None:
         """Write the settings to the folder; if writing fails, the old ones remain."""
@@ -230,7 +228,7 @@ def _read_info(path: Path) -> dict[str, Any]:
             info = json.loads((path / name).read_text(encoding="utf-8"))
             info["format"] = int(info["format"])
             if info["format"] <= _FORMAT:
-                Path(info["base_dir"]), Path(info["working_dir"])
+                info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             errors.append(error)
         else:

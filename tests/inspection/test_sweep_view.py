@@ -24,7 +24,7 @@ def test_a_running_sweep_tells_what_its_trials_do(sweep):
     view = seen(sweep)
     assert view.state is SweepState.RUNNING
     assert view.counts == {"completed": 1, "running": 1, "paused": 1}
-    (running,) = view.active
+    (running,) = view.running
     assert (running.number, running.result.iterations) == (1, 2)
     assert running.result.metrics == {"val_accuracy": 0.6}
     assert running.node == "node-1 127.0.0.1"

@@ -21,7 +21,6 @@ from tune_tf.version import __version__
 
 app = typer.Typer(
     name="tune-tf",
-    help="Hyperparameter search over TensorFlow/Keras models with Ray Tune, Optuna and MLflow.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -64,7 +64,7 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_either(data: Mapping[str, Any], *lines: str, as_json: bool) -> None:
+def print_json_or_lines(data: Mapping[str, Any], *lines: str, as_json: bool) -> None:
     """Print the result of a verb as JSON or as lines of text."""
     if as_json:
         print_json(data)

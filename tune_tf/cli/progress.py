@@ -8,7 +8,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any, Self
 
 import ray
@@ -188,10 +187,7 @@ class _EndOnSigterm(Callback):
     """Treats SIGTERM as Ctrl-C; installed after Ray has installed its own handler."""
 
     def setup(self, *args: Any, **info: Any) -> None:
-        def interrupt(_signal: int, _frame: FrameType | None) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-
-        signal.signal(signal.SIGTERM, interrupt)
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
 
 
 def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool) -> None:

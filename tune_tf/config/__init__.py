@@ -19,7 +19,6 @@ from tune_tf.config.sweep_config import (
     write_schema,
 )
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.space.document import yaml_text
 
 __all__ = [
     "SCHEDULERS",
@@ -35,5 +34,4 @@ __all__ = [
     "parse_scheduler_settings",
     "schema_text",
     "write_schema",
-    "yaml_text",
 ]

@@ -11,7 +11,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from tune_tf.config.hints import line_for
 from tune_tf.config.settings import short_repr, unknown_key_error
 from tune_tf.constraint import Constraint
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
 from tune_tf.objective import Objective, likely_mode
 from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -36,9 +36,8 @@ def _field_names(kind: type) -> list[str]:
 def _check_keys(value: object, known: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a section; refuse unknown keys."""
     if not isinstance(value, Mapping):
-        raise InvalidSettingsError(
-            f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"
-        )
+        text = f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"
+        raise InvalidSettingsError(text)
     errors = [
         unknown_key_error(key, known, line_for(key, entry, known))
         for key, entry in value.items()
@@ -85,10 +84,8 @@ def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
     errors: list[ErrorDetail] = []
     objectives: list[Objective] = []
     for index, section in enumerate(value):
-        try:
+        with adding_errors_to(errors, str(index)):
             objectives.append(_parse_objective(section))
-        except InvalidSettingsError as error:
-            errors += [detail.within(str(index)) for detail in error.details]
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [objective.metric for objective in objectives]
@@ -137,10 +134,6 @@ def _plain_constraints(constraints: tuple[Constraint, ...]) -> dict[str, Any]:
 
 def _parse_space(value: object) -> SearchSpace:
     return value if isinstance(value, SearchSpace) else SearchSpace.from_dict(value)  # type: ignore[arg-type]
-
-
-def _parse_resources(value: object) -> TrialResources | None:
-    return None if value is None else _parse(TrialResources, value)
 
 
 def _check_name(value: object) -> str:
@@ -218,15 +211,11 @@ def _parse_parallelism(value: object) -> Parallelism:
     name = value.get("kind", Mirrored.kind)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        text = f"must be {one_of(list(_KINDS))}, not {name!r}{did_you_mean(name, _KINDS)}"
+        text = f"must be {one_of(_KINDS)}, not {name!r}{did_you_mean(name, _KINDS)}"
         raise InvalidSettingsError(ErrorDetail("kind", text))
     settings = _check_keys(value, ["kind", *_field_names(kind)])
     settings.pop("kind", None)
     return kind(**settings)
-
-
-def _plain_parallelism(parallelism: Parallelism) -> dict[str, Any]:
-    return {"kind": parallelism.kind, **asdict(parallelism)}
 
 
 def _parallelism_schema(kind: type[Parallelism]) -> dict[str, Any]:
@@ -312,16 +301,16 @@ SpaceSection = Annotated[
 ]
 
 ResourcesSection = Annotated[
-    TrialResources | None,
-    PlainValidator(_parse_resources),
-    PlainSerializer(lambda it: it and asdict(it)),
-    WithJsonSchema({"anyOf": [_schema_of(TrialResources), {"type": "null"}]}),
+    TrialResources,
+    PlainValidator(partial(_parse, TrialResources)),
+    PlainSerializer(asdict),
+    WithJsonSchema(_schema_of(TrialResources)),
 ]
 
 ParallelismSection = Annotated[
     Parallelism,
     PlainValidator(_parse_parallelism),
-    PlainSerializer(_plain_parallelism),
+    PlainSerializer(lambda it: {"kind": it.kind, **asdict(it)}),
     WithJsonSchema({"anyOf": [_parallelism_schema(kind) for kind in PARALLELISM_KINDS]}),
 ]
 

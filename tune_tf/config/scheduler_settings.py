@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from tune_tf.config.settings import Settings, short_repr
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
 from tune_tf.space.parameter import is_number
 
 
@@ -70,10 +70,8 @@ def _parse_settings(value: Any, kinds: Mapping[str, type[SchedulerSettings]]) ->
     # Report other errors too if the name is nearly right.
     near = get_close_matches(str(name), kinds, n=1)
     if near and isinstance(value, Mapping):
-        try:
+        with adding_errors_to(errors):
             kinds[near[0]].from_dict({key: value[key] for key in value if key != "name"})
-        except InvalidSettingsError as error:
-            errors += error.details
     raise InvalidSettingsError(errors)
 
 

@@ -32,7 +32,14 @@ from tune_tf.config.section_models import (
 )
 from tune_tf.config.settings import Settings
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean, one_of
+from tune_tf.errors import (
+    ErrorDetail,
+    InvalidSettingsError,
+    WorkloadError,
+    adding_errors_to,
+    did_you_mean,
+    one_of,
+)
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -107,12 +114,11 @@ class SweepConfig(Settings):
     epochs: Annotated[int, Field(ge=1)] | None = None
     scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
-    resources: ResourcesSection = None
+    resources: ResourcesSection | None = None
     budget: Annotated[BudgetSettings, BeforeValidator(BudgetSettings.section)]
-    mlflow: Annotated[
-        MLflowSettings | None,
-        BeforeValidator(lambda it: None if it is None else MLflowSettings.section(it)),
-    ] = MLflowSettings()
+    mlflow: Annotated[MLflowSettings, BeforeValidator(MLflowSettings.section)] | None = (
+        MLflowSettings()
+    )
     storage_path: Annotated[
         str, BeforeValidator(lambda it: os.fspath(it) if isinstance(it, os.PathLike) else it)
     ] = "./sweeps"
@@ -271,10 +277,8 @@ class SweepConfig(Settings):
             *_unknown_parameters(document, original),
             *(_data_errors(document.data, base_dir) if trusted else ()),
         ]
-        try:
+        with adding_errors_to(errors):
             config = cls.from_dict(document.data)
-        except InvalidSettingsError as error:
-            errors += error.details
         if errors:
             placed = document.locate(errors)
             only_overrides = all(detail.where.startswith(OVERRIDE) for detail in placed)
@@ -306,14 +310,12 @@ def schema_text() -> str:
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
 
 
-def write_schema(path: str | Path) -> Path:
-    """Write the JSON schema of sweep files; an existing file is replaced. Return its path."""
-    path = Path(path)
+def write_schema(path: Path) -> None:
+    """Write the JSON schema of sweep files; an existing file is replaced."""
     try:
         path.write_text(schema_text())
     except OSError as error:
-        raise InvalidSettingsError([f"{path} cannot be written: {error.strerror}"]) from error
-    return path
+        raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:

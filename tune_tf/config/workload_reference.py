@@ -85,7 +85,7 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
     """Refuse settings that are not arguments of a class."""
     parameters = inspect.signature(kind).parameters.values()
     known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
-    if not known and not parameters:
+    if not parameters:
         text = f"is given, but {kind.__name__} takes no settings: leave it out"
         raise InvalidSettingsError(ErrorDetail("data", text))
     errors = [
@@ -136,7 +136,7 @@ def _import_file(reference: str, path: Path) -> ModuleType:
         sys.path.append(str(path.parent))
     name = f"tune_tf_workload_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:  # cannot be: the name ends in .py
+    if spec is None or spec.loader is None:  # a link to a file of another kind
         raise WorkloadError(f"workload {reference!r}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs

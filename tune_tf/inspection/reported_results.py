@@ -1,13 +1,12 @@
 """A trial's results in Ray Tune's ``result.json``, one per line."""
 
-import json
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tune_tf.atomic_files import read_json_lines
+from tune_tf.atomic_files import json_objects, read_json_lines
 
 RESULTS: Final = "result.json"
 REMOTE_CHECKPOINT: Final = "checkpoint.uri"
@@ -30,12 +29,10 @@ def read_last_result(path: Path) -> Mapping[str, Any]:
             lines = file.read().splitlines()
     except OSError:
         return {}
-    for line in reversed(lines[1:] if start else lines):
-        report = _parsed(line)
-        if report is not None:
-            return report
-    last: deque[Mapping[str, Any]] = deque(read_results(path) if start else (), maxlen=1)
-    return last[0] if last else {}
+    last = next(json_objects(reversed(lines[1:] if start else lines)), None)
+    if last is None and start:  # the last line is longer than what was read
+        last = next(iter(deque(read_json_lines(path), maxlen=1)), None)
+    return last or {}
 
 
 def metric_value(report: Mapping[str, Any], metric: str) -> Any:
@@ -46,11 +43,3 @@ def metric_value(report: Mapping[str, Any], metric: str) -> Any:
     for name in metric.split("/"):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _parsed(line: bytes) -> Mapping[str, Any] | None:
-    try:
-        report = json.loads(line)
-    except ValueError:
-        return None
-    return report if isinstance(report, dict) else None

@@ -157,7 +157,7 @@ class SweepView:
         return flatten(space.active(trial.result.config), space.parameters)
 
     @property
-    def active(self) -> tuple[TrialView, ...]:
+    def running(self) -> tuple[TrialView, ...]:
         """Running trials."""
         return tuple(trial for trial in self.trials if trial.state == "running")
 
@@ -214,7 +214,7 @@ class SweepView:
             "iterations": self.num_iterations,
             "best_value": self.best_value,
             "best": self.best.to_dict() if self.best else None,
-            "running": [trial.to_dict() for trial in self.active],
+            "running": [trial.to_dict() for trial in self.running],
             "began_s": self.began_s,
             "worked_s": self.worked_s,
             "trials_per_s": self.trials_per_s,

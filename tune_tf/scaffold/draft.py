@@ -70,9 +70,7 @@ def with_comment(line: str, comment: str) -> str:
 
 def scalar(value: str | float | bool) -> str:
     """Return a value as YAML text, quoted if necessary."""
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if _PLAIN.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False)
 

@@ -18,7 +18,7 @@ from tune_tf.workloads.tfrecords import TFRECORD_SUFFIXES
 
 _CLASS = "MyWorkload"  # in the templates
 
-_DIGITS = '''\
+_DIGITS_WORKLOAD = '''\
 """Custom workload: the data and the model of a search. Change both methods."""
 
 import tune_tf
@@ -51,7 +51,7 @@ class MyWorkload(tune_tf.Workload):
         return model
 '''
 
-_ON_DATA = '''\
+_WORKLOAD_ON_DATA = '''\
 """Custom workload: data as {base} reads them, and a custom model."""
 
 from {module} import {base}
@@ -91,7 +91,7 @@ def _workload_on(draft: Draft) -> str:
     """Return the text of a workload that extends the ready workload of a draft."""
     module, _, base = draft.workload.partition(":")
     is_classes = draft.task == "classification"
-    return _ON_DATA.format(
+    return _WORKLOAD_ON_DATA.format(
         base=base,
         module=module,
         inputs="\n".join(f"        #   {each}" for each in draft.inputs),
@@ -155,7 +155,7 @@ def init_sweep(
     draft = _DIGITS_DRAFT if data is None else _draft_of(Path(data), target, output.parent)
     texts: dict[Path, str] = {}
     if file is not None:
-        texts[output.parent / file] = _DIGITS if data is None else _workload_on(draft)
+        texts[output.parent / file] = _DIGITS_WORKLOAD if data is None else _workload_on(draft)
         draft = replace(draft, workload=f"{file.as_posix()}:{_CLASS}")
     texts = {output: sweep_text(draft, output.name), **texts}
     schema = output.with_name(SCHEMA_FILE)

@@ -45,10 +45,6 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
             raise InvalidSettingsError(errors)
         super().__init__(entries)
 
-    def __reduce__(self) -> tuple[type, tuple[dict[str, tuple[Any, ...]]]]:
-        """Pickle by the arguments."""
-        return type(self), (dict(self),)
-
     def holds(self, active: Mapping[str, Any]) -> bool:
         """Return whether the condition holds for the values of active parameters by path."""
         return all(

@@ -69,15 +69,15 @@ class Declarations:
             self._add_invalid(path, when, ErrorDetail("", text))
         elif not isinstance(declared, Mapping):
             self.parameters[path] = Constant(declared)
-        elif text := _misspelling(declared):
-            self._add_invalid(path, declared, ErrorDetail("", text))
-        elif not any(kind in declared for kind in DECLARATION_KINDS):
-            self._add_group(declared, path)
-        else:
+        elif any(kind in declared for kind in DECLARATION_KINDS):
             try:
                 self.parameters[path] = _parameter(declared)
             except InvalidSettingsError as error:
                 self._add_invalid(path, declared, *error.details)
+        elif text := _group_error(declared):
+            self._add_invalid(path, declared, ErrorDetail("", text))
+        else:
+            self._add_group(declared, path)
 
     def _add_invalid(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
         self.errors.extend(ErrorDetail(dotted(path), detail.what) for detail in errors)
@@ -107,11 +107,9 @@ def _in_other_words(name: str, declared: object) -> str | None:
     return f"{what}: write `{'` or `'.join(written)}`; `{itself}` is the value itself"
 
 
-def _misspelling(declared: Mapping[Any, Any]) -> str | None:
-    """Return what is wrong with a mapping that is neither a parameter nor a group, or None."""
+def _group_error(declared: Mapping[Any, Any]) -> str | None:
+    """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
     names = [name for name in declared if name != WHEN]
-    if any(kind in declared for kind in DECLARATION_KINDS):
-        return None
     if not names and WHEN not in declared:
         return f"{{}} declares nothing: use {one_of(DECLARATION_KINDS)}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
@@ -162,7 +160,7 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
     raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}")
 
 
-def declared(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return the ``space`` section of a sweep file for parameters by path."""
     return nest({path: declaration_of(parameter) for path, parameter in parameters.items()})
 

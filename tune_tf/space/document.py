@@ -114,12 +114,13 @@ class YamlDocument:
             return detail
         path = detail.where
         for key, override in self.overridden.items():
-            below = path == key or path.startswith(f"{key}.")
+            below = path.startswith(f"{key}.")
             # The error of a part may be reported for the whole, such as the ends of a range.
             parent = path == key.rpartition(".")[0]
             above = key.startswith(f"{path}.") and path not in self.lines
-            if below or parent or above:
-                return ErrorDetail(f"{OVERRIDE} {override}", _within(key, path) + detail.what)
+            if path == key or below or parent or above:
+                rest = f"{path.removeprefix(f'{key}.')}: " if below else ""
+                return ErrorDetail(f"{OVERRIDE} {override}", rest + detail.what)
         while path not in self.lines and "." in path:
             path = path.rpartition(".")[0]
         if self.lines:
@@ -156,11 +157,6 @@ def inline_yaml(value: Any) -> str:
 
 
 _CIRCULAR = "contains itself through an alias: write it out"
-
-
-def _within(key: str, path: str) -> str:
-    """Return the part of a path below a key, as the start of an error text."""
-    return f"{path[len(key) + 1 :]}: " if path.startswith(f"{key}.") else ""
 
 
 def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
 from tune_tf.space.frozen import hashable
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import dotted
@@ -39,11 +39,9 @@ class OptunaSpace:
         """Reject options that cannot be stored."""
         errors: list[ErrorDetail] = []
         for path, parameter in self.space.parameters.items():
-            try:
+            with adding_errors_to(errors, dotted(path)):
                 if isinstance(parameter, Choice):
                     labels(parameter.options)
-            except InvalidSettingsError as error:
-                errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
         if errors:
             raise InvalidSettingsError(errors)
 
@@ -124,16 +122,11 @@ def labels(options: Sequence[Any]) -> list[Label]:
     return names
 
 
-def label_of(value: Any, options: Sequence[Any]) -> Label:
-    """Return the value that Optuna stores for an option."""
-    keys = [hashable(option) for option in options]
-    return labels(options)[keys.index(hashable(value))]
-
-
 def stored_value(value: Any, parameter: Parameter) -> Any:
     """Return what Optuna stores for a value of a parameter; an invalid option itself."""
     if isinstance(parameter, Choice) and parameter.error_for(value) is None:
-        return label_of(value, parameter.options)
+        keys = [hashable(option) for option in parameter.options]
+        return labels(parameter.options)[keys.index(hashable(value))]
     return value
 
 

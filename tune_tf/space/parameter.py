@@ -8,7 +8,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.frozen import hashable
 
@@ -30,13 +30,11 @@ class Parameter(abc.ABC):
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        errors: list[ErrorDetail | str] = []
-        try:
+        when_errors: list[ErrorDetail] = []
+        with adding_errors_to(when_errors):
             condition = None if self.when is None else Condition(self.when)
             object.__setattr__(self, "when", condition or None)
-        except InvalidSettingsError as error:
-            errors.extend(error.details)
-        errors.extend(self._setting_errors())
+        errors: list[ErrorDetail | str] = [*when_errors, *self._setting_errors()]
         if errors:
             raise InvalidSettingsError(errors)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
 from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
@@ -120,10 +120,8 @@ def to_ray(space: "SearchSpace") -> dict[str, Any]:
     for path, parameter in space.parameters.items():
         above = [each for parent in parameter.condition for each in conditions[parent]]
         conditions[path] = (parameter.condition, *above)
-        try:
+        with adding_errors_to(errors, dotted(path)):
             domains[path] = to_domain(parameter)
-        except InvalidSettingsError as error:
-            errors.extend(ErrorDetail(dotted(path), detail.what) for detail in error.details)
         if parameter.when is not None:
             conditional = ConditionalSampler(parameter, conditions[path])
             domains[path] = tune.sample_from(conditional)
@@ -150,10 +148,8 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
             elif isinstance(value, Mapping) and value:
                 read(value, path)
             else:
-                try:
+                with adding_errors_to(errors, dotted(path)):
                     parameters[path] = from_domain(value)
-                except InvalidSettingsError as error:
-                    errors.extend(each.within(dotted(path)) for each in error.details)
 
     read(config, "")
     if errors:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import in_dependency_order
-from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, declared
+from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, space_section
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.other_tools import intended_parameter, is_ambiguous, python_source
@@ -86,17 +86,15 @@ class SearchSpace:
         """
         document = YamlDocument.load(source)
         errors = list(document.errors)
-        try:
+        with adding_errors_to(errors):
             space = cls.from_dict(document.data)
-        except InvalidSettingsError as error:
-            errors += error.details
         if errors:
             raise InvalidSettingsError(document.locate(errors), document.source)
         return space
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``space`` section that :meth:`from_dict` reads."""
-        return declared(self.parameters)
+        return space_section(self.parameters)
 
     @classmethod
     def from_ray(cls, config: Mapping[str, Any]) -> "SearchSpace":

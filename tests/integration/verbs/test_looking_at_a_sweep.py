@@ -46,7 +46,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     until(lambda: list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")))
-    until(lambda: any(trial.result.iterations for trial in _view(tmp_path).active))
+    until(lambda: any(trial.result.iterations for trial in _view(tmp_path).running))
     code, out, err = verb("status", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
     status = json.loads(out)

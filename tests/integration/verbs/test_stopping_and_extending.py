@@ -60,7 +60,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     def running():
         if not list(tmp_path.glob("sweeps/*/events.jsonl")):
             return []
-        active = SweepView.open("tiny", tmp_path / "sweeps").active
+        active = SweepView.open("tiny", tmp_path / "sweeps").running
         return [trial for trial in active if trial.result.iterations]
 
     number = until(running)[0].number

@@ -2,41 +2,24 @@
 
 import os
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_either
+from tune_tf.cli.console import print_json_or_lines
 
 _MAX_LINES = 20
-
-
-class Format(StrEnum):
-    """File format of a model."""
-
-    keras = "keras"
-    saved_model = "saved_model"
-    tflite = "tflite"
-    onnx = "onnx"
-
-
-class TrainingRows(StrEnum):
-    """Rows that the final model is trained on."""
-
-    all = "train+validation"
-    train = "train"
 
 
 def export(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
     file_format: Annotated[
-        Format,
+        Literal["keras", "saved_model", "tflite", "onnx"],
         typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX."),
-    ] = Format.keras,
+    ] = "keras",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Output path; by default named after sweep and trial."),
@@ -59,7 +42,7 @@ def export(
         sweep,
         output,
         trial=trial,
-        file_format=file_format.value,
+        file_format=file_format,
         storage_path=storage_path,
         force=force,
     )
@@ -73,7 +56,7 @@ def export(
         "metrics": model.trial.metrics,
     }
     text = f"Wrote {model.path}: trial {model.trial.number} of {model.sweep_id}"
-    print_either(data, text, as_json=as_json)
+    print_json_or_lines(data, text, as_json=as_json)
 
 
 def promote(
@@ -115,15 +98,16 @@ def promote(
     lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
     if model.before:
         lines.append(f"Previously: {model.before}")
-    print_either(data, *lines, as_json=as_json)
+    print_json_or_lines(data, *lines, as_json=as_json)
 
 
 def retrain(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
     on: Annotated[
-        TrainingRows, typer.Option(help="Rows to train on; never test rows.")
-    ] = TrainingRows.all,
+        Literal["train+validation", "train"],
+        typer.Option(help="Rows to train on; never test rows."),
+    ] = "train+validation",
     replicas: Annotated[
         int | None,
         typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
@@ -155,7 +139,7 @@ def retrain(
     model = retrain_trial(
         sweep,
         trial=trial,
-        on=on.value,
+        on=on,
         num_replicas=replicas,
         num_epochs=epochs,
         storage_path=storage_path,
@@ -181,4 +165,4 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    print_either(data, *lines, as_json=as_json)
+    print_json_or_lines(data, *lines, as_json=as_json)

@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from tune_tf.cli import options
 
@@ -89,9 +91,6 @@ def _as_data(runs: "MultiSeedRuns") -> dict[str, Any]:
 def _print_table(
     problem: "Problem", scheduler: str, runs_by_sampler: "dict[str, MultiSeedRuns]"
 ) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     console = Console()
     console.print(f"[bold]{problem.name}[/]: {problem.about}", highlight=False)
     console.print(

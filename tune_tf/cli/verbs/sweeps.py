@@ -19,8 +19,8 @@ from tune_tf.cli.console import (
     counted_states,
     make_console,
     named_values,
-    print_either,
     print_json,
+    print_json_or_lines,
     state_label,
     state_text,
 )
@@ -145,7 +145,7 @@ def report_command(
     files = report_sweep(sweep, output, storage_path=storage_path)
     page = files["report.html"]
     data = {name: str(path) for name, path in files.items()}
-    print_either(data, str(page), as_json=as_json)
+    print_json_or_lines(data, str(page), as_json=as_json)
     if show:
         webbrowser.open(page.absolute().as_uri())
 
@@ -236,7 +236,7 @@ def status_view(sweep: SweepView) -> RenderableType:
         )
         values = {path: value_text(value) for path, value in config.items()}
         parts += [Text(), title, named_values(values)]
-    if sweep.active:
+    if sweep.running:
         parts += [Text(), _running(sweep)]
     if sweep.state is SweepState.INTERRUPTED:
         parts += [Text(), Text(f"Resume with: tune-tf resume {sweep.folder.path}")]
@@ -262,7 +262,7 @@ def _best_value(sweep: SweepView) -> str:
 def _running(sweep: SweepView) -> Table:
     metrics = [objective.metric for objective in sweep.config.objectives]
     table = borderless_table("running", "id", "iteration", *metrics, "trained", "node")
-    for trial in sweep.active:
+    for trial in sweep.running:
         values = (trial.result.metrics.get(metric) for metric in metrics)
         table.add_row(
             str(trial.number),

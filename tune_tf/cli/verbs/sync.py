@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import ExitCode, print_either
+from tune_tf.cli.console import ExitCode, print_json_or_lines
 from tune_tf.formatting import counted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def close(
     closing = close_sweep(sweep, storage_path=storage_path)
     data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
     ended = f"{counted(len(closing.run_ids), 'run')} ended in MLflow."
-    print_either(data, delivery_text(closing.delivery), ended, as_json=as_json)
+    print_json_or_lines(data, delivery_text(closing.delivery), ended, as_json=as_json)
     left = closing.delivery.num_left
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if left else ExitCode.ENDED)
 
@@ -51,7 +51,7 @@ def sync(
     from tune_tf.sweep.mlflow_store import sync_sweep
 
     delivery = sync_sweep(sweep, storage_path=storage_path)
-    print_either(asdict(delivery), delivery_text(delivery), as_json=as_json)
+    print_json_or_lines(asdict(delivery), delivery_text(delivery), as_json=as_json)
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if delivery.num_left else ExitCode.ENDED)
 
 

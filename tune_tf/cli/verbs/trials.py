@@ -18,13 +18,13 @@ from tune_tf.cli.console import (
     state_label,
     state_text,
 )
-from tune_tf.config import yaml_text
 from tune_tf.errors import UnknownMetricError
 from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
 from tune_tf.events.trial_log import log_text
 from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepView, TrialRows, TrialView
 from tune_tf.inspection.trial_rows import local_time
+from tune_tf.space.document import yaml_text
 
 
 def trials(
