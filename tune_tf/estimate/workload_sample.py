@@ -14,19 +14,19 @@ from tune_tf.data.pipeline import MEMORY
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
-TRAINS = "trains"
-"""Note key of processes that build a model; other processes may only load data."""
+BUILDS_MODEL = "builds_model"
+"""Count of processes that build a model; other processes may only load data."""
 
 
 @dataclass(frozen=True)
 class TrialSample:
     """First batches of a workload's training rows, and validation rows in proportion.
 
-    ``notes`` is the folder on a node for the notes of the trial's processes.
+    ``counts_folder`` is the folder on a node where each of the trial's processes writes its counts.
     """
 
     max_batches: int
-    notes: str
+    counts_folder: str
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
         """Return the sampled data, unchanged if their rows are not known, and counts."""
@@ -56,14 +56,14 @@ class TrialSample:
 class ScalingSample:
     """First training rows of a workload, without validation, for scaling measurements.
 
-    It is a share ``data_fraction`` of the ``max_rows`` that count as all data. Without a folder
-    ``notes``, the trial's processes write none.
+    It is a share ``data_fraction`` of the ``max_rows`` that count as all data. Without a
+    ``counts_folder``, the trial's processes write no counts.
     """
 
     batch_size: int
     max_rows: int
     data_fraction: float
-    notes: str | None = None
+    counts_folder: str | None = None
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
         """Return the sampled data, and counts of rows.
@@ -95,11 +95,11 @@ class _Sampled:
         data = super().load_data(config)  # type: ignore[misc]
         batch_size = self.global_batch_size(config)  # type: ignore[attr-defined]
         rows, counts = self._tune_tf_sample.cut(data, batch_size)
-        write_note(self._tune_tf_sample.notes, counts)
+        write_process_counts(self._tune_tf_sample.counts_folder, counts)
         return rows
 
     def build_model(self, config: Config) -> Any:
-        write_note(self._tune_tf_sample.notes, {TRAINS: 1})
+        write_process_counts(self._tune_tf_sample.counts_folder, {BUILDS_MODEL: 1})
         return super().build_model(config)  # type: ignore[misc]
 
     def callbacks(self, config: Config) -> tuple[()]:
@@ -149,14 +149,14 @@ def _bytes(part: Any) -> int:
     return num_bytes(part) if isinstance(part, tuple) else 0
 
 
-def read_notes(folder: str) -> dict[int, dict[str, int]]:
-    """Return the notes of the processes on this machine, by process id."""
+def read_process_counts(folder: str) -> dict[int, dict[str, int]]:
+    """Return the counts of the processes on this machine, by process id."""
     paths = Path(folder).glob("*.json")
     return {int(path.stem): json.loads(path.read_text()) for path in paths}
 
 
-def write_note(folder: str | None, counts: Mapping[str, int]) -> None:
-    """Add counts to the note of this process, unless the folder is None or of another machine."""
+def write_process_counts(folder: str | None, counts: Mapping[str, int]) -> None:
+    """Add to the counts of this process, unless the folder is None or of another machine."""
     if folder is None or not Path(folder).is_dir():
         return
     path = Path(folder, f"{os.getpid()}.json")

@@ -127,17 +127,17 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
 def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
     """Build models in a cluster process that ends afterwards."""
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
-        notes = Path(folder, "building")
+        building_file = Path(folder, "building")
         task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_workload_models)
         config = plan.config
         try:
             profiles: ModelProfiles = ray.get(
-                task.remote(plan.workload, config.space, config.seed, notes)
+                task.remote(plan.workload, config.space, config.seed, building_file)
             )
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-            built = notes.read_text() if notes.exists() else "a config of the space"
+            built = building_file.read_text() if building_file.exists() else "a config of the space"
             raise UnavailableResourcesError(
                 f"the process that built the model of {built} was killed: it probably needs more "
                 "memory than is available; narrow the space"

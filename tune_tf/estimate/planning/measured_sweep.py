@@ -184,11 +184,8 @@ class MeasuredSweep:
     @cached_property
     def gpu_memory_bytes(self) -> Range | None:
         """Peak GPU memory of a trial; None without GPUs."""
-        sizes = [
-            each.gpu_bytes
-            for each in (*self.measured.first_usages.values(), self.measured.final_usage)
-        ]
-        known = [each for each in sizes if each is not None]
+        usages = (*self.measured.first_usages.values(), self.measured.final_usage)
+        known = [each.gpu_bytes for each in usages if each.gpu_bytes is not None]
         return Range(min(known), max(known), 1.1 * max(known)) if known else None
 
     @cached_property

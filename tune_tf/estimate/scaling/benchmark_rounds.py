@@ -15,7 +15,7 @@ from tune_tf.estimate.sample_process import (
     ProgressCallback,
     SampleProcess,
     TrainableClass,
-    notes_path,
+    new_counts_folder,
 )
 from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
 from tune_tf.estimate.workload_sample import ScalingSample, sample_workload
@@ -165,15 +165,15 @@ class ScalingBenchmark:
         config, round_s = self.config, self.effort.round_s
         own_batch_size = self.workload.global_batch_size(config)
         batch_size = round(own_batch_size * candidate.batch_scale)
-        notes = notes_path()
+        folder = new_counts_folder()
 
-        def sampled(max_rows: int, notes: str | None = None) -> TrainableClass:
-            sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, notes)
+        def sampled(max_rows: int, counts_folder: str | None = None) -> TrainableClass:
+            sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, counts_folder)
             return self._trainable(sample, candidate.parallelism, candidate.resources)
 
         start = time.perf_counter()
         smallest = sampled(batch_size * _MIN_BATCHES)
-        process = SampleProcess(smallest, config, notes)
+        process = SampleProcess(smallest, config, folder)
         try:
             if self._max_batches is None:
                 epoch_s = process.call("time_other", smallest, config, round_s / 4)
@@ -181,7 +181,7 @@ class ScalingBenchmark:
                 # As many batches as train in about two rounds.
                 num_batches = int(2 * round_s / max(epoch_s / _MIN_BATCHES, 1e-6))
                 self._max_batches = max(_MIN_BATCHES, min(self.effort.max_batches, num_batches))
-            process.call("begin", sampled(own_batch_size * self._max_batches, notes), config)
+            process.call("begin", sampled(own_batch_size * self._max_batches, folder), config)
             process.call("train")
             start_s = time.perf_counter() - start
             usage = process.call("usage")
