@@ -151,7 +151,8 @@ class TrialActor:
 class SampleProcess:
     """Cluster process of a :class:`TrialActor`, with resources for all processes of a trial.
 
-    ``trainable_class`` defines the resources; ``counts_folder`` is one of :func:`new_counts_folder`.
+    ``trainable_class`` defines the resources; ``counts_folder`` is from
+    :func:`new_counts_folder`.
 
     Raises:
         UnavailableResourcesError: The cluster does not have the resources within a minute.

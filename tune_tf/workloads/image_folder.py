@@ -14,11 +14,11 @@ from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
 from tune_tf.workloads.settings_workload import (
-    PART_NAMES,
     DataSettings,
     FileStamp,
     SettingsWorkload,
     Text,
+    by_part,
     missing_path_error,
     row_splits,
 )
@@ -96,13 +96,7 @@ class ImageFiles:
 
 
 def _part_folders(folder: Path) -> dict[str, Path]:
-    subfolders = {each.name.lower(): each for each in _subfolders(folder)}
-    folders = {
-        part: subfolders[name]
-        for part, names in PART_NAMES.items()
-        for name in reversed(names)  # the first one wins
-        if name in subfolders
-    }
+    folders = by_part({each.name.lower(): each for each in _subfolders(folder)})
     return folders if "train" in folders else {"train": folder}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import ray
 
-from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
+from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError, first_line
 from tune_tf.estimate.planning.model_profiles import config_text
 from tune_tf.estimate.sample_process import (
     ProgressCallback,
@@ -188,9 +188,8 @@ def _answers(pending: Sequence[Any], configs: Sequence[Config]) -> list[Any]:
 
 
 def _out_of_memory_error(config: Config, cause: BaseException) -> UnavailableResourcesError:
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     return UnavailableResourcesError(
         "a trial of this space ran out of memory or its process was killed, "
-        f"{config_text(config)}: {lines[0] if lines else type(cause).__name__}; narrow the space, "
+        f"{config_text(config)}: {first_line(cause)}; narrow the space, "
         "reserve more, or run fewer trials at a time (max_concurrent_trials)"
     )

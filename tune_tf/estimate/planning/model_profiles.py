@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkloadError, first_line
 from tune_tf.estimate.extreme_configs import (
     extreme_config,
     extreme_values,
@@ -165,9 +165,7 @@ def config_text(config: Config) -> str:
 
 
 def _failure_text(config: Config, error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    reason = lines[0] if lines else "no text"
-    return f"{config_text(config)}: {type(error).__name__}: {reason}"
+    return f"{config_text(config)}: {type(error).__name__}: {first_line(error)}"
 
 
 def profile_workload_models(

@@ -30,11 +30,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     reference = measurements[0]
     successful = [each for each in measurements if not each.error]
     curves = scaling_curves(measurements)
-    families = {
-        family: members[1:]
-        for (dimension, family), members in curves.items()
-        if dimension == "devices"
-    }
+    families = {family: members[1:] for family, members in curves["devices"].items()}
     parallel = [each for members in families.values() for each in members]
     chosen = max(filter(_pays, parallel), key=attrgetter("speed_up"), default=reference)
     device = "GPU" if on_gpus else "core"
@@ -50,8 +46,8 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
         if parallel and not on_gpus
         else "",
         _choice_text(reference, chosen, parallel, device),
-        _batches_text(*curves["batch", ""]),
-        _data_text(*curves["data", ""]),
+        _batches_text(*curves["batch"][""]),
+        _data_text(*curves["data"][""]),
         _input_text(successful),
         _noise_text(successful),
     ]

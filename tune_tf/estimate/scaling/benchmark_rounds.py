@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import ray
 
-from tune_tf.errors import TuneTfError, WorkloadError
+from tune_tf.errors import TuneTfError, WorkloadError, first_line
 from tune_tf.estimate.sample_process import (
     EpochTimings,
     ProgressCallback,
@@ -320,11 +320,10 @@ def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], floa
 
 def _text(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    text = lines[0] if lines else type(cause).__name__
+    text = first_line(cause)
     if isinstance(cause, TuneTfError):
         return text
     if isinstance(error, ray.exceptions.RayActorError):
         # For an error in an actor's constructor, Ray keeps only the traceback text.
-        text = lines[-1] if lines else "the process died"
+        text = str(error).strip().splitlines()[-1].strip()
     return f"{type(cause).__name__}: {text}"

@@ -1,6 +1,5 @@
 """Scaling benchmark of a sweep's workload."""
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -162,7 +161,7 @@ def _devices(config: SweepConfig) -> tuple[bool, int]:
 def _cpus_per_device(config: SweepConfig) -> int:
     if config.resources is None:
         return 1
-    return max(1, math.floor(config.resources.cpus / config.parallelism.num_replicas))
+    return max(1, config.resources.cpus // config.parallelism.num_replicas)
 
 
 def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:

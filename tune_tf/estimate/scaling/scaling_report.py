@@ -145,7 +145,8 @@ def _record(scaling: Scaling, files: Mapping[str, Path], run: TrackedSweep) -> s
         },
         reports=[
             Report(each.position(dimension), now_ms, _metrics(dimension, family, each), once=False)
-            for (dimension, family), members in scaling_curves(scaling.measurements).items()
+            for dimension, families in scaling_curves(scaling.measurements).items()
+            for family, members in families.items()
             for each in members
         ],
         files={name: str(path) for name, path in files.items()},
