@@ -38,7 +38,9 @@ class TrialSample:
         counts = {
             "num_rows": num_train,
             "total_rows": rows.num_train,
-            "left_out_bytes": round((1 - share) * (_bytes(data.train) + _bytes(data.validation))),
+            "left_out_bytes": round(
+                (1 - share) * (_array_bytes(data.train) + _array_bytes(data.validation))
+            ),
         }
         if share == 1:
             return data, counts
@@ -47,8 +49,8 @@ class TrialSample:
         if groups is not None:
             begin = rows.num_train
             groups = [*groups[:num_train], *groups[begin : begin + num_validation]]
-        train = _first(data.train, num_train)
-        validation = _first(data.validation, num_validation) if num_validation else None
+        train = _first_rows(data.train, num_train)
+        validation = _first_rows(data.validation, num_validation) if num_validation else None
         return replace(data, train=train, validation=validation, groups=groups), counts
 
 
@@ -136,7 +138,7 @@ def sample_workload(
     return with_mixin(_InputOnly if input_only else mixin, workload, _tune_tf_sample=sample)
 
 
-def _first(part: Any, num_rows: int) -> Any:
+def _first_rows(part: Any, num_rows: int) -> Any:
     if not isinstance(part, Pipeline):
         return first_rows(part, num_rows)
     # A partial set of rows must not get into the user's cache folder.
@@ -144,7 +146,7 @@ def _first(part: Any, num_rows: int) -> Any:
     return replace(part, rows=first_rows(part.rows, num_rows), cache=cache)
 
 
-def _bytes(part: Any) -> int:
+def _array_bytes(part: Any) -> int:
     """Return the bytes of arrays; 0 for a pipeline, whose rows a trial does not keep in memory."""
     return num_bytes(part) if isinstance(part, tuple) else 0
 

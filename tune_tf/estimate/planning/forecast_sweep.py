@@ -97,7 +97,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
     process_s = 0.0 if reuses else measured.process_s
     costs = fit_costs(measured, trained, profiles, process_s=process_s)
     on_progress("simulating the scheduler", 0.8)
-    runs = simulate_sweeps(
+    simulated = simulate_sweeps(
         config,
         costs.epoch_s,
         num_slots=plan.max_concurrent_trials,
@@ -114,13 +114,13 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
         trained=trained,
         measured=measured,
         costs=costs,
-        runs=runs,
+        simulated=simulated,
         reuses=reuses,
         num_to_keep=scheduler.num_to_keep,
         first_rung=min(scheduler.rungs, default=config.scheduler.max_t),
         cluster_s=0.0,
         store=None if store is None else ray.get(store),
-        report=ray.get(report.remote(config, runs.traces[0], epoch_s)),
+        report=ray.get(report.remote(config, simulated.traces[0], epoch_s)),
     )
 
 

@@ -100,7 +100,7 @@ class MeasuredSweep:
     trained: tuple[ModelProfile, ...]
     measured: TrialMeasurements
     costs: CostModel
-    runs: SimulatedSweeps
+    simulated: SimulatedSweeps
     reuses: bool
     num_to_keep: int | None
     first_rung: int
@@ -111,12 +111,12 @@ class MeasuredSweep:
     @cached_property
     def usages(self) -> tuple[SweepUsage, ...]:
         """Usage of each simulated sweep within the budget."""
-        sweeps = [segments_of(trace, self.costs.epoch_s) for trace in self.runs.traces]
+        sweeps = [segments_of(trace, self.costs.epoch_s) for trace in self.simulated.traces]
         budget = self.plan.config.budget
         limits = Limits.of(budget, self.plan.resources, begun_s=self.measured.process_s)
         return tuple(
             simulate_slots(
-                extend_segments(sweeps, first, self.runs.growth),
+                extend_segments(sweeps, first, self.simulated.growth),
                 self.costs,
                 num_slots=self.plan.max_concurrent_trials,
                 reuses=self.reuses,

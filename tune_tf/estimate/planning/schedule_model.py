@@ -174,7 +174,7 @@ class CostModel:
     weights: tuple[float, ...]
     start_s: float
     trace_s: float
-    process_s: float = 0.0
+    process_s: float
 
     def epoch_s(self, config: Mapping[str, Any]) -> float:
         """Return the seconds per iteration of a flat or nested config."""

@@ -84,15 +84,15 @@ def _family_text(members: Sequence[Measurement], device: str) -> str:
     last = members[-1]
     best = max(members, key=attrgetter("speed_up"))
     if not _is_clear(best.speed_up, best):
-        return f"does not pay; {_gain(last, device)}"
+        return f"does not pay; {_gain_text(last, device)}"
     paying = [each for each in members if _pays(each)]
     if not paying:
-        return f"faster, but wastes much of the devices; {_gain(best, device)}"
-    text = f"pays up to {_gain(paying[-1], device, joint=', which')}"
-    return text if paying[-1] is last else f"{text}; beyond that, {_gain(last, device)}"
+        return f"faster, but wastes much of the devices; {_gain_text(best, device)}"
+    text = f"pays up to {_gain_text(paying[-1], device, joint=', which')}"
+    return text if paying[-1] is last else f"{text}; beyond that, {_gain_text(last, device)}"
 
 
-def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
+def _gain_text(measurement: Measurement, device: str, joint: str = "") -> str:
     candidate, num = measurement.candidate, measurement.candidate.num_devices
     subject = f"{num} {device}s" if candidate.is_multicore_replica else candidate.label
     return (

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Scaling:
     effort: Effort
     total_rows: int
     started: datetime
-    profile: Mapping[str, bytes] = field(default_factory=dict)
+    profile: Mapping[str, bytes]
 
     @property
     def how(self) -> tuple[str, ...]:
