@@ -174,7 +174,7 @@ class MeasuredSweep:
             likely = max(largest, self.measured.final_usage.host_bytes)
             num_programs = len(self.measured.timings)
             program_bytes = (likely - largest) / max(1, num_programs - 1)
-            max_programs = max(each.structures for each in self.usages)
+            max_programs = max(each.max_programs for each in self.usages)
             num_new = min(Recycling().max_programs, max_programs) - num_programs
             growth = program_bytes * max(0, num_new)
         likely += growth + left_out_bytes

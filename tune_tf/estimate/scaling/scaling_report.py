@@ -102,7 +102,6 @@ def _write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         svg=Markup(svg_text(figure)),  # noqa: S704 - Matplotlib escapes texts
         headers=HEADERS,
         groups=list(table_of(scaling.measurements)),
-        how=scaling.how,
         config=mask_secrets(
             ", ".join(f"{path}={value}" for path, value in flatten(scaling.config).items())
         ),
