@@ -133,6 +133,12 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text that is not blank; without one, its class name."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
 def one_of(names: Iterable[str]) -> str:
     """Return ``one of 'a', 'b'`` for an error message."""
     return "one of " + ", ".join(repr(name) for name in names)

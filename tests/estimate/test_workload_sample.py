@@ -5,7 +5,12 @@ import pytest
 
 from tune_tf.data import Pipeline
 from tune_tf.data.pipeline import MEMORY
-from tune_tf.estimate.workload_sample import TRAINS, TrialSample, read_notes, sample_workload
+from tune_tf.estimate.workload_sample import (
+    BUILDS_MODEL,
+    TrialSample,
+    read_process_counts,
+    sample_workload,
+)
 from tune_tf.workload import Data, Workload
 
 
@@ -30,7 +35,7 @@ def arrays(num_rows):
 def cut(data, tmp_path, *, max_batches=2):
     workload = sample_workload(Rows(data), TrialSample(max_batches, str(tmp_path)))
     found = workload.load_data({"batch_size": 10})
-    (told,) = read_notes(str(tmp_path)).values()
+    (told,) = read_process_counts(str(tmp_path)).values()
     return found, told
 
 
@@ -73,5 +78,5 @@ def test_a_process_that_builds_a_model_is_known_and_no_callback_is_called(tmp_pa
     workload = sample_workload(Rows(Data(arrays(15))), TrialSample(2, str(tmp_path)))
     assert workload.build_model({}) == "model"
     assert workload.callbacks({}) == ()
-    (told,) = read_notes(str(tmp_path)).values()
-    assert told == {TRAINS: 1}
+    (told,) = read_process_counts(str(tmp_path)).values()
+    assert told == {BUILDS_MODEL: 1}

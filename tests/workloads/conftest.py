@@ -6,8 +6,8 @@ import pytest
 @pytest.fixture(scope="session")
 def tutorial():
     """The tutorial's hypermodel taken over, probed once."""
-    from hypermodels import Classifier, taken_over
+    from hypermodels import Classifier, workload_of
 
-    workload = taken_over(Classifier())
+    workload = workload_of(Classifier())
     assert workload.space
     return workload

@@ -12,14 +12,14 @@ Y = np.arange(6) % 3
 DATA = Data(train=(X, Y), validation=(X[:2], Y[:2]), test=(X[:1], Y[:1]))
 
 
-def taken_over(build, data=DATA, **arguments):
+def workload_of(build, data=DATA, **arguments):
     """Return a hypermodel as a workload of six rows."""
     return from_hypermodel(build, data, **arguments)
 
 
 def space(build, **arguments):
     """Return the parameters that a hypermodel is found to have."""
-    return dict(taken_over(build, **arguments).space.parameters)
+    return dict(workload_of(build, **arguments).space.parameters)
 
 
 class Classifier(keras_tuner.HyperModel):

@@ -7,7 +7,7 @@ pytest.importorskip("keras_tuner")
 
 import keras
 import keras_tuner
-from hypermodels import DATA, X, Y, branches, space, taken_over
+from hypermodels import DATA, X, Y, branches, space, workload_of
 from keras import layers
 
 from tune_tf import Choice, Data, Float, Int
@@ -61,7 +61,7 @@ def test_what_fit_chooses_is_searched():
 
 
 def test_the_trial_trains_with_what_fit_chose():
-    workload = taken_over(fitting(choosing))
+    workload = workload_of(fitting(choosing))
     data = workload.load_data(CHOSEN)
 
     np.testing.assert_array_equal(data.train[0], 2 * X)
@@ -73,7 +73,7 @@ def test_the_trial_trains_with_what_fit_chose():
 
 
 def test_callbacks_and_epochs_of_fit_steer_the_trial():
-    workload = taken_over(fitting(choosing), callbacks=[keras.callbacks.TerminateOnNaN()])
+    workload = workload_of(fitting(choosing), callbacks=[keras.callbacks.TerminateOnNaN()])
     nan, early, last = workload.callbacks(CHOSEN)
     model = keras.Sequential([keras.Input((1,)), layers.Dense(1)])
     model.stop_training = False
@@ -88,23 +88,23 @@ def test_callbacks_and_epochs_of_fit_steer_the_trial():
 
 
 def test_data_are_loaded_again_only_for_what_fit_asks():
-    plain = taken_over(branches)
+    plain = workload_of(branches)
     reads = ConfigReads({"deep": True, "kind": "a"})
     plain.load_data(reads.recording)
     assert dict(reads.digests) == {}
 
-    own, reads = taken_over(fitting(choosing)), ConfigReads({**CHOSEN, "unrelated": 1})
+    own, reads = workload_of(fitting(choosing)), ConfigReads({**CHOSEN, "unrelated": 1})
     own.load_data(reads.recording)
     assert {path[0] for path in reads.digests} == set(CHOSEN)
 
 
 def test_arguments_of_a_search_reach_the_trial():
     weights = np.ones(6, "float32")
-    workload = taken_over(branches, data=Data(train=(X, Y, weights)), batch_size=5, verbose=0)
+    workload = workload_of(branches, data=Data(train=(X, Y, weights)), batch_size=5, verbose=0)
 
     assert workload.global_batch_size({}) == 5
     assert workload.load_data({}).train[2] is weights
-    assert taken_over(branches).global_batch_size({}) == 32
+    assert workload_of(branches).global_batch_size({}) == 32
 
 
 def trains_by_tape(self, hp, model, x, y, **kwargs):
@@ -160,6 +160,6 @@ def test_the_order_of_rows_is_as_fit_wants_it():
     def fit(self, hp, model, *args, **kwargs):
         return model.fit(*args, shuffle=hp.Boolean("shuffle", default=True), **kwargs)
 
-    workload = taken_over(fitting(fit))
+    workload = workload_of(fitting(fit))
     given = [workload.shuffle({"model": "a", "shuffle": each}) for each in (True, False)]
     assert given == [True, False]

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("keras_tuner")
 
 import cloudpickle
-from hypermodels import DATA, Classifier, X, Y, space, taken_over
+from hypermodels import DATA, Classifier, X, Y, space, workload_of
 from keras import layers
 
 from tune_tf.errors import InvalidSettingsError
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tf
     ],
 )
 def test_a_hypermodel_comes_in_two_forms(hypermodel, tutorial):
-    workload = taken_over(hypermodel)
+    workload = workload_of(hypermodel)
     workload._probed_space = tutorial._probed_space  # as if it were probed, which takes a second
     config = {"model_type": "mlp", "num_layers": 2, "units_0": 8, "units_1": 24}
 
@@ -62,7 +62,7 @@ def test_a_pickled_workload_is_not_probed_again():
         calls.append(1)
         return hp.Int("a", 1, 3)
 
-    workload = taken_over(build, data=lambda config: DATA)
+    workload = workload_of(build, data=lambda config: DATA)
     workload.load_data({})
     copy = pickle.loads(cloudpickle.dumps(workload))
     there = copy._hypermodel.build.__closure__[0].cell_contents

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("keras_tuner")
 
-from hypermodels import branches, space, taken_over
+from hypermodels import branches, space, workload_of
 
 from tune_tf import Choice, Float, Int
 from tune_tf.errors import InvalidSettingsError, WorkloadError
@@ -178,7 +178,7 @@ def test_a_config_of_the_tutorial_holds_exactly_what_its_build_asks_for(tutorial
     ],
 )
 def test_a_config_holds_exactly_what_the_build_asks_for(build):
-    assert_configs_hold_what_is_asked_for(taken_over(build), num_samples=40)
+    assert_configs_hold_what_is_asked_for(workload_of(build), num_samples=40)
 
 
 def assert_configs_hold_what_is_asked_for(workload, num_samples):
@@ -198,7 +198,7 @@ def test_a_build_gets_the_values_of_its_trial_and_no_others():
         seen.update(hp.values)
         return hp.get("units")
 
-    workload = taken_over(build)
+    workload = workload_of(build)
     seen.clear()
 
     assert workload.build_model({"model": "cnn", "units-2": 7, "mine": 3}) == 7
@@ -212,7 +212,7 @@ def test_inactive_values_are_none_to_the_build():
             "momentum" in hp
         )
 
-    workload = taken_over(build)
+    workload = workload_of(build)
     rays_way = {"optimizer": "adam", "momentum": None}
     assert workload.build_model({"optimizer": "adam"}) == (None, False)
     assert workload.build_model(rays_way) == (None, False)
@@ -227,12 +227,12 @@ def hidden(hp):
 
 
 def test_what_probing_cannot_find_keeps_its_default_and_is_told(caplog):
-    assert taken_over(hidden).build_model({"a": 0.3, "b": 0.6}) == 2
+    assert workload_of(hidden).build_model({"a": 0.3, "b": 0.6}) == 2
     assert "'c' is not in the search space and keeps its default 2" in caplog.text
 
 
 def test_probes_lead_to_what_is_hidden():
-    workload = taken_over(hidden, probes=[{"a": 0.3, "b": 0.6}])
+    workload = workload_of(hidden, probes=[{"a": 0.3, "b": 0.6}])
 
     assert workload.space.parameters["c"] == Int(1, 5)
     assert workload.build_model({"a": 0.3, "b": 0.6, "c": 4}) == 4

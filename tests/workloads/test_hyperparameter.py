@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("keras_tuner")
 
 import keras_tuner
-from hypermodels import space, taken_over
+from hypermodels import space, workload_of
 from keras_tuner.engine import hyperparameters as kinds
 
 from tune_tf import Choice, Constant, Float, Int
@@ -86,7 +86,7 @@ def test_a_hyperparameter_of_another_class_is_refused_by_name():
     ],
 )
 def test_both_ends_reach_the_build_as_keras_tuner_has_them(declare):
-    workload = taken_over(declare)
+    workload = workload_of(declare)
     parameter = workload.space.parameters["a"]
     given = vars(parameter)
     ends = given["options"] if isinstance(parameter, Choice) else (given["low"], given["high"])

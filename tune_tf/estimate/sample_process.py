@@ -18,7 +18,7 @@ from ray import tune
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
-from tune_tf.estimate.workload_sample import TRAINS, read_notes
+from tune_tf.estimate.workload_sample import BUILDS_MODEL, read_process_counts
 from tune_tf.training.system_metrics import peak_memory_bytes
 
 ProgressCallback = Callable[[str, float], None]
@@ -59,13 +59,13 @@ class TrialUsage:
 class TrialActor:
     """Ray actor that drives Trainables step by step, one trial after another, as Tune would.
 
-    Its processes write notes to the folder ``notes`` of this node.
+    Its processes write their counts to the folder ``counts_folder`` of this node.
     """
 
-    def __init__(self, notes: str) -> None:
-        self._notes = notes
+    def __init__(self, counts_folder: str) -> None:
+        self._counts_folder = counts_folder
         self._trainable: Any = None
-        Path(notes).mkdir(parents=True, exist_ok=True)
+        Path(counts_folder).mkdir(parents=True, exist_ok=True)
 
     def begin(self, trainable_class: TrainableClass, config: dict[str, Any]) -> float:
         """Start a trial, in the Trainable of the last one if any; return the seconds it took."""
@@ -98,10 +98,10 @@ class TrialActor:
         process_ids = self._process_ids()
         peaks = (peak_memory_bytes(process_id) for process_id in process_ids)
         counts: dict[str, int] = {}
-        for note in read_notes(self._notes).values():
-            counts |= note
-        counts.pop(TRAINS, None)
-        return TrialUsage(sum(filter(None, peaks)), gpu_memory_bytes(process_ids), **counts)
+        for each in read_process_counts(self._counts_folder).values():
+            counts |= each
+        counts.pop(BUILDS_MODEL, None)
+        return TrialUsage(sum(filter(None, peaks)), _gpu_memory_bytes(process_ids), **counts)
 
     def time_other(
         self, trainable_class: TrainableClass, config: dict[str, Any], seconds: float
@@ -133,40 +133,43 @@ class TrialActor:
             }
 
     def stop(self) -> None:
-        """Stop the trial and delete the notes."""
+        """Stop the trial and delete the counts."""
         try:
             if self._trainable is not None:
                 self._trainable.stop()
         finally:
-            shutil.rmtree(self._notes, ignore_errors=True)
+            shutil.rmtree(self._counts_folder, ignore_errors=True)
 
     def _process_ids(self) -> set[int]:
-        return {number for number, note in read_notes(self._notes).items() if TRAINS in note}
+        counts = read_process_counts(self._counts_folder)
+        return {process_id for process_id, each in counts.items() if BUILDS_MODEL in each}
 
     def _cpu_seconds(self) -> float:
-        return sum(map(_cpu_seconds, self._process_ids()))
+        return sum(map(_process_cpu_seconds, self._process_ids()))
 
 
 class SampleProcess:
     """Cluster process of a :class:`TrialActor`, with resources for all processes of a trial.
 
-    ``trainable_class`` defines the resources; ``notes`` is a path from :func:`notes_path`.
+    ``trainable_class`` defines the resources; ``counts_folder`` is from
+    :func:`new_counts_folder`.
 
     Raises:
         UnavailableResourcesError: The cluster does not have the resources within a minute.
     """
 
-    def __init__(self, trainable_class: TrainableClass, config: dict[str, Any], notes: str) -> None:
+    def __init__(
+        self, trainable_class: TrainableClass, config: dict[str, Any], counts_folder: str
+    ) -> None:
         self.trainable_class = trainable_class
-        self._notes = notes
+        self._counts_folder = counts_folder
         request = trainable_class.default_resource_request(config)
         self._group = ray.util.placement_group(request.bundles, strategy=request.strategy)
         if not self._group.wait(_CAPACITY_WAIT_S):
             ray.util.remove_placement_group(self._group)
             raise UnavailableResourcesError(
                 f"the Ray cluster had no capacity for {request.bundles} within "
-                f"{_CAPACITY_WAIT_S:g} s: "
-                "stop what else runs there"
+                f"{_CAPACITY_WAIT_S:g} s: stop what else runs there"
             )
         head = {} if request.head_bundle_is_empty else request.bundles[0]
         self._actor: Any = (
@@ -178,7 +181,7 @@ class SampleProcess:
                     self._group, 0 if head else -1, placement_group_capture_child_tasks=True
                 ),
             )
-            .remote(notes)
+            .remote(counts_folder)
         )
 
     def ask(self, method: str, *arguments: Any) -> Any:
@@ -200,12 +203,12 @@ class SampleProcess:
             ray.get(self._actor.stop.remote(), timeout=15)
         ray.kill(self._actor)
         ray.util.remove_placement_group(self._group)
-        shutil.rmtree(self._notes, ignore_errors=True)  # left by an actor that died
+        shutil.rmtree(self._counts_folder, ignore_errors=True)  # left by an actor that died
 
 
-def notes_path() -> str:
-    """Return a new path for the notes of a trial's processes."""
-    return str(Path(tempfile.gettempdir(), f"tune-tf-notes-{uuid.uuid4().hex}"))
+def new_counts_folder() -> str:
+    """Return a new path for the folder of the counts of a trial's processes."""
+    return str(Path(tempfile.gettempdir(), f"tune-tf-counts-{uuid.uuid4().hex}"))
 
 
 def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
@@ -223,7 +226,7 @@ def robust_spread(values: Sequence[float]) -> float:
     return 1.5 * statistics.median(abs(value - median) for value in values)
 
 
-def _cpu_seconds(process_id: int) -> float:
+def _process_cpu_seconds(process_id: int) -> float:
     """Return the CPU seconds that a process of this machine has used; 0 if it has ended."""
     with contextlib.suppress(psutil.Error):
         times = psutil.Process(process_id).cpu_times()
@@ -236,7 +239,7 @@ def _machine_cpu_seconds() -> float:
     return float(times.user + times.system)
 
 
-def gpu_memory_bytes(process_ids: set[int]) -> int | None:
+def _gpu_memory_bytes(process_ids: set[int]) -> int | None:
     """Return the GPU memory of processes of this machine; None if unknown.
 
     TensorFlow never releases GPU memory, so this is also the peak.

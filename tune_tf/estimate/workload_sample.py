@@ -14,19 +14,19 @@ from tune_tf.data.pipeline import MEMORY
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
-TRAINS = "trains"
-"""Note key of processes that build a model; other processes may only load data."""
+BUILDS_MODEL = "builds_model"
+"""Count of processes that build a model; other processes may only load data."""
 
 
 @dataclass(frozen=True)
 class TrialSample:
     """First batches of a workload's training rows, and validation rows in proportion.
 
-    ``notes`` is the folder on a node for the notes of the trial's processes.
+    ``counts_folder`` is the folder on a node where each of the trial's processes writes its counts.
     """
 
     max_batches: int
-    notes: str
+    counts_folder: str
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
         """Return the sampled data, unchanged if their rows are not known, and counts."""
@@ -38,7 +38,9 @@ class TrialSample:
         counts = {
             "num_rows": num_train,
             "total_rows": rows.num_train,
-            "left_out_bytes": round((1 - share) * (_bytes(data.train) + _bytes(data.validation))),
+            "left_out_bytes": round(
+                (1 - share) * (_array_bytes(data.train) + _array_bytes(data.validation))
+            ),
         }
         if share == 1:
             return data, counts
@@ -47,8 +49,8 @@ class TrialSample:
         if groups is not None:
             begin = rows.num_train
             groups = [*groups[:num_train], *groups[begin : begin + num_validation]]
-        train = _first(data.train, num_train)
-        validation = _first(data.validation, num_validation) if num_validation else None
+        train = _first_rows(data.train, num_train)
+        validation = _first_rows(data.validation, num_validation) if num_validation else None
         return replace(data, train=train, validation=validation, groups=groups), counts
 
 
@@ -56,14 +58,14 @@ class TrialSample:
 class ScalingSample:
     """First training rows of a workload, without validation, for scaling measurements.
 
-    It is a share ``data_fraction`` of the ``max_rows`` that count as all data. Without a folder
-    ``notes``, the trial's processes write none.
+    It is a share ``data_fraction`` of the ``max_rows`` that count as all data. Without a
+    ``counts_folder``, the trial's processes write no counts.
     """
 
     batch_size: int
     max_rows: int
     data_fraction: float
-    notes: str | None = None
+    counts_folder: str | None = None
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
         """Return the sampled data, and counts of rows.
@@ -95,11 +97,11 @@ class _Sampled:
         data = super().load_data(config)  # type: ignore[misc]
         batch_size = self.global_batch_size(config)  # type: ignore[attr-defined]
         rows, counts = self._tune_tf_sample.cut(data, batch_size)
-        write_note(self._tune_tf_sample.notes, counts)
+        write_process_counts(self._tune_tf_sample.counts_folder, counts)
         return rows
 
     def build_model(self, config: Config) -> Any:
-        write_note(self._tune_tf_sample.notes, {TRAINS: 1})
+        write_process_counts(self._tune_tf_sample.counts_folder, {BUILDS_MODEL: 1})
         return super().build_model(config)  # type: ignore[misc]
 
     def callbacks(self, config: Config) -> tuple[()]:
@@ -136,7 +138,7 @@ def sample_workload(
     return with_mixin(_InputOnly if input_only else mixin, workload, _tune_tf_sample=sample)
 
 
-def _first(part: Any, num_rows: int) -> Any:
+def _first_rows(part: Any, num_rows: int) -> Any:
     if not isinstance(part, Pipeline):
         return first_rows(part, num_rows)
     # A partial set of rows must not get into the user's cache folder.
@@ -144,19 +146,19 @@ def _first(part: Any, num_rows: int) -> Any:
     return replace(part, rows=first_rows(part.rows, num_rows), cache=cache)
 
 
-def _bytes(part: Any) -> int:
+def _array_bytes(part: Any) -> int:
     """Return the bytes of arrays; 0 for a pipeline, whose rows a trial does not keep in memory."""
     return num_bytes(part) if isinstance(part, tuple) else 0
 
 
-def read_notes(folder: str) -> dict[int, dict[str, int]]:
-    """Return the notes of the processes on this machine, by process id."""
+def read_process_counts(folder: str) -> dict[int, dict[str, int]]:
+    """Return the counts of the processes on this machine, by process id."""
     paths = Path(folder).glob("*.json")
     return {int(path.stem): json.loads(path.read_text()) for path in paths}
 
 
-def write_note(folder: str | None, counts: Mapping[str, int]) -> None:
-    """Add counts to the note of this process, unless the folder is None or of another machine."""
+def write_process_counts(folder: str | None, counts: Mapping[str, int]) -> None:
+    """Add to the counts of this process, unless the folder is None or of another machine."""
     if folder is None or not Path(folder).is_dir():
         return
     path = Path(folder, f"{os.getpid()}.json")

@@ -4,16 +4,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError, WorkloadError, did_you_mean
+from tune_tf.errors import InvalidSettingsError, WorkloadError, did_you_mean, first_line
 from tune_tf.scaffold.draft import DENSE_SPACE, SHARES, Draft, Line, path_line, scalar, sweep_name
 from tune_tf.workloads.array_workload import ArrayProperties
 from tune_tf.workloads.arrays import ArraysModel
-from tune_tf.workloads.tfrecords import (
-    FeatureSettings,
-    TFRecordsModel,
-    first_line,
-    tfrecord_files,
-)
+from tune_tf.workloads.tfrecords import FeatureSettings, TFRecordsModel, tfrecord_files
 
 ARRAY_SUFFIXES = (".npz", ".npy")
 

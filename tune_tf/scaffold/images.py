@@ -18,7 +18,7 @@ def images_draft(path: Path, path_text: str) -> Draft:
     Raises:
         WorkloadError: The folder is invalid or holds no readable image.
     """
-    files = ImageFiles.below(path)
+    files = ImageFiles.in_folder(path)
     train = [file for file, _ in files.parts["train"]]
     height, width, is_grey = _measure_images(train[:: max(1, len(train) // _SAMPLE_SIZE)], path)
     largest = max(height, width)

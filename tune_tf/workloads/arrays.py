@@ -20,7 +20,7 @@ from tune_tf.workloads.array_workload import (
     input_dtype,
     target_head,
 )
-from tune_tf.workloads.settings_workload import PART_NAMES, FileStamp, Text, existing_file
+from tune_tf.workloads.settings_workload import FileStamp, Text, by_part, existing_file
 
 
 class ArraysSettings(TargetSettings):
@@ -149,7 +149,7 @@ def _npz(path: Path) -> _Arrays:
                     arrays[key] = _Array(key, path, key, *_header(file))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise WorkloadError(f"{path} is not an .npz file of arrays: {error}") from error
-    xs, ys = (_by_part(letter, arrays) for letter in "xy")
+    xs, ys = (_arrays_by_part(letter, arrays) for letter in "xy")
     missing = [f"{name}_train" for name, parts in (("x", xs), ("y", ys)) if "train" not in parts]
     missing += [f"y_{part}" for part in xs if part not in ys and part != "train"]
     if missing:
@@ -160,13 +160,9 @@ def _npz(path: Path) -> _Arrays:
     return {"x": xs, "y": ys}
 
 
-def _by_part(letter: str, arrays: Mapping[str, _Array]) -> dict[str, _Array]:
-    by_part = {"train": arrays[letter]} if letter in arrays else {}
-    for part, names in PART_NAMES.items():
-        for name in reversed(names):  # the first one wins
-            if f"{letter}_{name}" in arrays:
-                by_part[part] = arrays[f"{letter}_{name}"]
-    return by_part
+def _arrays_by_part(letter: str, arrays: Mapping[str, _Array]) -> dict[str, _Array]:
+    unsplit = {"train": arrays[letter]} if letter in arrays else {}
+    return unsplit | by_part(arrays, f"{letter}_")
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], Any]:

@@ -21,11 +21,10 @@ class Head:
     """Output layer of a model, with its loss and metric.
 
     For regression ``num_classes`` is None, and means and standard deviations (``scales``, none 0)
-    are those of the ``num_values`` numbers over the training rows.
+    are those of the predicted numbers over the training rows.
     """
 
     num_classes: int | None = None
-    num_values: int = 1
     means: tuple[float, ...] = (0.0,)
     scales: tuple[float, ...] = (1.0,)
 
@@ -36,7 +35,7 @@ class Head:
         scales = values.std(axis=0)
         scales[scales == 0] = 1
         means = values.mean(axis=0)
-        return cls(None, values.shape[1], tuple(means.tolist()), tuple(scales.tolist()))
+        return cls(None, tuple(means.tolist()), tuple(scales.tolist()))
 
     @property
     def task(self) -> str:
@@ -57,7 +56,7 @@ class Head:
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
             model.compile(make_optimizer(config), loss=loss, metrics=["accuracy"])
             return model
-        values = keras.layers.Dense(self.num_values)(features)
+        values = keras.layers.Dense(len(self.means))(features)
         # Converts to the unit of the target, so a served model needs no separate statistics.
         values = keras.layers.Normalization(
             mean=np.array(self.means), variance=np.square(self.scales), invert=True

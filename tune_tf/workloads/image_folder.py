@@ -14,11 +14,11 @@ from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
 from tune_tf.workloads.settings_workload import (
-    PART_NAMES,
     DataSettings,
     FileStamp,
     SettingsWorkload,
     Text,
+    by_part,
     missing_path_error,
     row_splits,
 )
@@ -71,7 +71,7 @@ class ImageFiles:
     parts: dict[str, tuple[tuple[Path, int], ...]]
 
     @classmethod
-    def below(cls, folder: Path) -> Self:
+    def in_folder(cls, folder: Path) -> Self:
         """Return the files of a folder with one folder per class, or with such folders of parts.
 
         Raises:
@@ -84,7 +84,9 @@ class ImageFiles:
             raise WorkloadError(
                 f"data.path: {folder} is a file: name the folder that holds one folder per class"
             )
-        folders = _part_folders(folder)
+        folders = by_part({each.name.lower(): each for each in _subfolders(folder)})
+        if "train" not in folders:
+            folders = {"train": folder}
         classes = tuple(each.name for each in _subfolders(folders["train"]))
         if len(classes) < 2:
             raise WorkloadError(
@@ -93,17 +95,6 @@ class ImageFiles:
             )
         parts = {part: _labelled_files(each, classes, folders) for part, each in folders.items()}
         return cls(classes, parts)
-
-
-def _part_folders(folder: Path) -> dict[str, Path]:
-    subfolders = {each.name.lower(): each for each in _subfolders(folder)}
-    folders = {
-        part: subfolders[name]
-        for part, names in PART_NAMES.items()
-        for name in reversed(names)  # the first one wins
-        if name in subfolders
-    }
-    return folders if "train" in folders else {"train": folder}
 
 
 def _labelled_files(
@@ -220,7 +211,7 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         return height, width
 
     def _read(self) -> tuple[ImageFiles, FileStamp]:
-        files = ImageFiles.below(Path(self.settings.path))
+        files = ImageFiles.in_folder(Path(self.settings.path))
         return files, FileStamp.of(path for part in files.parts.values() for path, _ in part)
 
     def _properties_of(self, source: ImageFiles) -> ImageProperties:

@@ -25,6 +25,8 @@ def _texts(value: Any) -> Any:
     return tuple(value)
 
 
+NamedT = TypeVar("NamedT")
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 """Ordered names."""
 
@@ -34,12 +36,22 @@ Text = Annotated[str, Field(min_length=1)]
 TaskKind = Literal["auto", "classification", "regression"]
 """Kind of the target; ``auto`` infers it from the target's values."""
 
-PART_NAMES = {
+_PART_NAMES = {
     "train": ("train", "training"),
     "validation": ("validation", "val", "valid"),
     "test": ("test", "testing"),
 }
 """Names that the parts of a data set may have in folders and files."""
+
+
+def by_part(named: Mapping[str, NamedT], prefix: str = "") -> dict[str, NamedT]:
+    """Return the values whose names, after a prefix, are those of a part of a data set, by part."""
+    return {
+        part: named[f"{prefix}{name}"]
+        for part, names in _PART_NAMES.items()
+        for name in reversed(names)  # the first one wins
+        if f"{prefix}{name}" in named
+    }
 
 
 class DataSettings(Settings):

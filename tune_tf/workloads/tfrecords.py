@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BeforeValidator, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, short_repr
-from tune_tf.errors import WorkloadError, did_you_mean, one_of
+from tune_tf.errors import WorkloadError, did_you_mean, first_line, one_of
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_workload import (
     ArrayProperties,
@@ -163,11 +163,6 @@ def tfrecord_files(folder: Path) -> list[Path]:
         text = f"data.path: the folder {folder} holds no {', '.join(TFRECORD_SUFFIXES)} file"
         raise WorkloadError(text)
     return files
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of the message of an error, such as one of TensorFlow."""
-    return str(getattr(error, "message", error)).splitlines()[0]
 
 
 def _parser_of(feature: FeatureSettings) -> Any:

@@ -50,7 +50,7 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
         trained=PROFILES,
         measured=measured,
         costs=costs,
-        runs=simulate_sweeps(config, costs.epoch_s, num_slots=2, num_seeds=3),
+        simulated=simulate_sweeps(config, costs.epoch_s, num_slots=2, num_seeds=3),
         reuses=True,
         num_to_keep=2,
         first_rung=1,

@@ -25,7 +25,7 @@ def config_of(name, num_samples=9):
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
-def test_all_iterations_of_a_simulated_sweep_stand_in_a_stint(name):
+def test_all_iterations_of_a_simulated_sweep_are_in_a_segment(name):
     runs = simulate_sweeps(config_of(name), lambda config: 1.0, num_slots=3, num_seeds=1)
     (trace,) = runs.traces
     segments = segments_of(trace, lambda config: 1.0)
@@ -34,7 +34,7 @@ def test_all_iterations_of_a_simulated_sweep_stand_in_a_stint(name):
     assert runs.growth == 1
 
 
-def test_trials_that_run_to_their_end_have_one_stint_each():
+def test_trials_that_run_to_their_end_have_one_segment_each():
     runs = simulate_sweeps(config_of("fifo"), lambda config: 1.0, num_slots=3, num_seeds=1)
     segments = segments_of(runs.traces[0], lambda config: 1.0)
     assert [segment.epochs for segment in segments] == [9] * 9

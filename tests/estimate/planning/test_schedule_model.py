@@ -46,7 +46,7 @@ def test_a_structure_is_traced_once_in_each_process():
     other = simulate_slots([segment(number, 1, number) for number in range(4)], cost, num_slots=1)
     assert one.wall_s == 10 + 4 * 3
     assert other.wall_s == 4 * 13
-    assert (one.structures, other.structures) == (1, 4)
+    assert (one.max_programs, other.max_programs) == (1, 4)
 
 
 def test_what_shares_no_program_is_traced_for_each_trial():
@@ -108,7 +108,7 @@ def trace(events, num_trials):
     )
 
 
-def test_a_trial_that_waited_has_two_stints():
+def test_a_trial_that_waited_has_two_segments():
     events = [(1.0, 0, 1), (2.1, 0, 2), (1.0, 1, 1), (9.0, 0, 3)]
     found = segments_of(trace(sorted(events), 2), lambda config: 1.0)
     assert [(it.trial, it.epochs) for it in found] == [(0, 2), (1, 1), (0, 1)]

@@ -91,7 +91,7 @@ def _models(sweep: MeasuredSweep) -> tuple[ConfigMeasurement, ...]:
 
 
 def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
-    measured, config = sweep.measured, sweep.plan.config
+    measured, simulated, config = sweep.measured, sweep.simulated, sweep.plan.config
     tracing = "every trial is retraced"
     if sweep.profiles.shares:
         tracing = "the trials of a process share programs by structure"
@@ -111,16 +111,16 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         f"resources of a trial.{rows}",
         "Smallest and largest are corners of the space, found by changing one parameter at a "
         f"time; {len(sweep.profiles.random)} random models were built as well.",
-        f"Iterations that the scheduler lets trials run: {len(sweep.runs.traces)} sweeps in "
-        f"virtual time under {config.scheduler.name} with the sampler {sweep.runs.sampler}, on "
+        f"Iterations that the scheduler lets trials run: {len(simulated.traces)} sweeps in "
+        f"virtual time under {config.scheduler.name} with the sampler {simulated.sampler}, on "
         "synthetic learning curves. Your curves will differ: that is most of the range.",
         f"Tracing: {tracing}.",
         "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
     ]
-    if sweep.runs.growth > 1:
+    if simulated.growth > 1:
         assumptions.append(
             "Trials beyond the simulated ones are assumed to behave alike: "
-            f"{config.budget.num_samples:,} for {len(sweep.runs.traces[0].trials):,}."
+            f"{config.budget.num_samples:,} for {len(simulated.traces[0].trials):,}."
         )
     return tuple(assumptions)
 

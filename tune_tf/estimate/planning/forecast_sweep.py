@@ -97,7 +97,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
     process_s = 0.0 if reuses else measured.process_s
     costs = fit_costs(measured, trained, profiles, process_s=process_s)
     on_progress("simulating the scheduler", 0.8)
-    runs = simulate_sweeps(
+    simulated = simulate_sweeps(
         config,
         costs.epoch_s,
         num_slots=plan.max_concurrent_trials,
@@ -114,30 +114,30 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
         trained=trained,
         measured=measured,
         costs=costs,
-        runs=runs,
+        simulated=simulated,
         reuses=reuses,
         num_to_keep=scheduler.num_to_keep,
         first_rung=min(scheduler.rungs, default=config.scheduler.max_t),
         cluster_s=0.0,
         store=None if store is None else ray.get(store),
-        report=ray.get(report.remote(config, runs.traces[0], epoch_s)),
+        report=ray.get(report.remote(config, simulated.traces[0], epoch_s)),
     )
 
 
 def _profile_in_process(plan: SweepPlan) -> ModelProfiles:
     """Build models in a cluster process that ends afterwards."""
     with TemporaryDirectory(prefix="tune-tf-plan-") as folder:
-        notes = Path(folder, "building")
+        building_file = Path(folder, "building")
         task: Any = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(profile_workload_models)
         config = plan.config
         try:
             profiles: ModelProfiles = ray.get(
-                task.remote(plan.workload, config.space, config.seed, notes)
+                task.remote(plan.workload, config.space, config.seed, building_file)
             )
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-            built = notes.read_text() if notes.exists() else "a config of the space"
+            built = building_file.read_text() if building_file.exists() else "a config of the space"
             raise UnavailableResourcesError(
                 f"the process that built the model of {built} was killed: it probably needs more "
                 "memory than is available; narrow the space"

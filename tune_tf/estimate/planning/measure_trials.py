@@ -8,13 +8,13 @@ from typing import Any
 
 import ray
 
-from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError
+from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError, first_line
 from tune_tf.estimate.planning.model_profiles import config_text
 from tune_tf.estimate.sample_process import (
     ProgressCallback,
     SampleProcess,
     TrialUsage,
-    notes_path,
+    new_counts_folder,
 )
 from tune_tf.estimate.workload_sample import TrialSample, sample_workload
 from tune_tf.sweep.plan import SweepPlan
@@ -67,11 +67,8 @@ class TrialMeasurements:
     @property
     def scale(self) -> float:
         """Ratio of the time of an iteration on all rows to that of a measured one."""
-        return (
-            self.final_usage.total_rows / self.final_usage.num_rows
-            if self.final_usage.num_rows
-            else 1.0
-        )
+        usage = self.final_usage
+        return usage.total_rows / usage.num_rows if usage.num_rows else 1.0
 
     def later_timings(self, index: int) -> list[TrialTiming]:
         """Return the timings of a config, without those that include the start of a process."""
@@ -150,16 +147,16 @@ def measure_trials(
 
 
 def _start_process(plan: SweepPlan, config: Config) -> SampleProcess:
-    settings, notes = plan.config, notes_path()
+    settings, counts_folder = plan.config, new_counts_folder()
     trainable_class = trainable(
-        sample_workload(plan.workload, TrialSample(_MAX_BATCHES, notes)),
+        sample_workload(plan.workload, TrialSample(_MAX_BATCHES, counts_folder)),
         settings.parallelism,
         resources=plan.resources,
         loop=settings.loop,
         validation=settings.validation,
         seed=settings.seed,
     )
-    return SampleProcess(trainable_class, dict(config), notes)
+    return SampleProcess(trainable_class, dict(config), counts_folder)
 
 
 def _ask_all(
@@ -191,9 +188,8 @@ def _answers(pending: Sequence[Any], configs: Sequence[Config]) -> list[Any]:
 
 
 def _out_of_memory_error(config: Config, cause: BaseException) -> UnavailableResourcesError:
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     return UnavailableResourcesError(
         "a trial of this space ran out of memory or its process was killed, "
-        f"{config_text(config)}: {lines[0] if lines else type(cause).__name__}; narrow the space, "
+        f"{config_text(config)}: {first_line(cause)}; narrow the space, "
         "reserve more, or run fewer trials at a time (max_concurrent_trials)"
     )

@@ -100,7 +100,7 @@ class MeasuredSweep:
     trained: tuple[ModelProfile, ...]
     measured: TrialMeasurements
     costs: CostModel
-    runs: SimulatedSweeps
+    simulated: SimulatedSweeps
     reuses: bool
     num_to_keep: int | None
     first_rung: int
@@ -111,12 +111,12 @@ class MeasuredSweep:
     @cached_property
     def usages(self) -> tuple[SweepUsage, ...]:
         """Usage of each simulated sweep within the budget."""
-        sweeps = [segments_of(trace, self.costs.epoch_s) for trace in self.runs.traces]
+        sweeps = [segments_of(trace, self.costs.epoch_s) for trace in self.simulated.traces]
         budget = self.plan.config.budget
         limits = Limits.of(budget, self.plan.resources, begun_s=self.measured.process_s)
         return tuple(
             simulate_slots(
-                extend_segments(sweeps, first, self.runs.growth),
+                extend_segments(sweeps, first, self.simulated.growth),
                 self.costs,
                 num_slots=self.plan.max_concurrent_trials,
                 reuses=self.reuses,
@@ -174,7 +174,7 @@ class MeasuredSweep:
             likely = max(largest, self.measured.final_usage.host_bytes)
             num_programs = len(self.measured.timings)
             program_bytes = (likely - largest) / max(1, num_programs - 1)
-            max_programs = max(each.structures for each in self.usages)
+            max_programs = max(each.max_programs for each in self.usages)
             num_new = min(Recycling().max_programs, max_programs) - num_programs
             growth = program_bytes * max(0, num_new)
         likely += growth + left_out_bytes
@@ -184,11 +184,8 @@ class MeasuredSweep:
     @cached_property
     def gpu_memory_bytes(self) -> Range | None:
         """Peak GPU memory of a trial; None without GPUs."""
-        sizes = [
-            each.gpu_bytes
-            for each in (*self.measured.first_usages.values(), self.measured.final_usage)
-        ]
-        known = [each for each in sizes if each is not None]
+        usages = (*self.measured.first_usages.values(), self.measured.final_usage)
+        known = [each.gpu_bytes for each in usages if each.gpu_bytes is not None]
         return Range(min(known), max(known), 1.1 * max(known)) if known else None
 
     @cached_property

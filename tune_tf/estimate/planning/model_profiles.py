@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkloadError, first_line
 from tune_tf.estimate.extreme_configs import (
     extreme_config,
     extreme_values,
@@ -165,17 +165,15 @@ def config_text(config: Config) -> str:
 
 
 def _failure_text(config: Config, error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    reason = lines[0] if lines else "no text"
-    return f"{config_text(config)}: {type(error).__name__}: {reason}"
+    return f"{config_text(config)}: {type(error).__name__}: {first_line(error)}"
 
 
 def profile_workload_models(
-    workload: Workload, space: SearchSpace, seed: int, notes: Path
+    workload: Workload, space: SearchSpace, seed: int, building_file: Path
 ) -> ModelProfiles:
     """Profile the models of a workload in this process, which loads TensorFlow.
 
-    The config being built is written to the file ``notes``, in case this process dies.
+    The config being built is written to ``building_file``, in case this process dies.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # nothing is trained here
@@ -184,7 +182,7 @@ def profile_workload_models(
 
     def build_profile(config: Config) -> ModelProfile:
         with contextlib.suppress(OSError):  # the folder is missing on other machines
-            notes.write_text(config_text(config))
+            building_file.write_text(config_text(config))
         return _profile(workload, config, build_for_checkpoint(workload, config, seed=0))
 
     with throwaway_run():

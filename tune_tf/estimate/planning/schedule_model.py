@@ -68,15 +68,15 @@ class Segment:
 class SweepUsage:
     """Trials, epochs and time of a sweep.
 
-    ``trial_s`` are the seconds of all trials together, ``structures`` the largest number of traced
-    programs in one process.
+    ``trial_s`` are the seconds of all trials together, ``max_programs`` the largest number of
+    traced programs in one process.
     """
 
     trials: int
     epochs: int
     wall_s: float
     trial_s: float
-    structures: int
+    max_programs: int
 
 
 def segments_of(trace: Trace, epoch_s: Callable[[Mapping[str, Any]], float]) -> tuple[Segment, ...]:
@@ -174,7 +174,7 @@ class CostModel:
     weights: tuple[float, ...]
     start_s: float
     trace_s: float
-    process_s: float = 0.0
+    process_s: float
 
     def epoch_s(self, config: Mapping[str, Any]) -> float:
         """Return the seconds per iteration of a flat or nested config."""

@@ -30,11 +30,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     reference = measurements[0]
     successful = [each for each in measurements if not each.error]
     curves = scaling_curves(measurements)
-    families = {
-        family: members[1:]
-        for (dimension, family), members in curves.items()
-        if dimension == "devices"
-    }
+    families = {family: members[1:] for family, members in curves["devices"].items()}
     parallel = [each for members in families.values() for each in members]
     chosen = max(filter(_pays, parallel), key=attrgetter("speed_up"), default=reference)
     device = "GPU" if on_gpus else "core"
@@ -50,8 +46,8 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
         if parallel and not on_gpus
         else "",
         _choice_text(reference, chosen, parallel, device),
-        _batches_text(*curves["batch", ""]),
-        _data_text(*curves["data", ""]),
+        _batches_text(*curves["batch"][""]),
+        _data_text(*curves["data"][""]),
         _input_text(successful),
         _noise_text(successful),
     ]
@@ -88,15 +84,15 @@ def _family_text(members: Sequence[Measurement], device: str) -> str:
     last = members[-1]
     best = max(members, key=attrgetter("speed_up"))
     if not _is_clear(best.speed_up, best):
-        return f"does not pay; {_gain(last, device)}"
+        return f"does not pay; {_gain_text(last, device)}"
     paying = [each for each in members if _pays(each)]
     if not paying:
-        return f"faster, but wastes much of the devices; {_gain(best, device)}"
-    text = f"pays up to {_gain(paying[-1], device, joint=', which')}"
-    return text if paying[-1] is last else f"{text}; beyond that, {_gain(last, device)}"
+        return f"faster, but wastes much of the devices; {_gain_text(best, device)}"
+    text = f"pays up to {_gain_text(paying[-1], device, joint=', which')}"
+    return text if paying[-1] is last else f"{text}; beyond that, {_gain_text(last, device)}"
 
 
-def _gain(measurement: Measurement, device: str, joint: str = "") -> str:
+def _gain_text(measurement: Measurement, device: str, joint: str = "") -> str:
     candidate, num = measurement.candidate, measurement.candidate.num_devices
     subject = f"{num} {device}s" if candidate.is_multicore_replica else candidate.label
     return (

@@ -9,13 +9,13 @@ from typing import Any
 import psutil
 import ray
 
-from tune_tf.errors import TuneTfError, WorkloadError
+from tune_tf.errors import TuneTfError, WorkloadError, first_line
 from tune_tf.estimate.sample_process import (
     EpochTimings,
     ProgressCallback,
     SampleProcess,
     TrainableClass,
-    notes_path,
+    new_counts_folder,
 )
 from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
 from tune_tf.estimate.workload_sample import ScalingSample, sample_workload
@@ -42,7 +42,7 @@ class Effort:
 
 
 @dataclass
-class _Running:
+class _RunningCandidate:
     candidate: ScalingCandidate
     process: SampleProcess
     batch_size: int
@@ -87,7 +87,9 @@ class ScalingBenchmark:
         try:
             baseline = self._start(reference)
         except ray.exceptions.RayError as error:
-            raise WorkloadError(f"one replica on one device failed: {_text(error)}") from error
+            raise WorkloadError(
+                f"one replica on one device failed: {_error_text(error)}"
+            ) from error
         try:
             together, alone = group_by_capacity(
                 list(map(_needed_resources, others)),
@@ -104,9 +106,9 @@ class ScalingBenchmark:
             measurements |= self._measure_group(
                 None, [others[index]], measurements[reference].rates
             )
-        return [_with_input(measurements[each], input_s) for each in candidates], files
+        return [_with_input_share(measurements[each], input_s) for each in candidates], files
 
-    def _profile(self, baseline: _Running) -> dict[str, bytes]:
+    def _profile(self, baseline: _RunningCandidate) -> dict[str, bytes]:
         self._report("profiling a few batches", 0)
         sample = ScalingSample(baseline.batch_size, baseline.batch_size * _PROFILED_BATCHES, 1.0)
         profiled = self._trainable(
@@ -117,13 +119,13 @@ class ScalingBenchmark:
 
     def _measure_group(
         self,
-        baseline: _Running | None,
+        baseline: _RunningCandidate | None,
         others: Sequence[ScalingCandidate],
         reference_rates: tuple[float, ...] = (),
     ) -> dict[ScalingCandidate, Measurement]:
         """Measure candidates, together with the reference if it runs."""
         measurements: dict[ScalingCandidate, Measurement] = {}
-        running: list[_Running] = []
+        running: list[_RunningCandidate] = []
         try:
             for candidate in others:
                 with _record_error(candidate, measurements, None):
@@ -143,8 +145,8 @@ class ScalingBenchmark:
 
     def _run_rounds(
         self,
-        measured: Sequence[_Running],
-        baseline: _Running | None,
+        measured: Sequence[_RunningCandidate],
+        baseline: _RunningCandidate | None,
         measurements: dict[ScalingCandidate, Measurement],
     ) -> None:
         """Train in turn; round 0 brings all to the same state."""
@@ -159,21 +161,21 @@ class ScalingBenchmark:
                     timings = each.process.call("train", self.effort.round_s if number else 0.0)
                     each.rounds = [*each.rounds, timings] if number else []
 
-    def _start(self, candidate: ScalingCandidate) -> _Running:
+    def _start(self, candidate: ScalingCandidate) -> _RunningCandidate:
         """Start a candidate; the first one also decides on how many rows all are measured."""
         self._report(f"starting {candidate.label} ({candidate.family})")
         config, round_s = self.config, self.effort.round_s
         own_batch_size = self.workload.global_batch_size(config)
         batch_size = round(own_batch_size * candidate.batch_scale)
-        notes = notes_path()
+        folder = new_counts_folder()
 
-        def sampled(max_rows: int, notes: str | None = None) -> TrainableClass:
-            sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, notes)
+        def sampled(max_rows: int, counts_folder: str | None = None) -> TrainableClass:
+            sample = ScalingSample(batch_size, max_rows, candidate.data_fraction, counts_folder)
             return self._trainable(sample, candidate.parallelism, candidate.resources)
 
         start = time.perf_counter()
         smallest = sampled(batch_size * _MIN_BATCHES)
-        process = SampleProcess(smallest, config, notes)
+        process = SampleProcess(smallest, config, folder)
         try:
             if self._max_batches is None:
                 epoch_s = process.call("time_other", smallest, config, round_s / 4)
@@ -181,7 +183,7 @@ class ScalingBenchmark:
                 # As many batches as train in about two rounds.
                 num_batches = int(2 * round_s / max(epoch_s / _MIN_BATCHES, 1e-6))
                 self._max_batches = max(_MIN_BATCHES, min(self.effort.max_batches, num_batches))
-            process.call("begin", sampled(own_batch_size * self._max_batches, notes), config)
+            process.call("begin", sampled(own_batch_size * self._max_batches, folder), config)
             process.call("train")
             start_s = time.perf_counter() - start
             usage = process.call("usage")
@@ -189,10 +191,10 @@ class ScalingBenchmark:
             process.end()
             raise
         self.total_rows = usage.total_rows
-        return _Running(candidate, process, batch_size, usage.num_rows, start_s)
+        return _RunningCandidate(candidate, process, batch_size, usage.num_rows, start_s)
 
     def _input_seconds(
-        self, baseline: _Running, measurements: Iterable[Measurement]
+        self, baseline: _RunningCandidate, measurements: Iterable[Measurement]
     ) -> dict[tuple[int, int], float]:
         """Return seconds per epoch without a model, by batch size and rows of a replica."""
         self._report("the loop without a model")
@@ -231,7 +233,7 @@ class ScalingBenchmark:
 def _record_error(
     candidate: ScalingCandidate,
     measurements: dict[ScalingCandidate, Measurement],
-    baseline: _Running | None,
+    baseline: _RunningCandidate | None,
 ) -> Iterator[None]:
     """Take an error as the measurement of a candidate; that of the reference is raised."""
     try:
@@ -239,7 +241,7 @@ def _record_error(
     except (TuneTfError, ray.exceptions.RayError) as error:
         if baseline is not None and candidate is baseline.candidate:
             raise
-        measurements[candidate] = Measurement(candidate, error=_text(error))
+        measurements[candidate] = Measurement(candidate, error=_error_text(error))
 
 
 def group_by_capacity(
@@ -282,13 +284,13 @@ def _free_resources() -> dict[str, float]:
     return known | {"bytes": float(psutil.virtual_memory().available)}
 
 
-def _rates(running: _Running) -> tuple[float, ...]:
+def _rates(running: _RunningCandidate) -> tuple[float, ...]:
     return tuple(
         running.num_rows * len(each.epochs_s) / sum(each.epochs_s) for each in running.rounds
     )
 
 
-def _to_measurement(running: _Running, reference_rates: tuple[float, ...]) -> Measurement:
+def _to_measurement(running: _RunningCandidate, reference_rates: tuple[float, ...]) -> Measurement:
     usage = running.process.call("usage")
     seconds = sum(sum(each.epochs_s) for each in running.rounds)
     return Measurement(
@@ -311,20 +313,21 @@ def _replica_rows(measurement: Measurement) -> tuple[int, int]:
     return max(1, measurement.batch_size // num), max(1, measurement.num_rows // num)
 
 
-def _with_input(measurement: Measurement, input_s: Mapping[tuple[int, int], float]) -> Measurement:
+def _with_input_share(
+    measurement: Measurement, input_s: Mapping[tuple[int, int], float]
+) -> Measurement:
     if measurement.error or _replica_rows(measurement) not in input_s:
         return measurement
     epoch_s = measurement.num_rows / measurement.rows_per_s
     return replace(measurement, input_share=min(1.0, input_s[_replica_rows(measurement)] / epoch_s))
 
 
-def _text(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    text = lines[0] if lines else type(cause).__name__
+    text = first_line(cause)
     if isinstance(cause, TuneTfError):
         return text
     if isinstance(error, ray.exceptions.RayActorError):
         # For an error in an actor's constructor, Ray keeps only the traceback text.
-        text = lines[-1] if lines else "the process died"
+        text = str(error).strip().splitlines()[-1].strip()
     return f"{type(cause).__name__}: {text}"

@@ -146,7 +146,7 @@ class Measurement:
         }
 
 
-ScalingCurves = dict[tuple[Dimension, str], list[Measurement]]
+ScalingCurves = dict[Dimension, dict[str, list[Measurement]]]
 
 
 def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
@@ -155,12 +155,12 @@ def scaling_curves(measurements: Sequence[Measurement]) -> ScalingCurves:
     Batch sizes and amounts of data have the family "", and a curve in any case.
     """
     reference, *others = measurements
-    curves: ScalingCurves = {("batch", ""): [reference], ("data", ""): [reference]}
+    curves: ScalingCurves = {"batch": {"": [reference]}, "data": {"": [reference]}, "devices": {}}
     for each in others:
         if not each.error:
             dimension = each.candidate.dimension
             family = each.candidate.family if dimension == "devices" else ""
-            curves.setdefault((dimension, family), [reference]).append(each)
+            curves[dimension].setdefault(family, [reference]).append(each)
     return curves
 
 

@@ -1,9 +1,8 @@
 """Scaling benchmark of a sweep's workload."""
 
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ class Scaling:
     effort: Effort
     total_rows: int
     started: datetime
-    profile: Mapping[str, bytes] = field(default_factory=dict)
+    profile: Mapping[str, bytes]
 
     @property
     def how(self) -> tuple[str, ...]:
@@ -162,7 +161,7 @@ def _devices(config: SweepConfig) -> tuple[bool, int]:
 def _cpus_per_device(config: SweepConfig) -> int:
     if config.resources is None:
         return 1
-    return max(1, math.floor(config.resources.cpus / config.parallelism.num_replicas))
+    return max(1, config.resources.cpus // config.parallelism.num_replicas)
 
 
 def how_measured(rounds: int, *, used: int, total: int) -> tuple[str, ...]:

@@ -55,11 +55,7 @@ class ScalingPlot:
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
     def _draw_devices(self, axes: Axes) -> None:
-        families = {
-            family: members
-            for (dimension, family), members in self._curves.items()
-            if dimension == "devices"
-        } or {"": [self._reference]}
+        families = self._curves["devices"] or {"": [self._reference]}
         others = [each for members in families.values() for each in members[1:]]
         numbers = sorted({each.candidate.num_devices for each in (self._reference, *others)})
         linear = [self._reference.rows_per_s * number for number in numbers]
@@ -81,7 +77,7 @@ class ScalingPlot:
         axes.legend(loc="best", frameon=False, labelcolor=INK, fontsize=10)
 
     def _draw_line(self, axes: Axes, dimension: Dimension, label: str) -> None:
-        members = sorted(self._curves[dimension, ""], key=lambda each: each.position(dimension))
+        members = sorted(self._curves[dimension][""], key=lambda each: each.position(dimension))
         _draw_curve(axes, members, dimension, _STYLES[0])
         axes.axvline(self._reference.position(dimension), color=GRID, linewidth=6, zorder=0)
         axes.set_xscale("log", base=2)

@@ -80,7 +80,7 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
     if tracking_uri is not None and config.mlflow is not None:
         run = TrackedSweep(name, tracking_uri, config.mlflow.experiment_name)
         try:
-            run_id = _record(scaling, files, run)
+            run_id = _write_run(scaling, files, run)
         except (MlflowException, OSError) as error:
             _log.warning(
                 "could not record the run in MLflow (%s); the files are in %s", error, folder
@@ -102,7 +102,6 @@ def _write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
         svg=Markup(svg_text(figure)),  # noqa: S704 - Matplotlib escapes texts
         headers=HEADERS,
         groups=list(table_of(scaling.measurements)),
-        how=scaling.how,
         config=mask_secrets(
             ", ".join(f"{path}={value}" for path, value in flatten(scaling.config).items())
         ),
@@ -120,7 +119,7 @@ def _write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
     return files
 
 
-def _record(scaling: Scaling, files: Mapping[str, Path], run: TrackedSweep) -> str:
+def _write_run(scaling: Scaling, files: Mapping[str, Path], run: TrackedSweep) -> str:
     """Write the MLflow run with files by artifact path, and return its id.
 
     The step of a metric is the number of devices, the batch size or the number of rows, so that
@@ -145,7 +144,8 @@ def _record(scaling: Scaling, files: Mapping[str, Path], run: TrackedSweep) -> s
         },
         reports=[
             Report(each.position(dimension), now_ms, _metrics(dimension, family, each), once=False)
-            for (dimension, family), members in scaling_curves(scaling.measurements).items()
+            for dimension, families in scaling_curves(scaling.measurements).items()
+            for family, members in families.items()
             for each in members
         ],
         files={name: str(path) for name, path in files.items()},
@@ -212,14 +212,14 @@ def _row(measurement: Measurement, *, is_reference: bool) -> TableRow:
         "1" if is_reference else f"{measurement.speed_up:.2f} ±{measurement.speed_up_spread:.2f}",
         efficiency,
         "-" if cores is None else f"{cores:.1f}",
-        _memory(measurement),
+        _memory_text(measurement),
         "-" if share is None else f"{share:.0%}",
         f"{measurement.start_s:.0f} s",
     )
     return TableRow(cells, is_reference=is_reference)
 
 
-def _memory(measurement: Measurement) -> str:
+def _memory_text(measurement: Measurement) -> str:
     host, gpu = measurement.memory_bytes, measurement.gpu_memory_bytes
     text = "-" if host is None else f"{host / 1e9:.1f} GB"
     return text if gpu is None else f"{text}, GPU {gpu / 1e9:.1f} GB"

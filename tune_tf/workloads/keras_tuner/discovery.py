@@ -64,7 +64,7 @@ class HyperparameterDiscovery:
         self._first_values: dict[HyperparameterKey, HyperparameterValues] = {}
         for values in ({}, *probes):
             self._probe(values)
-            probe = self._probes.get(_text(values))  # None beyond the maximum of builds
+            probe = self._probes.get(_inputs_text(values))  # None beyond the maximum of builds
             if probe is not None and (error := probe.error) is not None:
                 inputs = f"with {values}" if values else "with the defaults of all hyperparameters"
                 raise WorkloadError(
@@ -161,7 +161,7 @@ class HyperparameterDiscovery:
         return values
 
     def _probe(self, inputs: HyperparameterValues) -> None:
-        text = _text(inputs)
+        text = _inputs_text(inputs)
         if text in self._probes or len(self._probes) >= _MAX_PROBES:
             return
         probe = self._probes[text] = probe_build(self._build, inputs)
@@ -180,7 +180,7 @@ class HyperparameterDiscovery:
             self._first_values.setdefault(key, values)
 
 
-def _text(inputs: HyperparameterValues) -> str:
+def _inputs_text(inputs: HyperparameterValues) -> str:
     return repr(sorted(inputs.items()))
 
 

@@ -66,7 +66,7 @@ class Hyperparameter:
 
     def active(self, values: HyperparameterValues) -> bool:
         """Return whether all its scopes are active."""
-        return all(name in values and values[name] in those for name, those in self.conditions)
+        return all(name in values and values[name] in allowed for name, allowed in self.conditions)
 
     @property
     def ends(self) -> tuple[Any, ...]:
