@@ -2,9 +2,23 @@
 
 import json
 import math
-from typing import Any
+import unicodedata
+from typing import Any, Final
 
 _BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+_ESCAPES: Final = {
+    code: repr(chr(code))[1:-1]
+    for code in (*range(0x100), *range(0x200B, 0x2070), 0xFEFF)
+    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp")
+    and chr(code) not in "\n\t\xad\u200c\u200d"
+}
+"""Escapes of characters that control a terminal or reverse text."""
+
+
+def printable(text: str) -> str:
+    r"""Escape the control characters of a text but newlines and tabs: ``\x1b[31m``."""
+    return text.translate(_ESCAPES)
 
 
 def value_text(value: Any, limit: int = 80) -> str:

@@ -35,8 +35,8 @@ def run_verb(sweeps, monkeypatch):
 def test_list_tells_state_trials_and_best_value(run_verb, ended, sweeps):
     sweeps(name="fresh").run(0, 0.25)
     first, second = (line.split() for line in sorted(run_verb("list").splitlines()[1:]))
-    assert first[1:6] == ["running", "1", "completed", "val_accuracy", "0.25"]
-    assert second[1:6] == ["ended", "4", "completed", "val_accuracy", "0.8"]
+    assert first[1:6] == ["running", "val_accuracy", "0.25", "1", "completed"]
+    assert second[1:6] == ["ended", "val_accuracy", "0.8", "4", "completed"]
 
 
 def test_list_says_that_there_is_none(run_verb, sweeps):

@@ -10,12 +10,15 @@ from enum import IntEnum
 from typing import Any, Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from tune_tf.errors import DiskFullError, TuneTfError
+from tune_tf.formatting import counted, printable
 
 STATE_STYLES: Final[Mapping[str, str]] = {
     "running": "cyan",
@@ -33,15 +36,35 @@ STATE_STYLES: Final[Mapping[str, str]] = {
 """Style by state, in display order."""
 
 _FILE_WIDTH = 200
+_GAP = 2
+"""Spaces between the columns of a table without lines."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def make_console() -> Console:
-    """Return a console on stdout, wide enough for whole tables where stdout is no terminal."""
-    console = Console(highlight=False)
-    if console.is_terminal or "COLUMNS" in os.environ:
+class PlainConsole(Console):
+    """Console that prints text as it is: without markup and with escaped control characters."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **settings)
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Return the text of a cell or line."""
+        return super().render_str(printable(text), **settings)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Render an object as segments of printable text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+def make_console(*, stderr: bool = False, quiet: bool = False) -> PlainConsole:
+    """Return a console, wide enough for whole tables where stdout is no terminal."""
+    console = PlainConsole(stderr=stderr, quiet=quiet)
+    if stderr or console.is_terminal or "COLUMNS" in os.environ:
         return console
-    return Console(highlight=False, width=_FILE_WIDTH)
+    return PlainConsole(width=_FILE_WIDTH, quiet=quiet)
 
 
 @contextlib.contextmanager
@@ -52,7 +75,7 @@ def measurement_progress(console: Console) -> Iterator[Callable[[str, float], No
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting", total=1.0)
         yield lambda step, done: progress.update(task, description=step, completed=done)
@@ -84,18 +107,65 @@ def _plain(value: Any) -> Any:
 
 def borderless_table(*headers: str, right: Iterable[str] = (), wrap: Iterable[str] = ()) -> Table:
     """Return an empty table without lines; cells of columns named in ``wrap`` may wrap."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     for header in headers:
         justify: Any = "right" if header in right else "left"
-        table.add_column(header, justify=justify, no_wrap=header not in wrap)
+        no_wrap = header not in wrap
+        table.add_column(header, justify=justify, no_wrap=no_wrap, overflow="fold")
     return table
+
+
+class FittingTable:
+    """Table without lines that leaves out columns that do not fit the terminal.
+
+    Args:
+        headers: Headers of the columns, the most important ones first.
+        kept: Number of columns that are never left out; too wide ones wrap.
+        wrap: Headers of other columns whose cells may wrap.
+    """
+
+    def __init__(self, *headers: str, kept: int, wrap: Iterable[str] = ()) -> None:
+        self._headers = headers
+        self._kept = kept
+        self._wrap = frozenset(wrap)
+        self._rows: list[Sequence[str | Text]] = []
+
+    def add_row(self, *cells: str | Text) -> None:
+        """Add a row, with a cell for each header."""
+        self._rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the columns that fit, and name the others."""
+        shown, left = [], options.max_width + _GAP
+        for column in range(len(self._headers)):
+            width = self._width(column, console, options) + _GAP
+            if column < self._kept or width <= left:
+                shown.append(column)
+                left -= width
+        headers = [self._headers[column] for column in shown]
+        table = borderless_table(*headers, wrap=self._wrap if left >= 0 else headers)
+        for row in self._rows:
+            table.add_row(*(row[column] for column in shown))
+        yield table
+        columns = enumerate(self._headers)
+        if dropped := [header for column, header in columns if column not in shown]:
+            count = counted(len(dropped), "more column")
+            text = f"{count} ({', '.join(dropped)}): widen the terminal, or use --json"
+            yield Text(text, style="dim")
+
+    def _width(self, column: int, console: Console, options: ConsoleOptions) -> int:
+        """Return the width that a column needs."""
+        header, endless = self._headers[column], options.update(max_width=_FILE_WIDTH)
+        cells = (header, *(row[column] for row in self._rows))
+        sizes = [Measurement.get(console, endless, cell) for cell in cells]
+        return max(it.minimum if header in self._wrap else it.maximum for it in sizes)
 
 
 def named_values(values: Mapping[str, str]) -> Padding:
     """Return an indented table of names and values."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in values.items():
-        table.add_row(Text(name), Text(value, overflow="fold"))
+        table.add_row(Text(name), Text(printable(value), overflow="fold"))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
@@ -155,7 +225,7 @@ def exit_on_errors() -> Iterator[None]:
     try:
         yield
     except TuneTfError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {printable(str(error))}\n")
         is_full = isinstance(error, DiskFullError)
         sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
     except KeyboardInterrupt:

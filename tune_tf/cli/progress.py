@@ -20,7 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tune_tf.cli.console import STATE_STYLES, counted_states, sparkline
+from tune_tf.cli.console import STATE_STYLES, counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
@@ -163,11 +163,11 @@ class TerminalProgress(Callback):
         return f"best {objective.metric} {value_text(best.value)} by {best.key}: {config}"
 
     def _print(self, text: Text) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
 
 def _on_stderr(config: SweepConfig) -> TerminalProgress:
-    return TerminalProgress(config, Console(stderr=True))
+    return TerminalProgress(config, make_console(stderr=True))
 
 
 def _trial_state(trial: Trial) -> str:
@@ -197,8 +197,8 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
     """
     handler_before = signal.getsignal(signal.SIGTERM)
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
-    console = Console(stderr=True, quiet=as_json)
-    warnings = Console(stderr=True) if as_json else console  # with --json too
+    console = make_console(stderr=True, quiet=as_json)
+    warnings = make_console(stderr=True) if as_json else console  # with --json too
     budget = f"at most {config.budget.num_samples} trials of at most {config.epochs} epochs"
     console.print(Text(f"{config.name}: {budget} (epochs: {config.epochs})"))
     with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):

@@ -10,8 +10,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from tune_tf.cli.console import ExitCode, print_json, state_label
+from tune_tf.cli.console import ExitCode, make_console, print_json, state_label
 from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import counted, value_text
@@ -37,8 +38,10 @@ def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
             }
         )
         return
-    console = Console()
-    console.print(f"[bold]{config.name}[/]: the settings are valid; nothing was run.")
+    console = make_console()
+    console.print(
+        Text.assemble((config.name, "bold"), ": the settings are valid; nothing was run.")
+    )
     table = Table.grid(padding=(0, 2))
     table.add_row("workload", config.workload)
     table.add_row("objective", ", ".join(f"{it.mode} {it.metric}" for it in config.objectives))
@@ -62,7 +65,7 @@ def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:
     if as_json:
         print_json(_as_data(result))
     else:
-        _print_tables(result, Console())
+        _print_tables(result, make_console())
     if result.interrupted:
         return ExitCode.INTERRUPTED
     return ExitCode.ENDED if result.count(Outcome.COMPLETED) else ExitCode.NOTHING_COMPLETED
@@ -113,16 +116,14 @@ def _print_tables(result: SweepResult, console: Console) -> None:
     )
     state = "interrupted" if result.interrupted else "done"
     why = f"\nEnded early: {result.ended_early}" if result.ended_early else ""
-    console.print(
-        f"\n[bold]{result.sweep_id}[/] {state}: {len(result.trials)} trials ({counts}){why}"
-    )
+    title = f" {state}: {len(result.trials)} trials ({counts}){why}"
+    console.print(Text.assemble("\n", (result.sweep_id, "bold"), title))
     _print_failures(result, console)
     if best is not None:
-        console.print(f"Best trial: number {best.number} ({best.trial_id})", highlight=False)
+        console.print(f"Best trial: number {best.number} ({best.trial_id})")
         table = Table("", "value")
-        table.add_row(
-            f"[bold]{objective.metric}[/]", f"[bold]{value_text(objective.value(best.metrics))}[/]"
-        )
+        best_value = value_text(objective.value(best.metrics))
+        table.add_row(objective.metric, best_value, style="bold")
         for name, value in sorted(best.metrics.items()):
             if name != objective.metric:
                 table.add_row(name, value_text(value))
@@ -156,7 +157,7 @@ def _print_forecast(result: SweepResult, console: Console) -> None:
 
 
 def _print_line(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False)
+    console.print(text, soft_wrap=True)
 
 
 def _print_front(result: SweepResult, console: Console) -> None:
@@ -189,4 +190,4 @@ def _print_failures(result: SweepResult, console: Console) -> None:
     for (outcome, cause), numbers in numbers_by_reason.items():
         subject = f"{len(numbers)} trials" if len(numbers) > 1 else f"trial {numbers[0]}"
         text = f"  {subject} {outcome}: {cause}"
-        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        console.print(text, style="red", soft_wrap=True)

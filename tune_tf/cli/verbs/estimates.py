@@ -56,7 +56,7 @@ def print_and_save_forecast(
     """Forecast a sweep, print the forecast and save it for a run of the same settings."""
     from tune_tf.estimate.planning import forecast_sweep
 
-    with measurement_progress(Console(stderr=True, quiet=quiet)) as on_progress:
+    with measurement_progress(make_console(stderr=True, quiet=quiet)) as on_progress:
         forecast = forecast_sweep(config, base_dir=base_dir, on_progress=on_progress)
     path = write_forecast(forecast, config)
     if not quiet:
@@ -68,16 +68,17 @@ def print_and_save_forecast(
 
 def print_forecast(forecast: Forecast, console: Console) -> None:
     """Print a forecast as tables."""
-    console.print(f"[bold]{forecast.name}[/]: what it will take, on {forecast.machine}")
+    title = f": what it will take, on {forecast.machine}"
+    console.print(Text.assemble((forecast.name, "bold"), title))
     console.print(_models(forecast))
     console.print()
     console.print(_totals(forecast))
-    console.print("\n[bold]Where the time goes[/]")
+    console.print("\nWhere the time goes", style="bold")
     phases = Table.grid(padding=(0, 2, 0, 2))
     for phase, seconds in forecast.phases.items():
         phases.add_row(phase, range_text(seconds, seconds_text))
     console.print(phases)
-    console.print("\n[bold]Assumptions[/]", style="dim")
+    console.print("\nAssumptions", style="bold dim")
     console.print(bullet_list(forecast.assumptions), style="dim")
     for warning in forecast.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
@@ -166,7 +167,7 @@ def scale(
     config = options.read_config(file, overrides, settings)
     from tune_tf.estimate.scaling import scale_workload, write_scaling
 
-    with measurement_progress(Console(stderr=True, quiet=as_json)) as on_progress:
+    with measurement_progress(make_console(stderr=True, quiet=as_json)) as on_progress:
         scaling = scale_workload(
             config,
             base_dir=file.parent.absolute(),
@@ -181,16 +182,14 @@ def scale(
         data = {"path": str(files.folder), "mlflow_run_id": files.mlflow_run_id}
         print_json({**scaling.to_dict(), **data})
     else:
-        _print_scaling(scaling, files, Console())
+        _print_scaling(scaling, files, make_console())
 
 
 def _print_scaling(scaling: "Scaling", files: "ScalingFiles", console: Console) -> None:
     from tune_tf.estimate.scaling.scaling_report import HEADERS, OPTIONAL_HEADERS, table_of
 
-    console.print(
-        f"[bold]How {scaling.name} scales[/] on {scaling.machine}, {scaling.effort.rounds} rounds",
-        highlight=False,
-    )
+    where = f" on {scaling.machine}, {scaling.effort.rounds} rounds"
+    console.print(Text.assemble((f"How {scaling.name} scales", "bold"), where))
     columns = [
         number
         for number, header in enumerate(HEADERS)
@@ -209,11 +208,11 @@ def _print_scaling(scaling: "Scaling", files: "ScalingFiles", console: Console) 
     console.print(table)
     for name, error in errors:
         console.print(Text(f"{name}: not measured: {error}", style="red"))
-    console.print("\n[bold]Advice[/]")
+    console.print("\nAdvice", style="bold")
     console.print(bullet_list(scaling.advice.sentences))
-    console.print("\n[bold]For the sweep file[/]")
+    console.print("\nFor the sweep file", style="bold")
     console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
-    console.print("\n[bold]Method[/]", style="dim")
+    console.print("\nMethod", style="bold dim")
     console.print(bullet_list(scaling.how), style="dim")
     console.print(Text(f"\nPage and picture: {files.folder / 'scale.html'}"), soft_wrap=True)
     if scaling.profile:

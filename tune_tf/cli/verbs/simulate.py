@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tune_tf.cli import options
+from tune_tf.cli.console import make_console
 
 if TYPE_CHECKING:
     from tune_tf.simulation import MultiSeedRuns, Pairing, Problem
@@ -91,12 +92,11 @@ def _as_data(runs: "MultiSeedRuns") -> dict[str, Any]:
 def _print_table(
     problem: "Problem", scheduler: str, runs_by_sampler: "dict[str, MultiSeedRuns]"
 ) -> None:
-    console = Console()
-    console.print(f"[bold]{problem.name}[/]: {problem.about}", highlight=False)
+    console = make_console()
+    console.print(Text.assemble((problem.name, "bold"), f": {problem.about}"))
     console.print(
         f"The best 0.1 % of all configs have a {problem.objective.metric} of {problem.target:.5g} "
         f"or better after {problem.max_t} epochs.",
-        highlight=False,
     )
     table = Table("", "epochs to one of them", "found by", "median best", "trials", "speed")
     for name, runs in runs_by_sampler.items():
@@ -114,7 +114,7 @@ def _print_table(
     first, *others = runs_by_sampler.values()
     for other in others:
         ratio = first.mean_epochs / other.mean_epochs
-        console.print(f"{ratio:.2f} times the epochs of random search.", highlight=False)
+        console.print(f"{ratio:.2f} times the epochs of random search.")
     for name, runs in runs_by_sampler.items():
         if runs.num_stalled:
             console.print(

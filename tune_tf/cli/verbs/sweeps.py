@@ -15,7 +15,7 @@ from rich.text import Text
 from tune_tf.cli import options
 from tune_tf.cli.console import (
     ExitCode,
-    borderless_table,
+    FittingTable,
     counted_states,
     make_console,
     named_values,
@@ -52,17 +52,17 @@ def list_command(
     if not listed.sweeps and not listed.unreadable:
         console.print(f"There are no sweeps in {listed.storage_path}.", soft_wrap=True)
         return
-    headers = ("sweep", "state", "trials", "best", "began", "duration")
-    table = borderless_table(*headers, wrap=["trials"])
+    headers = ("sweep", "state", "best", "trials", "began", "duration")
+    table = FittingTable(*headers, kept=3, wrap=["trials"])
     for sweep in listed.sweeps:
         best = sweep.best_value
         metric = sweep.config.leading_objective.metric
         table.add_row(
-            Text(sweep.sweep_id),
+            sweep.sweep_id,
             state_text(sweep.state.value),
+            "-" if best is None else f"{metric} {value_text(best)}",
             counted_states(sweep.counts),
-            "-" if best is None else Text(f"{metric} {value_text(best)}"),
-            local_time(sweep.began_s),
+            local_time(sweep.began_s) or "-",
             duration(sweep.worked_s),
         )
     console.print(table)
@@ -259,9 +259,10 @@ def _best_value(sweep: SweepView) -> str:
     return f"{sweep.config.leading_objective.metric} {value_text(sweep.best_value)}"
 
 
-def _running(sweep: SweepView) -> Table:
+def _running(sweep: SweepView) -> FittingTable:
     metrics = [objective.metric for objective in sweep.config.objectives]
-    table = borderless_table("running", "id", "iteration", *metrics, "trained", "node")
+    headers = ("running", "id", "iteration", *metrics, "trained", "node")
+    table = FittingTable(*headers, kept=3 + len(metrics))
     for trial in sweep.running:
         values = (trial.result.metrics.get(metric) for metric in metrics)
         table.add_row(

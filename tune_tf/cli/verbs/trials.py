@@ -10,7 +10,7 @@ from rich.text import Text
 from tune_tf.cli import options
 from tune_tf.cli.console import (
     ExitCode,
-    borderless_table,
+    FittingTable,
     make_console,
     named_values,
     print_json,
@@ -21,7 +21,7 @@ from tune_tf.cli.console import (
 from tune_tf.errors import UnknownMetricError
 from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
 from tune_tf.events.trial_log import log_text
-from tune_tf.formatting import duration, value_text
+from tune_tf.formatting import duration, printable, value_text
 from tune_tf.inspection import SweepView, TrialRows, TrialView
 from tune_tf.inspection.trial_rows import local_time
 from tune_tf.space.document import yaml_text
@@ -66,8 +66,9 @@ def trials(
 def _print_rows(rows: TrialRows, num_all: int) -> None:
     metrics = [objective.metric for objective in rows.sweep.config.objectives]
     paths = [name for name in rows.fields if name.startswith("config/")]
-    headers = ("trial", "id", "outcome", *metrics, "iterations", "trained", "began")
-    table = borderless_table(*headers, *(path.removeprefix("config/") for path in paths))
+    names = (path.removeprefix("config/") for path in paths)
+    headers = ("trial", "id", "outcome", *metrics, "iterations", *names, "trained", "began")
+    table = FittingTable(*headers, kept=3 + len(metrics))
     for row in rows.rows:
         table.add_row(
             str(row["number"]),
@@ -75,9 +76,9 @@ def _print_rows(rows: TrialRows, num_all: int) -> None:
             state_text(row["outcome"]),
             *(value_text(row[metric]) if metric in row else "-" for metric in metrics),
             str(row["iterations"]),
+            *(value_text(row[path], 24) if path in row else "-" for path in paths),
             duration(row["trained_s"]) if row["iterations"] else "-",
             row.get("began", "-"),
-            *(Text(value_text(row[path], 24)) if path in row else "-" for path in paths),
         )
     console = make_console()
     console.print(table)
@@ -214,7 +215,7 @@ def best(
     try:
         trial = view.trial(str(view.result.best_trial.number))
     except UnknownMetricError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {printable(str(error))}\n")
         raise typer.Exit(ExitCode.NOTHING_COMPLETED) from error
     config = view.config.space.active(trial.result.config)
     if as_json:
@@ -231,4 +232,4 @@ def best(
     if view.state.value == "running":
         lines.append("the sweep is still running")
     comments = "".join(f"# {line}\n" for line in lines)
-    typer.echo(comments + yaml_text(config, inline_leaves=False), nl=False)
+    typer.echo(printable(comments) + yaml_text(config, inline_leaves=False), nl=False)
