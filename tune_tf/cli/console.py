@@ -136,19 +136,19 @@ class FittingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the columns that fit, and name the others."""
-        shown, left = [], options.max_width + _GAP
+        fitting, left = [], options.max_width + _GAP
         for column in range(len(self._headers)):
             width = self._width(column, console, options) + _GAP
             if column < self._kept or width <= left:
-                shown.append(column)
+                fitting.append(column)
                 left -= width
-        headers = [self._headers[column] for column in shown]
+        headers = [self._headers[column] for column in fitting]
         table = borderless_table(*headers, wrap=self._wrap if left >= 0 else headers)
         for row in self._rows:
-            table.add_row(*(row[column] for column in shown))
+            table.add_row(*(row[column] for column in fitting))
         yield table
         columns = enumerate(self._headers)
-        if dropped := [header for column, header in columns if column not in shown]:
+        if dropped := [header for column, header in columns if column not in fitting]:
             count = counted(len(dropped), "more column")
             text = f"{count} ({', '.join(dropped)}): widen the terminal, or use --json"
             yield Text(text, style="dim")

@@ -120,7 +120,7 @@ def _comparison_table(comparison: Comparison) -> Table:
     table.add_row("search", *searched)
     table.add_section()
     for path, values in comparison.best_configs.items():
-        table.add_row(Text(path), *(Text("-" if it is None else value_text(it)) for it in values))
+        table.add_row(path, *("-" if it is None else value_text(it) for it in values))
     return table
 
 
