@@ -25,6 +25,24 @@ def open_runs(client, store_uri):
     return open_runs
 
 
+def test_an_experiment_opens_as_one_of_model_training(client, open_runs):
+    open_runs().write(RunUpdate(PARENT))
+    tags = client.get_experiment_by_name("digits").tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+@pytest.mark.parametrize(
+    ("tags", "kind"),
+    [({}, "custom_model_development"), ({"mlflow.experimentKind": "automl"}, "automl")],
+)
+def test_an_experiment_of_the_user_gets_a_kind_if_it_has_none(client, open_runs, tags, kind):
+    client.create_experiment("digits", tags={"owner": "me", **tags})
+    open_runs().write(RunUpdate(PARENT))
+    experiment = client.get_experiment_by_name("digits")
+    assert experiment.tags["mlflow.experimentKind"] == kind
+    assert experiment.tags["owner"] == "me"
+
+
 def result(trial_id, step, loss=1.0):
     metrics = {"loss": loss, TIME_TOTAL: float(step)}
     return RunUpdate(trial_id, 1000, reports=[Report(step, 1000 * step, metrics)])

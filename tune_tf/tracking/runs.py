@@ -126,6 +126,10 @@ class SweepRuns:
         name = self._sweep.experiment_name
         experiment = self._client.get_experiment_by_name(name)
         if experiment is not None:
+            for key in _EXPERIMENT_TAGS.keys() - experiment.tags.keys():
+                self._client.set_experiment_tag(
+                    experiment.experiment_id, key, _EXPERIMENT_TAGS[key]
+                )
             return experiment.experiment_id
         path = sqlite_path(self._sweep.tracking_uri)
         if path is None or path.absolute().parent == Path.cwd():

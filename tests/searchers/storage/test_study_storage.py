@@ -126,6 +126,15 @@ def test_a_study_of_the_same_direction_is_gone_on_with():
     assert len(open_study(storage, "s", LOSS).trials) == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_study_names_its_metrics_for_the_dashboard():
+    storage = InMemoryStorage()
+    optuna.create_study(storage=storage, study_name="s")  # as of an earlier version
+    assert open_study(storage, "s", LOSS).metric_names == ["val_loss"]
+    both = SearchCriteria.of([Objective("val_accuracy", "max"), Objective("seconds", "min")], None)
+    assert open_study(InMemoryStorage(), None, both).metric_names == ["val_accuracy", "seconds"]
+
+
 def test_opening_a_study_is_not_announced_and_leaves_optunas_log_level(caplog):
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.INFO)

@@ -1,6 +1,7 @@
 """Storage of an Optuna study: in memory, a database or a journal file."""
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,6 +84,11 @@ def open_study(
             f"{directions_text(study.directions)}, but the objective ({criteria}) needs "
             f"{directions_text(criteria.directions)}: use another study_name or mode"
         )
+    names = [objective.metric for objective in criteria.objectives]
+    if study.metric_names != names:  # optuna-dashboard shows them
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(names)
     return study
 
 
