@@ -26,6 +26,7 @@ from .space import SearchSpace as SearchSpace
 from .sweep import extend_sweep as extend_sweep
 from .sweep import resume_sweep as resume_sweep
 from .sweep import run_sweep as run_sweep
+from .sweep import search as search
 from .sweep import stop_sweep as stop_sweep
 from .sweep import stop_trials as stop_trials
 from .tracking import MLflowCallback as MLflowCallback

@@ -26,6 +26,7 @@ from tune_tf.space import flatten
 from tune_tf.space.parameter import is_number
 
 if TYPE_CHECKING:
+    import keras
     import pandas as pd
 
     from tune_tf.training.export import FileFormat
@@ -185,6 +186,19 @@ class SweepResult:
         if checkpoint is None:
             raise CheckpointError(f"trial {self.best_trial.trial_id} has no checkpoint")
         return checkpoint
+
+    def best_model(self) -> "keras.Model":
+        """Return the best trial's trained Keras model.
+
+        Raises:
+            CheckpointError: The trial has no checkpoint, or it cannot be read.
+        """
+        from tune_tf.tracking.trial_run import throwaway_run
+        from tune_tf.training.export import trained_model  # TensorFlow loads here
+
+        workload = import_workload(self.config.workload, self.base_dir, self.config.data)
+        with throwaway_run():
+            return trained_model(workload, self.best_config, self.best_checkpoint)
 
     def count(self, outcome: Outcome) -> int:
         """Count the trials with an outcome."""

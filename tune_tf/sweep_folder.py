@@ -10,6 +10,7 @@ from typing import Any
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
+from tune_tf.config.stored_workload import StoredReference, write_workload
 from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, did_you_mean
 from tune_tf.secrets import expand_references, hide_password, mask_settings, uri_passwords
 from tune_tf.space.document import YamlDocument, yaml_text
@@ -162,6 +163,9 @@ class SweepFolder:
                 raise InvalidSettingsError(
                     f"the sweep's folder cannot be created in {root}: {error}"
                 ) from error
+            if isinstance(config.workload, StoredReference):
+                base_dir = path
+                write_workload(config.workload.workload, path)
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
             folder.save()
             return folder
@@ -188,14 +192,15 @@ class SweepFolder:
             )
         # Opening a sweep must not run its code.
         config = SweepConfig.from_dict(YamlDocument.parse(info["settings"]).data)
-        return cls(path.absolute(), config, info["base_dir"], info["working_dir"])
+        path = path.absolute()
+        return cls(path, config, path / info["base_dir"], info["working_dir"])
 
     def save(self) -> None:
         """Write the settings to the folder; if writing fails, the old ones remain."""
         info: dict[str, Any] = {
             "format": _FORMAT,
             "tune_tf": __version__,
-            "base_dir": str(self.base_dir),
+            "base_dir": "." if self.base_dir == self.path else str(self.base_dir),
             "working_dir": str(self.working_dir),
             "settings": self.sweep_file,  # a copy that edits of sweep.yaml do not change
         }

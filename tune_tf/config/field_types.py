@@ -10,6 +10,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.hints import line_for
 from tune_tf.config.settings import short_repr, unknown_key_error
+from tune_tf.config.stored_workload import STORED_FILE, StoredReference, is_workload
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
 from tune_tf.objective import Objective, likely_mode
@@ -146,10 +147,12 @@ def _check_name(value: object) -> str:
 
 
 def _check_reference(value: object) -> str:
+    if is_workload(value):
+        return StoredReference.of(value)  # type: ignore[arg-type]
     if isinstance(value, str):
         path, _, attribute = value.rpartition(":")
         is_module = all(part.isidentifier() for part in path.split("."))
-        if attribute.isidentifier() and (is_module or path.endswith(".py")):
+        if attribute.isidentifier() and (is_module or path.endswith(".py") or path == STORED_FILE):
             return value
     raise ValueError(f"must be module:attribute or path/to/file.py:Class, not {short_repr(value)}")
 
@@ -248,7 +251,10 @@ SweepName = Annotated[str, PlainValidator(_check_name), WithJsonSchema({"type": 
 """Name that is valid for a folder."""
 
 WorkloadReference = Annotated[
-    str, PlainValidator(_check_reference), WithJsonSchema({"type": "string"})
+    str,
+    PlainValidator(_check_reference),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string"}),
 ]
 """Reference for :func:`~tune_tf.config.workload_reference.import_workload`."""
 

@@ -63,6 +63,7 @@ class SweepConfig(Settings):
     Args:
         name: Name of the sweep and of its folder.
         workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
+            In Python, also a :class:`~tune_tf.workload.Workload` class or instance.
         data: Settings of the workload; None for none.
         objective: One metric with its mode, or several.
         leading_metric: Objective that the scheduler compares and that determines the best trial, if

@@ -1,5 +1,6 @@
 """Import of the workload that a sweep file names."""
 
+import copy
 import importlib
 import importlib.util
 import inspect
@@ -11,6 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from tune_tf.config.settings import unknown_key_error
+from tune_tf.config.stored_workload import (
+    STORED_FILE,
+    StoredReference,
+    is_workload,
+    read_workload,
+)
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
 from tune_tf.workload import Workload
 
@@ -22,7 +29,8 @@ def import_workload(
 
     Args:
         reference: ``module:attribute`` or ``path/to/file.py:Class``; the attribute is an instance
-            of :class:`~tune_tf.workload.Workload` or a subclass.
+            of :class:`~tune_tf.workload.Workload` or a subclass. ``workload.pickle:Class`` is
+            stored in ``base_dir``.
         base_dir: Base of a relative file path, and of paths in ``data``; also appended to Python's
             module search path.
         data: Settings of the subclass; None for none.
@@ -32,11 +40,15 @@ def import_workload(
         InvalidSettingsError: ``data`` are invalid.
     """
     path, _, attribute = reference.rpartition(":")
+    if isinstance(reference, StoredReference):
+        return _workload_of(reference, copy.copy(reference.workload), base_dir, data)
+    if path == STORED_FILE:
+        return _workload_of(reference, read_workload(base_dir), base_dir, data)
     if path.endswith(".py"):
         module = _import_file(reference, (base_dir / path).resolve())
     else:
         module = _import_module(reference, path, base_dir.resolve())
-    names = sorted(name for name, value in vars(module).items() if _is_workload(value))
+    names = sorted(name for name, value in vars(module).items() if is_workload(value))
     known = ", ".join(names) or "none"
     if not hasattr(module, attribute):
         raise WorkloadError(
@@ -44,16 +56,26 @@ def import_workload(
             f"{did_you_mean(attribute, names)}; its workloads are {known}"
         )
     workload = getattr(module, attribute)
-    if isinstance(workload, type) and issubclass(workload, Workload):
-        return _instantiate(reference, workload, base_dir, data)
-    if not isinstance(workload, Workload):
+    if not is_workload(workload):
         raise WorkloadError(
             f"workload {reference!r}: {attribute} is {workload!r}, which is not a "
             f"tune_tf.Workload; the workloads of {module.__file__ or path} are {known}"
         )
+    return _workload_of(reference, workload, base_dir, data)
+
+
+def _workload_of(
+    reference: str,
+    workload: type[Workload] | Workload,
+    base_dir: Path,
+    data: Mapping[str, Any] | None,
+) -> Workload:
+    """Return an instance, created with ``data`` if the workload is a class."""
+    if isinstance(workload, type):
+        return _instantiate(reference, workload, base_dir, data)
     if data is not None:
         text = (
-            f"is given, but {attribute} is already an instance: name its class "
+            f"is given, but {reference.rpartition(':')[2]} is already an instance: name its class "
             f"{type(workload).__name__}, or leave data out"
         )
         raise InvalidSettingsError(ErrorDetail("data", text))
@@ -101,13 +123,6 @@ def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _is_workload(value: object) -> bool:
-    """Return whether a sweep file could name a value of a module."""
-    if isinstance(value, type):
-        return issubclass(value, Workload) and value is not Workload
-    return isinstance(value, Workload)
 
 
 def _import_module(reference: str, name: str, base_dir: Path) -> ModuleType:

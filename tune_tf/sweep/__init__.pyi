@@ -1,3 +1,4 @@
+from .model_search import search as search
 from .plan import SweepPlan as SweepPlan
 from .plan import plan_sweep as plan_sweep
 from .run import extend_sweep as extend_sweep
@@ -12,6 +13,7 @@ __all__ = [
     "plan_sweep",
     "resume_sweep",
     "run_sweep",
+    "search",
     "stop_sweep",
     "stop_trials",
 ]

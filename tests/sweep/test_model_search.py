@@ -1,0 +1,172 @@
+"""``tune_tf.search``: its arguments, and a search as a script runs it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tune_tf
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.sweep import model_search
+from tune_tf.workloads.digits import DigitsMLP
+
+SPACE = {"width": tune_tf.Int(8, 64)}
+ROWS = (np.arange(20.0)[:, None], np.arange(20))
+SWEEP_PY = Path(__file__).parents[2] / "scripts" / "sweep.py"
+
+
+def build(config):
+    return None
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """Return the settings of a search that is not run."""
+    configs = []
+    monkeypatch.setattr(model_search, "run_sweep", lambda it, **options: configs.append(it))
+
+    def searched(*arguments, **options):
+        tune_tf.search(*arguments, **options)
+        return configs[-1]
+
+    return searched
+
+
+def test_the_arguments_become_the_settings_of_a_sweep(searched):
+    config = searched(build, ROWS, SPACE, epochs=7, trials=3, objective="val_accuracy")
+    assert (config.name, config.epochs, config.budget.num_samples) == ("build", 7, 3)
+    assert config.objective == tune_tf.Objective("val_accuracy", "max")
+    assert config.space == tune_tf.SearchSpace(SPACE)
+    assert searched(build, ROWS, SPACE).objective == tune_tf.Objective("val_loss", "min")
+
+
+def test_all_other_settings_of_a_sweep_can_be_given(searched):
+    config = searched(
+        build,
+        ROWS,
+        SPACE,
+        name="mine",
+        seed=3,
+        scheduler={"name": "asha"},
+        mlflow=None,
+        budget={"time_budget_s": 60},
+        parallelism=tune_tf.Mirrored(num_replicas=2),
+    )
+    assert (config.name, config.seed, config.scheduler.name) == ("mine", 3, "asha")
+    assert (config.budget.time_budget_s, config.budget.num_samples) == (60, 20)
+    assert config.parallelism.num_replicas == 2
+    with pytest.raises(InvalidSettingsError, match="max_trials: unknown key"):
+        searched(build, ROWS, SPACE, max_trials=3)
+
+
+@pytest.mark.parametrize(
+    ("validation", "sizes"), [(0.2, (16, 4)), (0.01, (19, 1)), (0.99, (1, 19))]
+)
+def test_arrays_are_split_at_random_and_no_row_is_lost(validation, sizes, searched):
+    data = searched(build, ROWS, SPACE, validation=validation).workload.workload.load_data({})
+    assert (len(data.train[0]), len(data.validation[0])) == sizes
+    for x, y in (data.train, data.validation):
+        assert np.array_equal(x[:, 0], y)
+    assert sorted([*data.train[1], *data.validation[1]]) == list(range(20))
+
+
+def test_validation_rows_sample_weights_and_nested_arrays_are_kept(searched):
+    given = (ROWS, ROWS)
+    data = searched(build, *given[:1], SPACE, validation=ROWS).workload.workload.load_data({})
+    assert data.validation is ROWS
+    nested = ({"a": ROWS[0], "b": (ROWS[1], ROWS[1])}, ROWS[1], np.ones(20))
+    data = searched(build, nested, SPACE).workload.workload.load_data({})
+    assert len(data.train[0]["b"][1]) == len(data.train[2]) == 16
+
+
+def test_a_function_gives_the_data_of_each_config(searched):
+    config = searched(build, lambda it: tune_tf.Data((it["n"], 0)), SPACE)
+    assert config.workload.workload.load_data({"n": 5}).train == (5, 0)
+
+
+def test_a_workload_brings_its_data(searched):
+    assert searched(DigitsMLP, None, SPACE).workload == "workload.pickle:DigitsMLP"
+    assert searched(DigitsMLP(), space=SPACE).name == "DigitsMLP"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((build, "rows", SPACE), "data must be arrays"),
+        ((build, [1, 2], SPACE), "data=lambda config: tune_tf.Data"),
+        ((build, (ROWS[0], ROWS[1][:3]), SPACE), "the same number of rows"),
+        ((build, (ROWS[0][:1], ROWS[1][:1]), SPACE), "above 1"),
+        ((3, ROWS, SPACE), "model must be a function"),
+        ((DigitsMLP, ROWS, SPACE), "leave data out"),
+        ((DigitsMLP,), "space is missing"),
+        ((build, ROWS, {"width": [8, 64]}), r"write Int\(8, 64\)"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_what_to_write(arguments, text, searched):
+    with pytest.raises(InvalidSettingsError, match=text):
+        searched(*arguments)
+
+
+@pytest.mark.parametrize("validation", [0.0, 1.0, -0.5, 1.5])
+def test_a_share_of_validation_rows_is_between_0_and_1(validation, searched):
+    with pytest.raises(InvalidSettingsError, match="share from 0 to 1"):
+        searched(build, ROWS, SPACE, validation=validation)
+
+
+SCRIPT = """
+import keras, tune_tf
+from sklearn.datasets import load_digits
+
+x, y = load_digits(return_X_y=True)
+
+def build(config):
+    model = keras.Sequential([
+        keras.Input((64,)), keras.layers.Dense(config["width"], "relu"), keras.layers.Dense(10)
+    ])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(config["rate"]), loss, metrics=["accuracy"])
+    return model
+
+if __name__ == "__main__":
+    space = {"rate": tune_tf.Float(1e-3, 1e-2, log=True), "width": tune_tf.Int(16, 64)}
+    result = tune_tf.search(
+        build, (x / 16, y), space, epochs=3, trials=2, objective="val_accuracy",
+        name="digits", mlflow=None,
+    )
+    data = tune_tf.config.import_workload(result.config.workload, result.base_dir).load_data({})
+    loss, accuracy = result.best_model().evaluate(*data.validation, verbose=0)
+    print("scores", result.best_value, accuracy, len(data.validation[0]))
+"""
+
+
+@pytest.mark.tf
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_script_searches_and_the_verbs_know_its_sweep_elsewhere(tmp_path):
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    scores = next(line for line in done.stdout.splitlines() if line.startswith("scores"))
+    best, accuracy, num_rows = map(float, scores.split()[1:])
+    assert best == pytest.approx(accuracy, abs=1e-6)
+    assert num_rows == round(0.2 * 1797)
+    (tmp_path / "mine.py").unlink()
+
+    def verb(*arguments):
+        command = [sys.executable, SWEEP_PY, *arguments, "--storage-path", tmp_path / "sweeps"]
+        done = subprocess.run(
+            command, cwd=tmp_path.parent, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "2 completed" in verb("status", "digits")
+    verb("extend", "digits", "--num-samples", "+1")
+    assert len(json.loads(verb("trials", "digits", "--json"))) == 3
+    verb("export", "digits", "--output", str(tmp_path / "best.keras"))
+    assert (tmp_path / "best.keras").is_file()

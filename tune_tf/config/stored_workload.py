@@ -1,0 +1,100 @@
+"""Workloads given as objects, which the folders of their sweeps store."""
+
+import pickle
+import sys
+import sysconfig
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from tune_tf.atomic_files import atomic_path
+from tune_tf.errors import WorkloadError
+from tune_tf.workload import Workload
+
+STORED_FILE: Final = "workload.pickle"
+"""File of a stored workload in the folder of its sweep."""
+
+
+class StoredReference(str):
+    """Reference to a workload class or instance, ``workload.pickle:Name``, with the object.
+
+    In the settings that a folder holds, it is plain text.
+    """
+
+    __slots__ = ("workload",)
+    workload: type[Workload] | Workload
+
+    @classmethod
+    def of(cls, workload: type[Workload] | Workload) -> "StoredReference":
+        """Return the reference to a class or instance."""
+        kind = workload if isinstance(workload, type) else type(workload)
+        reference = cls(f"{STORED_FILE}:{kind.__name__}")
+        reference.workload = workload
+        return reference
+
+
+def is_workload(value: object) -> bool:
+    """Return whether a value is a workload class or instance."""
+    if isinstance(value, type):
+        return issubclass(value, Workload) and value is not Workload
+    return isinstance(value, Workload)
+
+
+def write_workload(workload: type[Workload] | Workload, folder: Path) -> None:
+    """Store a workload with its code, except that of installed packages.
+
+    Raises:
+        WorkloadError: It cannot be pickled.
+    """
+    from ray import cloudpickle  # late: slow to import
+
+    with ExitStack() as stack:
+        for module in _own_modules(workload):
+            cloudpickle.register_pickle_by_value(module)
+            stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        try:
+            data = cloudpickle.dumps(workload)
+        except Exception as error:
+            raise WorkloadError(
+                f"the workload cannot be pickled, as trials in other processes need: {error}; "
+                "create open files, locks and datasets in load_data"
+            ) from error
+    with atomic_path(folder / STORED_FILE) as path:
+        path.write_bytes(data)
+
+
+def read_workload(folder: Path) -> type[Workload] | Workload:
+    """Return the workload that the folder of a sweep stores; this runs its code.
+
+    Raises:
+        WorkloadError: The file is missing or damaged, or lacks a package.
+    """
+    path = folder / STORED_FILE
+    try:
+        workload: type[Workload] | Workload = pickle.loads(path.read_bytes())  # noqa: S301  a workload is code
+    except FileNotFoundError:
+        raise WorkloadError(
+            f"{path} is missing: it holds the workload, which was given to the sweep as an "
+            "object; restore it, or start the sweep again"
+        ) from None
+    except Exception as error:
+        raise WorkloadError(
+            f"{path}, which holds the workload, cannot be read: {type(error).__name__}: {error}; "
+            "use the Python and packages that the sweep was started with, or start it again"
+        ) from error
+    return workload
+
+
+def _own_modules(workload: type[Workload] | Workload) -> list[Any]:
+    """Return the imported modules that define a workload and are not installed packages."""
+    kind = workload if isinstance(workload, type) else type(workload)
+    values = [*kind.__mro__, *(() if isinstance(workload, type) else vars(workload).values())]
+    names = {str(getattr(value, "__module__", None)) for value in values} - {"__main__"}
+    installed = [Path(each) for each in sysconfig.get_paths().values()]
+    return [
+        module
+        for name in names
+        if (file := getattr(module := sys.modules.get(name), "__file__", None))
+        and name.partition(".")[0] != "tune_tf"
+        and not any(Path(file).is_relative_to(each) for each in installed)
+    ]

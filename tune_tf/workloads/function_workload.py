@@ -1,0 +1,29 @@
+"""Workload of a function that builds the model, and of data at hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tune_tf.workload import Config, Data, Workload
+
+
+class FunctionWorkload(Workload):
+    """Workload made of a function from a config to a compiled model, and of data.
+
+    Args:
+        model: Returns a compiled Keras model for a trial's values.
+        data: The data sets, or a function from a config to them.
+    """
+
+    def __init__(
+        self, model: Callable[[Config], Any], data: Data | Callable[[Config], Data]
+    ) -> None:
+        self._model = model
+        self._data = data
+
+    def build_model(self, config: Config) -> Any:
+        """Return the function's model."""
+        return self._model(config)
+
+    def load_data(self, config: Config) -> Data:
+        """Return the data."""
+        return self._data if isinstance(self._data, Data) else self._data(config)
