@@ -13,10 +13,10 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION
 
+from tune_tf.space import flatten
 from tune_tf.tracking.names import (
     EXPLOITS,
     MAX_TAG_LENGTH,
-    flat_items,
     is_metric_value,
     mlflow_key,
     truncate,
@@ -166,7 +166,7 @@ def _difference(
     """Return the leaves that differ, before and after."""
     if old is new:
         return {}, {}
-    before, after = dict(flat_items(old)), dict(flat_items(new))
+    before, after = flatten(old), flatten(new)
     return (
         {name: value for name, value in before.items() if not _is_same(value, after.get(name))},
         {name: value for name, value in after.items() if not _is_same(value, before.get(name))},
