@@ -60,9 +60,7 @@ GOING_ON = {"loss": 1.0, "done": False}
         ("completed", {}, "ResourceExhaustedError: OOM", Outcome.OOM),
         ("completed", {}, "ray.exceptions.OutOfMemoryError: killed", Outcome.OOM),
         ("unfinished", GOING_ON, None, Outcome.INTERRUPTED),
-        ("unfinished", GOING_ON, None, Outcome.INTERRUPTED),
         ("unfinished", {}, None, Outcome.INTERRUPTED),
-        ("unfinished", GOING_ON, None, Outcome.INTERRUPTED),
         ("unfinished", DONE, None, Outcome.INTERRUPTED),
     ],
 )

@@ -113,13 +113,12 @@ def sweep_description(
     status: str,
     outcomes: Iterable[Outcome],
     num_results: int,
+    details: SweepDetails,
     *,
     objective: Objective | None = None,
     best: BestTrial | None = None,
-    details: SweepDetails | None = None,
 ) -> str:
     """Return the description of a parent run with MLflow's ``status``."""
-    details = details or SweepDetails()
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
         word = "Maximizes" if objective.mode == "max" else "Minimizes"

@@ -62,10 +62,9 @@ class _TrialHistory:
 
 
 class Lineage:
-    """Clones and config changes of all trials of a sweep, from the state of an interrupted one."""
+    """Clones and config changes of all trials of a sweep, from the state of an interrupted one, if any."""
 
-    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        state = state or {}
+    def __init__(self, state: Mapping[str, Any]) -> None:
         self.clones: list[Clone] = list(state.get("clones", ()))
         self._trials: dict[str, _TrialHistory] = dict(state.get("trials", {}))
 

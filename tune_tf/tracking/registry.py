@@ -272,10 +272,10 @@ def _add_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
 def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: Path) -> None:
     from mlflow.models import Model
 
-    about = Model.load(str(folder))
-    about.run_id, about.model_id = run_id, model.model_id
-    about.model_uuid, about.artifact_path = model.model_id, model.artifact_location
-    about.save(str(folder / "MLmodel"))
+    saved = Model.load(str(folder))
+    saved.run_id, saved.model_id = run_id, model.model_id
+    saved.model_uuid, saved.artifact_path = model.model_id, model.artifact_location
+    saved.save(str(folder / "MLmodel"))
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, _READY)
     _add_output(client, run_id, model.model_id)

@@ -143,8 +143,8 @@ def deliver(
     if not num_waiting:
         spool.close()
         return Delivery(0, 0, 0)
-    if spool.about:
-        sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
+    if spool.settings:
+        sweep = TrackedSweep.from_dict(spool.settings, sweep.tracking_uri)
     open_runs = partial(_open_runs, sweep)
     writer = BackgroundWriter(open_runs, spool, linger_s=0.0, patience_s=patience_s)
     writer.close()
