@@ -62,7 +62,10 @@ class _TrialHistory:
 
 
 class Lineage:
-    """Clones and config changes of all trials of a sweep, from the state of an interrupted one, if any."""
+    """Clones and config changes of all trials of a sweep.
+
+    ``state`` is that before an interruption, empty for a new sweep.
+    """
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self.clones: list[Clone] = list(state.get("clones", ()))
