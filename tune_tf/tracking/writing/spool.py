@@ -93,10 +93,10 @@ class Spool:
         """
         line = f'{{"n":{number},"update":{update.to_json()}}}'.encode()
         with self._mutex:
-            if self._file is None or self._segments[-1].size >= self._segment_bytes:
-                self._start_segment(number)
-            segment, file = self._segments[-1], self._file
-            assert file is not None  # noqa: S101 - for the type checker
+            file = self._file
+            if file is None or self._segments[-1].size >= self._segment_bytes:
+                file = self._start_segment(number)
+            segment = self._segments[-1]
             append_line(file, line, segment.path)
             segment.size += len(line) + 1
             segment.last = self.last = number
@@ -151,7 +151,8 @@ class Spool:
             os.close(self._lock_file)
             self._lock_file = -1
 
-    def _start_segment(self, number: int) -> None:
+    def _start_segment(self, number: int) -> int:
+        """Start a file with the update of a number; return it, open."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -159,6 +160,7 @@ class Spool:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
         self._file = os.open(path, flags, 0o666)
         self._segments.append(_Segment(path))
+        return self._file
 
     def _lines(self, after: int, limit: int) -> list[bytes]:
         """Return the next complete lines of the first file with numbers above ``after``."""
