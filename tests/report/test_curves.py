@@ -73,7 +73,7 @@ def test_a_nested_metric_is_found_by_its_path(read):
     assert list(curve.values) == [0.75]
 
 
-def test_a_trial_in_one_process_has_one_stint(read):
+def test_a_trial_in_one_process_has_one_segment(read):
     (segment,) = read(line(1, 0.5), line(2, 0.4)).segments
     assert (segment.start_s, segment.end_s, segment.host) == (1000, 1004, "n")
 
@@ -83,6 +83,6 @@ def test_a_trial_in_one_process_has_one_stint(read):
     [{"pid": 8, "time_since_restore": 2.0}, {"time_since_restore": 2.0}],
     ids=["in another process", "after a pause"],
 )
-def test_a_trial_that_was_restored_has_two_stints(read, more):
+def test_a_trial_that_was_restored_has_two_segments(read, more):
     first, second = read(line(1, 0.5), line(2, 0.4), line(3, 0.3, timestamp=1050, **more)).segments
     assert (first.end_s, second.start_s, second.end_s) == (1004, 1048, 1050)

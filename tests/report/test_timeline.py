@@ -41,7 +41,7 @@ def test_slots_are_listed_by_node():
     }
 
 
-def test_a_trial_that_was_paused_has_a_bar_for_each_stint():
+def test_a_trial_that_was_paused_has_a_bar_for_each_segment():
     bars, _ = slot_bars([[segment(0, 5), segment(10, 12)], [segment(5, 10)]])
     assert [(bar.trial, bar.segment.start_s) for bar in bars] == [(0, 0), (1, 5), (0, 10)]
 

@@ -12,7 +12,9 @@ BEST = BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01, "opt": {"name": "a|b
 
 def test_description_of_a_sweep_has_objective_outcomes_and_best_trial():
     outcomes = [Outcome.COMPLETED, Outcome.PRUNED, Outcome.PRUNED, Outcome.OUT_OF_BUDGET]
-    text = descriptions.sweep_description("FINISHED", outcomes, 40, objective=ACCURACY, best=BEST)
+    text = descriptions.sweep_description(
+        "FINISHED", outcomes, 40, SweepDetails(), objective=ACCURACY, best=BEST
+    )
     assert text == (
         "**Hyperparameter sweep with Ray Tune, finished.** Maximizes `val_accuracy`. "
         "4 trials (1 completed, 2 pruned, 1 out of budget), 40 results.\n\n"
@@ -23,7 +25,7 @@ def test_description_of_a_sweep_has_objective_outcomes_and_best_trial():
 
 def test_an_interrupted_sweep_says_how_to_go_on():
     text = descriptions.sweep_description(
-        "KILLED", [], 0, details=SweepDetails(resume_with="tune-tf resume digits")
+        "KILLED", [], 0, SweepDetails(resume_with="tune-tf resume digits")
     )
     assert "interrupted.**" in text
     assert text.endswith("Resume with `tune-tf resume digits`.")
@@ -31,7 +33,7 @@ def test_an_interrupted_sweep_says_how_to_go_on():
 
 def test_a_running_sweep_does_not_say_how_to_resume():
     assert "resume" not in descriptions.sweep_description(
-        "RUNNING", [], 0, details=SweepDetails(resume_with="tune-tf resume digits")
+        "RUNNING", [], 0, SweepDetails(resume_with="tune-tf resume digits")
     )
 
 
@@ -44,7 +46,7 @@ def test_the_space_is_told_as_a_sweep_file_has_it():
             "batch_size": 64,
         }
     )
-    text = descriptions.sweep_description("RUNNING", [], 0, details=SweepDetails(space=space))
+    text = descriptions.sweep_description("RUNNING", [], 0, SweepDetails(space=space))
     assert text.endswith(
         "Searched:\n\n| parameter | values |\n|---|---|\n"
         "| optimizer | choice adamw, rmsprop, sgd |\n"

@@ -14,7 +14,7 @@ from tune_tf.tracking.writing.run_update import Report
 def lineage():
     from tune_tf.tracking.lineage import Lineage
 
-    return Lineage()
+    return Lineage({})
 
 
 class Population:

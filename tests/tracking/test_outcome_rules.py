@@ -45,30 +45,28 @@ GOING_ON = {"loss": 1.0, "done": False}
 
 
 @pytest.mark.parametrize(
-    ("seen", "last_result", "status", "error", "outcome"),
+    ("seen", "last_result", "error", "outcome"),
     [
-        ("completed", DONE, "RUNNING", None, Outcome.COMPLETED),
-        ("completed", DONE | {STOP_REASON: "pruned"}, "RUNNING", None, Outcome.PRUNED),
-        ("completed", DONE | {"loss": math.nan}, "RUNNING", None, Outcome.DIVERGED),
-        ("completed", GOING_ON, "PAUSED", None, Outcome.PRUNED),
-        ("completed", {}, "PENDING", None, Outcome.PRUNED),
-        ("stopped", GOING_ON, "TERMINATED", None, Outcome.OUT_OF_BUDGET),
-        ("stopped", {}, "TERMINATED", None, Outcome.OUT_OF_BUDGET),
-        ("stopped", DONE | {STOP_REASON: "pruned"}, "TERMINATED", None, Outcome.PRUNED),
-        ("stopped", GOING_ON, "ERROR", "", Outcome.ERROR),
-        ("completed", DONE, "ERROR", "ValueError: boom", Outcome.ERROR),
-        ("completed", {}, "ERROR", "ResourceExhaustedError: OOM", Outcome.OOM),
-        ("completed", {}, "ERROR", "ray.exceptions.OutOfMemoryError: killed", Outcome.OOM),
-        ("unfinished", GOING_ON, "TERMINATED", None, Outcome.INTERRUPTED),
-        ("unfinished", GOING_ON, "RUNNING", None, Outcome.INTERRUPTED),
-        ("unfinished", {}, "PENDING", None, Outcome.INTERRUPTED),
-        ("unfinished", GOING_ON, "PAUSED", None, Outcome.INTERRUPTED),
-        ("unfinished", DONE, "TERMINATED", None, Outcome.INTERRUPTED),
+        ("completed", DONE, None, Outcome.COMPLETED),
+        ("completed", DONE | {STOP_REASON: "pruned"}, None, Outcome.PRUNED),
+        ("completed", DONE | {"loss": math.nan}, None, Outcome.DIVERGED),
+        ("completed", GOING_ON, None, Outcome.PRUNED),
+        ("completed", {}, None, Outcome.PRUNED),
+        ("stopped", GOING_ON, None, Outcome.OUT_OF_BUDGET),
+        ("stopped", {}, None, Outcome.OUT_OF_BUDGET),
+        ("stopped", DONE | {STOP_REASON: "pruned"}, None, Outcome.PRUNED),
+        ("stopped", GOING_ON, "", Outcome.ERROR),
+        ("completed", DONE, "ValueError: boom", Outcome.ERROR),
+        ("completed", {}, "ResourceExhaustedError: OOM", Outcome.OOM),
+        ("completed", {}, "ray.exceptions.OutOfMemoryError: killed", Outcome.OOM),
+        ("unfinished", GOING_ON, None, Outcome.INTERRUPTED),
+        ("unfinished", {}, None, Outcome.INTERRUPTED),
+        ("unfinished", DONE, None, Outcome.INTERRUPTED),
     ],
 )
-def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, error, outcome):
+def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, error, outcome):
     got = outcome_tracker.infer_trial_outcome(
-        seen, last_result, status=status, own_end=False, error=error, metrics=METRICS
+        seen, last_result, own_end=False, error=error, metrics=METRICS
     )
     assert got is outcome
 
@@ -85,9 +83,7 @@ def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, status, erro
 def test_a_trial_that_is_stopped_while_it_waits_may_have_run_to_its_limit(
     last_result, own_end, outcome
 ):
-    got = outcome_tracker.infer_trial_outcome(
-        "completed", last_result, status="PAUSED", own_end=own_end
-    )
+    got = outcome_tracker.infer_trial_outcome("completed", last_result, own_end=own_end)
     assert got is outcome
 
 
@@ -119,9 +115,7 @@ def test_what_came_before_the_last_failure_is_not_its_cause():
         "Failure # 1 (occurred at 2026-01-02_03-04-06)\nValueError: boom\n"
     )
     assert outcome_rules.last_failure(error).strip() == "ValueError: boom"
-    outcome = outcome_tracker.infer_trial_outcome(
-        "completed", {}, status="ERROR", own_end=False, error=error
-    )
+    outcome = outcome_tracker.infer_trial_outcome("completed", {}, own_end=False, error=error)
     assert outcome is Outcome.ERROR
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from tune_tf.forecast.forecast import Forecast, Range
 from tune_tf.formatting import bytes_text, duration
@@ -10,8 +9,6 @@ from tune_tf.inspection.reported_results import RESULTS, metric_value, read_last
 from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.results import SweepResult
 from tune_tf.sweep_folder import trial_folder_name
-
-DeviationUnit = Literal["count", "seconds", "bytes"]
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,10 @@ class Actuals:
 
 @dataclass(frozen=True)
 class Deviation:
-    """Forecast and actual value of one number, both in ``unit``."""
+    """Forecast and actual value of one number, which ``to_text`` formats with its unit."""
 
     what: str
-    unit: DeviationUnit
+    to_text: Callable[[float], str]
     forecast: Range
     actual: float
 
@@ -72,15 +69,15 @@ def compare_forecast(forecast: Forecast, actuals: Actuals) -> tuple[Deviation, .
         disk_bytes = disk_bytes.minus(forecast.closing_bytes)
     until = "" if actuals.closed else ", up to this report"
     rows = [
-        Deviation(f"wall time{until}", "seconds", wall_s, actuals.wall_s),
-        Deviation("trials", "count", forecast.trials, actuals.trials),
-        Deviation("iterations", "count", forecast.epochs, actuals.epochs),
+        Deviation(f"wall time{until}", seconds_text, wall_s, actuals.wall_s),
+        Deviation("trials", "{:,.0f}".format, forecast.trials, actuals.trials),
+        Deviation("iterations", "{:,.0f}".format, forecast.epochs, actuals.epochs),
     ]
     if actuals.memory_bytes is not None:
         memory = forecast.memory_bytes
-        rows.append(Deviation("peak memory of a trial", "bytes", memory, actuals.memory_bytes))
+        rows.append(Deviation("peak memory of a trial", bytes_text, memory, actuals.memory_bytes))
     rows.append(
-        Deviation(f"the sweep's folder{until}", "bytes", disk_bytes, float(actuals.disk_bytes))
+        Deviation(f"the sweep's folder{until}", bytes_text, disk_bytes, float(actuals.disk_bytes))
     )
     return tuple(rows)
 
@@ -98,9 +95,5 @@ def range_text(value: Range, to_text: Callable[[float], str]) -> str:
 
 def deviation_texts(deviation: Deviation) -> tuple[str, str]:
     """Format the forecast and the actual value."""
-    to_text: Callable[[float], str] = {
-        "count": lambda value: f"{value:,.0f}",
-        "seconds": seconds_text,
-        "bytes": bytes_text,
-    }[deviation.unit]
+    to_text = deviation.to_text
     return range_text(deviation.forecast, to_text), to_text(deviation.actual)

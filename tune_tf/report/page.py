@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from tune_tf.forecast import compare_forecast, read_actuals
+from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
 from tune_tf.report.report_data import ReportData
@@ -40,22 +40,14 @@ class Section:
 
 
 @dataclass(frozen=True)
-class ForecastRow:
-    """Forecast, with its range, and actual value of one quantity."""
-
-    quantity: str
-    forecast: str
-    actual: str
-    ratio: str  # of the forecast to the actual value
-    note: str  # if the actual value is outside the range
-
-
-@dataclass(frozen=True)
 class ForecastTable:
-    """Rows of forecast and actual values, with the time and machine of the forecast."""
+    """Comparison of forecast and actual values, with the time and machine of the forecast.
+
+    A row has the texts of the forecast, with its range, and of the actual value.
+    """
 
     origin: str
-    rows: tuple[ForecastRow, ...]
+    rows: tuple[tuple[Deviation, str, str], ...]
 
     @classmethod
     def of(cls, record: ReportData) -> "ForecastTable | None":
@@ -63,17 +55,10 @@ class ForecastTable:
         outcome = read_actuals(record.result.path)
         if outcome is None or outcome.actuals is None:
             return None
-        rows = (
-            ForecastRow(
-                each.what,
-                *deviation_texts(each),
-                ratio="" if each.ratio is None else f"{each.ratio:.2f}",
-                note="" if each.is_within else "outside its range",
-            )
-            for each in compare_forecast(outcome.forecast, outcome.actuals)
-        )
         forecast = outcome.forecast
-        return cls(f"{forecast.made_at.replace('T', ' ')[:16]}, on {forecast.machine}", tuple(rows))
+        deviations = compare_forecast(forecast, outcome.actuals)
+        rows = tuple((each, *deviation_texts(each)) for each in deviations)
+        return cls(f"{forecast.made_at.replace('T', ' ')[:16]}, on {forecast.machine}", rows)
 
 
 def render_report(record: ReportData, sections: Sequence[Section]) -> str:

@@ -3,16 +3,12 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tune_tf.formatting import value_text
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.report_data import ReportData
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,15 @@ class TrialTable:
 
 
 def write_csv(record: ReportData, path: Path) -> None:
-    """Write all trials as CSV: :meth:`SweepResult.dataframe` plus cause, times and node."""
-    frame = _without_secrets(record.result.dataframe(), record)
+    """Write all trials as CSV: :meth:`SweepResult.dataframe` plus cause, times and node.
+
+    Secrets are masked.
+    """
+    frame = record.result.dataframe()
+    for column in map(str, frame.columns):
+        if column.startswith("config/"):
+            name = column.removeprefix("config/")
+            frame[column] = [_csv_value(config.get(name)) for config in record.masked_configs]
     first = [curve.segments[0] if curve.segments else None for curve in record.curves]
     frame["cause"] = [record.cause(trial) for trial in record.trials]
     frame["trained_s"] = [curve.trained_s for curve in record.curves]
@@ -77,16 +80,8 @@ def write_csv(record: ReportData, path: Path) -> None:
     frame.to_csv(path, index=False)
 
 
-def _without_secrets(frame: "pd.DataFrame", record: ReportData) -> "pd.DataFrame":
-    """Return the table with secrets masked and config values as numbers or text."""
-    for column in frame.columns:
-        if str(column).startswith("config/"):
-            path = str(column).removeprefix("config/")
-            frame[column] = [_csv_value(config.get(path)) for config in record.masked_configs]
-    return frame
-
-
 def _csv_value(value: object) -> object:
+    """Return a number, a text or None as it is, and any other value as text."""
     return (
         value if value is None or isinstance(value, str | int | float) else value_text(value, 10**6)
     )

@@ -12,9 +12,9 @@ from ray.tune.result import HOSTNAME, NODE_IP, TRAINING_ITERATION
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.space import SearchSpace
+from tune_tf.space import SearchSpace, flatten
 from tune_tf.space.declaration import DECLARATION_KINDS
-from tune_tf.tracking.names import MAX_TAG_LENGTH, flat_items, truncate
+from tune_tf.tracking.names import MAX_TAG_LENGTH, truncate
 
 NODE_TAG = "tune_tf.node"
 RUNG_TAG = "tune_tf.rung"
@@ -113,13 +113,12 @@ def sweep_description(
     status: str,
     outcomes: Iterable[Outcome],
     num_results: int,
+    details: SweepDetails,
     *,
     objective: Objective | None = None,
     best: BestTrial | None = None,
-    details: SweepDetails | None = None,
 ) -> str:
     """Return the description of a parent run with MLflow's ``status``."""
-    details = details or SweepDetails()
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
         word = "Maximizes" if objective.mode == "max" else "Minimizes"
@@ -131,7 +130,7 @@ def sweep_description(
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
         if best.config:
-            rows = {name: str(value) for name, value in flat_items(best.config)}
+            rows = {name: str(value) for name, value in flatten(best.config).items()}
             parts.append(markdown_table("value", rows))
     if details.space is not None and (space := details.space.to_dict()):
         parts.append("Searched:")

@@ -114,14 +114,13 @@ def packages() -> str:
 
 def hardware() -> str:
     """Return the driver's machine and the Ray cluster as JSON."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     machine: dict[str, Any] = {
         "host": platform.node(),
         "os": platform.platform(),
         "python": platform.python_version(),
         "cpu": cpu_model(Path("/proc/cpuinfo")),
         "cpu_cores": os.cpu_count(),
-        "usable_cpu_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "usable_cpu_cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": gpus(),
         "ray_nodes": _nodes(),

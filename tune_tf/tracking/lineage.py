@@ -13,10 +13,10 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION
 
+from tune_tf.space import flatten
 from tune_tf.tracking.names import (
     EXPLOITS,
     MAX_TAG_LENGTH,
-    flat_items,
     is_metric_value,
     mlflow_key,
     truncate,
@@ -62,10 +62,12 @@ class _TrialHistory:
 
 
 class Lineage:
-    """Clones and config changes of all trials of a sweep, from the state of an interrupted one."""
+    """Clones and config changes of all trials of a sweep.
 
-    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        state = state or {}
+    ``state`` is that before an interruption, empty for a new sweep.
+    """
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
         self.clones: list[Clone] = list(state.get("clones", ()))
         self._trials: dict[str, _TrialHistory] = dict(state.get("trials", {}))
 
@@ -166,7 +168,7 @@ def _difference(
     """Return the leaves that differ, before and after."""
     if old is new:
         return {}, {}
-    before, after = dict(flat_items(old)), dict(flat_items(new))
+    before, after = flatten(old), flatten(new)
     return (
         {name: value for name, value in before.items() if not _is_same(value, after.get(name))},
         {name: value for name, value in after.items() if not _is_same(value, before.get(name))},

@@ -4,10 +4,11 @@ import hashlib
 import numbers
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tune_tf.result_keys import reported_metrics
+from tune_tf.space import flatten
 
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
@@ -71,16 +72,6 @@ def safe_file_name(name: str) -> str:
     return f"{short}-{digest}"
 
 
-def flat_items(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a nested mapping, names joined by ``/``; an empty mapping is a leaf."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flat_items(value, f"{name}/")
-        else:
-            yield name, value
-
-
 def is_metric_value(value: object) -> bool:
     """Return whether a value is a real number: NaN and infinity are, booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -90,7 +81,7 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the reported numbers and the total time of a result; nested names joined by ``/``."""
     metrics = {
         mlflow_key(name): float(value)
-        for name, value in flat_items(reported_metrics(result))
+        for name, value in flatten(reported_metrics(result)).items()
         if is_metric_value(value)
     }
     time_total = result.get("time_total_s")
@@ -103,13 +94,13 @@ def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:
     """Convert a config to MLflow parameters: flat text values of at most 6000 characters."""
     return {
         mlflow_key(name): truncate(str(value), MAX_PARAM_LENGTH)
-        for name, value in flat_items(config)
+        for name, value in flatten(config).items()
     }
 
 
 def long_params(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the full text of parameters that are truncated, by artifact path."""
-    texts = ((name, str(value)) for name, value in flat_items(config))
+    texts = ((name, str(value)) for name, value in flatten(config).items())
     return {
         f"params/{safe_file_name(name)}.txt": text
         for name, text in texts

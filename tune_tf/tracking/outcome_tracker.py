@@ -167,7 +167,6 @@ class OutcomeTracker(Callback):
         outcome = earlier or infer_trial_outcome(
             ending,
             last,
-            status=trial.status,
             own_end=bool(last) and is_complete(trial, last),
             error=error,
             metrics=self._diverging_metrics(),
@@ -199,18 +198,17 @@ def infer_trial_outcome(
     ending: Ending,
     last_result: Mapping[str, Any],
     *,
-    status: str,
     own_end: bool,
     error: str | None = None,
     metrics: Collection[str] = (),
 ) -> Outcome:
-    """Infer the outcome of a trial that Tune no longer runs, given Tune's ``status`` of it.
+    """Infer the outcome of a trial that Tune no longer runs.
 
     ``last_result`` is empty if the trial never reported; ``own_end`` and ``metrics`` are those of
-    :func:`infer_result_outcome`.
+    :func:`infer_result_outcome`; ``error`` is the text of a failed trial's error, maybe empty.
     """
-    if error is not None or status == Trial.ERROR:
-        return infer_outcome(Outcome.ERROR, error=error or "")
+    if error is not None:
+        return infer_outcome(Outcome.ERROR, error=error)
     if ending == "unfinished":
         return Outcome.INTERRUPTED  # regardless of its result: a resume continues it
     if last_result.get("done"):  # no stop reason: a function trainable returned

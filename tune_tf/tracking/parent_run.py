@@ -198,9 +198,9 @@ class ParentRun:
             status,
             outcomes,
             self._num_results,
+            self._details,
             objective=self._objective,
             best=self.best,
-            details=self._details,
         )
         return {DESCRIPTION_TAG: text}
 

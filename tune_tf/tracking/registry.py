@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,31 +132,20 @@ class ModelRegistry:
 
     def version_of(self, model: "LoggedModel", name: str) -> str | None:
         """Return the URI of a logged model's latest version under a registered name, if any."""
-        from mlflow.exceptions import MlflowException
-
         numbers = [int(each["version"]) for each in _versions(model) if each["name"] == name]
         for number in sorted(numbers, reverse=True):
-            try:
+            with _ignored_errors(_MISSING):
                 self._client.get_model_version(name, str(number))
-            except MlflowException as error:
-                if error.error_code != _MISSING:
-                    raise
-            else:
                 return f"models:/{name}/{number}"
         return None
 
     def set_alias(self, version_uri: str, alias: str) -> str | None:
         """Set an alias of a registered version; return the URI of its former version, if any."""
-        from mlflow.exceptions import MlflowException
-
         name, _, version = version_uri.removeprefix("models:/").rpartition("/")
         before = None
-        try:
+        with _ignored_errors(_MISSING, "INVALID_PARAMETER_VALUE"):
             former = self._client.get_model_version_by_alias(name, alias).version
             before = f"models:/{name}/{former}"
-        except MlflowException as error:
-            if error.error_code not in (_MISSING, "INVALID_PARAMETER_VALUE"):
-                raise
         self._client.set_registered_model_alias(name, alias, version)
         return None if before == version_uri else before
 
@@ -165,13 +154,8 @@ class ModelRegistry:
 
         The registered model is created if missing; an earlier version loses the alias.
         """
-        from mlflow.exceptions import MlflowException
-
-        try:
+        with _ignored_errors(_EXISTS):
             self._client.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != _EXISTS:
-                raise
         model_id = _model_id(uri)
         # A database store resolves the model's URI by the default tracking URI.
         with default_tracking_uri(self._client.tracking_uri):
@@ -260,6 +244,18 @@ def log_model(
     return f"models:/{model.model_id}"
 
 
+@contextlib.contextmanager
+def _ignored_errors(*codes: str) -> Iterator[None]:
+    """Ignore MLflow's errors with certain codes."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code not in codes:
+            raise
+
+
 def _add_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
     """Add a logged model to the outputs of a run, unless listed."""
     from mlflow.entities import LoggedModelOutput
@@ -272,10 +268,10 @@ def _add_output(client: "MlflowClient", run_id: str, model_id: str) -> None:
 def _upload(client: "MlflowClient", run_id: str, model: "LoggedModel", folder: Path) -> None:
     from mlflow.models import Model
 
-    about = Model.load(str(folder))
-    about.run_id, about.model_id = run_id, model.model_id
-    about.model_uuid, about.artifact_path = model.model_id, model.artifact_location
-    about.save(str(folder / "MLmodel"))
+    saved = Model.load(str(folder))
+    saved.run_id, saved.model_id = run_id, model.model_id
+    saved.model_uuid, saved.artifact_path = model.model_id, model.artifact_location
+    saved.save(str(folder / "MLmodel"))
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, _READY)
     _add_output(client, run_id, model.model_id)

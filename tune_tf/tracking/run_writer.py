@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -140,11 +141,8 @@ def deliver(
         return Delivery(0, 0, 0)
     spool = Spool(spool_path)
     num_waiting = spool.num_left
-    if not num_waiting:
-        spool.close()
-        return Delivery(0, 0, 0)
-    if spool.about:
-        sweep = TrackedSweep.from_dict(spool.about, sweep.tracking_uri)
+    if spool.settings:
+        sweep = TrackedSweep.from_dict(spool.settings, sweep.tracking_uri)
     open_runs = partial(_open_runs, sweep)
     writer = BackgroundWriter(open_runs, spool, linger_s=0.0, patience_s=patience_s)
     writer.close()
@@ -159,11 +157,8 @@ def end_runs(sweep: TrackedSweep, spool_path: Path) -> list[str]:
     Raises:
         SweepConflictError: The sweep is still running, so its spool is locked.
     """
-    spool = Spool(spool_path)
-    try:
+    with closing(Spool(spool_path)):
         return _open_runs(sweep).end_running()
-    finally:
-        spool.close()
 
 
 def _open_runs(sweep: TrackedSweep) -> SweepRuns:

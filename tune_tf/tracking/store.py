@@ -33,6 +33,7 @@ _ENVIRONMENT = {
     # lost, and delay the end of a sweep by minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "GIT_PYTHON_REFRESH": "quiet",
 }
 _NOISY = {
     "alembic": logging.WARNING,
@@ -114,7 +115,6 @@ def connect(tracking_uri: str) -> "MlflowClient":
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     for name, level in _NOISY.items():
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:

@@ -32,7 +32,7 @@ def test_what_is_appended_is_read_by_the_next_process_in_order(path):
     first.close()
 
     second = Spool(path)
-    assert second.about == {"sweep_id": "s"}
+    assert second.settings == {"sweep_id": "s"}
     assert (second.last, second.num_left) == (20, 20)
     assert [number for number, _ in second.read(0, 100)] == list(range(1, 21))
     assert [number for number, _ in second.read(17, 2)] == [18, 19]

@@ -91,7 +91,7 @@ class ParameterAxes:
     """Axes of searched parameters, and paths of those that do not fit."""
 
     visible: tuple[Axis, ...]
-    left_out: tuple[str, ...] = field(default=())
+    left_out: tuple[str, ...]
 
 
 def parameter_axes(

@@ -14,9 +14,8 @@ from tune_tf.report.plots.chart import Bars, Chart, Panel
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.plot import NothingToDrawError, Plot
 from tune_tf.report.report_data import ReportData
-from tune_tf.space import Choice, Constant
-from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import labels
+from tune_tf.space import Constant
+from tune_tf.space.optuna_form import stored_value
 
 _MIN_TRIALS = 4
 _MAX_TRIALS = 200  # with six parameters, 500 take 14 s and 2,000 take 80 s
@@ -122,13 +121,10 @@ def _study(record: ReportData, sample: list[int], paths: list[str]) -> optuna.St
     distributions = {path: space.distributions()[path] for path in paths}
     columns: dict[str, list[Any]] = {}
     for path, distribution in distributions.items():
-        values = columns[path] = [record.configs[index][path] for index in sample]
         parameter = space.parameters[path]
-        if isinstance(parameter, Choice):
-            options = map(hashable, parameter.options)
-            label_of = dict(zip(options, labels(parameter.options), strict=True))
-            columns[path] = [label_of[hashable(value)] for value in values]
-        elif isinstance(distribution, FloatDistribution) and distribution.step is None:
+        values = [stored_value(record.configs[index][path], parameter) for index in sample]
+        columns[path] = values
+        if isinstance(distribution, FloatDistribution) and distribution.step is None:
             # PBT may perturb values out of the range.
             low, high = min(distribution.low, *values), max(distribution.high, *values)
             distributions[path] = FloatDistribution(low, high, log=distribution.log)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
@@ -60,14 +58,12 @@ def draw_static(title: str, height: int, draw: Callable[[Figure], None]) -> Figu
 
 def write_png(figure: Figure, path: Path) -> None:
     """Write a figure as PNG on white."""
-    FigureCanvasAgg(figure)
     with _quiet():
         figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
 
 
 def webp_uri(figure: Figure) -> str:
     """Return a figure on white as WebP in a data URI, a tenth of the size of its PNG."""
-    FigureCanvasAgg(figure)
     image = io.BytesIO()
     with _quiet():
         figure.savefig(image, format="webp", facecolor="white", pil_kwargs={"quality": 60})
@@ -76,7 +72,6 @@ def webp_uri(figure: Figure) -> str:
 
 def svg_text(figure: Figure) -> str:
     """Return a figure as an ``svg`` element with the colours of the surrounding page."""
-    FigureCanvasSVG(figure)
     text = io.StringIO()
     with _quiet():
         figure.savefig(text, format="svg", facecolor="none", metadata={"Date": None})

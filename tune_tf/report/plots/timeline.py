@@ -1,6 +1,5 @@
 """Timeline of the trials in each slot."""
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -74,22 +73,21 @@ def slot_bars(segments: Sequence[Sequence[CurveSegment]]) -> tuple[list[Bar], li
         for segment in trial_segments:
             by_process.setdefault(segment.process, []).append((trial, segment))
     processes = sorted(map(_without_overlap, by_process.values()), key=_start)
-    free: dict[str, list[int]] = {}
-    busy: dict[str, list[tuple[float, int]]] = {}
     bars: list[Bar] = []
-    slots: list[tuple[str, int]] = []
+    slots: list[tuple[str, int]] = []  # host, and number on the host
+    free_from_s: list[float] = []
     for process in processes:
         first, last = process[0][1], process[-1][1]
-        host = first.host
-        ends = busy.setdefault(host, [])
-        while ends and ends[0][0] <= first.start_s + _ROUNDING_S:
-            heapq.heappush(free.setdefault(host, []), heapq.heappop(ends)[1])
-        if free.get(host):
-            slot = heapq.heappop(free[host])
-        else:
-            slot = len(slots)
-            slots.append((host, sum(name == host for name, _ in slots) + 1))
-        heapq.heappush(ends, (last.end_s, slot))
+        free = (
+            slot
+            for slot, (host, _) in enumerate(slots)
+            if host == first.host and free_from_s[slot] <= first.start_s + _ROUNDING_S
+        )
+        slot = next(free, len(slots))
+        if slot == len(slots):
+            slots.append((first.host, sum(host == first.host for host, _ in slots) + 1))
+            free_from_s.append(last.end_s)
+        free_from_s[slot] = last.end_s
         bars += [Bar(trial, slot, segment) for trial, segment in process]
     order = sorted(range(len(slots)), key=slots.__getitem__)
     rows = {slot: row for row, slot in enumerate(order)}

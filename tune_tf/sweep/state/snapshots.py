@@ -57,7 +57,7 @@ class SnapshotWriter:
     the intact archive that the session resumed from.
 
     Attributes:
-        written: The ``about`` of the newest state on disk; None before the first.
+        written: The ``needs`` of the newest state on disk; None before the first.
     """
 
     def __init__(self, folder: Path, snapshot: Path | None = None) -> None:
@@ -68,10 +68,10 @@ class SnapshotWriter:
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
 
-    def put(self, files: Mapping[str, bytes], about: Any = None) -> None:
-        """Queue a state; ``about`` is the value of :attr:`written` once the state is on disk."""
+    def put(self, files: Mapping[str, bytes], needs: Any = None) -> None:
+        """Queue a state; ``needs`` is the value of :attr:`written` once the state is on disk."""
         with self._mutex:
-            self._waiting = files, about
+            self._waiting = files, needs
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="tune_tf-snapshots")
                 self._thread.start()

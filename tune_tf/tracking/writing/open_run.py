@@ -111,7 +111,7 @@ class OpenRun:
         # A parameter cannot change, a tag can.
         update.tags |= {key: v for key, v in update.params.items() if params.get(key, v) != v}
         update.params = {key: v for key, v in update.params.items() if key not in params}
-        update.reports = _new(update.reports, self)
+        update.reports = _missing_reports(update.reports, self)
         groups = list(split_into_batches(update.reports, MAX_METRICS_A_BATCH))
         update.reports = [report for group in groups for report in group]
         while groups or update.params or update.tags:
@@ -138,7 +138,7 @@ class OpenRun:
         if error is not None and (self.is_deleted or count == 1):
             self.rejections.count(count, error)
         elif error is not None:
-            for part in _parts(batch):
+            for part in _split_batch(batch):
                 self._send(part)
 
     def _attempt(self, call: Callable[[], object]) -> None:
@@ -208,7 +208,7 @@ def _batch(
     return {kind: values for kind, values in batch.items() if values}
 
 
-def _parts(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
+def _split_batch(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
     """Split a batch by kind, or a batch of one kind into halves."""
     if len(batch) > 1:
         return [{kind: values} for kind, values in batch.items()]
@@ -217,21 +217,21 @@ def _parts(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
     return [{kind: values[:middle]}, {kind: values[middle:]}]
 
 
-def _new(reports: list[Report], run: OpenRun) -> list[Report]:
+def _missing_reports(reports: list[Report], run: OpenRun) -> list[Report]:
     """Return the reports that a run does not have yet."""
-    new: list[Report] = []
+    missing: list[Report] = []
     last = run.last
     for report in reports:
         if not report.once or _point(report) > last:
-            new.append(report)
+            missing.append(report)
             last = max(last, _point(report)) if report.once else last
         elif (_point(report), report.time_ms) == (run.last, run.last_ms) and (
             len(report.metrics) > MAX_METRICS_A_BATCH
         ):
             # A killed process may have sent only the first batch. MLflow skips the metrics that it
             # already has with the same time and value.
-            new.append(report)
-    return new
+            missing.append(report)
+    return missing
 
 
 def _point(report: Report) -> MetricPoint:

@@ -139,7 +139,7 @@ def split_into_batches(reports: list[Report], limit: int) -> Iterator[list[Repor
     group: list[Report] = []
     num_points = 0
     for report in reports:
-        for part in _parts(report, limit):
+        for part in _split_report(report, limit):
             if group and num_points + len(part.metrics) > limit:
                 yield group
                 group, num_points = [], 0
@@ -149,7 +149,7 @@ def split_into_batches(reports: list[Report], limit: int) -> Iterator[list[Repor
         yield group
 
 
-def _parts(report: Report, limit: int) -> Iterator[Report]:
+def _split_report(report: Report, limit: int) -> Iterator[Report]:
     if len(report.metrics) <= limit:
         yield report
         return

@@ -19,7 +19,7 @@ SPOOL_FOLDER = "mlflow-spool"
 """Name of the spool in a sweep's folder."""
 
 _log = logging.getLogger(__name__)
-_ABOUT = "about"
+_SETTINGS = "about"
 _LOCK = "lock"
 _SUFFIX = ".jsonl"  # Tune would copy .json files
 
@@ -47,7 +47,7 @@ class Spool:
 
     Args:
         path: The folder, created if missing, and removed by :meth:`close` if empty.
-        about: Settings for any process that delivers the updates; None to read them.
+        settings: Settings for any process that delivers the updates; None to read them.
         segment_bytes: Size of a file, in bytes, from which another is started. After a kill, up to
             this much is delivered again; for 2,000 trials in one file that took minutes.
 
@@ -59,7 +59,7 @@ class Spool:
     def __init__(
         self,
         path: Path,
-        about: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         segment_bytes: int = 250_000,
     ) -> None:
@@ -70,11 +70,12 @@ class Spool:
         self._file: int | None = None
         self._position: tuple[_Segment | None, int] = None, 0  # file and bytes read of it
         try:
-            for partial in path.glob(f".{_ABOUT}.*"):  # left by a killed driver
+            for partial in path.glob(f".{_SETTINGS}.*"):  # left by a killed driver
                 partial.unlink(missing_ok=True)
-            if about is not None:
-                write_atomically(path / _ABOUT, json.dumps(about, indent=2) + "\n", on_disk=False)
-            self.about = dict(about) if about is not None else self._read_about()
+            if settings is not None:
+                text = json.dumps(settings, indent=2) + "\n"
+                write_atomically(path / _SETTINGS, text, on_disk=False)
+            self.settings = self._read_settings() if settings is None else dict(settings)
             self._segments = _read_segments(path)
         except BaseException:
             os.close(self._lock_file)
@@ -92,10 +93,10 @@ class Spool:
         """
         line = f'{{"n":{number},"update":{update.to_json()}}}'.encode()
         with self._mutex:
-            if self._file is None or self._segments[-1].size >= self._segment_bytes:
-                self._start_segment(number)
-            segment, file = self._segments[-1], self._file
-            assert file is not None  # noqa: S101 - for the type checker
+            file = self._file
+            if file is None or self._segments[-1].size >= self._segment_bytes:
+                file = self._start_segment(number)
+            segment = self._segments[-1]
             append_line(file, line, segment.path)
             segment.size += len(line) + 1
             segment.last = self.last = number
@@ -144,13 +145,14 @@ class Spool:
                     segment.path.unlink(missing_ok=True)
             if not any(segment.size for segment in self._segments):
                 with suppress(OSError):  # keep a folder with other files
-                    (self.path / _ABOUT).unlink(missing_ok=True)
+                    (self.path / _SETTINGS).unlink(missing_ok=True)
                     (self.path / _LOCK).unlink(missing_ok=True)
                     self.path.rmdir()
             os.close(self._lock_file)
             self._lock_file = -1
 
-    def _start_segment(self, number: int) -> None:
+    def _start_segment(self, number: int) -> int:
+        """Start a file with the update of a number; return it, open."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -158,6 +160,7 @@ class Spool:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
         self._file = os.open(path, flags, 0o666)
         self._segments.append(_Segment(path))
+        return self._file
 
     def _lines(self, after: int, limit: int) -> list[bytes]:
         """Return the next complete lines of the first file with numbers above ``after``."""
@@ -176,12 +179,13 @@ class Spool:
                     return lines
         return []
 
-    def _read_about(self) -> dict[str, Any]:
+    def _read_settings(self) -> dict[str, Any]:
+        path = self.path / _SETTINGS
         try:
-            about: dict[str, Any] = json.loads((self.path / _ABOUT).read_text(encoding="utf-8"))
+            settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return about
+        return settings
 
 
 def _open_lock(path: Path) -> int:
