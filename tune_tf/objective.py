@@ -64,12 +64,27 @@ class Objective:
         )
 
 
-def likely_mode(metric: str) -> Literal["min", "max"]:
-    """Return whether a metric of that name is usually minimized or maximized."""
-    words = set(metric.lower().split("_"))
-    return "max" if words & _MAXIMIZED else "min"
+def likely_mode(metric: str) -> Literal["min", "max"] | None:
+    """Return whether a metric of that name is usually minimized or maximized; None if unknown.
+
+    The last telling word decides: ``val_score_loss`` is a loss.
+    """
+    words = metric.lower().replace("io_u", "iou").split("_")
+    modes: list[Literal["min", "max"]] = [
+        "max" if word in _MAXIMIZED else "min" for word in words if word in _MAXIMIZED | _MINIMIZED
+    ]
+    return modes[-1] if modes else None
 
 
 _MAXIMIZED = frozenset(
-    ("acc", "accuracy", "auc", "f1", "fbeta", "iou", "precision", "r2", "recall", "reward", "score")
+    (
+        *("acc", "accuracy", "auc", "correlation", "dice", "f1", "fbeta", "iou", "precision", "r2"),
+        *("recall", "reward", "score", "sensitivity", "specificity"),
+    )
+)
+_MINIMIZED = frozenset(
+    (
+        *("crossentropy", "divergence", "error", "hinge", "logcosh", "loss", "mae", "mape", "mse"),
+        *("msle", "perplexity", "poisson", "rmse"),
+    )
 )

@@ -50,7 +50,7 @@ class FitRecorder(_StandIn):
         """Record the arguments of ``keras.Model.fit``.
 
         Raises:
-            WorkloadError: An argument has no counterpart in a trial.
+            WorkloadError: An argument does not exist, or has no counterpart in a trial.
         """
         import keras  # late: loads TensorFlow
 
@@ -58,7 +58,7 @@ class FitRecorder(_StandIn):
         try:
             arguments = signature.bind(self, *args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"model.fit {error}") from None
+            raise WorkloadError(f"{self._owner}: keras.Model.fit {error}") from None
         unsupported = [
             f"{name}={arguments[name]!r}"
             for name in _NO_COUNTERPART

@@ -4,6 +4,7 @@ import copy
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tune_tf.data.node_cache.load_cache import LoadCache
@@ -18,6 +19,7 @@ from tune_tf.workloads.keras_tuner.hypermodel_space import (
     HyperparameterValues,
     hypermodel_space,
 )
+from tune_tf.workloads.keras_tuner.tuner_arguments import TunerArguments, check_fit_arguments
 
 _log = logging.getLogger(__name__)
 
@@ -29,11 +31,16 @@ def from_hypermodel(
     data: Data | Callable[[Config], Data],
     *,
     probes: Iterable[HyperparameterValues] = (),
+    hyperparameters: Any = None,
+    tune_new_entries: bool = True,
+    optimizer: Any = None,
+    loss: Any = None,
+    metrics: Any = None,
     **fit_arguments: Any,
 ) -> "HypermodelWorkload":
     """Return a workload with a search space from an unmodified KerasTuner hypermodel.
 
-    Search it with ``tune.run(trainable(it), search_alg=OptunaSearcher(it.space, ...))``. Loops over
+    Search it with ``tune_tf.search(from_hypermodel(...), objective=..., trials=...)``. Loops over
     a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become conditions. Names
     become paths: ``.`` becomes ``_``, and a name that has different values in two scopes gets the
     suffix ``-2``.
@@ -44,10 +51,17 @@ def from_hypermodel(
         data: The data sets, or a function from a config to them.
         probes: Values by hyperparameter name that reveal hyperparameters which probing would miss,
             such as those behind two rare choices.
+        hyperparameters: As in ``keras_tuner.Tuner``: ``HyperParameters`` that replace those of the
+            hypermodel with the same name.
+        tune_new_entries: As in ``keras_tuner.Tuner``: False to search ``hyperparameters`` only.
+        optimizer: As in ``keras_tuner.Tuner``: replaces that of ``compile``.
+        loss: As ``optimizer``.
+        metrics: As ``optimizer``.
         fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64``.
 
     Raises:
         InvalidSettingsError: KerasTuner is not installed, or an argument is of the wrong type.
+        WorkloadError: ``keras.Model.fit`` has no such argument, or a trial has no counterpart.
     """
     try:
         import keras_tuner  # late: loads TensorFlow
@@ -71,7 +85,11 @@ def from_hypermodel(
     if not isinstance(hypermodel, keras_tuner.HyperModel):
         build, hypermodel = hypermodel, keras_tuner.HyperModel()
         hypermodel.build = build
-    return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), fit_arguments)
+    check_fit_arguments(fit_arguments)
+    if type(hypermodel).fit is keras_tuner.HyperModel.fit:
+        FitRecorder(type(hypermodel).__name__).fit(**fit_arguments)
+    arguments = TunerArguments(hyperparameters, tune_new_entries, optimizer, loss, metrics)
+    return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), arguments, fit_arguments)
 
 
 class HypermodelWorkload(Workload):
@@ -86,11 +104,13 @@ class HypermodelWorkload(Workload):
         hypermodel: Any,
         data: Data | Callable[[Config], Data],
         probes: Sequence[HyperparameterValues],
+        tuner_arguments: TunerArguments,
         fit_arguments: Mapping[str, Any],
     ) -> None:
         self._hypermodel = hypermodel
         self._data = data
         self._probes = tuple(probes)
+        self._tuner_arguments = tuner_arguments
         self._fit_arguments = dict(fit_arguments)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -111,7 +131,12 @@ class HypermodelWorkload(Workload):
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
-        return self._hypermodel.build(trial_hyperparameters(config, self._probed_space))
+        return self._build(trial_hyperparameters(config, self._probed_space))
+
+    def _build(self, hps: Any) -> Any:
+        model = self._hypermodel.build(hps)
+        self._tuner_arguments.compile(model)
+        return model
 
     def load_data(self, config: Config) -> Data:
         """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
@@ -151,9 +176,12 @@ class HypermodelWorkload(Workload):
         if not discovery.hyperparameters:
             text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
             raise InvalidSettingsError([f"{text}: there is nothing to search"])
-        return hypermodel_space(
+        space = hypermodel_space(
             discovery.hyperparameters,
             {key: discovery.conditions_of(key) for key in discovery.hyperparameters},
+        )
+        return replace(
+            space, others_keep_defaults=not self._tuner_arguments.tune_new_entries
         )
 
     @functools.cached_property
@@ -168,9 +196,10 @@ class HypermodelWorkload(Workload):
         import keras
         import keras_tuner
 
+        hps = self._tuner_arguments.declare(hps)
         self._hypermodel.declare_hyperparameters(hps)
         with keras.device("cpu:0"):
-            self._hypermodel.build(hps)
+            self._build(hps)
         if type(self._hypermodel).fit is not keras_tuner.HyperModel.fit:
             self._record_fit(hps, dict(hps.values))
 
@@ -249,6 +278,7 @@ class TrialValues(MutableMapping[str, Any]):
         self._config = config
         self._paths = space.paths
         self._hyperparameters = space.hyperparameters
+        self._ignores_others = space.others_keep_defaults
         self._stored: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -266,7 +296,7 @@ class TrialValues(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Store a value that KerasTuner sets: the default of a hyperparameter missed by probing."""
-        if all(hp.name != name for hp in self._hyperparameters):
+        if not self._ignores_others and all(hp.name != name for hp in self._hyperparameters):
             _log.warning(
                 "hyperparameter %r is not in the search space and keeps its default %r: it was not "
                 "declared when the hypermodel was probed; pass from_hypermodel(probes=[{...}]) "

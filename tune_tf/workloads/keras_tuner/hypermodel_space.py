@@ -145,11 +145,14 @@ class HypermodelSpace:
     Args:
         paths: Paths by hyperparameter name; several if it occurs in mutually exclusive scopes.
         hyperparameters: All hyperparameters found, parents first.
+        others_keep_defaults: Whether hyperparameters that are not among these are meant to have
+            their defaults.
     """
 
     space: SearchSpace
     paths: Mapping[str, tuple[str, ...]]
     hyperparameters: tuple[Hyperparameter, ...]
+    others_keep_defaults: bool = False
 
 
 @dataclass
