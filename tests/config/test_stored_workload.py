@@ -86,7 +86,9 @@ def test_code_of_a_users_module_is_stored_with_its_helpers(tmp_path, monkeypatch
     (tmp_path / "my_helpers.py").write_text("def twice(x):\n    return 2 * x\n")
     (tmp_path / "my_models.py").write_text(
         "from tune_tf import Workload\n"
-        "def plus(x):\n    return x + 1\n"
+        "import my_helpers\n"
+        "from my_helpers import twice\n"
+        "def plus(x):\n    return my_helpers.twice(twice(x)) + 1\n"
         "class Mine(Workload):\n"
         "    def load_data(self, config):\n        return plus(config['n'])\n"
         "    def build_model(self, config):\n        return None\n"
@@ -99,7 +101,7 @@ def test_code_of_a_users_module_is_stored_with_its_helpers(tmp_path, monkeypatch
         f"print(read_workload(Path({str(folder.path)!r}))().load_data({{'n': 2}}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
-    assert done.stdout == "3\n", done.stderr
+    assert done.stdout == "9\n", done.stderr
 
 
 def test_a_missing_or_damaged_file_is_named(tmp_path):

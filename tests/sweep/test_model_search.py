@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ray import tune
 
 import tune_tf
 from tune_tf.errors import InvalidSettingsError
@@ -76,7 +77,7 @@ def test_arrays_are_split_at_random_and_no_row_is_lost(validation, sizes, search
 def test_validation_rows_sample_weights_and_nested_arrays_are_kept(searched):
     given = (ROWS, ROWS)
     data = searched(build, *given[:1], SPACE, validation=ROWS).workload.workload.load_data({})
-    assert data.validation is ROWS
+    assert all(map(np.array_equal, data.validation, ROWS))
     nested = ({"a": ROWS[0], "b": (ROWS[1], ROWS[1])}, ROWS[1], np.ones(20))
     data = searched(build, nested, SPACE).workload.workload.load_data({})
     assert len(data.train[0]["b"][1]) == len(data.train[2]) == 16
@@ -98,9 +99,14 @@ def test_a_workload_brings_its_data(searched):
         ((build, "rows", SPACE), "data must be arrays"),
         ((build, [1, 2], SPACE), "data=lambda config: tune_tf.Data"),
         ((build, (ROWS[0], ROWS[1][:3]), SPACE), "the same number of rows"),
-        ((build, (ROWS[0][:1], ROWS[1][:1]), SPACE), "above 1"),
+        ((build, (ROWS[0][:1], ROWS[1][:1]), SPACE), "data has one row"),
+        ((build, (ROWS[0], None), SPACE), r"the same number of rows, not \(20, 1\), \(\)"),
+        ((build, (ROWS[0][:0], ROWS[1][:0]), SPACE), r"not \(0, 1\), \(0,\)"),
+        ((build, tune_tf.Data(ROWS), SPACE), r"Data has none: write tune_tf\.Data\(train=\.\.\.,"),
+        ((build, ROWS), r"space is missing: .* only a function build\(hp\)"),
+        ((lambda model: build(model), ROWS), "space is missing"),
         ((3, ROWS, SPACE), "model must be a function"),
-        ((DigitsMLP, ROWS, SPACE), "leave data out"),
+        ((DigitsMLP, ROWS, SPACE), "has its own data, .* leave these arguments out"),
         ((DigitsMLP,), "space is missing"),
         ((build, ROWS, {"width": [8, 64]}), r"write Int\(8, 64\)"),
     ],
@@ -110,7 +116,81 @@ def test_wrong_arguments_are_refused_with_what_to_write(arguments, text, searche
         searched(*arguments)
 
 
-@pytest.mark.parametrize("validation", [0.0, 1.0, -0.5, 1.5])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"validation": ROWS[0]}, "validation must be arrays"),
+        ({"validation": (ROWS[0], ROWS[1][:3])}, "validation must be arrays"),
+        ({"budget": {"num_samples": 3}}, "is the argument trials here"),
+        ({"budget": 3}, "budget: must be a mapping"),
+        ({"trials": 0}, "budget.num_samples: must be at least 1"),
+        ({"objective": "val_gain"}, r'objective=tune_tf\.Objective\("val_gain", "max"\), or'),
+        ({"directory": "x"}, "write `storage_path: x`"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wrong_options_are_refused_with_what_to_write(options, text, searched):
+    with pytest.raises(InvalidSettingsError, match=text):
+        searched(build, ROWS, SPACE, **options)
+
+
+@pytest.mark.parametrize("model", [DigitsMLP, DigitsMLP()])
+@pytest.mark.parametrize("option", [{"validation": 0.5}, {"callbacks": [object()]}])
+def test_what_a_workload_has_is_not_given_beside_it(model, option, searched):
+    with pytest.raises(InvalidSettingsError, match="leave these arguments out"):
+        searched(model, space=SPACE, **option)
+
+
+def test_validation_rows_are_given_once(searched):
+    data = tune_tf.Data(ROWS, ROWS)
+    with pytest.raises(InvalidSettingsError, match="validation rows of its own: leave it out"):
+        searched(build, data, SPACE, validation=0.5)
+    assert searched(build, data, SPACE).workload.workload.load_data({}) is data
+    folds = {"kind": "folds", "num_folds": 2}
+    assert searched(build, tune_tf.Data(ROWS), SPACE, parallelism=folds)
+
+
+def test_tables_of_pandas_are_taken_as_arrays(searched):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"a": range(20), "b": range(20)}, index=range(100, 120))
+    config = searched(build, (table, table["a"]), SPACE, validation=(table[:3], table["b"][:3]))
+    data = config.workload.workload.load_data({})
+    assert type(data.train[0]) is type(data.validation[1]) is np.ndarray
+    assert data.train[0].shape == (20, 2)
+    assert data.validation[1].tolist() == [0, 1, 2]
+
+
+def test_callbacks_go_to_the_trials_or_to_the_sweep(monkeypatch):
+    calls = []
+    monkeypatch.setattr(model_search, "run_sweep", lambda it, callbacks: calls.append((it, callbacks)))
+
+    class Own(tune.Callback):
+        pass
+
+    ours, theirs = Own(), [1, 2]  # a list stands for a callback of Keras with state
+    tune_tf.search(build, ROWS, SPACE, callbacks=[ours, theirs])
+    ((config, callbacks),) = calls
+    workload = config.workload.workload
+    assert callbacks == [ours]
+    assert workload.callbacks({}) == (theirs,)
+    assert workload.callbacks({})[0] is not workload.callbacks({})[0]
+
+
+@pytest.mark.tf
+def test_datasets_and_models_of_keras_are_refused_with_what_to_write(searched):
+    import keras
+    import tensorflow as tf
+
+    rows = tf.data.Dataset.from_tensor_slices(ROWS)
+    for data in (rows, (rows, rows)):
+        with pytest.raises(InvalidSettingsError, match=r"write `data=lambda config: tune_tf\.Data"):
+            searched(build, data, SPACE)
+    for model in (keras.Sequential(), keras.Sequential):
+        with pytest.raises(InvalidSettingsError, match="function from a config .* not a Keras mod"):
+            searched(model, ROWS, SPACE)
+
+
+@pytest.mark.parametrize("validation", [0, 1, True, 0.0, 1.0, -0.5, 1.5])
 def test_a_share_of_validation_rows_is_between_0_and_1(validation, searched):
     with pytest.raises(InvalidSettingsError, match="share from 0 to 1"):
         searched(build, ROWS, SPACE, validation=validation)
@@ -142,11 +222,51 @@ if __name__ == "__main__":
 """
 
 
+# KerasTuner's guide "Getting started", on digits: only its last lines are others.
+KERAS_TUNER_SCRIPT = """
+import keras, tune_tf
+from keras import layers
+from sklearn.datasets import load_digits
+
+def build_model(hp):
+    model = keras.Sequential()
+    model.add(layers.Flatten())
+    units = hp.Int("units", min_value=32, max_value=512, step=32)
+    model.add(layers.Dense(units, activation=hp.Choice("activation", ["relu", "tanh"])))
+    if hp.Boolean("dropout"):
+        model.add(layers.Dropout(rate=0.25))
+    model.add(layers.Dense(10, activation="softmax"))
+    learning_rate = hp.Float("lr", min_value=1e-4, max_value=1e-2, sampling="log")
+    model.compile(
+        optimizer=keras.optimizers.Adam(learning_rate=learning_rate),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    return model
+
+if __name__ == "__main__":
+    x, y = load_digits(return_X_y=True)
+    val = x[-200:], y[-200:]
+    result = tune_tf.search(
+        build_model, (x[:-200], y[:-200]), validation=val, objective="val_accuracy",
+        trials=2, epochs=2, mlflow=None, callbacks=[keras.callbacks.EarlyStopping(patience=1)],
+    )
+    print("scores", result.best_value, *result.best_model().evaluate(*val, verbose=0)[1:], len(val[0]))
+"""
+
+
 @pytest.mark.tf
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_script_searches_and_the_verbs_know_its_sweep_elsewhere(tmp_path):
-    (tmp_path / "mine.py").write_text(SCRIPT)
+@pytest.mark.parametrize(
+    ("script", "name", "num_validation"),
+    [(SCRIPT, "digits", 359), (KERAS_TUNER_SCRIPT, "build-model", 200)],
+    ids=["config", "keras-tuner"],
+)
+def test_a_script_searches_and_the_verbs_know_its_sweep_elsewhere(
+    script, name, num_validation, tmp_path
+):
+    (tmp_path / "mine.py").write_text(script)
     done = subprocess.run(
         [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
@@ -154,7 +274,7 @@ def test_a_script_searches_and_the_verbs_know_its_sweep_elsewhere(tmp_path):
     scores = next(line for line in done.stdout.splitlines() if line.startswith("scores"))
     best, accuracy, num_rows = map(float, scores.split()[1:])
     assert best == pytest.approx(accuracy, abs=1e-6)
-    assert num_rows == round(0.2 * 1797)
+    assert num_rows == num_validation
     (tmp_path / "mine.py").unlink()
 
     def verb(*arguments):
@@ -165,8 +285,8 @@ def test_a_script_searches_and_the_verbs_know_its_sweep_elsewhere(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert "2 completed" in verb("status", "digits")
-    verb("extend", "digits", "--num-samples", "+1")
-    assert len(json.loads(verb("trials", "digits", "--json"))) == 3
-    verb("export", "digits", "--output", str(tmp_path / "best.keras"))
+    assert "2 completed" in verb("status", name)
+    verb("extend", name, "--num-samples", "+1")
+    assert len(json.loads(verb("trials", name, "--json"))) == 3
+    verb("export", name, "--output", str(tmp_path / "best.keras"))
     assert (tmp_path / "best.keras").is_file()

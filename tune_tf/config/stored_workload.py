@@ -5,7 +5,8 @@ import sys
 import sysconfig
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import WorkloadError
@@ -57,7 +58,7 @@ def write_workload(workload: type[Workload] | Workload, folder: Path) -> None:
         except Exception as error:
             raise WorkloadError(
                 f"the workload cannot be pickled, as trials in other processes need: {error}; "
-                "create open files, locks and datasets in load_data"
+                "create open files, locks and datasets in load_data, or in the function given as data"
             ) from error
     with atomic_path(folder / STORED_FILE) as path:
         path.write_bytes(data)
@@ -85,16 +86,29 @@ def read_workload(folder: Path) -> type[Workload] | Workload:
     return workload
 
 
-def _own_modules(workload: type[Workload] | Workload) -> list[Any]:
-    """Return the imported modules that define a workload and are not installed packages."""
-    kind = workload if isinstance(workload, type) else type(workload)
-    values = [*kind.__mro__, *(() if isinstance(workload, type) else vars(workload).values())]
-    names = {str(getattr(value, "__module__", None)) for value in values} - {"__main__"}
-    installed = [Path(each) for each in sysconfig.get_paths().values()]
+def _own_modules(workload: type[Workload] | Workload) -> list[ModuleType]:
+    """Return the imported modules of a workload's own code: all from where its parts come from.
+
+    That is an entry of Python's path, such as the script's folder; never installed packages.
+    """
+    values = [workload, *getattr(workload, "__dict__", {}).values()]
+    values += [part for each in values for part in getattr(each, "__dict__", {}).values()]
+    kinds = [kind for each in values for kind in (each if isinstance(each, type) else type(each)).__mro__]
+    names = {str(getattr(value, "__module__", None)) for value in (*values, *kinds)}
+    roots = {name: _import_root(name) for name in list(sys.modules)}
+    installed = {Path(each) for each in sysconfig.get_paths().values()}
+    own = {roots.get(name) for name in names} - {None, *installed}
     return [
-        module
-        for name in names
-        if (file := getattr(module := sys.modules.get(name), "__file__", None))
-        and name.partition(".")[0] != "tune_tf"
-        and not any(Path(file).is_relative_to(each) for each in installed)
+        sys.modules[name] for name, root in roots.items() if root in own and name != "__main__"
     ]
+
+
+def _import_root(name: str) -> Path | None:
+    """Return the entry of Python's path that a module was imported from; None for tune_tf."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if name == "__main__" and not file:
+        return Path.cwd()  # of a notebook
+    if not file or name.partition(".")[0] == "tune_tf":
+        return None
+    path = Path(file)
+    return path.parents[min(name.count(".") + (path.stem == "__init__"), len(path.parents) - 1)]

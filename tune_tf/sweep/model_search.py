@@ -1,5 +1,6 @@
 """Search in one call from Python."""
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,8 +29,8 @@ def search(
     epochs: int = 100,
     trials: int = 20,
     objective: str | Objective | Sequence[Objective] = "val_loss",
-    validation: Any = 0.2,
-    callbacks: Sequence[tune.Callback] = (),
+    validation: Any = None,
+    callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> SweepResult:
     """Search for the best hyperparameters of a Keras model, in one call.
@@ -39,7 +40,8 @@ def search(
 
     Args:
         model: A function from a config, a dict, to a compiled Keras model; a
-            :class:`~tune_tf.workload.Workload` class or instance; or a KerasTuner hypermodel.
+            :class:`~tune_tf.workload.Workload` class or instance; or a KerasTuner hypermodel,
+            also a function ``build(hp)``.
         data: Arrays ``(x, y)`` or ``(x, y, sample_weight)``, a :class:`~tune_tf.workload.Data`, or
             a function from a config to one; None for a workload, which has its own.
         space: Parameters by name; None for that of a hypermodel or workload. ``batch_size`` is the
@@ -47,10 +49,10 @@ def search(
         epochs: Maximum epochs of a trial.
         trials: Number of trials.
         objective: Metric to optimize; the mode of a name follows from it: a score such as
-            ``val_accuracy`` is maximized, anything else minimized.
-        validation: Share of the rows of arrays to validate on, drawn at random; or such rows
-            ``(x, y)``.
-        callbacks: Additional Tune callbacks.
+            ``val_accuracy`` is maximized, a loss or error minimized.
+        validation: Rows ``(x, y)`` to validate on; or the share of the rows of ``data`` to draw at
+            random for it, a fifth by default.
+        callbacks: Keras callbacks, of which each trial gets copies, and Tune callbacks.
         settings: Other settings of :class:`~tune_tf.config.SweepConfig`, such as ``name``,
             ``scheduler={"name": "asha"}``, ``resources`` or ``mlflow=None``.
 
@@ -61,71 +63,131 @@ def search(
         TuneTfError: An argument, the workload or the cluster is invalid; raised before any trial
             starts.
     """
-    workload = _workload(model, data, space, validation, settings.get("seed", 0))
-    if space is None:
-        space = getattr(workload, "space", None)
-    if space is None:
+    name = _name(model)
+    of_sweep = [each for each in callbacks if isinstance(each, tune.Callback)]
+    of_trials = [each for each in callbacks if not isinstance(each, tune.Callback)]
+    if not is_workload(model):
+        data = _data(data, validation, settings.get("seed", 0))
+        model = _workload(model, data, space, of_trials)
+    elif data is not None or validation is not None or of_trials:
         raise InvalidSettingsError(
-            "space is missing: say what to search, for example "
-            '{"learning_rate": tune_tf.Float(1e-4, 1e-1, log=True)}'
+            "a workload has its own data, validation rows and Keras callbacks, from its load_data "
+            "and callbacks: leave these arguments out"
         )
-    if isinstance(objective, str):
-        objective = Objective(objective, likely_mode(objective))
-    name = getattr(model, "__name__", type(model).__name__)
+    if space is None and (space := getattr(model, "space", None)) is None:
+        raise _missing_space()
+    budget = settings.pop("budget", {})
+    if isinstance(budget, Mapping):
+        if "num_samples" in budget:
+            raise InvalidSettingsError("budget.num_samples is the argument trials here")
+        budget = {**budget, "num_samples": trials}
+    objective = _objective(objective)
+    has_rows = not isinstance(data, Data) or data.validation is not None or "parallelism" in settings
+    if not has_rows and "val_" in str(objective):  # several folds have validation rows
+        raise InvalidSettingsError(
+            "objective is a metric of validation rows, but Data has none: write "
+            "tune_tf.Data(train=..., validation=...), or objective=\"loss\""
+        )
+    settings = {"name": name, **settings}
     config = SweepConfig(
-        **{
-            "name": re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "search",
-            "workload": workload,
-            "objective": objective,
-            "space": space if isinstance(space, SearchSpace) else SearchSpace(space),
-            "epochs": epochs,
-            "budget": {**settings.pop("budget", {}), "num_samples": trials},
-            **settings,
-        }
+        workload=model,
+        objective=objective,
+        space=space if isinstance(space, SearchSpace) else SearchSpace(space),
+        epochs=epochs,
+        budget=budget,
+        **settings,
     )
-    return run_sweep(config, callbacks=callbacks)
+    return run_sweep(config, callbacks=of_sweep)
 
 
-def _workload(model: Any, data: Any, space: Any, validation: Any, seed: int) -> Any:
-    if is_workload(model):
-        if data is not None:
-            raise InvalidSettingsError(
-                "data is given, but a workload loads its own data: leave data out"
-            )
-        return model
+def _name(model: Any) -> str:
+    name = getattr(model, "__name__", type(model).__name__)
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "search"
+
+
+def _objective(objective: Any) -> Any:
+    if hasattr(objective, "direction"):  # KerasTuner's
+        return Objective(objective.name, objective.direction)
+    if not isinstance(objective, str):
+        return objective
+    mode = likely_mode(objective)
+    if mode is None:
+        raise InvalidSettingsError(
+            f"whether {objective} is to be maximized is not known by its name: write "
+            f'objective=tune_tf.Objective("{objective}", "max"), or "min"'
+        )
+    return Objective(objective, mode)
+
+
+def _missing_space() -> InvalidSettingsError:
+    return InvalidSettingsError(
+        "space is missing: say what to search, for example "
+        '{"learning_rate": tune_tf.Float(1e-4, 1e-1, log=True)}; only a function build(hp) for '
+        "KerasTuner's HyperParameters declares its own"
+    )
+
+
+def _workload(model: Any, data: Any, space: Any, callbacks: list[Any]) -> Any:
+    """Return the workload of a function or hypermodel."""
     is_hypermodel = hasattr(model, "declare_hyperparameters")
-    if not callable(model) and not is_hypermodel:
+    if hasattr(model, "compile_from_config") or not (callable(model) or is_hypermodel):
+        kind = "a Keras model" if callable(model) else type(model).__name__
         raise InvalidSettingsError(
             "model must be a function from a config to a compiled Keras model, a Workload or a "
-            f"KerasTuner hypermodel, not {type(model).__name__}"
+            f"KerasTuner hypermodel, not {kind}"
         )
-    data = _data(data, validation, seed)
-    if is_hypermodel or space is None:
-        return from_hypermodel(model, data)
-    return FunctionWorkload(model, data)
+    if is_hypermodel and space is not None:
+        raise InvalidSettingsError(
+            "space is given, but a hypermodel declares its own: leave it out, or write "
+            "from_hypermodel(..., hyperparameters=hp)"
+        )
+    if space is not None:
+        return FunctionWorkload(model, data, callbacks)
+    if not is_hypermodel and next(iter(inspect.signature(model).parameters), "")[:2] != "hp":
+        raise _missing_space()
+    return from_hypermodel(model, data, **({"callbacks": callbacks} if callbacks else {}))
 
 
 def _data(data: Any, validation: Any, seed: int) -> Data | Callable[[Config], Data]:
+    """Return data sets, or the function that makes them; a share of arrays is drawn by ``seed``."""
     if isinstance(data, Data) or callable(data):
+        if validation is not None:
+            raise InvalidSettingsError(
+                "validation is given, but data has validation rows of its own: leave it out"
+            )
         return data
-    if not isinstance(data, tuple) or len(data) not in (2, 3):
+    parts = data if isinstance(data, tuple) else ()
+    if len(parts) not in (2, 3) or any(hasattr(part, "element_spec") for part in parts):
         raise InvalidSettingsError(
             "data must be arrays (x, y) or (x, y, sample_weight), a tune_tf.Data, or a function "
             f"from a config to one, not {type(data).__name__}; for a tf.data.Dataset write "
             "`data=lambda config: tune_tf.Data(train, validation)`, with the datasets made inside"
         )
-    if not isinstance(validation, float):
-        return Data(data, validation)
+    data = _arrays("data", parts)
+    if validation is None:
+        validation = 0.2
+    if not isinstance(validation, int | float):
+        return Data(data, _arrays("validation", validation))
     if not 0 < validation < 1:
         raise InvalidSettingsError(f"validation must be a share from 0 to 1, not {validation}")
-    data = tuple(map_nested(np.asarray, part) for part in data)
-    lengths = {len(leaf) for _, leaf in leaves_of("", data)}
-    if len(lengths) != 1 or (num_rows := lengths.pop()) < 2:
-        raise InvalidSettingsError("the arrays of data must have the same number of rows, above 1")
+    num_rows = len(next(leaves_of("", data))[1])
+    if num_rows < 2:
+        raise InvalidSettingsError("data has one row: give validation=(x, y)")
     order = np.random.default_rng(seed).permutation(num_rows)
     num_validation = min(max(1, round(validation * num_rows)), num_rows - 1)
     train, held_out = (
-        tuple(map_nested(lambda leaf: leaf[rows], part) for part in data)  # noqa: B023
+        map_nested(lambda leaf: leaf[rows], data)  # noqa: B023
         for rows in (np.sort(order[num_validation:]), np.sort(order[:num_validation]))
     )
     return Data(train, held_out)
+
+
+def _arrays(name: str, data: Any) -> Any:
+    arrays = map_nested(np.asarray, data)
+    sizes = {len(leaf) if leaf.ndim else 0 for _, leaf in leaves_of("", arrays)}
+    if len(sizes) != 1 or not min(sizes) or not isinstance(arrays, tuple):
+        raise InvalidSettingsError(
+            f"{name} must be arrays (x, y) of the same number of rows, not "
+            f"{', '.join(str(leaf.shape) for _, leaf in leaves_of('', arrays))}"
+        )
+    return arrays

@@ -1,6 +1,7 @@
 """Workload of a function that builds the model, and of data at hand."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tune_tf.workload import Config, Data, Workload
@@ -12,13 +13,18 @@ class FunctionWorkload(Workload):
     Args:
         model: Returns a compiled Keras model for a trial's values.
         data: The data sets, or a function from a config to them.
+        callbacks: Keras callbacks, copied for each trial.
     """
 
     def __init__(
-        self, model: Callable[[Config], Any], data: Data | Callable[[Config], Data]
+        self,
+        model: Callable[[Config], Any],
+        data: Data | Callable[[Config], Data],
+        callbacks: Sequence[Any] = (),
     ) -> None:
         self._model = model
         self._data = data
+        self._callbacks = tuple(callbacks)
 
     def build_model(self, config: Config) -> Any:
         """Return the function's model."""
@@ -27,3 +33,7 @@ class FunctionWorkload(Workload):
     def load_data(self, config: Config) -> Data:
         """Return the data."""
         return self._data if isinstance(self._data, Data) else self._data(config)
+
+    def callbacks(self, config: Config) -> Sequence[Any]:
+        """Return copies of the callbacks, which have state."""
+        return copy.deepcopy(self._callbacks)
