@@ -147,6 +147,7 @@ def test_what_the_environment_says_of_ray_stays():
 
 # docs/security.md names what is read with each of these.
 UNPICKLING = {
+    "tune_tf/config/stored_workload.py",
     "tune_tf/data/prepare/preparation.py",
     "tune_tf/data/node_cache/workload_copies.py",
     "tune_tf/schedulers/state.py",

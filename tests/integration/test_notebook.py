@@ -54,7 +54,9 @@ print("difference", result.best_value - result.best_model().evaluate(*Mine().loa
 
 
 def test_a_class_of_a_notebook_is_searched_and_retrained_elsewhere(tmp_path):
-    (tmp_path / "beside.py").write_text("import keras\n\ndef dense(n):\n    return keras.layers.Dense(n)\n")
+    (tmp_path / "beside.py").write_text(
+        "import keras\n\ndef dense(n):\n    return keras.layers.Dense(n)\n"
+    )
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS.split("---")]
     notebook = nbformat.v4.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(tmp_path)}}
@@ -65,6 +67,7 @@ def test_a_class_of_a_notebook_is_searched_and_retrained_elsewhere(tmp_path):
     (tmp_path / "beside.py").unlink()
     (folder,) = (tmp_path / "sweeps").glob("Mine-*")
     script = Path(__file__).parents[2] / "scripts" / "sweep.py"
-    retrain = [sys.executable, script, "retrain", folder, "--epochs", "2", "--output", "final.keras"]
-    done = subprocess.run(retrain, cwd="/tmp", capture_output=True, text=True, timeout=240)
+    output = tmp_path / "final.keras"
+    retrain = [sys.executable, script, "retrain", folder, "--epochs", "2", "--output", output]
+    done = subprocess.run(retrain, cwd="/", capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

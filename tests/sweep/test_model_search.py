@@ -162,7 +162,9 @@ def test_tables_of_pandas_are_taken_as_arrays(searched):
 
 def test_callbacks_go_to_the_trials_or_to_the_sweep(monkeypatch):
     calls = []
-    monkeypatch.setattr(model_search, "run_sweep", lambda it, callbacks: calls.append((it, callbacks)))
+    monkeypatch.setattr(
+        model_search, "run_sweep", lambda it, callbacks: calls.append((it, callbacks))
+    )
 
     class Own(tune.Callback):
         pass

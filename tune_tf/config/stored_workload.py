@@ -58,7 +58,7 @@ def write_workload(workload: type[Workload] | Workload, folder: Path) -> None:
         except Exception as error:
             raise WorkloadError(
                 f"the workload cannot be pickled, as trials in other processes need: {error}; "
-                "create open files, locks and datasets in load_data, or in the function given as data"
+                "create open files, locks and datasets in load_data, or in the function that is data"
             ) from error
     with atomic_path(folder / STORED_FILE) as path:
         path.write_bytes(data)
@@ -93,14 +93,14 @@ def _own_modules(workload: type[Workload] | Workload) -> list[ModuleType]:
     """
     values = [workload, *getattr(workload, "__dict__", {}).values()]
     values += [part for each in values for part in getattr(each, "__dict__", {}).values()]
-    kinds = [kind for each in values for kind in (each if isinstance(each, type) else type(each)).__mro__]
+    kinds = [
+        kind for each in values for kind in (each if isinstance(each, type) else type(each)).__mro__
+    ]
     names = {str(getattr(value, "__module__", None)) for value in (*values, *kinds)}
     roots = {name: _import_root(name) for name in list(sys.modules)}
     installed = {Path(each) for each in sysconfig.get_paths().values()}
     own = {roots.get(name) for name in names} - {None, *installed}
-    return [
-        sys.modules[name] for name, root in roots.items() if root in own and name != "__main__"
-    ]
+    return [sys.modules[name] for name, root in roots.items() if root in own and name != "__main__"]
 
 
 def _import_root(name: str) -> Path | None:

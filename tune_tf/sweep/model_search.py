@@ -81,17 +81,16 @@ def search(
         if "num_samples" in budget:
             raise InvalidSettingsError("budget.num_samples is the argument trials here")
         budget = {**budget, "num_samples": trials}
-    objective = _objective(objective)
-    has_rows = not isinstance(data, Data) or data.validation is not None or "parallelism" in settings
-    if not has_rows and "val_" in str(objective):  # several folds have validation rows
-        raise InvalidSettingsError(
-            "objective is a metric of validation rows, but Data has none: write "
-            "tune_tf.Data(train=..., validation=...), or objective=\"loss\""
-        )
-    settings = {"name": name, **settings}
+    if isinstance(data, Data) and data.validation is None and "parallelism" not in settings:
+        if "val_" in str(objective):  # kinds such as folds make validation rows
+            raise InvalidSettingsError(
+                "objective is a metric of validation rows, but Data has none: write "
+                'tune_tf.Data(train=..., validation=...), or objective="loss"'
+            )
+    settings.setdefault("name", name)
     config = SweepConfig(
         workload=model,
-        objective=objective,
+        objective=_objective(objective),
         space=space if isinstance(space, SearchSpace) else SearchSpace(space),
         epochs=epochs,
         budget=budget,
@@ -145,7 +144,7 @@ def _workload(model: Any, data: Any, space: Any, callbacks: list[Any]) -> Any:
         return FunctionWorkload(model, data, callbacks)
     if not is_hypermodel and next(iter(inspect.signature(model).parameters), "")[:2] != "hp":
         raise _missing_space()
-    return from_hypermodel(model, data, **({"callbacks": callbacks} if callbacks else {}))
+    return from_hypermodel(model, data, callbacks=callbacks)
 
 
 def _data(data: Any, validation: Any, seed: int) -> Data | Callable[[Config], Data]:

@@ -180,9 +180,7 @@ class HypermodelWorkload(Workload):
             discovery.hyperparameters,
             {key: discovery.conditions_of(key) for key in discovery.hyperparameters},
         )
-        return replace(
-            space, others_keep_defaults=not self._tuner_arguments.tune_new_entries
-        )
+        return replace(space, others_keep_defaults=not self._tuner_arguments.tune_new_entries)
 
     @functools.cached_property
     def _load_cache(self) -> LoadCache[Data]:

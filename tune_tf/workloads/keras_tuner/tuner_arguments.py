@@ -78,7 +78,9 @@ class TunerArguments:
         own: dict[str, Any] = {}
         if is_compiled:
             config = model.get_compile_config() or {}
-            kept = {name: value for name, value in config.items() if name not in {*_OBJECTS, *given}}
+            kept = {
+                name: value for name, value in config.items() if name not in {*_OBJECTS, *given}
+            }
             try:
                 own = keras.saving.deserialize_keras_object(kept)
             except (TypeError, ValueError) as error:
