@@ -188,7 +188,7 @@ def test_datasets_and_models_of_keras_are_refused_with_what_to_write(searched):
         with pytest.raises(InvalidSettingsError, match=r"write `data=lambda config: tune_tf\.Data"):
             searched(build, data, SPACE)
     for model in (keras.Sequential(), keras.Sequential):
-        with pytest.raises(InvalidSettingsError, match="function from a config .* not a Keras mod"):
+        with pytest.raises(InvalidSettingsError, match=r"function from a .* not a Keras model"):
             searched(model, ROWS, SPACE)
 
 
@@ -253,7 +253,8 @@ if __name__ == "__main__":
         build_model, (x[:-200], y[:-200]), validation=val, objective="val_accuracy",
         trials=2, epochs=2, mlflow=None, callbacks=[keras.callbacks.EarlyStopping(patience=1)],
     )
-    print("scores", result.best_value, *result.best_model().evaluate(*val, verbose=0)[1:], len(val[0]))
+    loss, accuracy = result.best_model().evaluate(*val, verbose=0)
+    print("scores", result.best_value, accuracy, len(val[0]))
 """
 
 

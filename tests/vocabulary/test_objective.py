@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
-from tune_tf.objective import Objective
+from tune_tf.objective import Objective, likely_mode
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,44 @@ def test_a_missing_metric_names_those_reported():
     match = r"'val_los' is not reported; .* loss, val_loss; did you mean 'val_loss'\?"
     with pytest.raises(UnknownMetricError, match=match):
         Objective("val_los", "min").value({"loss": 1, "val_loss": 2.0, "note": "x"})
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("val_loss", "min"),
+        ("val_score_loss", "min"),
+        ("accuracy_loss_score", "max"),
+        ("val_AUC_1", "max"),
+        ("val_mean_io_u", "max"),
+        ("val_gain", None),
+        ("cosine_similarity", None),  # the metric is maximized, the loss of that name minimized
+        ("", None),
+    ],
+)
+def test_the_last_telling_word_of_a_metric_gives_its_mode(metric, mode):
+    assert likely_mode(metric) == mode
+
+
+@pytest.mark.tf
+def test_no_metric_of_keras_is_given_a_wrong_mode():
+    import inspect
+
+    import keras
+
+    given = {"num_classes": 2, "target_class_ids": [0], "fn": None}
+    given |= dict.fromkeys(("recall", "precision", "sensitivity", "specificity"), 0.5)
+    names = {"up": "max", "down": "min"}
+    checked = 0
+    for kind in vars(keras.metrics).values():
+        if not (isinstance(kind, type) and issubclass(kind, keras.metrics.Metric)):
+            continue
+        required = [
+            n for n, p in inspect.signature(kind).parameters.items() if p.default is p.empty
+        ]
+        metric = kind(**{name: given[name] for name in required if name in given})
+        direction = names.get(getattr(metric, "_direction", None))
+        mode = likely_mode(f"val_{metric.name}")
+        checked += direction == mode
+        assert direction is None or mode in (direction, None), metric.name
+    assert checked >= 30

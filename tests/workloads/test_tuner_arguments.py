@@ -127,10 +127,10 @@ def test_an_override_completes_a_model_that_is_not_compiled():
     workload = workload_of(build, hyperparameters=hp, optimizer="adam", loss="mse")
     model = workload.build_model({"compile": False, "layers": 1, "units_0": 4})
     assert (model.loss, type(model.optimizer)) == ("mse", keras.optimizers.Adam)
-    with pytest.raises(WorkloadError, match="not compile its model: .* give loss to from_hyperm"):
-        workload_of(build, hyperparameters=hp, optimizer="adam").space
+    with pytest.raises(WorkloadError, match=r"not compile its model: .* give loss to from_hyperm"):
+        workload_of(build, hyperparameters=hp, optimizer="adam").space  # noqa: B018
     with pytest.raises(WorkloadError, match="compile in build, or give loss and optimizer"):
-        workload_of(build, hyperparameters=hp).space
+        workload_of(build, hyperparameters=hp).space  # noqa: B018
 
 
 def test_a_compile_that_cannot_be_repeated_is_refused_with_what_to_do():
@@ -143,7 +143,7 @@ def test_a_compile_that_cannot_be_repeated_is_refused_with_what_to_do():
         return model
 
     with pytest.raises(WorkloadError, match=r"compile\(.*metrics.*give metrics=\[\.\.\.\] as well"):
-        workload_of(with_own_metric, loss="mae").space
+        workload_of(with_own_metric, loss="mae").space  # noqa: B018
     assert workload_of(with_own_metric, loss="mae", metrics=["mse"]).space
 
 
@@ -165,7 +165,7 @@ def test_every_other_argument_of_a_tuner_is_refused_with_what_to_write(name):
 
 
 def test_an_argument_that_fit_does_not_have_is_refused_at_once():
-    with pytest.raises(WorkloadError, match="keras.Model.fit got an unexpected .*'batchsize'"):
+    with pytest.raises(WorkloadError, match=r"keras.Model.fit got an unexpected .*'batchsize'"):
         workload_of(build, batchsize=3)
     with pytest.raises(WorkloadError, match=r"validation_split=0\.2 .* no counterpart"):
         workload_of(build, validation_split=0.2)

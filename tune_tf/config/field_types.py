@@ -106,7 +106,8 @@ def _parse_objective(value: object) -> Objective:
     if isinstance(value, Objective):
         return value
     if isinstance(value, str):
-        text = f"is the text {value!r}: write `{{metric: {value}, mode: {likely_mode(value) or 'min'}}}`"
+        mode = likely_mode(value) or "min"
+        text = f"is the text {value!r}: write `{{metric: {value}, mode: {mode}}}`"
         raise InvalidSettingsError(text)
     settings = _check_keys(value, tuple(_OBJECTIVE))
     if missing := [key for key in _OBJECTIVE if key not in settings]:

@@ -81,12 +81,12 @@ def search(
         if "num_samples" in budget:
             raise InvalidSettingsError("budget.num_samples is the argument trials here")
         budget = {**budget, "num_samples": trials}
-    if isinstance(data, Data) and data.validation is None and "parallelism" not in settings:
-        if "val_" in str(objective):  # kinds such as folds make validation rows
-            raise InvalidSettingsError(
-                "objective is a metric of validation rows, but Data has none: write "
-                'tune_tf.Data(train=..., validation=...), or objective="loss"'
-            )
+    lacks_rows = isinstance(data, Data) and data.validation is None
+    if lacks_rows and "val_" in str(objective) and "parallelism" not in settings:  # such as folds
+        raise InvalidSettingsError(
+            "objective is a metric of validation rows, but Data has none: write "
+            'tune_tf.Data(train=..., validation=...), or objective="loss"'
+        )
     settings.setdefault("name", name)
     config = SweepConfig(
         workload=model,
