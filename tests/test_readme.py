@@ -40,6 +40,19 @@ def pages_of_python():
 
 
 @pytest.mark.tf
+@pytest.mark.cluster
+def test_the_search_of_the_readme_runs_as_a_script(tmp_path):
+    (code,) = blocks("script")
+    (tmp_path / "mine.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'learning_rate': " in done.stdout
+    assert list(tmp_path.glob("sweeps/build-model-*/report/report.html"))
+
+
+@pytest.mark.tf
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("code", pages_of_python())
 def test_the_documented_python_runs(code, tmp_path, monkeypatch, capsys):
