@@ -45,7 +45,7 @@ def test_an_unknown_example_and_an_existing_file_are_refused(tmp_path):
     ):
         write_example("digit_cnn", tmp_path / "a.yaml", force=False)
     (tmp_path / "a.yaml").write_text("mine")
-    with pytest.raises(InvalidSettingsError, match="exists: .*add --force"):
+    with pytest.raises(InvalidSettingsError, match=r"exists: .*add --force"):
         write_example("digits", tmp_path / "a.yaml", force=False)
     assert (tmp_path / "a.yaml").read_text() == "mine"
     write_example("digits", tmp_path / "a.yaml", force=True)
