@@ -60,6 +60,32 @@ def test_two_different_limits_are_refused(scheduler, where):
     assert str(caught.value) == f"{where}: is 9 but epochs is 7: leave one of the two out"
 
 
+SWEEP = """\
+name: digits
+workload: tune_tf.workloads.digits:DigitsMLP
+objective: {metric: val_accuracy, mode: max}
+space: {width: 64}
+budget: {num_samples: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "override"),
+    [
+        ("epochs: 9", "scheduler.max_t=15"),
+        ("epochs: 9", "epochs=15"),
+        ("scheduler: {name: asha, max_t: 9}", "epochs=15"),
+        ("scheduler: {name: resource_changing, base: {max_t: 9}}", "epochs=15"),
+        ("scheduler: {name: asha, max_t: 9}", "scheduler.max_t=15"),
+    ],
+)
+def test_an_override_of_either_replaces_the_limit_of_the_file(line, override, tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"{SWEEP}{line}\n")
+    assert SweepConfig.from_yaml(file, [override]).epochs == 15
+    assert SweepConfig.from_yaml(file).epochs == 9
+
+
 @pytest.mark.parametrize("epochs", [0, -1, "10", 2.5, True])
 def test_an_invalid_number_of_epochs_is_refused_beside_other_errors(epochs):
     with pytest.raises(InvalidSettingsError) as caught:

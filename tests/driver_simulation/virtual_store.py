@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Experiment, Metric, Param, Run, RunData, RunInfo, RunTag
+from mlflow.entities import Experiment, ExperimentTag, Metric, Param, Run, RunData, RunInfo, RunTag
 from mlflow.exceptions import MlflowException, RestException
 from mlflow.store.entities import PagedList
 from turns import Turns
@@ -94,6 +94,7 @@ class Store:
     def __init__(self, turns: Turns) -> None:
         self.weather = Weather()
         self.experiments: dict[str, str] = {}
+        self.experiment_tags: dict[str, list[ExperimentTag]] = {}
         self.runs: dict[str, StoredRun] = {}
         self.num_failures = 0
         self._turns = turns
@@ -156,16 +157,21 @@ class Client:
         """Return an experiment, or None."""
         ids = self._store.experiments
         return self._store.ask(
-            lambda: Experiment(ids[name], name, "", "active") if name in ids else None
+            lambda: (
+                Experiment(ids[name], name, "", "active", tags=self._store.experiment_tags[name])
+                if name in ids
+                else None
+            )
         )
 
-    def create_experiment(self, name: str, **_: Any) -> str:
+    def create_experiment(self, name: str, tags: dict[str, str], **_: Any) -> str:
         """Make an experiment."""
 
         def work() -> str:
             if name in self._store.experiments:
                 raise _refusal("RESOURCE_ALREADY_EXISTS", name)
             self._store.experiments[name] = str(len(self._store.experiments))
+            self._store.experiment_tags[name] = [ExperimentTag(*each) for each in tags.items()]
             return self._store.experiments[name]
 
         return str(self._store.do("create_experiment", work))

@@ -3,6 +3,8 @@ import math
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
@@ -41,6 +43,19 @@ def test_an_experiment_of_the_user_gets_a_kind_if_it_has_none(client, open_runs,
     experiment = client.get_experiment_by_name("digits")
     assert experiment.tags["mlflow.experimentKind"] == kind
     assert experiment.tags["owner"] == "me"
+
+
+def test_a_server_that_forbids_to_tag_an_experiment_still_gets_the_runs(client, open_runs):
+    class Forbidding:
+        def __getattr__(self, name):
+            return getattr(client, name)
+
+        def set_experiment_tag(self, *arguments):
+            raise MlflowException("no permission to update", error_code=PERMISSION_DENIED)
+
+    client.create_experiment("digits")
+    open_runs(Forbidding()).write(RunUpdate(PARENT, tags={"a": "b"}))
+    assert [run.data.tags["a"] for run in active(client)] == ["b"]
 
 
 def result(trial_id, step, loss=1.0):

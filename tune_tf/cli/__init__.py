@@ -72,5 +72,6 @@ def main_options(
 def main() -> None:
     """Run the command line."""
     keep_ray_local(os.environ, sys.argv[1:])
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes on this machine
     with exit_on_errors():
         app()

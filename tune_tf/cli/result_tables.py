@@ -25,8 +25,8 @@ from tune_tf.sweep import SweepPlan
 _FAILURES = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
 
 
-def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
-    """Print the plan of a sweep."""
+def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_json: bool) -> None:
+    """Print the plan of a sweep, with the warnings of a check that trained one batch, if any."""
     config = plan.config
     if as_json:
         print_json(
@@ -35,12 +35,18 @@ def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
                 "resources": {"cpus": plan.resources.cpus, "gpus": plan.resources.gpus},
                 "max_concurrent_trials": plan.max_concurrent_trials,
                 "examples": plan.examples,
+                "warnings": warnings or [],
             }
         )
         return
     console = make_console()
+    ran = "nothing was run." if warnings is None else "one batch was trained, nothing else was run."
     console.print(
-        Text.assemble((config.name, "bold"), ": the settings are valid; nothing was run.")
+        Text.assemble(
+            (config.name, "bold"),
+            ": the settings are valid; ",
+            ran,
+        )
     )
     table = Table.grid(padding=(0, 2))
     table.add_row("workload", config.workload)
@@ -58,6 +64,8 @@ def print_plan(plan: SweepPlan, *, as_json: bool) -> None:
         parts = ", ".join(f"{path}={value_text(value)}" for path, value in flatten(example).items())
         table.add_row("for example" if number == 0 else "", parts)
     console.print(table)
+    for warning in warnings or ():
+        console.print(f"Warning: {warning}", style="yellow", soft_wrap=True)
 
 
 def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:

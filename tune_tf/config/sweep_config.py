@@ -273,6 +273,7 @@ class SweepConfig(Settings):
         if trusted:
             original = replace(original, data=_add_workload_space(original.data, base_dir))
         document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
+        _drop_other_limit(document)
         errors = [
             *document.errors,
             *_unknown_parameters(document, original),
@@ -317,6 +318,18 @@ def write_schema(path: Path) -> None:
         path.write_text(schema_text())
     except OSError as error:
         raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _drop_other_limit(document: YamlDocument) -> None:
+    """Remove the file's ``max_t`` if ``epochs`` is overridden, and the reverse."""
+    scheduler = document.data.get("scheduler")
+    base = scheduler.get("base") if isinstance(scheduler, dict) else None
+    if "epochs" in document.overridden:
+        for section in (scheduler, base):
+            if isinstance(section, dict):
+                section.pop("max_t", None)
+    elif any(key.endswith("max_t") for key in document.overridden):
+        document.data.pop("epochs", None)
 
 
 def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:

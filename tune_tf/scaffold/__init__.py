@@ -1,5 +1,6 @@
 """Generation of sweep files and workloads for the user's data."""
 
+from tune_tf.scaffold.example import write_example
 from tune_tf.scaffold.init_sweep import InitResult, init_sweep
 
-__all__ = ["InitResult", "init_sweep"]
+__all__ = ["InitResult", "init_sweep", "write_example"]

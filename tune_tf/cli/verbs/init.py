@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_json
+from tune_tf.cli.console import print_json, print_json_or_lines
 from tune_tf.config import schema_text, write_schema
 
 
@@ -51,6 +51,10 @@ def init(
             metavar="FILE.py", help="Also write a workload class for these data, to edit."
         ),
     ] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Write a ready sweep file instead, such as digits."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -61,8 +65,15 @@ def init(
 
     Example: `tune-tf init customers.csv --target churn --output churn.yaml`
     """
-    from tune_tf.scaffold import init_sweep
+    from tune_tf.scaffold import init_sweep, write_example
 
+    if example is not None:
+        if data is not None:
+            raise typer.BadParameter("is given with data: leave one out", param_hint="--example")
+        files = [str(path) for path in write_example(example, output, force=force)]
+        lines = (f"Wrote {', '.join(files)}", f"Search with: tune-tf run {output}")
+        print_json_or_lines({"path": str(output), "files": files}, *lines, as_json=as_json)
+        return
     written = init_sweep(data, output, target=target, workload=workload, force=force)
     if as_json:
         summary = {

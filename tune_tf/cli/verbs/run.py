@@ -10,7 +10,9 @@ from tune_tf.cli import options
 from tune_tf.cli.console import make_console, print_json
 from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
+from tune_tf.space.document import YamlDocument
 
 
 def run(
@@ -18,7 +20,8 @@ def run(
     overrides: options.OverridesArgument = None,
     settings: options.SettingsOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and print the plan; run nothing.")
+        bool,
+        typer.Option("--dry-run", help="Check everything, train one batch and print the plan."),
     ] = False,
     address: options.AddressOption = None,
     plan_first: Annotated[
@@ -38,7 +41,15 @@ def run(
 
     base_dir = file.parent.absolute()
     if dry_run:
-        print_plan(plan_sweep(config, base_dir=base_dir), as_json=as_json)
+        from tune_tf.estimate.trial_check import check_sweep
+
+        plan = plan_sweep(config, base_dir=base_dir)
+        try:
+            warnings = check_sweep(plan)
+        except InvalidSettingsError as error:
+            document = YamlDocument.read(file).overriding([*(settings or []), *(overrides or [])])
+            raise InvalidSettingsError(document.locate(error.details), str(file)) from None
+        print_plan(plan, warnings, as_json=as_json)
         return
     if plan_first:
         print_and_save_forecast(config, base_dir, quiet=as_json)

@@ -1,0 +1,247 @@
+"""Check of a sweep by one training batch in a process of its own."""
+
+import contextlib
+import json
+import math
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import traceback
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tune_tf.data.node_cache.recording_config import MISSING, ConfigReads
+from tune_tf.errors import (
+    ErrorDetail,
+    InvalidSettingsError,
+    StoreUnavailableError,
+    WorkloadError,
+    did_you_mean,
+)
+from tune_tf.estimate.workload_sample import TrialSample, sample_workload
+from tune_tf.objective import likely_mode
+from tune_tf.outcome_rules import strip_colors
+from tune_tf.result_keys import training_metrics
+from tune_tf.secrets import mask_secrets
+from tune_tf.space.parameter import is_number
+from tune_tf.space.paths import dotted, flatten
+from tune_tf.sweep import SweepPlan
+from tune_tf.trainables import trainable
+from tune_tf.workload import Config, Workload
+
+_TIMEOUT_S = 600.0
+_SERVER_TIMEOUT_S = 5.0
+_NUM_CONFIGS = 4  # whose reads are recorded
+_INSTALLED = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]), "<")
+_TRACE_LINES = ("File ", "Detected at node", "Graph execution error", "[...] [Op:")
+_REMEDIES = {
+    "is outside the valid range of": "number the labels from 0, and give the last layer a unit for "
+    "each class",
+    "incompatible shape": "give keras.Input the shape of a row of load_data",
+    "Shapes must be equal rank": "give labels and model outputs the same shape",
+}
+"""What to do, by a part of an error's text."""
+
+
+@dataclass(frozen=True)
+class TrialCheck:
+    """What a trial of one batch reported, and what the workload read.
+
+    Args:
+        metrics: Metrics by name.
+        read: Dotted paths of values that were read, and of groups that were read as a whole.
+        missing: Dotted paths of values that were asked for and are not in the space.
+        num_gpus: GPUs of this machine.
+    """
+
+    metrics: Mapping[str, float]
+    read: Sequence[str]
+    missing: Sequence[str]
+    num_gpus: int
+
+
+def check_sweep(plan: SweepPlan) -> list[str]:
+    """Train one batch of a planned sweep, and ask its MLflow server.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        InvalidSettingsError: A metric is not reported, a parameter is misspelt, or a GPU is not
+            there.
+        WorkloadError: The workload cannot train.
+        StoreUnavailableError: MLflow's server does not respond.
+    """
+    config = plan.config
+    if config.mlflow is not None:
+        _check_server(config.mlflow.tracking_uri)
+    check = _in_process(plan)
+    errors, warnings = _read_errors(plan, check)
+    errors += _metric_errors(plan, check)
+    is_local = config.cluster.address is None
+    if is_local and plan.resources.gpus > check.num_gpus:
+        text = (
+            f"is {plan.resources.gpus:g}, but this machine has {check.num_gpus}: write "
+            f"`resources: {{cpus: {plan.resources.cpus}, gpus: {check.num_gpus}}}`, or connect to "
+            "a Ray cluster with --address"
+        )
+        errors.append(ErrorDetail("resources.gpus", text))
+    if errors:
+        raise InvalidSettingsError(errors)
+    return warnings
+
+
+def _check_server(uri: str) -> None:
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_SERVER_TIMEOUT_S).close()  # noqa: S310
+    except urllib.error.HTTPError:
+        pass  # it responds
+    except (OSError, ValueError) as error:
+        raise StoreUnavailableError(
+            f"mlflow.tracking_uri: {mask_secrets(uri)} does not respond ({error}): start the "
+            "server, correct the address, or write `mlflow: null` for no tracking"
+        ) from None
+
+
+def _in_process(plan: SweepPlan) -> TrialCheck:
+    """Run :func:`train_one_batch` in a process, which ends with its memory and devices."""
+    from ray import cloudpickle
+
+    with tempfile.TemporaryDirectory() as folder:
+        task, answer = Path(folder, "task"), Path(folder, "answer")
+        arguments = (plan.workload, plan.examples, plan.config.loop, folder)
+        task.write_bytes(cloudpickle.dumps((sys.path, arguments)))
+        command = [sys.executable, "-m", "tune_tf.estimate.trial_check", folder]
+        try:
+            done = subprocess.run(  # noqa: S603
+                command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise WorkloadError(
+                f"one batch did not train within {_TIMEOUT_S:g} s: try load_data and build_model "
+                "by hand, with tune_tf.trainable(workload)(config={...}).train()"
+            ) from None
+        if not answer.exists():
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            raise WorkloadError(
+                f"the process that trains one batch ended with code {done.returncode}: "
+                f"{' '.join(lines[-3:])}"
+            )
+        found = json.loads(answer.read_text())
+    if "error" in found:
+        raise WorkloadError(f"a trial of one batch failed: {found['error']}")
+    return TrialCheck(**found)
+
+
+def train_one_batch(
+    workload: Workload, configs: Sequence[Config], loop: Any, folder: str
+) -> TrialCheck:
+    """Record what a workload reads of some configs, and train a batch of the first one."""
+    import tensorflow as tf
+
+    read: set[str] = set()
+    missing: set[str] = set()
+    for config in configs[:_NUM_CONFIGS]:
+        reads = ConfigReads(config)
+        _read_as_a_trial(workload, reads.recording)
+        for path, digest in reads.digests.items():
+            (missing if digest == MISSING else read).add(".".join(map(str, path)))
+    num_gpus = len(tf.config.list_physical_devices("GPU"))
+    sample = sample_workload(workload, TrialSample(1, folder))
+    result = trainable(sample, loop=loop)(config=dict(configs[0])).train()
+    numbers = {
+        name: float(value)
+        for name, value in flatten(training_metrics(result)).items()
+        if is_number(value)
+    }
+    return TrialCheck(numbers, sorted(read), sorted(missing), num_gpus)
+
+
+def _read_as_a_trial(workload: Workload, config: Config) -> None:
+    """Call the methods of a workload that a trial calls with its config."""
+    workload.load_data(config)
+    workload.build_model(config)
+    workload.callbacks(config)
+    workload.shuffle(config)
+    workload.global_batch_size(config)
+    workload.structure(config)
+    for training in (True, False):
+        workload.per_example(config, training=training)
+
+
+def _metric_errors(plan: SweepPlan, check: TrialCheck) -> Iterator[ErrorDetail]:
+    names = sorted(check.metrics)
+    wanted = [("objective", each.metric) for each in plan.config.objectives]
+    wanted += [(f"constraints.{each.metric}", each.metric) for each in plan.config.constraints]
+    for where, metric in wanted:
+        if metric in check.metrics:
+            continue
+        near = did_you_mean(metric, names)
+        likely = next((name for name in names if name.startswith("val_")), "loss")
+        text = f"there is no metric {metric!r}{near}; the model reports {', '.join(names)}"
+        if not near and where == "objective":
+            text += f": write `objective: {{metric: {likely}, mode: {likely_mode(likely)}}}`"
+        if metric.startswith("val_") and likely == "loss":
+            text += "; load_data returns no validation rows"
+        yield ErrorDetail(where, text)
+
+
+def _read_errors(plan: SweepPlan, check: TrialCheck) -> tuple[list[ErrorDetail], list[str]]:
+    """Return errors of misspelt parameters, and warnings of others that nothing reads."""
+    errors, warnings = [], []
+    configs = plan.examples[:_NUM_CONFIGS]
+    sampled = {dotted(path) for config in configs for path in flatten(config)}
+    for path in sorted(sampled):
+        parents = [path.rpartition(".")[0]]
+        while parents[-1]:
+            parents.append(parents[-1].rpartition(".")[0])
+        if any(each in check.read for each in (path, *parents)):
+            continue
+        if near := did_you_mean(path, check.missing):
+            text = f"nothing reads it{near} That is what the workload asks for, without success"
+            errors.append(ErrorDetail(f"space.{path}", text))
+        else:
+            warnings.append(f"space.{path}: the workload read it in none of {len(configs)} configs")
+    return errors, warnings
+
+
+def _error_text(error: Exception) -> str:
+    """Return an error without values of tensors, with the line of the user's code, if any."""
+    text = strip_colors(str(error)).partition("\n\nArguments received")[0]
+    text = re.sub(r"\[\[[\s\S]*\]\]", "[...]", text)
+    lines = (line.strip() for line in text.splitlines())
+    text = " ".join(line for line in lines if line and not line.startswith(_TRACE_LINES))
+    text += next((f": {remedy}" for part, remedy in _REMEDIES.items() if part in text), "")
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [it for it in frames if not it.filename.startswith(_INSTALLED)]
+    where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {text}{where}"
+
+
+def _main(folder: str) -> None:
+    import pickle
+
+    task, answer = Path(folder, "task"), Path(folder, "answer")
+    sys.path[:], arguments = pickle.loads(task.read_bytes())  # noqa: S301  written by the parent
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            check = train_one_batch(*arguments)
+        bad = [name for name, value in check.metrics.items() if not math.isfinite(value)]
+        found: dict[str, Any] = vars(check)
+        if "loss" in bad:
+            found = {"error": "its loss is not finite: look for NaN in the data"}
+    except Exception as error:  # noqa: BLE001  told by the parent
+        found = {"error": _error_text(error)}
+    answer.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])
