@@ -67,7 +67,6 @@ def test_a_class_of_a_notebook_is_searched_and_retrained_elsewhere(tmp_path):
     (tmp_path / "beside.py").unlink()
     (folder,) = (tmp_path / "sweeps").glob("Mine-*")
     script = Path(__file__).parents[2] / "scripts" / "sweep.py"
-    output = tmp_path / "final.keras"
-    retrain = [sys.executable, script, "retrain", folder, "--epochs", "2", "--output", output]
+    retrain = [sys.executable, script, "retrain", folder, "--epochs", "2"]
     done = subprocess.run(retrain, cwd="/", capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
