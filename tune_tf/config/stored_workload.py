@@ -98,9 +98,9 @@ def _own_modules(workload: type[Workload] | Workload) -> list[ModuleType]:
     ]
     names = {str(getattr(value, "__module__", None)) for value in (*values, *kinds)}
     roots = {name: _import_root(name) for name in list(sys.modules)}
-    installed = {Path(each) for each in sysconfig.get_paths().values()}
+    installed = {None, *map(Path, sysconfig.get_paths().values())}
     installed |= {roots[name] for name in ("keras", "keras_tuner", "numpy", "ray") if name in roots}
-    own = {roots.get(name) for name in names} - {None, *installed}
+    own = {roots.get(name) for name in names} - installed
     return [sys.modules[name] for name, root in roots.items() if root in own and name != "__main__"]
 
 
