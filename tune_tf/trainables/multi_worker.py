@@ -10,6 +10,7 @@ from ray.tune.experiment import Trial
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.capacity import capacity_by_node, max_workers
+from tune_tf.trainables.memory.retry_resources import with_bundles
 from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
 from tune_tf.trainables.multi_process.processes import Bundles
 from tune_tf.trainables.multi_process.worker import Worker, WorkerProcess, WorkerSetup
@@ -97,9 +98,7 @@ class FewerWorkers(tune.Callback):
         _log.warning(
             "trial %s continues with %d workers instead of %d", trial, num_workers, len(bundles)
         )
-        trial.update_resources(
-            tune.PlacementGroupFactory([{}, *[share.bundle] * num_workers], reserved.strategy)
-        )
+        trial.update_resources(with_bundles(reserved, [{}, *[share.bundle] * num_workers]))
 
 
 def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
