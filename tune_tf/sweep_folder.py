@@ -11,7 +11,13 @@ from typing import Any
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.config.stored_workload import StoredReference, write_workload
-from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownSweepError, did_you_mean
+from tune_tf.errors import (
+    InvalidSettingsError,
+    SweepConflictError,
+    UnknownSweepError,
+    WorkloadError,
+    did_you_mean,
+)
 from tune_tf.secrets import expand_references, hide_password, mask_settings, uri_passwords
 from tune_tf.space.document import YamlDocument, yaml_text
 from tune_tf.version import __version__
@@ -165,7 +171,11 @@ class SweepFolder:
                 ) from error
             if isinstance(config.workload, StoredReference):
                 base_dir = path
-                write_workload(config.workload.workload, path)
+                try:
+                    write_workload(config.workload.workload, path)
+                except WorkloadError:
+                    path.rmdir()
+                    raise
             folder = cls(path, config, base_dir.absolute(), Path.cwd())
             folder.save()
             return folder

@@ -120,6 +120,7 @@ def test_what_cannot_be_pickled_is_refused_with_what_to_do(tmp_path):
     mine.lock = threading.Lock()
     with pytest.raises(WorkloadError, match="create open files, locks and datasets in load_data"):
         SweepFolder.create(config_of(mine, storage_path=tmp_path), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_reference_without_its_object_is_plain_text(tmp_path):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,6 +43,12 @@ def test_the_arguments_become_the_settings_of_a_sweep(searched):
     assert config.objective == tune_tf.Objective("val_accuracy", "max")
     assert config.space == tune_tf.SearchSpace(SPACE)
     assert searched(build, ROWS, SPACE).objective == tune_tf.Objective("val_loss", "min")
+
+
+def test_an_objective_of_keras_tuner_is_taken(searched):
+    theirs = SimpleNamespace(name="val_gain", direction="max")  # as keras_tuner.Objective
+    config = searched(build, ROWS, SPACE, objective=theirs)
+    assert config.objective == tune_tf.Objective("val_gain", "max")
 
 
 def test_all_other_settings_of_a_sweep_can_be_given(searched):

@@ -58,7 +58,8 @@ def write_workload(workload: type[Workload] | Workload, folder: Path) -> None:
         except Exception as error:
             raise WorkloadError(
                 f"the workload cannot be pickled, as trials in other processes need: {error}; "
-                "create open files, locks and datasets in load_data, or in a function as data"
+                "create open files, locks and datasets in load_data, or in the function that is "
+                "given as data"
             ) from error
     with atomic_path(folder / STORED_FILE) as path:
         path.write_bytes(data)
