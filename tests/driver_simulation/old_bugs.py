@@ -35,7 +35,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_has_started",
         _has_reported,
-        2745,
+        1055,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
