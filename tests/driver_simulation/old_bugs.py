@@ -35,14 +35,14 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_has_started",
         _has_reported,
-        199,
+        1055,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
         OutcomeTracker,
         "_add_earlier_outcomes",
         _nothing,
-        22,
+        26,
     ),
     # 1f913d8
     "a run that is known too late is not kept with the study": (

@@ -50,7 +50,8 @@ SPACE = {
 
 
 @pytest.fixture
-def plan_of(tmp_path):
+def plan_of(tmp_path, monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # other tests may share a cluster
     (tmp_path / "mine.py").write_text(MODEL)
 
     def plan_of(space=SPACE, data=None, metric="val_accuracy", **settings):
