@@ -74,6 +74,8 @@ budget: {num_samples: 2}
     [
         ("epochs: 9", "scheduler.max_t=15"),
         ("epochs: 9", "epochs=15"),
+        ("epochs: 9", "scheduler={name: fifo, max_t: 15}"),
+        ("epochs: 9", "scheduler={name: resource_changing, base: {max_t: 15}}"),
         ("scheduler: {name: asha, max_t: 9}", "epochs=15"),
         ("scheduler: {name: resource_changing, base: {max_t: 9}}", "epochs=15"),
         ("scheduler: {name: asha, max_t: 9}", "scheduler.max_t=15"),

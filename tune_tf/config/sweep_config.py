@@ -324,11 +324,13 @@ def _drop_other_limit(document: YamlDocument) -> None:
     """Remove the file's ``max_t`` if ``epochs`` is overridden, and the reverse."""
     scheduler = document.data.get("scheduler")
     base = scheduler.get("base") if isinstance(scheduler, dict) else None
+    sections = [section for section in (scheduler, base) if isinstance(section, dict)]
     if "epochs" in document.overridden:
-        for section in (scheduler, base):
-            if isinstance(section, dict):
-                section.pop("max_t", None)
-    elif any(key.endswith("max_t") for key in document.overridden):
+        for section in sections:
+            section.pop("max_t", None)
+    elif any(key.partition(".")[0] == "scheduler" for key in document.overridden) and any(
+        "max_t" in section for section in sections
+    ):
         document.data.pop("epochs", None)
 
 
