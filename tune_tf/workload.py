@@ -19,7 +19,8 @@ class Data:
 
     Each set is a tuple ``(x, y)`` or ``(x, y, sample_weight)`` of NumPy arrays (or of nested dicts
     and tuples of them, for models with several inputs or outputs) whose first axis counts rows.
-    ``sample_weight`` has shape ``[rows]``.
+    ``sample_weight`` has shape ``[rows]``. It may also be a ``tf.data.Dataset`` or a
+    ``keras.utils.PyDataset``, whose batches are trained on as they are.
 
     Args:
         train: Rows to train on.
@@ -29,6 +30,8 @@ class Data:
         groups: The group of each row (a patient, a day, ...), those of ``train`` first and then
             those of ``validation``, shape ``[rows]``; for ``Folds(grouped=True)``, which keeps the
             rows of a group together. None where rows have no groups.
+        steps_per_epoch: Batches of an epoch of a data set, as in ``keras.Model.fit``; None for all.
+        validation_steps: Batches of a validation data set to validate on; None for all.
     """
 
     train: Any
@@ -36,6 +39,8 @@ class Data:
     test: Any = None
     class_weight: Mapping[int, float] | None = None
     groups: Any = None
+    steps_per_epoch: int | None = None
+    validation_steps: int | None = None
 
 
 class Workload(abc.ABC):

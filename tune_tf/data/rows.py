@@ -1,5 +1,6 @@
 """Rows of a data set, validated, converted to training dtypes and joined."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,15 +14,28 @@ from tune_tf.workload import Data
 
 
 @dataclass(frozen=True, eq=False)
+class Batches:
+    """A ``tf.data.Dataset`` or ``keras.utils.PyDataset``, of ``steps`` batches per epoch if given.
+
+    ``class_weight`` is that of its rows, as in ``keras.Model.fit``.
+    """
+
+    dataset: Any
+    steps: int | None = None
+    class_weight: Mapping[int, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Training rows, at least one, and validation rows, if any.
 
     Either are ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
-    or a :class:`~tune_tf.data.Pipeline` of such rows.
+    a :class:`~tune_tf.data.Pipeline` of such rows, or :class:`Batches`, whose number of rows is
+    given as 0.
     """
 
-    train: tuple[Nested, ...] | Pipeline
-    validation: tuple[Nested, ...] | Pipeline | None
+    train: "tuple[Nested, ...] | Pipeline | Batches"
+    validation: "tuple[Nested, ...] | Pipeline | Batches | None"
     num_train: int
     num_validation: int
 
@@ -44,13 +58,28 @@ def rows_of(data: Data, *, floatx: str = "float32") -> Rows:
         raise WorkloadError(
             f"load_data must return tune_tf.Data(train, validation), not {type(data).__name__}"
         )
-    train, num_train = _checked("train", data.train, floatx)
+    train, num_train = _checked("train", data.train, data.steps_per_epoch, floatx)
     if data.class_weight is not None:
         train = _with_class_weight(train, data.class_weight, floatx)
     if data.validation is None:
         return Rows(train, None, num_train, 0)
-    validation, num_validation = _checked("validation", data.validation, floatx)
+    validation, num_validation = _checked(
+        "validation", data.validation, data.validation_steps, floatx
+    )
     return Rows(train, validation, num_train, num_validation)
+
+
+def is_dataset(part: Any) -> bool:
+    """Return whether a part is a ``tf.data.Dataset`` or a ``keras.utils.PyDataset``."""
+    tf, keras = (sys.modules.get(name) for name in ("tensorflow", "keras"))
+    return (tf is not None and isinstance(part, tf.data.Dataset)) or (
+        keras is not None and isinstance(part, keras.utils.PyDataset)
+    )
+
+
+def has_datasets(data: Data) -> bool:
+    """Return whether any part is a ``tf.data.Dataset`` or a ``keras.utils.PyDataset``."""
+    return isinstance(data, Data) and any(map(is_dataset, (data.train, data.validation)))
 
 
 def as_arrays(data: Any, *, floatx: str = "float32") -> Data | None:
@@ -75,16 +104,38 @@ def first_rows(part: Nested, num_rows: int) -> Nested:
     return map_nested(lambda leaf: leaf[:num_rows], part)
 
 
-def _checked(name: str, part: Any, floatx: str) -> tuple[Any, int]:
+def _checked(name: str, part: Any, steps: int | None, floatx: str) -> tuple[Any, int]:
+    setting = "steps_per_epoch" if name == "train" else "validation_steps"
+    if steps is not None and (not isinstance(steps, int | np.integer) or steps < 1):
+        raise WorkloadError(f"Data.{setting} must be an integer of at least 1, not {steps!r}")
+    if is_dataset(part):
+        return Batches(part, steps), 0
+    if steps is not None:
+        raise WorkloadError(
+            f"Data.{setting} counts batches of a tf.data.Dataset or keras.utils.PyDataset, but "
+            f"Data.{name} is a {type(part).__name__}: leave it out, or return fewer rows"
+        )
     if isinstance(part, Pipeline):
         return part, _num_rows(name, part.rows)
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(
-            f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, not "
-            f'{type(part).__name__}; tf.data pipelines train with loop="fit"'
+            f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, a "
+            "tf.data.Dataset, a keras.utils.PyDataset or a tune_tf.data.Pipeline, not "
+            f"{type(part).__name__}{_remedy(part)}"
         )
     part = _converted(part, floatx)
     return part, _num_rows(name, part)
+
+
+def _remedy(part: Any) -> str:
+    if hasattr(part, "__next__"):
+        return (
+            ", which can be read only once: write tf.data.Dataset.from_generator(function, "
+            "output_signature=...) with the function that returns it"
+        )
+    if type(part).__module__.startswith("torch"):
+        return ": convert its items to NumPy arrays, in a keras.utils.PyDataset or as a whole"
+    return ""
 
 
 def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
@@ -114,8 +165,10 @@ def _converted(part: tuple[Nested, ...], floatx: str) -> tuple[Nested, ...]:
 
 
 def _with_class_weight(
-    train: tuple[Nested, ...] | Pipeline, class_weight: Mapping[int, float], floatx: str
-) -> tuple[Nested, ...]:
+    train: tuple[Nested, ...] | Pipeline | Batches, class_weight: Mapping[int, float], floatx: str
+) -> tuple[Nested, ...] | Batches:
+    if isinstance(train, Batches):
+        return replace(train, class_weight=class_weight)
     if isinstance(train, Pipeline):
         raise WorkloadError(
             "class_weight is for arrays: let the map of Data.train return (x, y, sample_weight)"
@@ -149,9 +202,9 @@ def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return np.round(y).astype(np.int64)
 
 
-def _spec(part: tuple[Nested, ...] | Pipeline | None) -> Any:
-    if isinstance(part, Pipeline):
-        return "pipeline"  # its stream compares the rest
+def _spec(part: tuple[Nested, ...] | Pipeline | Batches | None) -> Any:
+    if isinstance(part, Pipeline | Batches):
+        return type(part).__name__  # its stream compares the rest
     leaves = leaves_of("", part) if part else ()
     return tuple((label, leaf.shape, str(leaf.dtype)) for label, leaf in leaves)
 

@@ -78,6 +78,8 @@ class TrialProcess:
         self._loop: Any
         self._data: LoadCache[Any]
         self._loads: NodeDataLoader
+        self._returns_arrays = False  # known after the first load
+        self._loads_anew = False  # for each trial
         self._system_metrics: SystemMetrics | None = None
 
     def claim(
@@ -105,23 +107,46 @@ class TrialProcess:
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
-        from tune_tf.data import LoadCache, rows_of
-        from tune_tf.training.input.device_rows import place_rows
-
-        def load(config: Config) -> Any:
-            data = self._loads.load(config)
-            if self._settings.loop == "fit":
-                return data
-            return place_rows(rows_of(data, floatx=self._floatx), replicas)
+        from tune_tf.data import LoadCache
 
         self._loop = loop
-        self._data = LoadCache(load)
+        self._data = LoadCache(lambda config: self._place(self._load(config), config, replicas))
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
         self._loop.finish()
         with self._beginning(trial):
-            self._loop.start(trial.config, self._data.get(trial.config), trial.seed)
+            key = trial.seed if self._loads_anew else None
+            self._loop.start(trial.config, self._data.get(trial.config, key), trial.seed)
+
+    def _load(self, config: Config) -> Any:
+        """Return the data of the trial; data sets follow from its seed."""
+        from tune_tf.data.rows import has_datasets
+        from tune_tf.training.core.seeds import seeded_generators
+
+        if self._returns_arrays:
+            return self._loads.load(config)
+        with seeded_generators(self._trial.seed):
+            data = self._loads.load(config)
+        self._returns_arrays = not has_datasets(data)
+        self._loads_anew = self._settings.loop == "fit" and has_datasets(data)
+        return data
+
+    def _place(self, data: Any, config: Config, replicas: "Replicas | None") -> Any:
+        """Return data as the loop reads them."""
+        from tune_tf.data import Rows, rows_of
+        from tune_tf.training.core.seeds import seeded_generators
+        from tune_tf.training.input.device_rows import place_rows
+
+        if self._settings.loop == "fit":
+            return data
+
+        def load_anew(seed: int) -> Rows:
+            with seeded_generators(seed):
+                return rows_of(self._loads.load_anew(config), floatx=self._floatx)
+
+        rows = rows_of(data, floatx=self._floatx)
+        return place_rows(rows, replicas, self._trial.seed, load_anew)
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch, together with the other workers."""

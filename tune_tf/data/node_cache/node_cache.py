@@ -58,6 +58,10 @@ class NodeDataLoader:
         self._copies.apply(LOAD_DATA, changes, config)
         return data
 
+    def load_anew(self, config: Mapping[str, Any]) -> Data:
+        """Load data that were loaded for an equal config before, here and without any cache."""
+        return self._copies.run(LOAD_DATA, lambda copy: copy.load_data(config))[0]
+
     def _load_shared(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
         from ray.exceptions import ObjectLostError, RayActorError
 

@@ -67,7 +67,7 @@ class SubtaskWorker(WorkerProcess):
         from tune_tf.training.core.replicas import Replicas
 
         self._replicas = Replicas(self.devices)
-        self._data = LoadCache(self._load)
+        self._data = LoadCache(self._rows_by_subtask)
         return f"{self.devices} on {self._host}"
 
     def begin_trial(self, number: int, trial: TrialStart) -> None:
@@ -166,12 +166,13 @@ class SubtaskWorker(WorkerProcess):
             return seed
         return derive_seed(seed, subtask)
 
-    def _load(self, config: Config) -> "Callable[[int], DeviceRows]":
+    def _rows_by_subtask(self, config: Config) -> "Callable[[int], DeviceRows]":
         """Return a function from a subtask to its rows on the device."""
-        from tune_tf.data import FoldedRows, rows_of
+        from tune_tf.data import FoldedRows
+        from tune_tf.data.rows import has_datasets
         from tune_tf.training.input.device_rows import place_rows
 
-        data = self._loads.load(config)
+        data = super()._load(config)
         if self._parallelism.splits_rows:
             seed = self._settings.seed or 0  # equal for all trials of a sweep
             folds = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)
@@ -181,10 +182,10 @@ class SubtaskWorker(WorkerProcess):
                 return place_rows(folds.rows(subtask), self._replicas)
 
             return rows_of_subtask
-        rows = rows_of(data, floatx=self._floatx)
+        separate = has_datasets(data)  # each reads its own
 
         @functools.cache
-        def place_once() -> "DeviceRows":  # on first use, after the rows before are dropped
-            return place_rows(rows, self._replicas)
+        def place_once(key: int) -> "DeviceRows":  # on first use, after the rows before are dropped
+            return self._place(data, config, self._replicas)
 
-        return lambda subtask: place_once()
+        return lambda subtask: place_once(subtask if separate else 0)

@@ -18,8 +18,7 @@ from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import example_seeds
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.stream import Stream
+from tune_tf.training.input.device_rows import STREAMS, DeviceRows
 from tune_tf.workload import Config, Workload
 
 _DEVICE = "CPU:0"
@@ -43,10 +42,10 @@ class Validator:
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial; refuse validation rows that are not arrays."""
-        if isinstance(rows.validation, Stream):
+        if isinstance(rows.validation, STREAMS):
             raise WorkloadError(
-                "validation.asynchronous needs arrays, but Data.validation is a Pipeline: leave "
-                "validation.asynchronous out, or return arrays"
+                "validation.asynchronous needs arrays, but Data.validation is a Pipeline or a data "
+                "set: leave validation.asynchronous out, or return arrays"
             )
         if rows is not self._source:
             with tf.device(_DEVICE):

@@ -13,18 +13,34 @@ def split_rows(num_rows: int, replica: int, num_replicas: int) -> tuple[int, int
     return num_rows * replica // num_replicas, num_rows * (replica + 1) // num_replicas
 
 
+def replica_rows(num_rows: Any, replica: int, num_replicas: int, *, whole: bool) -> Any:
+    """Return a replica's rows ``[first, last)`` of a batch; ``whole``: see :func:`can_share_batch`.
+
+    ``num_rows`` may be a tensor.
+    """
+    first, last = split_rows(num_rows, replica, num_replicas)
+    if not whole or num_replicas == 1:
+        return first, last
+    shared = can_share_batch(num_rows, num_replicas)
+    if isinstance(shared, bool):
+        return (first, last) if shared else (0, num_rows)
+    return tf.where(shared, first, 0), tf.where(shared, last, num_rows)
+
+
 def unpack_batch(batch: Any) -> tuple[Any, Any, Any]:
     """Return ``(x, y, sample_weight)`` of a batch, with None for missing parts."""
-    x, y, sample_weight = (*batch, None, None)[:3]
+    x, y, sample_weight = (*(batch if isinstance(batch, tuple) else (batch,)), None, None)[:3]
     return x, y, sample_weight
 
 
-def relative_share(rows: int, num_rows: int, num_replicas: int) -> float:
+def relative_share(rows: Any, num_rows: Any, num_replicas: int) -> Any:
     """Return the share of ``rows`` in a batch divided by an even share; 1 for an even batch."""
-    return rows * num_replicas / num_rows
+    if isinstance(num_rows, int):
+        return rows * num_replicas / num_rows
+    return tf.cast(rows * num_replicas, tf.float32) / tf.cast(num_rows, tf.float32)
 
 
-def can_share_batch(num_rows: int, num_replicas: int) -> bool:
+def can_share_batch(num_rows: Any, num_replicas: int) -> Any:
     """Return whether replicas can share a batch in a custom step, which may divide by its rows.
 
     If a replica would have no rows, every replica takes the whole batch.
@@ -32,23 +48,32 @@ def can_share_batch(num_rows: int, num_replicas: int) -> bool:
     return num_rows >= num_replicas
 
 
-def weigh_loss(loss: Any, share: float, model: keras.Model, num_replicas: int) -> Any:
+def is_even(share: Any) -> bool:
+    """Return whether a share is known to be 1 while the graph is made."""
+    return isinstance(share, float | int) and share == 1
+
+
+def weigh_loss(loss: Any, share: Any, model: keras.Model, num_replicas: int) -> Any:
     """Weigh the loss of some rows so that the losses of all parts sum to the loss of the batch.
 
     Means are weighted by rows. Sums are not, except for the weight penalties that each contains.
+    The mean over no rows is not a number, and counts as 0.
     """
-    if share == 1.0:
+    if is_even(share):
         return loss
+    if tf.is_tensor(share):
+        share = tf.cast(share, loss.dtype)
     if loss_is_mean(model):
-        return share * loss
+        return tf.where(share > 0, share * loss, 0) if tf.is_tensor(share) else share * loss
     penalties = [v.regularizer(v) for v in model.trainable_variables if v.regularizer is not None]
     return loss + (share - 1) * sum(penalties) / num_replicas
 
 
-def track_loss(model: keras.Model, loss: Any, num_rows: int, num_replicas: int) -> None:
+def track_loss(model: keras.Model, loss: Any, num_rows: Any, num_replicas: int) -> None:
     """Add a replica's part of a batch's loss to the model's metric of the total loss."""
     tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    tracker.update_state(loss * num_replicas, sample_weight=num_rows / num_replicas)
+    weight = tf.cast(num_rows, tf.float32) if tf.is_tensor(num_rows) else num_rows
+    tracker.update_state(loss * num_replicas, sample_weight=weight / num_replicas)
 
 
 def loss_is_mean(model: keras.Model) -> bool:
@@ -84,6 +109,8 @@ def add_gradients(first: Any, second: Any) -> Any:
 
 def scale_gradient(gradient: Any, factor: Any) -> Any:
     """Multiply a gradient by a factor."""
+    if tf.is_tensor(factor):
+        factor = tf.cast(factor, gradient.dtype)
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
     return gradient * factor

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.training.core.batch_parts import can_share_batch, split_rows
+from tune_tf.training.core.batch_parts import can_share_batch, replica_rows, split_rows
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, example_seeds, unseeded_state
-from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.reader import Reader
-from tune_tf.training.input.stream import Stream
+from tune_tf.training.input.dataset_stream import DatasetStream
+from tune_tf.training.input.device_rows import STREAMS, DeviceRows
+from tune_tf.training.input.reader import DatasetReader, Reader, num_rows_of, rows_between
 from tune_tf.workload import Config, Workload
 
-NumberedStep = Callable[[int, Any, tf.Tensor, int], Any]
+NumberedStep = Callable[[int, Any, tf.Tensor, Any], Any]
 """``step(replica, batch, row_numbers, num_rows)``; ``num_rows`` is that of the global batch."""
 
 
@@ -31,6 +31,7 @@ class EpochInputs(NamedTuple):
 
     Args:
         train: Training rows ``(x, y[, sample_weight])`` on the devices, or a batch iterator.
+        max_batches: Batches to train on; None for all.
         validation: Validation rows in either form, or None.
         order: Row numbers, int32, shape ``[num_rows]``; None for an iterator.
         seeds: Seeds of the per-example preprocessing (see ``example_seeds``); None without it.
@@ -43,6 +44,7 @@ class EpochInputs(NamedTuple):
     order: "np.ndarray[Any, Any] | None"
     seeds: "np.ndarray[Any, Any] | None"
     unseeded: "np.ndarray[Any, Any]"
+    max_batches: int | None = None
 
 
 def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInputs:
@@ -50,16 +52,17 @@ def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInp
     config, rows, seed = trial
     train, validation = rows.train, rows.validation
     order = None
-    size = workload.global_batch_size(config)
-    if isinstance(train, Stream):
+    size = rows.batch_size(workload, config)
+    if isinstance(train, STREAMS):
         shuffled = workload.shuffle(config)
         train = train.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
     else:
         order = row_order(workload, trial, epoch)
-    if isinstance(validation, Stream):
+    if isinstance(validation, STREAMS):
         validation = validation.batches(size, seed=seed, epoch=0, shuffled=False)
     seeds = example_seeds(seed, epoch) if rows.per_example else None
-    return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch))
+    steps = rows.train.steps if isinstance(rows.train, DatasetStream) else None
+    return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch), steps)
 
 
 def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray[Any, Any]":
@@ -125,6 +128,49 @@ class BatchLoop:
         if remainder:
             result = run_batch(num_full * size, remainder)
         return result if is_custom else None
+
+    def run_dataset(
+        self, step: NumberedStep, reader: DatasetReader, max_batches: tf.Tensor, *, is_custom: bool
+    ) -> tuple[Any, tf.Tensor]:
+        """Run the batches of a data set, at most ``max_batches``.
+
+        Returns:
+            The last step's result if the step is custom; numbers of batches and rows, int64 [2].
+        """
+
+        def run_batch(seen: tf.Tensor, batch: Any) -> tuple[Any, tf.Tensor]:
+            count = num_rows_of(batch)
+            first = tf.cast(seen[1], tf.int32)
+
+            def run_in_replica(replica: int, batch: Any) -> Any:
+                begin, end = replica_rows(count, replica, self._replicas.num, whole=is_custom)
+                rows = batch if self._replicas.num == 1 else rows_between(batch, begin, end)
+                return step(replica, rows, first + tf.range(begin, end), count)
+
+            result = self._replicas.run(run_in_replica, batch)
+            return result if is_custom else (), seen + tf.stack([1, tf.cast(count, tf.int64)])
+
+        seen, result = tf.zeros([2], tf.int64), ()
+        if is_custom:  # the first batch gives the form of the results
+            result, seen = run_batch(seen, reader.next().get_value())
+        end = tf.cast(max_batches, tf.int64)
+
+        def body(seen: tf.Tensor, result: Any, ended: Any) -> tuple[Any, ...]:
+            batch = reader.next()
+
+            def run() -> tuple[Any, ...]:
+                result, now_seen = run_batch(seen, batch.get_value())
+                return now_seen, result, tf.constant(False)
+
+            return tf.cond(batch.has_value(), run, lambda: (seen, result, tf.constant(True)))
+
+        seen, result, _ = tf.while_loop(
+            lambda seen, result, ended: tf.logical_not(ended) & (seen[0] < end),
+            body,
+            (seen, result, tf.constant(False)),
+            parallel_iterations=1,
+        )
+        return (result if is_custom else None), seen
 
     def _run_uneven(
         self, step: NumberedStep, reader: Reader, num_rows: int, max_batches: tf.Tensor

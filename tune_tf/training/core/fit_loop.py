@@ -236,6 +236,8 @@ class FitLoop:
             **dict(zip(("x", "y", "sample_weight"), parts, strict=False)),
             batch_size=size if has_arrays else None,
             validation_data=trial.data.validation,
+            steps_per_epoch=trial.data.steps_per_epoch,
+            validation_steps=trial.data.validation_steps,
             shuffle=self._workload.shuffle(trial.config),
             class_weight=trial.data.class_weight,
             initial_epoch=trial.epoch,

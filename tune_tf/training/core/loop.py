@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
 from tune_tf.training.callbacks import EpochCallbacks
@@ -18,6 +19,7 @@ from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.step import ReplicaBuilder
+from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.workload import Config, Workload
 
@@ -122,8 +124,9 @@ class GraphLoop:
         began = time.perf_counter()
         metrics = self._run_guarded(trial)
         took_s = time.perf_counter() - began
+        num_rows = trial.inputs.rows.num_train or _check_seen(trial)
         self.performance = {
-            ROWS_PER_S: trial.inputs.rows.num_train / took_s,
+            ROWS_PER_S: num_rows / took_s,
             INPUT_WAIT: min(1.0, trial.program.waited_s / took_s),
         }
         trial.epoch += 1
@@ -165,7 +168,11 @@ class GraphLoop:
 
     def _callbacks(self, cached: TrialProgram) -> EpochCallbacks:
         program, inputs = cached.program, cached.inputs
-        num_batches = -(-inputs.rows.num_train // program.batch_size)
+        train, size = inputs.rows.train, program.batch_size
+        if isinstance(train, DatasetStream):
+            num_batches = train.num_batches(size)
+        else:
+            num_batches = -(-inputs.rows.num_train // size)
         return EpochCallbacks(self._workload.callbacks(inputs.config), program.model, num_batches)
 
     def _run_guarded(self, trial: LoopTrial) -> Metrics:
@@ -229,6 +236,21 @@ class GraphLoop:
         validated = trial.program.validate(inputs.validation, inputs.seeds)
         callbacks.test_end(validated)
         return metrics | validated
+
+
+def _check_seen(trial: LoopTrial) -> int:
+    """Return the rows of a data set in the last epoch, after checking that there were enough."""
+    num_batches, num_rows = trial.program.num_seen
+    if num_batches == 0:
+        raise WorkloadError("Data.train is empty: its data set has no batches")
+    train = trial.inputs.rows.train
+    steps = train.steps
+    if steps is not None and num_batches < steps and train.is_endless:
+        raise WorkloadError(
+            f"Data.train ended after {num_batches} of {steps} batches (steps_per_epoch): append "
+            ".repeat() to the data set, or leave steps_per_epoch out"
+        )
+    return num_rows
 
 
 def _load(checkpoint: Checkpoint, trial: LoopTrial) -> None:

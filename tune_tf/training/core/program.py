@@ -16,7 +16,7 @@ from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
 from tune_tf.training.core.step import Step
 from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
+from tune_tf.training.input.reader import DatasetReader, Reader, ResidentReader, StreamReader
 from tune_tf.training.keras_internals import global_seed_generator, unregister_new_gradients
 from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
@@ -92,6 +92,8 @@ class Program:
         self.derived: Any = None
         with tf.device("CPU:0"):
             self._waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+            # Batches and rows of the last pass over a data set, of training and of validation.
+            self._seen = tf.Variable(tf.zeros([2, 2], tf.int64), trainable=False)
             self._one_batch, self._all_batches = tf.constant(1), tf.constant(tf.int32.max)
         self._unseeded = global_seed_generator().state
         # Updated by the trace. With several replicas, each draws from its thread's generator.
@@ -102,6 +104,12 @@ class Program:
     def waited_s(self) -> float:
         """Seconds that the last epoch waited for batches."""
         return float(self._waited_s.numpy())
+
+    @property
+    def num_seen(self) -> tuple[int, int]:
+        """Numbers of batches and rows of a data set in the last epoch."""
+        batches, rows = self._seen.numpy()[0]
+        return int(batches), int(rows)
 
     @property
     def traces_scalars(self) -> bool:
@@ -185,7 +193,9 @@ class Program:
     def _run(
         self, epoch: Callable[..., Any], inputs: EpochInputs, max_batches: tf.Tensor
     ) -> Metrics:
-        train, validation, order, seeds, unseeded = inputs
+        train, validation, order, seeds, unseeded, limit = inputs
+        if limit is not None:
+            max_batches = tf.constant(limit)
         self._waited_s.assign(0.0)
         if self._draws_unseeded:
             self._unseeded.assign(unseeded)
@@ -255,13 +265,20 @@ class Program:
         """Run all batches of a data set; return the last step's result if the step is custom."""
         step = self.step
         step.begin(training=training)
-        result = self._batches.run(
-            self._with_preprocessing(seeds, training=training),
-            self._reader(rows, order),
-            self.num_rows if training else self.num_validation_rows,
-            max_batches,
-            is_custom=step.has_custom_train if training else step.has_custom_test,
-        )
+        run = self._with_preprocessing(seeds, training=training)
+        num_rows = self.num_rows if training else self.num_validation_rows
+        is_custom = step.has_custom_train if training else step.has_custom_test
+        if num_rows:
+            reader = self._reader(rows, order)
+            result = self._batches.run(run, reader, num_rows, max_batches, is_custom=is_custom)
+        else:
+            result, seen = self._batches.run_dataset(
+                run,
+                DatasetReader(rows, self._waited_s),
+                max_batches if training else self._all_batches,
+                is_custom=is_custom,
+            )
+            self._seen[0 if training else 1].assign(seen)
         step.end(training=training)
         return result
 

@@ -170,7 +170,7 @@ class ProgramCache:
         config, rows, _ = inputs
         scalars = scalars_of(model) if traces_scalars else []
         computed = rows.per_example and rows.per_example.number
-        size = self._workload.global_batch_size(config)
+        size = rows.batch_size(self._workload, config)
         batch = (rows.spec, size, self._builder.replicas.shape, computed)
         key = program_fingerprint(self._workload, model, scalars, config, batch)
         return _FreshModel(inputs, model, scalars, key)
@@ -196,7 +196,7 @@ class ProgramCache:
             self._workload,
             step,
             inputs.rows,
-            self._workload.global_batch_size(inputs.config),
+            inputs.rows.batch_size(self._workload, inputs.config),
             variables=fresh.fingerprint.variables,
             scalars=fresh.scalars,
         )

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.batch_parts import scale_gradient, split_rows
+from tune_tf.training.core.batch_parts import is_even, scale_gradient, split_rows
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.rendezvous import PortTakenError
@@ -50,7 +50,7 @@ class Replicas:
         return self._strategy.run(in_replica, args=args)
 
     @contextlib.contextmanager
-    def as_single_replica(self, share: float) -> Iterator[None]:
+    def as_single_replica(self, share: Any) -> Iterator[None]:
         """Run code for one device in replica context.
 
         Keras and TensorFlow divide losses by the number of replicas, and custom code does not. In
@@ -104,7 +104,7 @@ class Replicas:
         """Weigh gradients by rows so that their sum over the replicas is exact."""
         _replica.has_weighed_gradients = True
         weight = 1.0 if _replica.share is None else _replica.share / self.num
-        if weight == 1:
+        if is_even(weight):
             return gradients
         return [None if g is None else scale_gradient(g, weight) for g in gradients]
 
@@ -125,7 +125,7 @@ class Replicas:
 class _ReplicaThread(threading.local):
     """State of a replica, per thread because TensorFlow traces each replica in its own thread."""
 
-    share: float | None = None  # None outside as_single_replica
+    share: Any = None  # a number or tensor; None outside as_single_replica
     has_weighed_gradients: bool = False
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 _ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # distinguish the streams of one seed
+_NO_GLOBAL_SEED = 87654321  # what TensorFlow puts in place of a global seed that is unset
 
 
 def derive_seed(sweep_seed: int, trial_number: int) -> int:
@@ -33,6 +34,25 @@ def preserve_global_rng() -> Iterator[None]:
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def seeded_generators(seed: int) -> Iterator[None]:
+    """Seed the global generators of Python, NumPy and TensorFlow; restore their seeds on exit.
+
+    ``tf.data`` transformations that are created without a seed, such as ``shuffle``, follow from
+    TensorFlow's global seed.
+    """
+    import tensorflow as tf  # late: seeds are derived where it is not loaded
+
+    before, _ = tf.compat.v1.random.get_seed(0)
+    with preserve_global_rng():
+        seed_python_and_numpy(seed)
+        tf.random.set_seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            tf.random.set_seed(None if before == _NO_GLOBAL_SEED else before)
 
 
 def epoch_order(

@@ -17,8 +17,10 @@ from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.batch_parts import (
     add_gradients,
     can_share_batch,
+    is_even,
     loss_is_mean,
     relative_share,
+    replica_rows,
     split_rows,
     track_loss,
     unpack_batch,
@@ -33,6 +35,7 @@ from tune_tf.training.core.build import (
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.update import prepare_optimizer
+from tune_tf.training.input.reader import rows_between
 from tune_tf.workload import Workload
 
 
@@ -69,15 +72,18 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def check(self, num_rows: int, batch_size: int) -> None:
-        """Check that the built model can be trained on these batches."""
+        """Check that the built model can be trained on these batches, if both numbers are known.
+
+        Unknown numbers are 0.
+        """
 
     @abc.abstractmethod
-    def train(self, replica: int, batch: Any, num_rows: int) -> Any:
-        """Train on a replica's rows of a global batch of ``num_rows`` rows."""
+    def train(self, replica: int, batch: Any, num_rows: Any) -> Any:
+        """Train on a replica's rows of a global batch of ``num_rows`` rows, a number or tensor."""
 
     @abc.abstractmethod
-    def test(self, replica: int, batch: Any, num_rows: int) -> Any:
-        """Evaluate a replica's rows of a global batch of ``num_rows`` rows."""
+    def test(self, replica: int, batch: Any, num_rows: Any) -> Any:
+        """Evaluate a replica's rows of a global batch of ``num_rows`` rows, a number or tensor."""
 
     def begin(self, *, training: bool) -> None:
         """Reset the metrics before a pass over all rows; called in the graph."""
@@ -115,12 +121,12 @@ class ReplicaStep(Step):
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse batches and losses that the replicas cannot train on exactly."""
         num_replicas = self.replicas.num
-        if batch_size < num_replicas:
+        if num_rows and batch_size < num_replicas:
             raise WorkloadError(
                 f"the global batch size {batch_size} is smaller than the {num_replicas} replicas: "
                 "each needs at least one row; use a larger batch or fewer replicas"
             )
-        rest = num_rows % batch_size
+        rest = num_rows % batch_size if num_rows else 0
         if self._must_be_even and (batch_size % num_replicas or rest % num_replicas):
             raise WorkloadError(
                 f"the global batch size {batch_size} or the {rest} row(s) of the last batch are "
@@ -143,8 +149,9 @@ class ReplicaStep(Step):
         if splits_train or (num_replicas > 1 and not self.has_custom_test):
             loss_is_mean(self.model)  # refuses other losses
 
-    def train(self, replica: int, batch: Any, num_rows: int) -> Any:
+    def train(self, replica: int, batch: Any, num_rows: Any) -> Any:
         """Train on a replica's rows and update the model's metrics."""
+        self._check_batch(num_rows)
         if self.replicas.num == 1 and (self.has_custom_train or self.micro_batches == 1):
             return self._workload.train_step(self.model, batch)
         if not self.has_custom_train:
@@ -160,7 +167,7 @@ class ReplicaStep(Step):
             )
         return logs
 
-    def test(self, replica: int, batch: Any, num_rows: int) -> Any:
+    def test(self, replica: int, batch: Any, num_rows: Any) -> Any:
         """Evaluate a replica's rows and update the model's metrics."""
         model, num_replicas = self.model, self.replicas.num
         if num_replicas == 1:
@@ -169,7 +176,7 @@ class ReplicaStep(Step):
             return self._run_custom(model.test_step, replica, batch, num_rows)
         x, y, sample_weight = unpack_batch(batch)
         first, last = split_rows(num_rows, replica, num_replicas)
-        if first == last:
+        if isinstance(num_rows, int) and first == last:
             track_loss(model, tf.zeros([]), num_rows, num_replicas)
             return None
         share = relative_share(last - first, num_rows, num_replicas)
@@ -180,26 +187,46 @@ class ReplicaStep(Step):
         model.compute_metrics(x, y, y_pred, sample_weight)
         return None
 
+    def _check_batch(self, num_rows: Any) -> None:
+        """Check in the graph a batch whose number of rows is known only there."""
+        num_replicas = self.replicas.num
+        if isinstance(num_rows, int) or num_replicas == 1:
+            return
+        remedy = "batch the data set with drop_remainder=True, or use one replica"
+        if self._must_be_even:
+            text = f'a batch is not divisible by the {num_replicas} replicas and uneven is "refuse"'
+            tf.debugging.Assert(num_rows % num_replicas == 0, [f"{text}: {remedy}", num_rows])
+        names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
+        names += [each.name for each in self.model.metrics if each.name.endswith("_loss")]
+        if names and not self.has_custom_train:
+            text = f"a batch has fewer rows than the {num_replicas} replicas, and {names[0]} needs"
+            tf.debugging.Assert(
+                num_rows >= num_replicas, [f"{text} a row in each: {remedy}", num_rows]
+            )
+
     def _run_custom(
-        self, custom: Callable[[Any], Any], replica: int, batch: Any, num_rows: int
+        self, custom: Callable[[Any], Any], replica: int, batch: Any, num_rows: Any
     ) -> Any:
         """Run a custom step, whose losses are means, and weigh its gradients and logs by rows."""
         num_replicas = self.replicas.num
-        first, last = split_rows(num_rows, replica, num_replicas)
+        first, last = replica_rows(num_rows, replica, num_replicas, whole=True)
+        share = relative_share(last - first, num_rows, num_replicas)
         shared = can_share_batch(num_rows, num_replicas)
-        share = relative_share(last - first, num_rows, num_replicas) if shared else 1.0
+        share = share if shared is True else 1.0 if shared is False else tf.where(shared, share, 1)
         with self.replicas.as_single_replica(share):
             logs = custom(batch)
-        if share == 1.0 or not isinstance(logs, Mapping):
+        if is_even(share) or not isinstance(logs, Mapping):
             return logs
         return {name: value * share for name, value in logs.items()}
 
-    def _train_pieces(self, replica: int, batch: Any, num_rows: int) -> None:
+    def _train_pieces(self, replica: int, batch: Any, num_rows: Any) -> None:
         """Train on a replica's rows, one micro-batch after another."""
         model, num_replicas = self.model, self.replicas.num
         first, last = split_rows(num_rows, replica, num_replicas)
-        # Equal in all replicas, which wait for each other's synchronized statistics.
-        num_pieces = min(self.micro_batches, max(1, num_rows // num_replicas))
+        num_pieces = self.micro_batches
+        if isinstance(num_rows, int):
+            # Equal in all replicas, which wait for each other's synchronized statistics.
+            num_pieces = min(num_pieces, max(1, num_rows // num_replicas))
         loss: Any = 0.0
         gradients: list[Any] = [None] * len(model.trainable_variables)
         for number in range(num_pieces):
@@ -212,21 +239,22 @@ class ReplicaStep(Step):
         model.optimizer.apply(gradients, model.trainable_variables)
         track_loss(model, loss, num_rows, num_replicas)
 
-    def _gradients(self, batch: Any, share: float) -> tuple[Any, list[Any]]:
+    def _gradients(self, batch: Any, share: Any) -> tuple[Any, list[Any]]:
         """Return loss and gradients of some rows, given their share of the batch."""
         model, num_replicas = self.model, self.replicas.num
+        has_rows = tf.is_tensor(share) or share > 0  # where known
         x, y, sample_weight = unpack_batch(batch)
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
-            if share:
+            if has_rows:
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
                 loss = weigh_loss(loss, share, model, num_replicas)
             else:  # no rows, but other replicas wait for synchronized statistics
                 loss = _zero_loss(y_pred)
             scaled = model.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, variables)
-        if share:
+        if has_rows:
             self._unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
             model.compute_metrics(x, y, y_pred, sample_weight)
             return loss, gradients
@@ -263,7 +291,7 @@ def _slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
     """Return rows once earlier gradients are done, so that memory holds one piece only."""
     flat = tf.nest.flatten(gradients, expand_composites=True)
     with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
-        return tf.nest.map_structure(lambda a: tf.identity(a[begin:end]), batch)
+        return tf.nest.map_structure(tf.identity, rows_between(batch, begin, end))
 
 
 def _zero_loss(y_pred: Any) -> Any:

@@ -1,6 +1,7 @@
 """Training and validation rows in the memory of a trial's devices."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +9,14 @@ import tensorflow as tf
 
 from tune_tf.data.nested import num_bytes
 from tune_tf.data.pipeline import Pipeline
+from tune_tf.data.rows import Batches, Rows
 from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.input.dataset_stream import DatasetSource, DatasetStream
 from tune_tf.training.input.stream import SAMPLE_ROWS, Stream, whole_batch
+from tune_tf.workload import Config, Workload
+
+STREAMS = (Stream, DatasetStream)
+"""Kinds of rows that are not resident on a device."""
 
 _RESIDENT_SHARE = 0.5
 """Largest share of a device's memory for rows; weights, slots and activations need the rest."""
@@ -22,8 +29,8 @@ class DeviceRows:
     """Training and validation rows, resident on every replica's device.
 
     Args:
-        train: Placed ``(x, y[, sample_weight])``; a ``Stream`` for rows of a pipeline; None if only
-            the row numbers are needed.
+        train: Placed ``(x, y[, sample_weight])``; a ``Stream`` for rows of a pipeline; a
+            ``DatasetStream`` for batches of a data set; None if only the row numbers are needed.
         validation: The same for validation, or None.
         sample: First few training rows as plain tensors, after ``per_example``, to build the model.
         spec: Comparable shapes and types.
@@ -40,20 +47,35 @@ class DeviceRows:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether rows come from a pipeline."""
-        return isinstance(self.train, Stream) or isinstance(self.validation, Stream)
+        """Whether rows come from a pipeline or a data set."""
+        return any(isinstance(part, STREAMS) for part in (self.train, self.validation))
+
+    def batch_size(self, workload: Workload, config: Config) -> int:
+        """Return the rows of a batch; 0 if all data sets bring their own batches."""
+        parts = [part for part in (self.train, self.validation) if part is not None]
+        if parts and all(isinstance(part, DatasetStream) and part.is_batched for part in parts):
+            return 0
+        return workload.global_batch_size(config)
 
 
-def place_rows(rows: Any, replicas: Replicas | None) -> DeviceRows:
-    """Copy rows (see ``tune_tf.data.Rows``) to the device of every replica; None skips the copy.
+def place_rows(
+    rows: Rows,
+    replicas: Replicas | None,
+    seed: int | None = None,
+    load: Callable[[int], Rows] | None = None,
+) -> DeviceRows:
+    """Copy rows to the device of every replica; None skips the copy.
 
     Rows of a pipeline are streamed, and so are arrays that take more than half of a GPU's memory.
+    Data sets are read anew for each trial: ``load`` returns new ones for a trial's seed, and
+    ``seed`` is that of ``rows``.
     """
-    train = _place(rows.train, "train", replicas)
+    source = DatasetSource(rows, seed, load or (lambda seed: rows))
+    train = _place(rows.train, "train", replicas, source)
     validation = None
     if rows.validation is not None:
-        validation = _place(rows.validation, "validation", replicas)
-    if isinstance(train, Stream):
+        validation = _place(rows.validation, "validation", replicas, source)
+    if isinstance(train, STREAMS):
         sample = train.sample
     else:
         count = min(SAMPLE_ROWS, rows.num_train)
@@ -64,11 +86,13 @@ def place_rows(rows: Any, replicas: Replicas | None) -> DeviceRows:
         sample=sample,
         num_train=rows.num_train,
         num_validation=rows.num_validation,
-        spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, Stream))),
+        spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, STREAMS))),
     )
 
 
-def _place(part: Any, name: str, replicas: Replicas | None) -> Any:
+def _place(part: Any, name: str, replicas: Replicas | None, source: DatasetSource) -> Any:
+    if isinstance(part, Batches):
+        return DatasetStream(part, name, source)
     window = whole_batch if replicas is None else replicas.window
     if isinstance(part, Pipeline):
         return Stream(part, name, window)

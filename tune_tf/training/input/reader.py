@@ -88,14 +88,68 @@ class StreamReader:
         return numbers, rows
 
     def _next(self) -> Any:
-        # Otherwise the graph could read the clock before earlier batches have arrived.
-        with tf.control_dependencies([self._waited_s.read_value()]):
-            began = tf.timestamp()
-        with tf.control_dependencies([began]):
-            batch = self._batches.get_next()
-        with tf.control_dependencies(tf.nest.flatten(batch)):
-            self._waited_s.assign_add(tf.timestamp() - began)
-        return batch
+        return _timed(self._batches.get_next, self._waited_s)
+
+
+class DatasetReader:
+    """Reader of the batches of a user's data set, whose numbers of rows may be known only later.
+
+    Args:
+        batches: Iterator of ``DatasetStream.batches``.
+        waited_s: Variable that accumulates the seconds spent waiting, float64.
+    """
+
+    def __init__(self, batches: Any, waited_s: tf.Variable) -> None:
+        self._batches = batches
+        self._waited_s = waited_s
+
+    def next(self) -> tf.experimental.Optional:
+        """Return the next batch, or no value after the last one."""
+        return _timed(self._batches.get_next_as_optional, self._waited_s)
+
+
+def num_rows_of(batch: Any) -> Any:
+    """Return the number of rows of a batch: an int if it is static, otherwise an int32 tensor."""
+    first = tf.nest.flatten(batch)[0]
+    if first.shape.rank and first.shape[0] is not None:
+        return int(first.shape[0])
+    if isinstance(first, tf.SparseTensor):
+        return tf.cast(first.dense_shape[0], tf.int32)
+    return tf.cast(first.nrows(), tf.int32) if _is_ragged(first) else tf.shape(first)[0]
+
+
+def rows_between(batch: Any, begin: Any, end: Any) -> Any:
+    """Return rows ``[begin, end)`` of a batch, whose tensors may be sparse or ragged."""
+
+    def part(leaf: Any) -> Any:
+        if not isinstance(leaf, tf.SparseTensor):
+            return leaf[begin:end]
+        shape = leaf.dense_shape
+        rest = tf.zeros_like(shape[1:])
+        begin_64, end_64 = (tf.cast(row, tf.int64) for row in (begin, end))
+        return tf.sparse.slice(
+            leaf,
+            tf.concat([[begin_64], rest], 0),
+            tf.concat([[end_64 - begin_64], shape[1:]], 0),
+        )
+
+    return tf.nest.map_structure(part, batch)
+
+
+def _is_ragged(value: Any) -> bool:
+    return isinstance(value, tf.RaggedTensor)
+
+
+def _timed(read: Callable[[], Any], waited_s: tf.Variable) -> Any:
+    """Return what ``read`` reads, and add the seconds that it took."""
+    # Otherwise the graph could read the clock before earlier batches have arrived.
+    with tf.control_dependencies([waited_s.read_value()]):
+        began = tf.timestamp()
+    with tf.control_dependencies([began]):
+        batch = read()
+    with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+        waited_s.assign_add(tf.timestamp() - began)
+    return batch
 
 
 Reader = ResidentReader | StreamReader

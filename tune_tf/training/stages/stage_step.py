@@ -227,6 +227,11 @@ class StageStep(Step):
         self, batch: Any, num_rows: int, micro_batches: int
     ) -> Iterator[tuple[StagePipeline, Any, float]]:
         """Yield each replica's micro-batches, with their fraction of the batch's rows."""
+        if not isinstance(num_rows, int):
+            raise WorkloadError(
+                "a model in stages needs batches of a known number of rows: batch the data set "
+                "with drop_remainder=True, or use kind 'mirrored'"
+            )
         for replica, pipeline in enumerate(self._pipelines):
             begin, end = split_rows(num_rows, replica, len(self._pipelines))
             for number in range(micro_batches):
