@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from guards import slow
 from streams import Noisy, classifier, without_dropout
-from trials import SEED, ByTape, Given, bits, draw, furthest, run_fresh
+from trials import SEED, ByTape, Given, bits, dense_model, draw, furthest, run_fresh
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
@@ -362,6 +362,25 @@ def shuffled():
     noise = tf.data.Dataset.from_tensor_slices(ROWS.train).shuffle(99)
     noise = noise.map(lambda x, y: (x + tf.random.normal([6]), y))
     return Data(noise.batch(8), dataset(ROWS.validation))
+
+
+def shuffled_only():
+    train = tf.data.Dataset.from_tensor_slices(ROWS.train).shuffle(99)
+    return Data(train.batch(8), dataset(ROWS.validation))
+
+
+def shuffled_unknown():
+    return Data(shuffled_only().train.filter(lambda x, y: True), dataset(ROWS.validation))
+
+
+@pytest.mark.parametrize("data", [shuffled_only, shuffled_unknown])
+def test_rows_are_shuffled_as_by_fit(replicas_of, data):
+    ours = run_dataset(dense_model, data, replicas_of(1))
+
+    of_fit = run_fit(dense_model, data, replicas_of(1))
+
+    for one, other in zip(ours[0], of_fit[0], strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
 
 
 def test_a_shuffled_data_set_follows_from_the_seed_of_the_trial(replicas_of):

@@ -227,6 +227,7 @@ class FitLoop:
     def _fit(self, trial: _Trial) -> None:
         train, size = trial.data.train, self._workload.global_batch_size(trial.config)
         has_arrays = isinstance(train, tuple)
+        may_shuffle = has_arrays or isinstance(train, keras.utils.PyDataset)
         parts = train if has_arrays else (train,)
         # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
@@ -238,7 +239,7 @@ class FitLoop:
             validation_data=trial.data.validation,
             steps_per_epoch=trial.data.steps_per_epoch,
             validation_steps=trial.data.validation_steps,
-            shuffle=self._workload.shuffle(trial.config),
+            shuffle=may_shuffle and self._workload.shuffle(trial.config),
             class_weight=trial.data.class_weight,
             initial_epoch=trial.epoch,
             epochs=_FOR_EVER,

@@ -190,10 +190,15 @@ class _DatasetReader:
             dataset = dataset.map(lambda *batch: _with_weights(batch, batches.class_weight))
         if batches.steps is not None and name == "validation":
             dataset = dataset.take(batches.steps)
+        # `fit` makes a second iterator after each epoch whose length it knows, so that rows are
+        # shuffled as by `fit` if one more is made here.
+        self._skips_one = batches.steps is None and int(dataset.cardinality()) >= 0
         self._dataset = dataset.prefetch(tf.data.AUTOTUNE).with_options(_options(dataset))
 
     def iterator(self, seed: int, epoch: int, *, shuffled: bool) -> Any:
         """Return an iterator; each follows from those before it."""
+        if epoch and self._skips_one:
+            iter(self._dataset)
         return iter(self._dataset)
 
 
