@@ -47,7 +47,8 @@ class Workload(abc.ABC):
     """Base class of the data and model of a search; instances are pickled to the trials.
 
     ``load_data`` and ``build_model`` read the trial's values from ``config``, a dict. ``load_data``
-    runs again only when a value that it read has changed. It runs on a copy of the instance in its
+    runs again only when a value that it read has changed; if it returns data sets of TensorFlow or
+    Keras, for each trial. It runs on a copy of the instance in its
     initial state; attributes that it sets are available to the other methods of each trial with
     these data.
     """

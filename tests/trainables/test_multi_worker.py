@@ -31,12 +31,20 @@ class Uneven(Workload):
     """Where several workers are easily wrong: clipping, momentum and a last batch of one row."""
 
     def load_data(self, config):
+        import tensorflow as tf  # not before the workers are connected
+
         rng = np.random.default_rng(0)
         x = rng.normal(size=(81, 6)).astype("float32")
         y = (x @ rng.normal(size=(6, 3))).argmax(-1).astype("int32")
         if "cache" in config:
             parts = (x[:65], y[:65]), (x[65:], y[65:])
             return Data(*(Pipeline(part, lambda *row: row, config["cache"]) for part in parts))
+        if "dataset" in config:
+            train, validation = (
+                tf.data.Dataset.from_tensor_slices(part)
+                for part in ((x[:65], y[:65]), (x[65:], y[65:]))
+            )
+            return Data(train.shuffle(65, seed=config["dataset"]).batch(16), validation.batch(16))
         return Data(train=(x[:65], y[:65]), validation=(x[65:], y[65:]))
 
     def build_model(self, config):
@@ -131,6 +139,8 @@ def history(begin, tmp_path_factory):
     told["streamed"] = [metrics_of(trial.train()) for _ in range(2)]
     trial.reset({"learning_rate": 0.1, "cache": "memory"})
     told["cached"] = [metrics_of(trial.train()) for _ in range(2)]
+    trial.reset({"learning_rate": 0.1, "dataset": 5})
+    told["of a data set"] = [metrics_of(trial.train()) for _ in range(2)]
     told["refusals"] = [
         refusal_of(lambda: trial.load_checkpoint(str(folder / "none"))),
         refusal_of(lambda: trial.reset({"learning_rate": 0.1, "batch_size": 1})),
@@ -154,6 +164,13 @@ def test_workers_mix_rows_of_a_cache_alike(history):
 
     assert np.allclose(history["cached"], mixed, rtol=1e-5)
     assert not np.allclose(history["cached"], history["first"], rtol=1e-5)
+
+
+def test_workers_share_the_batches_of_a_data_set(history):
+    of_one = on_one_device({"learning_rate": 0.1, "dataset": 5}, 2)
+
+    assert np.allclose(history["of a data set"], of_one, rtol=1e-5)
+    assert not np.allclose(history["of a data set"], history["first"], rtol=1e-5)
 
 
 @pytest.mark.slow

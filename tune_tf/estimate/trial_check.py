@@ -155,7 +155,7 @@ def train_one_batch(
         for path, digest in reads.digests.items():
             (missing if digest == MISSING else read).add(".".join(map(str, path)))
     num_gpus = len(tf.config.list_physical_devices("GPU"))
-    sample = sample_workload(workload, TrialSample(1, folder))
+    sample = sample_workload(workload, TrialSample(1, folder, cuts_datasets=True))
     result = trainable(sample, loop=loop)(config=dict(configs[0])).train()
     numbers = {
         name: float(value)
@@ -167,11 +167,14 @@ def train_one_batch(
 
 def _read_as_a_trial(workload: Workload, config: Config) -> None:
     """Call the methods of a workload that a trial calls with its config."""
-    workload.load_data(config)
+    from tune_tf.training.input.dataset_stream import brings_batches  # late: it loads TensorFlow
+
+    data = workload.load_data(config)
     workload.build_model(config)
     workload.callbacks(config)
     workload.shuffle(config)
-    workload.global_batch_size(config)
+    if not brings_batches(data):
+        workload.global_batch_size(config)
     workload.structure(config)
     for training in (True, False):
         workload.per_example(config, training=training)

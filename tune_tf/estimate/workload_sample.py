@@ -11,6 +11,7 @@ from tune_tf.atomic_files import write_atomically
 from tune_tf.data import Pipeline, first_rows, rows_of
 from tune_tf.data.nested import num_bytes
 from tune_tf.data.pipeline import MEMORY
+from tune_tf.data.rows import has_datasets, is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload, with_mixin
 
@@ -23,13 +24,25 @@ class TrialSample:
     """First batches of a workload's training rows, and validation rows in proportion.
 
     ``counts_folder`` is the folder on a node where each of the trial's processes writes its counts.
+    ``cuts_datasets`` says whether to sample data sets too, whose number of rows is unknown, so that
+    times cannot be extrapolated.
     """
 
     max_batches: int
     counts_folder: str
+    cuts_datasets: bool = False
 
     def cut(self, data: Data, batch_size: int) -> tuple[Data, Mapping[str, int]]:
         """Return the sampled data, unchanged if their rows are not known, and counts."""
+        if self.cuts_datasets and has_datasets(data):
+            steps = [
+                min(self.max_batches, before or self.max_batches) if is_dataset(part) else before
+                for part, before in (
+                    (data.train, data.steps_per_epoch),
+                    (data.validation, data.validation_steps),
+                )
+            ]
+            return replace(data, steps_per_epoch=steps[0], validation_steps=steps[1]), {}
         if not isinstance(data, Data) or not isinstance(data.train, tuple | Pipeline):
             return data, {}
         rows = rows_of(replace(data, class_weight=None))

@@ -134,9 +134,9 @@ class InputWaitMonitor(tune.Callback):
             return
         _log.warning(
             "the trials waited %.0f %% of their time for rows (%s in MLflow): cache mapped rows "
-            "with Pipeline(cache=...), prepare them once for all trials with tune_tf.data.prepared "
-            "in load_data, give a trial more CPUs (resources.cpus), or run fewer at a time "
-            "(max_concurrent_trials)",
+            "with Pipeline(cache=...) or a data set's .cache(), prepare them once for all trials "
+            "with tune_tf.data.prepared in load_data, give a trial more CPUs (resources.cpus), or "
+            "run fewer at a time (max_concurrent_trials)",
             100 * self._wait_s / self._total_s,
             INPUT_WAIT,
         )

@@ -14,12 +14,14 @@ import numpy as np
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.data import Pipeline, rows_of
+from tune_tf.data.rows import is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.remote_storage import CheckpointLocation, local_copy
 from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
-from tune_tf.training.input.stream import first_rows_of
+from tune_tf.training.input.reader import is_sparse_or_ragged
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5
@@ -154,8 +156,11 @@ def _export_onnx(model: keras.Model, path: Path) -> None:
 
 
 def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
-    """Return the metrics on ``Data.test`` with the prefix ``test_``; empty unless it is arrays."""
+    """Return the metrics on ``Data.test`` with the prefix ``test_``; empty without any."""
     part = workload.load_data(config).test
+    if is_dataset(part):
+        metrics = model.evaluate(part, verbose=0, return_dict=True)
+        return {f"test_{name}": float(value) for name, value in metrics.items()}
     if not isinstance(part, tuple):
         return {}
     rows = rows_of(Data(part), floatx=keras.config.floatx()).train
@@ -183,13 +188,13 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
     data = workload.load_data(config)
     part = data.train if data.validation is None else data.validation
     batch = first_rows_of(part, "validation", _MAX_ROWS)
-    if isinstance(part, tuple | Pipeline):
+    if isinstance(part, tuple | Pipeline) or workload.computes_rows:
         batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch
     arrays = _arrays_by_name(x, model)
-    if arrays is None:
-        return None
     leaves = arrays.values() if isinstance(arrays, dict) else [arrays]
+    if arrays is None or any(is_sparse_or_ragged(leaf) for leaf in leaves):
+        return None
     size = sum(int(np.prod(np.shape(array)[1:], dtype=np.int64)) for array in leaves)
     num_rows = max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, size)))
     if isinstance(arrays, dict):

@@ -399,6 +399,7 @@ def test_a_second_trial_reads_what_a_fresh_process_would_read(replicas_of, data)
     rows = loaded_rows(loop, workload)
     for seed in (SEED + 1, SEED):  # the second trial in the data of the first
         loop.start({}, rows, seed)
+        program = loop.trial.program
         history = [loop.epoch() for _ in range(3)]
         model = loop.trial.program.model
         values = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
@@ -406,6 +407,7 @@ def test_a_second_trial_reads_what_a_fresh_process_would_read(replicas_of, data)
 
     assert bits((history, values)) == bits(run_dataset(classifier, data, replicas_of(1)))
     assert loop.num_programs == 1
+    assert program._epoch.experimental_get_tracing_count() == 1
 
 
 def loaded_rows(loop, workload):
@@ -429,6 +431,23 @@ def test_a_restored_trial_reads_on_where_it_stopped(replicas_of, data):
     assert [resumed.epoch() for _ in range(2)] == expected
     whole.restore(checkpoint)  # back in the same process
     assert [whole.epoch() for _ in range(2)] == expected
+
+
+def test_another_batch_size_after_a_restore_reads_the_rows_again(replicas_of):
+    data = LOCAL["unbatched"][1]
+    workload = Loaded(classifier, data)
+    first = begin(GraphLoop(workload, replicas_of(1)), workload)
+    first.epoch()
+    checkpoint = first.state()
+    fresh = begin(GraphLoop(workload, replicas_of(1)), workload, config={"batch_size": 5})
+    fresh.restore(checkpoint)
+    expected = fresh.epoch()
+    rows = first.trial.inputs.rows  # of the same process
+    first.finish()
+    first.start({"batch_size": 5}, rows, SEED)
+    first.restore(checkpoint)
+
+    assert first.epoch() == expected
 
 
 def py_data(**settings):

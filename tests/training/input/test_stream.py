@@ -13,8 +13,8 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.device_rows import place_rows
-from tune_tf.training.input.stream import Stream, first_rows_of
+from tune_tf.training.input.device_rows import first_rows_of, place_rows
+from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf

@@ -17,8 +17,8 @@ from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.training.devices import Devices
+from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
-from tune_tf.training.input.stream import first_rows_of
 from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)

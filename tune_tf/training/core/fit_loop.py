@@ -21,7 +21,7 @@ from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.seeds import seed_python_and_numpy
-from tune_tf.training.input.stream import first_rows_of
+from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Config, Data, Workload
 

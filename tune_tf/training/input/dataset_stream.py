@@ -9,10 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.data.rows import Batches, Rows
+from tune_tf.data.rows import Batches, Rows, is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.training.input.stream import SAMPLE_ROWS
+from tune_tf.workload import Data
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class DatasetStream:
         self._source = source
         self._steps = batches.steps
         self._dataset: Any = None
-        self._position: tuple[int, int] | None = None  # seed and next epoch of the data set
+        self._position: tuple[int, int, int] | None = None  # seed, batch size, next epoch
         self._iterator: Any = None  # of several epochs
         form = _Form(batches, name)
         self._passes = form.passes
@@ -105,9 +106,10 @@ class DatasetStream:
             epoch: Number of the epoch, from 0.
             shuffled: Whether to shuffle the batches of a ``keras.utils.PyDataset``.
         """
-        if self._name == "validation":
-            epoch = 0 if self._position is None or self._position[0] != seed else self._position[1]
-        if self._position != (seed, epoch):
+        if self._name == "validation":  # the same rows in all epochs
+            is_same = self._position is not None and self._position[:2] == (seed, size)
+            epoch = self._position[2] if is_same and self._position else 0
+        if self._position != (seed, size, epoch):
             batches = self._source.take(self._name, seed)
             reader = _PyDatasetReader if _is_py_dataset(batches.dataset) else _DatasetReader
             self._dataset = reader(batches, self._name, size)
@@ -115,7 +117,7 @@ class DatasetStream:
             for earlier in range(epoch):
                 self._begin(seed, earlier, shuffled=shuffled, skip=True)
         self._begin(seed, epoch, shuffled=shuffled)
-        self._position = seed, epoch + 1
+        self._position = seed, size, epoch + 1
         return self._iterator
 
     def _begin(self, seed: int, epoch: int, *, shuffled: bool, skip: bool = False) -> None:
@@ -175,7 +177,7 @@ class _Form:
             ]
             sample = tf.nest.pack_sequence_as(self.element_spec, zeros)
         else:
-            sample = _first_batch(batches, name, is_batched=self.is_batched)
+            sample = first_batch(batches, name)
         return parts_of(_with_weights(sample, batches.class_weight))
 
 
@@ -264,6 +266,15 @@ def parts_of(batch: Any) -> tuple[Any, ...]:
     return batch if isinstance(batch, tuple) else (batch,)
 
 
+def brings_batches(data: Data) -> bool:
+    """Return whether no part of the data is batched by ``global_batch_size``."""
+    parts = [part for part in (data.train, data.validation) if part is not None]
+    return all(
+        is_dataset(part) and (_is_py_dataset(part) or _is_batched(part.element_spec))
+        for part in parts
+    )
+
+
 def _is_py_dataset(dataset: Any) -> bool:
     return isinstance(dataset, keras.utils.PyDataset)
 
@@ -303,11 +314,13 @@ def _zeros(shape: list[Any], dtype: tf.DType) -> tf.Tensor:
     return tf.zeros(shape, dtype)
 
 
-def _first_batch(batches: Batches, name: str, *, is_batched: bool) -> Any:
+def first_batch(batches: Batches, name: str) -> Any:
+    """Return the first batch, or the first rows of a data set without batches."""
     dataset = batches.dataset
     if _is_py_dataset(dataset):
         batch = tf.nest.map_structure(tf.constant, _py_batch(dataset, 0, name))
     else:
+        is_batched = _is_batched(dataset.element_spec)
         batch = next(iter(dataset if is_batched else dataset.batch(SAMPLE_ROWS)), None)
     if batch is None:
         raise WorkloadError(f"Data.{name} is empty: load_data returned no rows")

@@ -5,13 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tune_tf.data.nested import num_bytes
 from tune_tf.data.pipeline import Pipeline
-from tune_tf.data.rows import Batches, Rows
+from tune_tf.data.rows import Batches, Rows, is_dataset
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.input.dataset_stream import DatasetSource, DatasetStream
+from tune_tf.training.input.dataset_stream import (
+    DatasetSource,
+    DatasetStream,
+    first_batch,
+    parts_of,
+)
+from tune_tf.training.input.reader import is_sparse_or_ragged, rows_between
 from tune_tf.training.input.stream import SAMPLE_ROWS, Stream, whole_batch
 from tune_tf.workload import Config, Workload
 
@@ -87,6 +94,25 @@ def place_rows(
         num_train=rows.num_train,
         num_validation=rows.num_validation,
         spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, STREAMS))),
+    )
+
+
+def first_rows_of(part: Any, name: str, count: int) -> Any:
+    """Return the first rows of a part of :class:`tune_tf.Data`.
+
+    A pipeline may return fewer; an iterable that is no data set returns its first batch.
+    """
+    if isinstance(part, Pipeline):
+        return tf.nest.map_structure(
+            lambda tensor: tensor.numpy()[:count], Stream(part, name).sample
+        )
+    if isinstance(part, tuple):
+        return keras.tree.map_structure(lambda array: array[:count], part)
+    if not is_dataset(part):
+        return next(iter(part), None)
+    batch = rows_between(first_batch(Batches(part), name), 0, count)
+    return tf.nest.map_structure(
+        lambda leaf: leaf if is_sparse_or_ragged(leaf) else leaf.numpy(), parts_of(batch)
     )
 
 

@@ -115,7 +115,9 @@ def num_rows_of(batch: Any) -> Any:
         return int(first.shape[0])
     if isinstance(first, tf.SparseTensor):
         return tf.cast(first.dense_shape[0], tf.int32)
-    return tf.cast(first.nrows(), tf.int32) if _is_ragged(first) else tf.shape(first)[0]
+    if isinstance(first, tf.RaggedTensor):
+        return tf.cast(first.nrows(), tf.int32)
+    return tf.shape(first)[0]
 
 
 def rows_between(batch: Any, begin: Any, end: Any) -> Any:
@@ -136,8 +138,9 @@ def rows_between(batch: Any, begin: Any, end: Any) -> Any:
     return tf.nest.map_structure(part, batch)
 
 
-def _is_ragged(value: Any) -> bool:
-    return isinstance(value, tf.RaggedTensor)
+def is_sparse_or_ragged(value: Any) -> bool:
+    """Return whether a value is a sparse or ragged tensor, which no array can stand for."""
+    return isinstance(value, tf.SparseTensor | tf.RaggedTensor)
 
 
 def _timed(read: Callable[[], Any], waited_s: tf.Variable) -> Any:

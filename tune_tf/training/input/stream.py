@@ -291,19 +291,5 @@ def _shuffle(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(0).flat_map(shuffle)
 
 
-def first_rows_of(part: Any, name: str, count: int) -> Any:
-    """Return the first rows of a part of :class:`tune_tf.Data`.
-
-    A pipeline may return fewer; an iterable returns its first batch.
-    """
-    if isinstance(part, Pipeline):
-        return tf.nest.map_structure(
-            lambda tensor: tensor.numpy()[:count], Stream(part, name).sample
-        )
-    if isinstance(part, tuple):
-        return keras.tree.map_structure(lambda array: array[:count], part)
-    return next(iter(part), None)
-
-
 def _as_floatx(tensor: tf.Tensor) -> tf.Tensor:
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor

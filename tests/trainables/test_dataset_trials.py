@@ -1,0 +1,91 @@
+"""Trials on a ``tf.data.Dataset``, driven by hand: what one trial leaves to the next."""
+
+import pytest
+import tensorflow as tf
+
+import tune_tf
+from tune_tf.estimate.workload_sample import TrialSample, sample_workload
+from tune_tf.workloads.digits import DigitsMLP
+
+pytestmark = pytest.mark.tf
+CONFIG = {"width": 8, "learning_rate": 0.01}
+
+
+class Shuffled(DigitsMLP):
+    """Digits that are shuffled anew in every epoch, without a seed."""
+
+    def load_data(self, config):
+        data = super().load_data(config)
+        train, validation = (
+            tf.data.Dataset.from_tensor_slices(part) for part in (data.train, data.validation)
+        )
+        return tune_tf.Data(train.shuffle(2000).batch(64), validation.batch(64))
+
+    def global_batch_size(self, config):
+        raise AssertionError("the data set brings its batches")
+
+
+class Batched(Shuffled):
+    """The same; `fit` asks for the size of a batch whatever the data are."""
+
+    def global_batch_size(self, config):
+        return 64
+
+
+def losses(trial, count=2):
+    return [trial.train()["loss"] for _ in range(count)]
+
+
+@pytest.mark.parametrize(("workload", "loop"), [(Shuffled, "graph"), (Batched, "fit")])
+def test_a_reused_process_gives_the_losses_of_a_fresh_one(workload, loop):
+    kind = tune_tf.trainable(workload, seed=3, loop=loop)
+    fresh = losses(kind(config=CONFIG))
+    reused = kind(config=CONFIG | {"learning_rate": 0.02})
+    losses(reused, 1)
+    reused.reset_config(CONFIG)
+
+    assert losses(reused) == fresh
+
+
+def test_a_restored_trial_gives_the_losses_of_one_that_never_stopped(tmp_path):
+    kind = tune_tf.trainable(Shuffled, seed=3)
+    whole = kind(config=CONFIG)
+    losses(whole)
+    whole.save_checkpoint(str(tmp_path))
+    expected = losses(whole)
+    other = kind(config=CONFIG)
+    losses(other, 1)
+    other.load_checkpoint(str(tmp_path))
+
+    assert losses(other) == expected
+
+
+def test_loading_leaves_the_seeds_of_the_process_alone():
+    kind = tune_tf.trainable(Shuffled, seed=3)
+    unset, _ = tf.compat.v1.random.get_seed(0)
+    try:
+        for seed in (None, 11):
+            tf.random.set_seed(seed)
+            kind(config=CONFIG)
+
+            assert tf.compat.v1.random.get_seed(0)[0] == (unset if seed is None else seed)
+    finally:
+        tf.random.set_seed(None)
+
+
+def test_a_dry_run_trains_few_batches_of_a_data_set(tmp_path):
+    sample = sample_workload(Batched(), TrialSample(1, str(tmp_path), cuts_datasets=True))
+    data = sample.load_data(CONFIG)
+
+    assert (data.steps_per_epoch, data.validation_steps) == (1, 1)
+
+
+def test_a_model_is_exported_with_rows_of_a_data_set_as_its_example():
+    from tune_tf.training.export import evaluate_test_rows, input_example
+
+    workload = Batched()
+    model = workload.build_model(CONFIG)
+    example = input_example(workload, CONFIG, model)
+
+    assert example.shape == (5, 64)
+    assert evaluate_test_rows(workload, CONFIG, model) == {}
