@@ -220,7 +220,9 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     """
     if not isinstance(data, Data) or data.validation is None:
         return data
-    refuse_pipelines(data, "training and validation rows are concatenated as arrays")
+    refuse_pipelines(
+        data, "training and validation rows are concatenated as arrays (unlike with --on train)"
+    )
     rows = rows_of(replace(data, class_weight=None), floatx=floatx)
     parts: list[Any] = [rows.train, rows.validation]
     train = [joined_rows(name, [part[i] for part in parts]) for i, name in enumerate("xy")]
@@ -239,7 +241,8 @@ def refuse_pipelines(data: Data, why: str) -> None:
         part = getattr(data, name)
         if not isinstance(part, tuple | type(None)):
             raise WorkloadError(
-                f"{why}, but Data.{name} is a {type(part).__name__}: "
+                f"{why}, but Data.{name} is a "
+                f"{'data set' if is_dataset(part) else type(part).__name__}: "
                 "let load_data return tuples (x, y) of arrays"
             )
 

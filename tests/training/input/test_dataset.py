@@ -521,6 +521,49 @@ def test_data_sets_that_cannot_be_trained_on_are_refused(replicas_of, data, text
         run_dataset(classifier, data, replicas_of(1), epochs=1)
 
 
+def with_batch_norm(config):
+    model = keras.Sequential([keras.Input((6,)), layers.BatchNormalization(), layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    return model
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_batch_norm_without_rows_is_refused_before_it_is_not_a_number(replicas_of, fixed):
+    rows = draw(10, 8)
+    train = tf.data.Dataset.from_tensor_slices(rows.train)
+    train = train.batch(2, drop_remainder=True) if fixed else train.batch(4)
+
+    with pytest.raises((WorkloadError, tf.errors.InvalidArgumentError), match="a row in each"):
+        run_dataset(with_batch_norm, lambda: Data(train), replicas_of(3), epochs=1)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_batches_that_do_not_divide_are_refused_if_asked_to(replicas_of, fixed):
+    train = tf.data.Dataset.from_tensor_slices(ROWS.train).batch(9, drop_remainder=fixed)
+
+    with pytest.raises((WorkloadError, tf.errors.InvalidArgumentError), match="not divisible"):
+        run_dataset(dense_model, lambda: Data(train), replicas_of(2), epochs=1, uneven="refuse")
+
+
+def test_the_hooks_of_an_endless_py_dataset_are_called_in_every_epoch(replicas_of):
+    class Endless(Sequence):
+        num_batches = None
+
+        def __getitem__(self, index):
+            return super().__getitem__(index % 4)
+
+    made = []
+
+    def data():
+        made.append(Endless(ROWS.train))
+        return Data(made[-1], steps_per_epoch=3)
+
+    run_dataset(classifier, data, replicas_of(1))
+
+    assert made[-1].epochs == 2
+
+
 def test_batches_of_unknown_size_are_refused_by_stages(loop_on_grid):
     workload = Loaded(without_dropout, batched())
     with pytest.raises(WorkloadError, match="drop_remainder=True"):

@@ -29,7 +29,7 @@ def replica_rows(num_rows: Any, replica: int, num_replicas: int, *, whole: bool)
 
 def unpack_batch(batch: Any) -> tuple[Any, Any, Any]:
     """Return ``(x, y, sample_weight)`` of a batch, with None for missing parts."""
-    x, y, sample_weight = (*(batch if isinstance(batch, tuple) else (batch,)), None, None)[:3]
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
     return x, y, sample_weight
 
 

@@ -188,21 +188,20 @@ class ReplicaStep(Step):
         return None
 
     def _check_batch(self, num_rows: Any) -> None:
-        """Check in the graph a batch whose number of rows is known only there."""
+        """Check a batch of a data set, in the graph if its number of rows is known only there."""
         num_replicas = self.replicas.num
-        if isinstance(num_rows, int) or num_replicas == 1:
+        if num_replicas == 1:
             return
         remedy = "batch the data set with drop_remainder=True, or use one replica"
         if self._must_be_even:
             text = f'a batch is not divisible by the {num_replicas} replicas and uneven is "refuse"'
-            tf.debugging.Assert(num_rows % num_replicas == 0, [f"{text}: {remedy}", num_rows])
+            _require(num_rows % num_replicas == 0, f"{text}: {remedy}")
         names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
-        names += [each.name for each in self.model.metrics if each.name.endswith("_loss")]
+        if tf.is_tensor(num_rows):  # else the loss of no rows is not computed
+            names += [each.name for each in self.model.metrics if each.name.endswith("_loss")]
         if names and not self.has_custom_train:
             text = f"a batch has fewer rows than the {num_replicas} replicas, and {names[0]} needs"
-            tf.debugging.Assert(
-                num_rows >= num_replicas, [f"{text} a row in each: {remedy}", num_rows]
-            )
+            _require(num_rows >= num_replicas, f"{text} a row in each: {remedy}")
 
     def _run_custom(
         self, custom: Callable[[Any], Any], replica: int, batch: Any, num_rows: Any
@@ -285,6 +284,14 @@ class ReplicaBuilder:
     def step(self, model: keras.Model, inputs: TrialInputs) -> Step:
         """Return a step for the model that was built last."""
         return ReplicaStep(self.workload, model, self.replicas, self._parallelism)
+
+
+def _require(condition: Any, text: str) -> None:
+    """Raise an error with a text unless a condition holds, in the graph if it is a tensor."""
+    if tf.is_tensor(condition):
+        tf.debugging.Assert(condition, [text])
+    elif not condition:
+        raise WorkloadError(text)
 
 
 def _slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:

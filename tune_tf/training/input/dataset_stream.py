@@ -122,6 +122,7 @@ class DatasetStream:
 
     def _begin(self, seed: int, epoch: int, *, shuffled: bool, skip: bool = False) -> None:
         """Set the iterator to the beginning of an epoch, or to its end."""
+        self._dataset.begin_epoch(seed, epoch)
         if self._iterator is None or epoch % self._passes == 0:
             self._iterator = self._dataset.iterator(seed, epoch, shuffled=shuffled)
         if skip and self._passes > 1:
@@ -197,6 +198,9 @@ class _DatasetReader:
         self._skips_one = batches.steps is None and int(dataset.cardinality()) >= 0
         self._dataset = dataset.prefetch(tf.data.AUTOTUNE).with_options(_options(dataset))
 
+    def begin_epoch(self, seed: int, epoch: int) -> None:
+        """Do nothing."""
+
     def iterator(self, seed: int, epoch: int, *, shuffled: bool) -> Any:
         """Return an iterator; each follows from those before it."""
         if epoch and self._skips_one:
@@ -220,16 +224,19 @@ class _PyDatasetReader:
             )
         first = [_py_batch(source, i, name) for i in range(min(2, source.num_batches or 2))]
         self._spec = _common_spec(first)
-        self._epoch: int | None = None
+        self._has_begun = False
+
+    def begin_epoch(self, seed: int, epoch: int) -> None:
+        """Call the hooks between epochs."""
+        if self._has_begun:
+            self._source.on_epoch_end()
+        self._has_begun = True
+        seed_python_and_numpy(seed + epoch)
+        self._source.on_epoch_begin()
 
     def iterator(self, seed: int, epoch: int, *, shuffled: bool) -> Any:
-        """Return an iterator over the batches of an epoch, after the hooks between epochs."""
+        """Return an iterator over the batches of an epoch."""
         source, count = self._source, self._source.num_batches
-        if self._epoch is not None:
-            source.on_epoch_end()
-        self._epoch = epoch
-        seed_python_and_numpy(seed + epoch)
-        source.on_epoch_begin()
         if count is None:
             numbers = tf.data.Dataset.range(2**62)
         else:
