@@ -62,6 +62,7 @@ def test_a_restored_trial_gives_the_losses_of_one_that_never_stopped(tmp_path):
 
 def test_loading_leaves_the_seeds_of_the_process_alone():
     kind = tune_tf.trainable(Shuffled, seed=3)
+    tf.random.set_seed(None)  # an earlier trial by `fit` leaves its seed
     unset, _ = tf.compat.v1.random.get_seed(0)
     try:
         for seed in (None, 11):
@@ -87,5 +88,5 @@ def test_a_model_is_exported_with_rows_of_a_data_set_as_its_example():
     model = workload.build_model(CONFIG)
     example = input_example(workload, CONFIG, model)
 
-    assert example.shape == (5, 64)
+    assert example.shape == (5, 8, 8, 1)
     assert evaluate_test_rows(workload, CONFIG, model) == {}
