@@ -155,10 +155,16 @@ def _of_words(words: Mapping[str, Any]) -> Parameter | None:
     if kind == "log" or drawn.strip().lower() in ("log_uniform", "q_log_uniform"):
         base = words.get("base", 10) if kind == "log" else math.e  # the ends are exponents
         low, high = (float(f"{base**end:.6g}") for end in (low, high))
+    elif drawn.strip().lower() == "inv_log_uniform":
+        low, high = (float(f"{math.exp(-end):.6g}") for end in (high, low))
     step = _number(words.get("step", words.get("q")))
     is_int = kind in ("int", "integer") or "int" in drawn
-    if not kind and not is_log:
+    if not kind and (not is_log or step):
         is_int = is_int or all(isinstance(end, int) for end in (low, high, step or 1))
+    if step is None and not is_log and isinstance(words.get("count"), int):  # of a grid
+        step = (high - low) / (words["count"] - 1)
+        if is_int:
+            step = int(step) if step == int(step) else None
     if is_int:
         return Int(low, high, log=is_log, step=1 if is_log or step is None else step)
     return Float(low, high, log=is_log, step=None if is_log else step)
