@@ -47,9 +47,7 @@ _OURS: Final = {
     **dict.fromkeys(("max_restarts", "max_retries_per_trial", "max_retries"), "max_failures"),
     **dict.fromkeys(("gpus", "num_gpus", "gpu"), "resources.gpus"),
     **dict.fromkeys(("cpus", "num_cpus", "cpu"), "resources.cpus"),
-    **dict.fromkeys(
-        ("num_replicas", "replicas", "slots_per_trial"), "parallelism.num_replicas"
-    ),
+    **dict.fromkeys(("num_replicas", "replicas", "slots_per_trial"), "parallelism.num_replicas"),
     **dict.fromkeys(
         ("parallel_trial_count", "n_jobs", "max_concurrent", "max_concurrent_runs"),
         "max_concurrent_trials",

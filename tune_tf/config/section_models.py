@@ -172,9 +172,8 @@ class SearcherSettings(Settings):
         if name in get_args(cls.model_fields["sampler"].annotation):
             raise ValueError(f"must be 'optuna', not {name!r}: write `sampler: {name}`")
         if isinstance(name, str) and "asha" in name.lower():
-            raise ValueError(
-                f"must be 'optuna', not {name!r}: leave it out, and write `scheduler: {{name: asha}}`"
-            )
+            line = "scheduler: {name: asha}"
+            raise ValueError(f"must be 'optuna', not {name!r}: leave it out, and write `{line}`")
         return name
 
 
