@@ -41,15 +41,21 @@ def pages_of_python():
 
 @pytest.mark.tf
 @pytest.mark.cluster
-def test_the_search_of_the_readme_runs_as_a_script(tmp_path):
-    (code,) = blocks("script")
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        pytest.param(code, name, id=name, marks=[] if name == "build-model" else [pytest.mark.slow])
+        for code, name in zip(blocks("script"), ("build-model", "exp", "iris"), strict=True)
+    ],
+)
+def test_a_documented_search_runs_as_a_script(code, name, tmp_path):
     (tmp_path / "mine.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert "'learning_rate': " in done.stdout
-    assert list(tmp_path.glob("sweeps/build-model-*/report/report.html"))
+    assert list(tmp_path.glob(f"sweeps/{name}-*/report/report.html"))
 
 
 @pytest.mark.tf

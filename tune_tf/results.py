@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from tune_tf.errors import (
     did_you_mean,
     one_of,
 )
+from tune_tf.extras import missing_extra
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 EXPORT_SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
 """Path suffix of an exported model, by format."""
-
-_NEEDED = {"onnx": ("tf2onnx", "onnx")}
 
 
 @dataclass(frozen=True)
@@ -284,9 +282,5 @@ def check_export(path: Path, file_format: str) -> None:
     if path.suffix != suffix:
         rule = f"end in {suffix}" if suffix else "name a folder, without a suffix"
         raise InvalidSettingsError(f"for format {file_format} the path must {rule}, not {path}")
-    missing = [name for name in _NEEDED.get(file_format, ()) if find_spec(name) is None]
-    if missing:
-        raise InvalidSettingsError(
-            f"format {file_format} needs {' and '.join(missing)}: pip install "
-            f"'tune-tf[{file_format}]'"
-        )
+    if missing := missing_extra(file_format):
+        raise InvalidSettingsError(f"format {file_format} needs {missing}")

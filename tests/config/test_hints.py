@@ -41,6 +41,15 @@ def refusal(**settings):
         ("n_jobs", 2, "max_concurrent_trials: 2"),
         ("tracking_uri", "sqlite:///x.db", "mlflow: {tracking_uri: sqlite:///x.db}"),
         ("max_epochs", 5, "epochs: 5"),
+        ("max_length", {"epochs": 32}, "epochs: 32"),
+        ("max_length", {"batches": 6400}, "epochs: ..."),
+        ("max_restarts", 5, "max_failures: 5"),
+        ("slots_per_trial", 2, "parallelism: {num_replicas: 2}"),
+        ("smaller_is_better", False, "objective: {mode: max}"),
+        ("metric", {"name": "a", "goal": "maximize"}, "objective: {metric: a, mode: max}"),
+        ("metric", {"name": "a"}, "objective: {metric: a, mode: min}"),
+        ("goal", 0.99, "budget: {target: 0.99}"),
+        ("min_iter", 3, "scheduler: {name: asha, grace_period: 3}"),
     ],
 )
 def test_a_key_of_another_tool_is_refused_with_the_line_to_write(key, value, line):
@@ -62,6 +71,11 @@ def test_a_key_of_another_tool_is_refused_with_the_line_to_write(key, value, lin
         ("resources", {"gpu": 1}, "gpus: 1"),
         ("searcher", {"method": "bayes"}, "sampler: tpe"),
         ("objective", {"metric": "a", "goal": "minimize"}, "mode: min"),
+        ("objective", {"metric": "a", "type": "maximize"}, "mode: max"),
+        ("objective", {"metric": "a", "goal": 0.9}, "budget: {target: 0.9}"),
+        ("searcher", {"name": "random"}, "sampler: random"),
+        ("searcher", {"name": "adaptive_asha"}, "scheduler: {name: asha}"),
+        ("scheduler", {"name": "asha", "divisor": 4}, "reduction_factor: 4"),
     ],
 )
 def test_a_plain_value_for_a_section_is_refused_with_the_section_to_write(section, value, line):

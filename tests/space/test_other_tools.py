@@ -35,9 +35,17 @@ DECLARED = [
     ("{value: 3}", "3"),
     ("{distribution: log_uniform_values, min: 1.0e-4, max: 0.1}", "{loguniform: [0.0001, 0.1]}"),
     ("{distribution: q_uniform, min: 0, max: 10, q: 2}", "{int: [0, 10, 2]}"),
+    (
+        "{distribution: q_log_uniform_values, min: 32, max: 256, q: 8}",
+        "{logint: [32, 256]}",
+    ),
+    ("{distribution: inv_log_uniform, min: 0, max: 2}", "{loguniform: [0.135335, 1.0]}"),
     # Determined
     ("{type: int, minval: 8, maxval: 64}", "{int: [8, 64]}"),
     ("{type: double, minval: 0, maxval: 1}", "{uniform: [0.0, 1.0]}"),
+    ("{type: double, minval: 0, maxval: 1, count: 5}", "{quniform: [0.0, 1.0, 0.25]}"),
+    ("{type: int, minval: 8, maxval: 64, count: 8}", "{int: [8, 64, 8]}"),
+    ("{type: int, minval: 8, maxval: 64, count: 6}", "{int: [8, 64]}"),
     ("{type: log, base: 10, minval: -4, maxval: -1}", "{loguniform: [0.0001, 0.1]}"),
     ("{type: categorical, vals: [a, b]}", "{choice: [a, b]}"),
     # Katib
@@ -63,6 +71,17 @@ def test_a_declaration_of_another_tool_in_a_file_is_refused_with_the_line_to_wri
         SearchSpace.from_yaml(f"width: {declared}\n")
     assert f"write `width: {line}`" in str(caught.value)
     assert SearchSpace.from_yaml(f"width: {line}\n").parameters
+
+
+def test_a_list_of_parameters_with_names_is_refused_with_the_line_of_each():
+    listed = [
+        {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "0.03"}},
+        {"name": "layers", "parameterType": "int", "feasibleSpace": {"min": "2", "max": "5"}},
+    ]
+    with pytest.raises(InvalidSettingsError, match="not a list of parameters with names") as caught:
+        SearchSpace.from_dict(listed)
+    for line in ("`lr: {uniform: [0.01, 0.03]}`", "`layers: {int: [2, 5]}`"):
+        assert line in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Settings of sweep files in the words of other tools."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from tune_tf.space.document import inline_yaml
@@ -21,7 +21,7 @@ _OURS: Final = {
     "target": "budget.target",
     "patience": "budget.patience",
     **dict.fromkeys(("metric", "monitor", "objective_metric_name"), "objective.metric"),
-    **dict.fromkeys(("mode", "goal", "direction"), "objective.mode"),
+    **dict.fromkeys(("mode", "goal", "direction", "smaller_is_better"), "objective.mode"),
     **dict.fromkeys(
         ("method", "algorithm", "algorithm_name", "sampler", "search_alg"), "searcher.sampler"
     ),
@@ -35,16 +35,19 @@ _OURS: Final = {
     **dict.fromkeys(
         (
             *("max_epochs", "num_epochs", "n_epochs", "epochs_per_trial", "max_t"),
-            *("max_iterations", "max_length"),
+            *("max_iterations", "max_length", "max_iter"),
         ),
         "epochs",
     ),
     **dict.fromkeys(
         ("early_terminate", "early_stopping", "pruner", "schedulers"), "scheduler.name"
     ),
-    **dict.fromkeys(("gpus", "num_gpus", "gpu", "slots_per_trial"), "resources.gpus"),
+    **dict.fromkeys(("eta", "divisor", "factor"), "scheduler.reduction_factor"),
+    "min_iter": "scheduler.grace_period",
+    **dict.fromkeys(("max_restarts", "max_retries_per_trial", "max_retries"), "max_failures"),
+    **dict.fromkeys(("gpus", "num_gpus", "gpu"), "resources.gpus"),
     **dict.fromkeys(("cpus", "num_cpus", "cpu"), "resources.cpus"),
-    **dict.fromkeys(("num_replicas", "replicas"), "parallelism.num_replicas"),
+    **dict.fromkeys(("num_replicas", "replicas", "slots_per_trial"), "parallelism.num_replicas"),
     **dict.fromkeys(
         ("parallel_trial_count", "n_jobs", "max_concurrent", "max_concurrent_runs"),
         "max_concurrent_trials",
@@ -58,11 +61,16 @@ _OURS: Final = {
 """Path of the setting here by its name elsewhere; a path that ends in a dot takes the name."""
 
 _VALUES: Final = {
-    **dict.fromkeys(("maximize", "maximise", "maximum"), "max"),
-    **dict.fromkeys(("minimize", "minimise", "minimum"), "min"),
-    **dict.fromkeys(("bayes", "bayesian", "bayesianoptimization", "hyperopt"), "tpe"),
+    "mode": {
+        **dict.fromkeys(("maximize", "maximise", "maximum", "False"), "max"),
+        **dict.fromkeys(("minimize", "minimise", "minimum", "True"), "min"),
+    },
+    "sampler": dict.fromkeys(("bayes", "bayesian", "bayesianoptimization", "hyperopt"), "tpe"),
 }
-"""Value here by that of another tool."""
+"""Value here by that of another tool, by setting."""
+
+_BESIDE: Final = {"num_members": {"kind": "ensemble"}, "grace_period": {"name": "asha"}}
+"""Setting that another one needs beside it."""
 
 
 def line_for(key: object, value: Any, known: Collection[str]) -> str | None:
@@ -75,12 +83,27 @@ def line_for(key: object, value: Any, known: Collection[str]) -> str | None:
     """
     name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key).replace("-", "_")).lower()
     ours = _OURS.get(name, "")
+    if name == "goal" and isinstance(value, int | float):
+        ours = "budget.target"  # Katib's; that of W&B is a mode
+    elif name == "type" and isinstance(value, str) and value in _VALUES["mode"]:
+        ours = "objective.mode"  # Katib's
     section, _, setting = (f"{ours}{name}" if ours.endswith(".") else ours).rpartition(".")
     if not setting:
         return None
-    plain = value if isinstance(value, str | int | float) else "..."
-    line: dict[str, Any] = {"kind": "ensemble"} if setting == "num_members" else {}
-    line |= {setting: _VALUES.get(str(plain), plain)}
+    line = {**_BESIDE.get(setting, {}), setting: _plain(setting, value)}
+    if setting == "metric" and isinstance(value, Mapping):  # of W&B
+        line = {
+            "metric": _plain("name", value.get("name")),
+            "mode": _plain("mode", value.get("goal", "minimize")),
+        }
     is_there = not section or (setting in known and section not in known)
     text = inline_yaml(line if is_there else {section: line})[1:-1]
     return text.replace("'...'", "...")
+
+
+def _plain(setting: str, value: Any) -> Any:
+    """Return the value of a setting here, or dots for what is no plain value."""
+    if isinstance(value, Mapping):
+        value = value.get(setting)  # such as ``{epochs: 32}``
+    plain = value if isinstance(value, str | int | float) else "..."
+    return _VALUES.get(setting, {}).get(str(plain), plain)

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -165,6 +165,16 @@ class SearcherSettings(Settings):
     points_to_evaluate: _Points = ()
     warm_start_from: str | None = None
     allow_changed_space: bool = False
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _check_name(cls, name: Any) -> Any:
+        if name in get_args(cls.model_fields["sampler"].annotation):
+            raise ValueError(f"must be 'optuna', not {name!r}: write `sampler: {name}`")
+        if isinstance(name, str) and "asha" in name.lower():
+            line = "scheduler: {name: asha}"
+            raise ValueError(f"must be 'optuna', not {name!r}: leave it out, and write `{line}`")
+        return name
 
 
 def _check_model_name(name: str) -> str:

@@ -48,11 +48,12 @@ class Declarations:
         declarations = cls()
         if isinstance(mapping, Mapping):
             declarations._add_group(mapping, "")
-        else:
-            text = (
-                "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
-            )
-            declarations.errors.append(ErrorDetail("", f"{text}, not {mapping!r}"))
+            return declarations
+        text = "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
+        named = _by_name(mapping)
+        text += f", not {'a list of parameters with names' if named else repr(mapping)}"
+        declarations.errors.append(ErrorDetail("", text))
+        declarations._add_group(named, "")
         return declarations
 
     def _add_group(self, group: Mapping[Any, Any], prefix: str) -> None:
@@ -85,6 +86,17 @@ class Declarations:
             self.invalid[path] = Condition(declared.get(WHEN) or {})
         except InvalidSettingsError:
             self.invalid[path] = ALWAYS  # the error is already reported
+
+
+def _by_name(declared: object) -> dict[str, Any]:
+    """Return the parameters of a list by their names, as Katib has them; nothing for others."""
+    if not isinstance(declared, list) or not all(isinstance(each, dict) for each in declared):
+        return {}
+    return {
+        str(each["name"]): {key: value for key, value in each.items() if key != "name"}
+        for each in declared
+        if "name" in each
+    }
 
 
 def _in_other_words(name: str, declared: object) -> str | None:

@@ -146,22 +146,40 @@ def _of_words(words: Mapping[str, Any]) -> Parameter | None:
     for name in _OPTIONS:
         if name in words:
             return Choice([_number(each) for each in words[name]])
-    low, high = (_number(_first(words, names)) for names in (_LOW, _HIGH))
     kind = str(words.get("type", words.get("parametertype", ""))).lower()
     drawn = " ".join(str(words.get(name, "")) for name in ("distribution", "sampling", "scale"))
-    is_log = "log" in drawn.lower() or kind == "log" or words.get("log") is True
-    if "normal" in drawn.lower().replace("lognormal", "normal"):
+    drawn = drawn.strip().lower()
+    if "normal" in drawn.replace("lognormal", "normal"):
         return None
-    if kind == "log" or drawn.strip().lower() in ("log_uniform", "q_log_uniform"):
-        base = words.get("base", 10) if kind == "log" else math.e  # the ends are exponents
-        low, high = (float(f"{base**end:.6g}") for end in (low, high))
+    low, high = _ends(words, kind, drawn)
+    is_log = "log" in drawn or kind == "log" or words.get("log") is True
     step = _number(words.get("step", words.get("q")))
     is_int = kind in ("int", "integer") or "int" in drawn
-    if not kind and not is_log:
+    if not kind and (not is_log or step):
         is_int = is_int or all(isinstance(end, int) for end in (low, high, step or 1))
+    if step is None and isinstance(words.get("count"), int):  # points of a grid
+        step = _grid_step(high - low, words["count"], is_int=is_int)
     if is_int:
         return Int(low, high, log=is_log, step=1 if is_log or step is None else step)
     return Float(low, high, log=is_log, step=None if is_log else step)
+
+
+def _grid_step(width: Any, count: int, *, is_int: bool) -> Any:
+    step = width / (count - 1)
+    if not is_int:
+        return step
+    return int(step) if step == int(step) else None
+
+
+def _ends(words: Mapping[str, Any], kind: str, drawn: str) -> tuple[Any, Any]:
+    """Return both ends of a range, which some tools write as exponents."""
+    low, high = (_number(_first(words, names)) for names in (_LOW, _HIGH))
+    if kind != "log" and drawn not in ("log_uniform", "q_log_uniform", "inv_log_uniform"):
+        return low, high
+    base = words.get("base", 10) if kind == "log" else math.e
+    if drawn == "inv_log_uniform":
+        low, high = -high, -low
+    return float(f"{base**low:.6g}"), float(f"{base**high:.6g}")
 
 
 def _of_object(value: Any) -> Parameter | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tune_tf.errors import UnavailableResourcesError
+from tune_tf.extras import install_command
 from tune_tf.resources import TrialResources
 
 CONTEXT_MIB = 512
@@ -150,7 +151,7 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int)
             f"the trial reserved {resources.gpus:g} GPU(s) for {num_devices} device(s), but "
             f"TensorFlow sees {len(gpus)} (CUDA_VISIBLE_DEVICES={visible!r}, TensorFlow "
             f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA; {_driver()}): check "
-            "`nvidia-smi` on that node and install tune-tf[gpu]"
+            f"`nvidia-smi` on that node, and {install_command('gpu')} there"
         )
     limit: int | None
     if resources.gpus < 1:

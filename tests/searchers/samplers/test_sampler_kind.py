@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.samplers import (
@@ -7,7 +9,6 @@ from optuna.samplers import (
 from sampler_spaces import CONDITIONAL, MIXED, NUMBERS, define
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.samplers import catalogue
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.space import Choice, Float, SearchSpace
 
@@ -74,7 +75,7 @@ def test_several_objectives_are_refused_by_samplers_of_one(name):
 
 
 def test_all_that_is_wrong_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(catalogue, "find_spec", lambda package: None)
+    monkeypatch.setitem(sys.modules, "cmaes", None)
     with pytest.raises(InvalidSettingsError, match=r"(?s)3 errors.*cmaes.*one objective.*act:"):
         make_sampler("cmaes", 1, space=MIXED, num_objectives=2)
 
@@ -82,13 +83,13 @@ def test_all_that_is_wrong_is_told_at_once(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cmaes", "needs cmaes, which is not installed: pip install cmaes$"),
-        ("gp", "needs torch and scipy and greenlet, .* are .*: pip install torch scipy greenlet$"),
-        ("qmc", "needs scipy, which is not installed: pip install scipy$"),
+        ("cmaes", r"needs cmaes, which is not installed: pip install 'tune-tf\[cmaes\]'$"),
+        ("gp", r"needs torch and scipy and greenlet, .* are .*: pip install 'tune-tf\[gp\]'$"),
     ],
 )
-def test_a_missing_package_is_named_with_the_command(name, message, monkeypatch):
-    monkeypatch.setattr(catalogue, "find_spec", lambda package: None)
+def test_missing_packages_are_named_with_the_command(name, message, monkeypatch):
+    for package in ("cmaes", "torch", "scipy", "greenlet"):
+        monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidSettingsError, match=message):
         make_sampler(name, 1, space=NUMBERS)
 

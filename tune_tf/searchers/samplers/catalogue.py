@@ -4,7 +4,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from optuna.samplers import (
 )
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.extras import missing_extra
 from tune_tf.searchers.samplers.custom_samplers import (
     MAX_POINTS,
     ExhaustiveSampler,
@@ -69,7 +69,7 @@ class SamplerKind:
         constraints: Whether it learns from constraints.
         reseeded: Whether a resumed sweep must reseed it so that it does not repeat its draws; not
             if they follow from the study.
-        packages: Required packages, by the names of import and of pip.
+        extra: Extra of tune_tf that installs what it needs.
         visibility: Which parts of trials it sees.
         multi_visibility: The same with several objectives.
     """
@@ -84,7 +84,7 @@ class SamplerKind:
     multi_objective: bool = True
     constraints: bool = False
     reseeded: bool = True
-    packages: tuple[str, ...] = ()
+    extra: str | None = None
     visibility: Visibility = UNFILTERED
     multi_visibility: Visibility = UNFILTERED
 
@@ -125,18 +125,18 @@ _KINDS: Final[dict[str, SamplerKind]] = {
         dense=True,
         choices=False,
         multi_objective=False,
-        packages=("cmaes",),
+        extra="cmaes",
     ),
     "gp": SamplerKind(
         GPSampler,
         options=_QUIET,
         dense=True,
         constraints=True,
-        packages=("torch", "scipy", "greenlet"),
+        extra="gp",
     ),
     "nsga2": SamplerKind(NSGAIISampler, dense=True, constraints=True),
     "nsga3": SamplerKind(NSGAIIISampler, dense=True, constraints=True),
-    "qmc": SamplerKind(QMCSampler, options=_QUIET, dense=True, packages=("scipy",)),
+    "qmc": SamplerKind(QMCSampler, options=_QUIET, dense=True),
     "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
     "bruteforce": SamplerKind(ExhaustiveSampler, _bruteforce, continuous=False),
 }
@@ -256,12 +256,8 @@ def _unsupported(name: str, request: SamplerRequest) -> list[ErrorDetail]:
     """Return all reasons why a sampler does not support a search."""
     kind = _KINDS[name]
     errors = []
-    if missing := [package for package in kind.packages if find_spec(package) is None]:
-        verb = "is" if len(missing) == 1 else "are"
-        errors.append(
-            f"sampler {name!r} needs {' and '.join(missing)}, which {verb} not installed: "
-            f"pip install {' '.join(missing)}"
-        )
+    if kind.extra and (missing := missing_extra(kind.extra)):
+        errors.append(f"sampler {name!r} needs {missing}")
     if request.num_objectives > 1 and not kind.multi_objective:
         errors.append(
             f"sampler {name!r} supports one objective, not {request.num_objectives}: keep one, or "

@@ -9,6 +9,7 @@ from typing import Any
 
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
+from tune_tf.extras import install_command
 from tune_tf.space import SearchSpace
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
@@ -66,7 +67,7 @@ def from_hypermodel(
     try:
         import keras_tuner  # late: loads TensorFlow
     except ImportError as error:
-        text = f"hypermodels need KerasTuner ({error}): pip install tune-tf[keras-tuner]"
+        text = f"hypermodels need KerasTuner ({error}): {install_command('keras-tuner')}"
         raise InvalidSettingsError([text]) from error
     errors = []
     is_function = callable(hypermodel) and not isinstance(hypermodel, type)
