@@ -16,6 +16,7 @@ from tune_tf.atomic_files import atomic_path
 from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.remote_storage import CheckpointLocation, local_copy
+from tune_tf.training.callbacks import restore_best_weights
 from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.per_example import apply_per_example
@@ -86,6 +87,8 @@ def trained_model(workload: Workload, config: Config, location: CheckpointLocati
     checkpoint.load_into(model, checkpoint.initial_rate)
     if not checkpoint.has_ended:  # else the weights are final
         model.optimizer.finalize_variable_values(model.trainable_variables)
+        if checkpoint.callbacks.has_best_weights:
+            restore_best_weights(model, workload.callbacks(config), checkpoint.callbacks)
     return model
 
 

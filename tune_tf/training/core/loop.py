@@ -10,7 +10,7 @@ import tensorflow as tf
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
-from tune_tf.training.callbacks import EpochCallbacks
+from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.core.program import Program, are_finite
@@ -67,6 +67,8 @@ class GraphLoop:
             checks_reuse=type(replicas) is Replicas,
         )
         self._trial: LoopTrial | None = None
+        #: Context of the callbacks of the next trial.
+        self.callback_context = CallbackContext()
         #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
 
@@ -166,7 +168,8 @@ class GraphLoop:
     def _callbacks(self, cached: TrialProgram) -> EpochCallbacks:
         program, inputs = cached.program, cached.inputs
         num_batches = -(-inputs.rows.num_train // program.batch_size)
-        return EpochCallbacks(self._workload.callbacks(inputs.config), program.model, num_batches)
+        callbacks = self._workload.callbacks(inputs.config)
+        return EpochCallbacks(callbacks, program.model, num_batches, self.callback_context)
 
     def _run_guarded(self, trial: LoopTrial) -> Metrics:
         """Run an epoch; stop sharing a program whose trace contains state of this trial."""
