@@ -94,7 +94,7 @@ class EpochCallbacks:
         callbacks: Sequence[keras.callbacks.Callback],
         model: keras.Model,
         num_batches: int | None = None,
-        context: CallbackContext = CallbackContext(),  # noqa: B008  frozen
+        context: CallbackContext = CallbackContext(),
     ) -> None:
         self._callbacks: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
         for callback in self._callbacks:
