@@ -96,10 +96,7 @@ class EpochCallbacks:
         num_batches: int | None = None,
         context: CallbackContext = CallbackContext(),
     ) -> None:
-        self._callbacks: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
-        for callback in self._callbacks:
-            refuse_unsupported(callback)
-            _refuse_batch_hooks(callback)
+        self._callbacks = supported_callbacks(callbacks)
         self._model = model
         self._num_batches = num_batches
         self._context = context
@@ -121,11 +118,7 @@ class EpochCallbacks:
     @property
     def may_change_model(self) -> bool:
         """Whether any callback is custom, so that it may change the model."""
-        return any(
-            not type(callback).__module__.startswith("keras.")
-            or isinstance(callback, keras.callbacks.LambdaCallback)
-            for callback in self._callbacks
-        )
+        return any(map(is_custom, self._callbacks))
 
     def train_begin(self) -> None:
         """Attach the model and call ``on_train_begin``."""
@@ -225,12 +218,27 @@ def restore_best_weights(
     runner.train_end()
 
 
-def refuse_unsupported(callback: keras.callbacks.Callback) -> None:
-    """Refuse a callback that no loop supports.
+def is_custom(callback: keras.callbacks.Callback) -> bool:
+    """Return whether a callback may do anything, such as change the model or the logs."""
+    is_known = type(callback).__module__.startswith(("keras.", "tune_tf."))
+    return not is_known or isinstance(callback, keras.callbacks.LambdaCallback)
+
+
+def supported_callbacks(callbacks: Any, loop: str = "graph") -> list[keras.callbacks.Callback]:
+    """Return the flat list of a workload's callbacks.
 
     Raises:
-        WorkloadError: The callback is not supported in trials.
+        WorkloadError: A callback is not supported in trials, or not in a ``loop``.
     """
+    flat: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
+    for callback in flat:
+        _refuse_unsupported(callback)
+        if loop == "graph":
+            _refuse_batch_hooks(callback)
+    return flat
+
+
+def _refuse_unsupported(callback: keras.callbacks.Callback) -> None:
     if isinstance(callback, keras.callbacks.BackupAndRestore):
         raise WorkloadError(
             f"BackupAndRestore(backup_dir={callback.backup_dir!r}) would start a trial from "

@@ -15,7 +15,7 @@ from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
-from tune_tf.training.callbacks import CallbackContext, plain_value, refuse_unsupported
+from tune_tf.training.callbacks import CallbackContext, plain_value, supported_callbacks
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
@@ -216,10 +216,7 @@ class FitLoop:
             del self._run  # it holds the trial's model and data
 
     def _new_run(self, trial: _Trial, restored: CallbackState | None = None) -> _FitRun:
-        callbacks = self._workload.callbacks(trial.config)
-        others: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
-        for callback in others:
-            refuse_unsupported(callback)
+        others = supported_callbacks(self._workload.callbacks(trial.config), "fit")
         return _FitRun(partial(self._fit, trial), trial.seed, others, restored)
 
     def _build(self, trial: _Trial) -> None:
