@@ -180,7 +180,8 @@ class Workload(abc.ABC):
     def callbacks(self, config: Config) -> "Sequence[keras.callbacks.Callback]":
         """Return Keras callbacks for a trial; those for batches need ``loop="fit"``.
 
-        They are called as by ``fit``, with None for ``params["epochs"]``, which Tune decides.
+        They are called as by ``fit``; ``params["epochs"]`` is that of the sweep, or None outside
+        one. Relative paths of Keras' own callbacks are in the folder ``files`` of the trial.
         Values that they add to an epoch's logs are reported with its metrics. Checkpoints keep
         attributes that are numbers, text, NumPy arrays, or lists, tuples, sets and dictionaries of
         these; other objects, variables and open files start anew. An object returned for several

@@ -89,6 +89,7 @@ def test_what_is_left_out_has_defaults():
             "register_best": None,
             "best_alias": "champion",
         },
+        "tensorboard": False,
         "storage_path": "./sweeps",
         "cluster": {"address": None, "runtime_env": None},
         "max_concurrent_trials": None,

@@ -18,6 +18,10 @@ MODEL = """
 import os, signal
 import keras, numpy as np, tune_tf
 
+class Adds(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        logs["f1"] = 0.5
+
 class Mine(tune_tf.Workload):
     def __init__(self, labels=3, rows=20, validation=True, fault=""):
         self.labels, self.rows, self.validation, self.fault = labels, rows, validation, fault
@@ -28,6 +32,13 @@ class Mine(tune_tf.Workload):
             x[:] = np.nan
         y = np.arange(self.rows) % self.labels
         return tune_tf.Data((x, y), (x, y) if self.validation else None)
+
+    def callbacks(self, config):
+        made = {
+            "adds": lambda: [Adds(), keras.callbacks.CSVLogger("log.csv")],
+            "batches": lambda: [keras.callbacks.ModelCheckpoint("a.keras", save_freq=5)],
+        }
+        return made.get(self.fault, list)()
 
     def build_model(self, config):
         if self.fault == "dies":
@@ -74,6 +85,19 @@ def plan_of(tmp_path, monkeypatch):
 
 def test_a_right_sweep_passes_without_a_warning(plan_of):
     assert check_sweep(plan_of()) == []
+
+
+def test_a_metric_that_a_callback_may_add_is_a_warning(plan_of):
+    (warning,) = check_sweep(plan_of(metric="f1", data={"fault": "adds"}))
+    assert "no metric 'f1'" in warning
+    assert warning.endswith("unless a callback (Adds) adds it to the logs")
+
+
+def test_a_callback_for_batches_is_refused_before_the_sweep_runs(plan_of):
+    data = {"fault": "batches"}
+    with pytest.raises(WorkloadError, match=r'ModelCheckpoint.*save_freq="epoch".*loop="fit"'):
+        check_sweep(plan_of(data=data))
+    assert check_sweep(plan_of(data=data, loop="fit")) == []
 
 
 def test_all_mistakes_are_told_together_with_what_to_write(plan_of):

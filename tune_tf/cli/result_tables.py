@@ -1,10 +1,12 @@
 """Plans and results as tables and JSON."""
 
 import contextlib
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,10 @@ def _print_tables(result: SweepResult, console: Console) -> None:
         is_server = uri.startswith(("http://", "https://"))
         hint = uri if is_server else f"{_command('mlflow')} ui --backend-store-uri {uri}"
         _print_line(console, f"MLflow:      {hint}")
+    if result.config.tensorboard:
+        hint = "" if find_spec("tensorboard") else "  (first: pip install tensorboard)"
+        command = f"{_command('tensorboard')} --logdir {shlex.quote(str(result.path))}"
+        _print_line(console, f"TensorBoard: {command}{hint}")
 
 
 def _print_forecast(result: SweepResult, console: Console) -> None:

@@ -79,6 +79,8 @@ class SweepConfig(Settings):
         resources: Reservation of a trial; None to derive it from the parallelism.
         budget: Number of trials and other limits.
         mlflow: MLflow store; None for no tracking.
+        tensorboard: Whether to write learning curves and hyperparameters into the folders of the
+            trials, for ``tensorboard --logdir`` with the sweep's folder.
         storage_path: Parent of the sweep's folder, on a disk of all nodes; or a URI such as
             ``s3://bucket/sweeps``, for checkpoints and Ray Tune's state: the sweep's folder is then
             in ``sweeps`` where the sweep was started.
@@ -120,6 +122,7 @@ class SweepConfig(Settings):
     mlflow: Annotated[MLflowSettings, BeforeValidator(MLflowSettings.section)] | None = (
         MLflowSettings()
     )
+    tensorboard: bool = False
     storage_path: Annotated[
         str, BeforeValidator(lambda it: os.fspath(it) if isinstance(it, os.PathLike) else it)
     ] = "./sweeps"

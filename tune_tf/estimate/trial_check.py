@@ -58,12 +58,14 @@ class TrialCheck:
         read: Dotted paths of values that were read, and of groups that were read as a whole.
         missing: Dotted paths of values that were asked for and are not in the space.
         num_gpus: GPUs of this machine.
+        callbacks: Names of callbacks that may add metrics, and do not run in the check.
     """
 
     metrics: Mapping[str, float]
     read: Sequence[str]
     missing: Sequence[str]
     num_gpus: int
+    callbacks: Sequence[str] = ()
 
 
 def check_sweep(plan: SweepPlan) -> list[str]:
@@ -83,7 +85,15 @@ def check_sweep(plan: SweepPlan) -> list[str]:
         _check_server(config.mlflow.tracking_uri)
     check = _in_process(plan)
     errors, warnings = _read_errors(plan, check)
-    errors += _metric_errors(plan, check)
+    metric_errors = list(_metric_errors(plan, check))
+    if check.callbacks:
+        names = ", ".join(check.callbacks)
+        warnings += [
+            f"{each.where}: {each.what}; unless a callback ({names}) adds it to the logs"
+            for each in metric_errors
+        ]
+    else:
+        errors += metric_errors
     is_local = config.cluster.address is None
     if is_local and plan.resources.gpus > check.num_gpus:
         text = (
@@ -147,6 +157,8 @@ def train_one_batch(
     """Record what a workload reads of some configs, and train a batch of the first one."""
     import tensorflow as tf
 
+    from tune_tf.training.callbacks import is_custom, supported_callbacks
+
     read: set[str] = set()
     missing: set[str] = set()
     for config in configs[:_NUM_CONFIGS]:
@@ -156,13 +168,15 @@ def train_one_batch(
             (missing if digest == MISSING else read).add(".".join(map(str, path)))
     num_gpus = len(tf.config.list_physical_devices("GPU"))
     sample = sample_workload(workload, TrialSample(1, folder, cuts_datasets=True))
+    callbacks = supported_callbacks(workload.callbacks(dict(configs[0])), loop)
+    custom = sorted({type(each).__name__ for each in callbacks if is_custom(each)})
     result = trainable(sample, loop=loop)(config=dict(configs[0])).train()
     numbers = {
         name: float(value)
         for name, value in flatten(training_metrics(result)).items()
         if is_number(value)
     }
-    return TrialCheck(numbers, sorted(read), sorted(missing), num_gpus)
+    return TrialCheck(numbers, sorted(read), sorted(missing), num_gpus, custom)
 
 
 def _read_as_a_trial(workload: Workload, config: Config) -> None:

@@ -13,6 +13,8 @@ _CHUNK_BYTES = 65_536
 _CHECK_EVERY_S = 0.5
 TRIAL_LOG = "log.txt"
 """Name of the log in a trial's folder."""
+FILES = "files"
+"""Name of the folder in it for files of Keras' callbacks."""
 _log = logging.getLogger(__name__)
 
 

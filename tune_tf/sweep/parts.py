@@ -8,6 +8,7 @@ from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
 from tune_tf.sweep.callbacks.recorders import EventRecorder, ResultFiles, StudyFinalizer
 from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
+from tune_tf.sweep.callbacks.tensorboard import TensorBoardWriter
 from tune_tf.sweep.cluster import session_folder
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, make_searcher, make_tracker
@@ -74,6 +75,7 @@ class SweepParts:
             SchedulerStateSaver(self.scheduler),
             ActorRecycler(),
             ResultFiles(self.folder.path, self.recovery.storage),
+            *([TensorBoardWriter(self.folder.path)] if config.tensorboard else []),
             # After the tracker and the result files: it raises.
             BrokenWorkloadCheck(),
             # These change the restart of a failed trial, or warn.

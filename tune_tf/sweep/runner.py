@@ -133,6 +133,7 @@ def _run_tune(
             checkpoint_interval_s=config.checkpoint_interval_s,
             tracking=make_trial_tracking(folder),
             log_folder=folder.path,
+            epochs=config.epochs,
             elastic=scheduler.fresh_actors,  # resizing schedulers need them
         ),
         name=folder.sweep_id,

@@ -35,6 +35,7 @@ def trainable(
     tracking: TrialTracking | None = None,
     elastic: bool = False,
     log_folder: Path | None = None,
+    epochs: int | None = None,
 ) -> type[tune.Trainable]:
     """Return a Ray Tune trainable class for a workload.
 
@@ -61,7 +62,9 @@ def trainable(
             ``resource_changing``, continues with more replicas. Trials of several workers always
             do.
         log_folder: The sweep's folder, reachable from every node. Stdout and stderr of a trial's
-            processes go to ``log.txt`` in its folder there. None leaves them to Ray.
+            processes go to ``log.txt`` in its folder there, and files of Keras' callbacks with
+            relative paths to ``files``. None leaves them to Ray.
+        epochs: Maximum epochs of a trial, for the ``params`` of callbacks; it ends no trial.
 
     Raises:
         InvalidSettingsError: The arguments are incompatible.
@@ -84,6 +87,7 @@ def trainable(
         elastic,
         uuid.uuid4().hex,
         log_folder,
+        epochs,
     )
     if conflict := _conflict(workload, settings):
         raise InvalidSettingsError([conflict])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.events import TrialLog
+from tune_tf.events.trial_log import FILES
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
@@ -20,6 +21,7 @@ from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
     from tune_tf.data import LoadCache, NodeDataLoader
+    from tune_tf.training.callbacks import CallbackContext
     from tune_tf.training.core.async_validation import AsyncValidationLoop
     from tune_tf.training.core.fit_loop import FitLoop
     from tune_tf.training.core.loop import GraphLoop
@@ -74,6 +76,7 @@ class TrialProcess:
 
     def __init__(self) -> None:
         self.log = TrialLog()
+        self._discards_files = False  # of callbacks
         self._trial: TrialStart
         self._loop: Any
         self._data: LoadCache[Any]
@@ -116,6 +119,7 @@ class TrialProcess:
         """Begin a trial, after ending the previous one."""
         self._loop.finish()
         with self._beginning(trial):
+            self._loop.callback_context = self._callback_context()
             key = trial.seed if self._loads_anew else None
             self._loop.start(trial.config, self._data.get(trial.config, key), trial.seed)
 
@@ -179,6 +183,14 @@ class TrialProcess:
         self._stop_autologging()  # the workload's code may have enabled it
         if self._system_metrics is not None:
             self._system_metrics.begin()
+
+    def _callback_context(self, part: str = "") -> "CallbackContext":
+        """Return the context of the callbacks of the trial, or of a part of it."""
+        from tune_tf.training.callbacks import CallbackContext
+
+        log = self._trial.log
+        folder = None if log is None else log.parent / FILES / part
+        return CallbackContext(self._settings.epochs, folder, self._discards_files)
 
     def _enter(self) -> None:
         enter_trial(self._trial.trial_id, self._settings.tracking)

@@ -38,6 +38,7 @@ class TrialSettings:
     elastic: bool = False
     data_id: str | None = None
     log_folder: Path | None = None
+    epochs: int | None = None
 
 
 def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int:

@@ -1,6 +1,12 @@
 """Keras callbacks for epochs that run as one graph call."""
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -31,6 +37,51 @@ _IDLE_IN_BATCHES: dict[type, str] = {
 }
 
 
+_PATHS: dict[type, str] = {
+    keras.callbacks.CSVLogger: "filename",
+    keras.callbacks.ModelCheckpoint: "filepath",
+    keras.callbacks.OrbaxCheckpoint: "directory",
+    keras.callbacks.TensorBoard: "log_dir",
+}
+"""Attributes of Keras' callbacks that hold the path of their files."""
+
+
+@dataclass(frozen=True)
+class CallbackContext:
+    """Trial in which callbacks are called.
+
+    Args:
+        epochs: Maximum epochs of the trial, as ``params["epochs"]``; None if unknown.
+        folder: Folder of the relative paths of Keras' callbacks; None for the working directory.
+        discards_files: Whether to write all their files to a temporary folder, since another
+            process writes them for the trial.
+    """
+
+    epochs: int | None = None
+    folder: Path | None = None
+    discards_files: bool = False
+
+    def params(self, num_batches: int | None) -> dict[str, Any]:
+        """Return ``callback.params``; None stands for an unknown number, as in Keras."""
+        return {"verbose": 0, "epochs": self.epochs, "steps": num_batches}
+
+    def place_files(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Set the paths of Keras' callbacks."""
+        for callback in callbacks:
+            for attribute in (_PATHS[kind] for kind in _PATHS if isinstance(callback, kind)):
+                path, folder = str(getattr(callback, attribute)), self.folder
+                if self.discards_files:
+                    folder, path = Path(tempfile.mkdtemp(prefix="tune_tf-")), Path(path).name
+                    weakref.finalize(callback, shutil.rmtree, folder, ignore_errors=True)
+                if folder is None or "://" in path:
+                    continue
+                if attribute == "filename":  # CSVLogger does not create folders
+                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                if attribute == "filepath":  # a template
+                    folder = Path(str(folder).replace("{", "{{").replace("}", "}}"))
+                setattr(callback, attribute, str(folder / path))
+
+
 class EpochCallbacks:
     """Runner of Keras callbacks around epochs, as in ``fit``, with save and restore of state.
 
@@ -43,13 +94,12 @@ class EpochCallbacks:
         callbacks: Sequence[keras.callbacks.Callback],
         model: keras.Model,
         num_batches: int | None = None,
+        context: CallbackContext = CallbackContext(),
     ) -> None:
-        self._callbacks: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
-        for callback in self._callbacks:
-            refuse_unsupported(callback)
-            _refuse_batch_hooks(callback)
+        self._callbacks = supported_callbacks(callbacks)
         self._model = model
         self._num_batches = num_batches
+        self._context = context
         self._list: keras.callbacks.CallbackList | None = None
         self._state = CallbackStateTracker([])
         self._reader = _LogsReader()
@@ -58,19 +108,17 @@ class EpochCallbacks:
         self.have_ended = False
         #: Whether there are no callbacks.
         self.is_empty = not self._callbacks
-        #: Whether a callback has validation hooks.
-        self.watch_validation = any(
-            _overrides(callback, hook) for callback in self._callbacks for hook in _TEST_HOOKS
+        #: Names of the callbacks that have validation hooks.
+        self.watch_validation = ", ".join(
+            type(callback).__name__
+            for callback in self._callbacks
+            if any(_overrides(callback, hook) for hook in _TEST_HOOKS)
         )
 
     @property
     def may_change_model(self) -> bool:
         """Whether any callback is custom, so that it may change the model."""
-        return any(
-            not type(callback).__module__.startswith("keras.")
-            or isinstance(callback, keras.callbacks.LambdaCallback)
-            for callback in self._callbacks
-        )
+        return any(map(is_custom, self._callbacks))
 
     def train_begin(self) -> None:
         """Attach the model and call ``on_train_begin``."""
@@ -78,11 +126,12 @@ class EpochCallbacks:
         if not self._callbacks:
             return
         claim_callbacks(self._callbacks, self)
+        self._context.place_files(self._callbacks)
         self._list = keras.callbacks.CallbackList(
             [*self._callbacks, self._reader],
             add_history=True,
             model=self._model,
-            **trial_params(self._num_batches),
+            **self._context.params(self._num_batches),
         )
         self._list.on_train_begin()
         self._state = CallbackStateTracker(
@@ -144,15 +193,6 @@ class EpochCallbacks:
         self._state.restore(state)
 
 
-def trial_params(num_batches: int | None) -> dict[str, Any]:
-    """Return ``callback.params`` of a trial.
-
-    ``epochs`` is None, Keras' value for unknown numbers: Tune, its scheduler or a callback ends
-    the trial.
-    """
-    return {"verbose": 0, "epochs": None, "steps": num_batches}
-
-
 def plain_value(value: Any) -> Any:
     """Convert a NumPy or TensorFlow scalar to Python; return other values unchanged."""
     if keras.ops.is_tensor(value):
@@ -160,17 +200,55 @@ def plain_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim else value
 
 
-def refuse_unsupported(callback: keras.callbacks.Callback) -> None:
-    """Refuse a callback that no loop supports.
+def restore_best_weights(
+    model: keras.Model, callbacks: Sequence[keras.callbacks.Callback], state: CallbackState
+) -> None:
+    """Set the weights that ``EarlyStopping(restore_best_weights=True)`` sets at the end of ``fit``.
+
+    The other callbacks are not called.
+    """
+    stopping = [
+        callback
+        for callback in keras.tree.flatten(callbacks)
+        if isinstance(callback, keras.callbacks.EarlyStopping)
+    ]
+    runner = EpochCallbacks(stopping, model)
+    runner.train_begin()
+    runner.restore(state)
+    runner.train_end()
+
+
+def is_custom(callback: keras.callbacks.Callback) -> bool:
+    """Return whether a callback may do anything, such as change the model or the logs."""
+    is_known = type(callback).__module__.startswith(("keras.", "tune_tf."))
+    return not is_known or isinstance(callback, keras.callbacks.LambdaCallback)
+
+
+def supported_callbacks(callbacks: Any, loop: str = "graph") -> list[keras.callbacks.Callback]:
+    """Return the flat list of a workload's callbacks.
 
     Raises:
-        WorkloadError: The callback is not supported in trials.
+        WorkloadError: A callback is not supported in trials, or not in a ``loop``.
     """
+    flat: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
+    for callback in flat:
+        _refuse_unsupported(callback)
+        if loop == "graph":
+            _refuse_batch_hooks(callback)
+    return flat
+
+
+def _refuse_unsupported(callback: keras.callbacks.Callback) -> None:
     if isinstance(callback, keras.callbacks.BackupAndRestore):
         raise WorkloadError(
             f"BackupAndRestore(backup_dir={callback.backup_dir!r}) would start a trial from "
             "another trial's backup, and Tune restores trials from their own checkpoints: leave "
             "it out"
+        )
+    if isinstance(callback, keras.callbacks.TensorBoard) and find_spec("tensorboard") is None:
+        raise WorkloadError(
+            "keras.callbacks.TensorBoard needs the package tensorboard, which is not installed: "
+            "pip install tensorboard"
         )
     if isinstance(callback, keras.callbacks.SwapEMAWeights) and callback.swap_on_epoch:
         raise WorkloadError(

@@ -17,6 +17,7 @@ from tune_tf.data import Pipeline, rows_of
 from tune_tf.data.rows import is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.remote_storage import CheckpointLocation, local_copy
+from tune_tf.training.callbacks import restore_best_weights
 from tune_tf.training.core.build import build_for_checkpoint
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
@@ -88,6 +89,8 @@ def trained_model(workload: Workload, config: Config, location: CheckpointLocati
     checkpoint.load_into(model, checkpoint.initial_rate)
     if not checkpoint.has_ended:  # else the weights are final
         model.optimizer.finalize_variable_values(model.trainable_variables)
+        if checkpoint.callbacks.has_best_weights:
+            restore_best_weights(model, workload.callbacks(config), checkpoint.callbacks)
     return model
 
 

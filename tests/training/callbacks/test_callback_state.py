@@ -193,6 +193,19 @@ def to_its_end_loop(loop):
         loop.epoch()
 
 
+def test_a_trial_that_reaches_its_last_epoch_is_exported_as_fit_would_leave_it(loop_of, tmp_path):
+    loop = trial(loop_of(), CASES["EarlyStopping"], {})
+    loop.epoch()
+    best = loop.state().model
+    loop.epoch(), loop.epoch()
+    loop.state().write(tmp_path)  # Tune's last checkpoint, at the limit of epochs
+    loop.finish()
+
+    exported = trained_model(loop._workload, {}, tmp_path)
+    kept = [each for each in best if each.dtype == "float32"]  # no states of random generators
+    assert furthest_values(exported.get_weights()[: len(kept)], kept) == 0
+
+
 def test_averages_of_the_weights_do_not_overwrite_the_best_ones(replicas_of, tmp_path):
     loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
     trial(loop, CASES["EarlyStopping"], {"ema": True})

@@ -1,8 +1,11 @@
 """Keras callbacks do in a loop what they do in ``fit``, or are refused."""
 
+import sys
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from guards import guarded
 from trials import Given, begin, built, dense_model, draw, furthest_values, loop_with
 
@@ -326,6 +329,44 @@ def test_a_log_file_has_the_lines_that_fit_writes(both_ways, tmp_path):
     assert lines[0][:5] == lines[1][:5] == ["epoch", "accuracy", "loss", "val_accuracy", "val_loss"]
     numbers = [[float(cell) for cell in each[5:-1]] for each in lines]
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-5)
+
+
+def events_in(folder):
+    """Return tags, steps and values of TensorBoard's events; of arrays, the shapes."""
+    found = []
+    for path in folder.rglob("*tfevents*"):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                array = tf.make_ndarray(value.tensor)
+                number = float(array) if array.dtype.kind == "f" and not array.ndim else array.shape
+                found.append((path.parent.name, value.tag, event.step, number))
+    return found
+
+
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_tensorboard_gets_the_events_that_fit_writes(num_replicas, both_ways, tmp_path):
+    both_ways(
+        lambda who: [
+            callbacks.TensorBoard(str(tmp_path / who), histogram_freq=2, write_images=True)
+        ],
+        epochs=2,
+        num_replicas=num_replicas,
+    )
+    in_loop, by_fit = (events_in(tmp_path / who) for who in ("loop", "fit"))
+
+    assert [each[:3] for each in in_loop] == [each[:3] for each in by_fit]
+    assert [each[1] for each in in_loop].count("epoch_loss") == 4
+    assert any("histogram" in each[1] for each in in_loop)
+    for (*_, found), (*_, expected) in zip(in_loop, by_fit, strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_tensorboard_is_refused_without_its_package(replicas_of, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+
+    with pytest.raises(WorkloadError, match="pip install tensorboard"):
+        loop_with(replicas_of(1), callbacks.TensorBoard("board"))
 
 
 @pytest.mark.parametrize("name", REFUSED)

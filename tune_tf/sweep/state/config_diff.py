@@ -41,6 +41,7 @@ _WHY = {
     "epochs": "the scheduler's state belongs to the old one",
     "scheduler": "its state belongs to the old one",
     "parallelism": "checkpoints belong to the old kind",
+    "tensorboard": "the curves would lack the earlier epochs",
     "mlflow": "the sweep's runs are there",
 }
 

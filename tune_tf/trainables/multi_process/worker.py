@@ -161,6 +161,7 @@ class Worker(WorkerProcess):
         from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
 
         self._port.close()
+        self._discards_files = self._rank > 0
         replicas = (
             MultiWorkerReplicas(self.devices, addresses, self._rank)
             if len(addresses) > 1

@@ -132,6 +132,8 @@ class SubtaskWorker(WorkerProcess):
         self._end(subtask)
         rows = self._rows(subtask)
         running = self._idle_loop(rows.spec)
+        part = f"{self._parallelism.subtask}_{subtask}"
+        running.loop.callback_context = self._callback_context(part)
         running.loop.start(self._trial.config, rows, self._seed(subtask))
         self._stop_autologging()
         if state is not None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.result_keys import Metrics
+from tune_tf.training.callbacks import CallbackContext
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.loop import GraphLoop
@@ -100,6 +101,15 @@ class AsyncValidationLoop:
         return self._inner.performance
 
     @property
+    def callback_context(self) -> CallbackContext:
+        """Context of the callbacks of the next trial."""
+        return self._inner.callback_context
+
+    @callback_context.setter
+    def callback_context(self, context: CallbackContext) -> None:
+        self._inner.callback_context = context
+
+    @property
     def stop_training(self) -> bool:
         """Whether a callback requested the end of the trial."""
         return self._inner.stop_training
@@ -114,9 +124,9 @@ class AsyncValidationLoop:
         self._unvalidated_trial = TrialInputs(config, rows, seed)
         self._snapshot = None
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
-        if self._inner.trial.callbacks.watch_validation:
+        if names := self._inner.trial.callbacks.watch_validation:
             raise WorkloadError(
-                "a callback with on_test_begin or on_test_end changes the model around validation, "
+                f"{names} has on_test_begin or on_test_end, which are called around validation, "
                 "but validation.asynchronous validates a copy: leave one of them out"
             )
 

@@ -15,7 +15,7 @@ from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
-from tune_tf.training.callbacks import plain_value, refuse_unsupported, trial_params
+from tune_tf.training.callbacks import CallbackContext, plain_value, supported_callbacks
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
@@ -102,11 +102,15 @@ class _FitRun(keras.callbacks.Callback):
             self._outcomes.put(RuntimeError("this trial has ended"))
 
 
-class _UnknownEpochs(keras.callbacks.Callback):
-    """First callback of the list, which sets the number of epochs to unknown."""
+class _TrialParams(keras.callbacks.Callback):
+    """First callback of the list, which sets the parameters of a trial."""
+
+    def __init__(self, context: CallbackContext) -> None:
+        super().__init__()
+        self._context = context
 
     def set_params(self, params: dict[str, Any]) -> None:
-        params.update(trial_params(params["steps"]))  # all callbacks share this dict
+        params.update(self._context.params(params["steps"]))  # all callbacks share this dict
 
 
 @dataclass
@@ -129,6 +133,8 @@ class FitLoop:
         self._trial: _Trial | None = None
         self._run: _FitRun
         self.num_programs = 0
+        #: Context of the callbacks of the next trial.
+        self.callback_context = CallbackContext()
         #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
 
@@ -210,10 +216,7 @@ class FitLoop:
             del self._run  # it holds the trial's model and data
 
     def _new_run(self, trial: _Trial, restored: CallbackState | None = None) -> _FitRun:
-        callbacks = self._workload.callbacks(trial.config)
-        others: list[Any] = keras.tree.flatten(callbacks) if callbacks else []
-        for callback in others:
-            refuse_unsupported(callback)
+        others = supported_callbacks(self._workload.callbacks(trial.config), "fit")
         return _FitRun(partial(self._fit, trial), trial.seed, others, restored)
 
     def _build(self, trial: _Trial) -> None:
@@ -233,6 +236,7 @@ class FitLoop:
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         run = self._run
         claim_callbacks(run.others, run)
+        self.callback_context.place_files(run.others)
         trial.model.fit(
             **dict(zip(("x", "y", "sample_weight"), parts, strict=False)),
             batch_size=size if has_arrays else None,
@@ -243,6 +247,6 @@ class FitLoop:
             class_weight=trial.data.class_weight,
             initial_epoch=trial.epoch,
             epochs=_FOR_EVER,
-            callbacks=[_UnknownEpochs(), *run.others, run],
+            callbacks=[_TrialParams(self.callback_context), *run.others, run],
             verbose=0,
         )

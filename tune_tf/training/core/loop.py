@@ -11,7 +11,7 @@ from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
-from tune_tf.training.callbacks import EpochCallbacks
+from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.core.program import Program, are_finite
@@ -69,6 +69,8 @@ class GraphLoop:
             checks_reuse=type(replicas) is Replicas,
         )
         self._trial: LoopTrial | None = None
+        #: Context of the callbacks of the next trial.
+        self.callback_context = CallbackContext()
         #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
 
@@ -173,7 +175,8 @@ class GraphLoop:
             num_batches = train.num_batches(size)
         else:
             num_batches = -(-inputs.rows.num_train // size)
-        return EpochCallbacks(self._workload.callbacks(inputs.config), program.model, num_batches)
+        callbacks = self._workload.callbacks(inputs.config)
+        return EpochCallbacks(callbacks, program.model, num_batches, self.callback_context)
 
     def _run_guarded(self, trial: LoopTrial) -> Metrics:
         """Run an epoch; stop sharing a program whose trace contains state of this trial."""

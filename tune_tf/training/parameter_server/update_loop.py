@@ -70,9 +70,9 @@ class UpdateLoop(GraphLoop):
         callbacks, rows = super()._callbacks(cached), cached.inputs.rows
         if callbacks.watch_validation and rows.num_validation and rows.validation is None:
             raise WorkloadError(
-                "a callback with on_test_begin or on_test_end has to be called around validation, "
-                "but the workers of a parameter server validate: leave it out, or use kind "
-                "'mirrored'"
+                f"{callbacks.watch_validation} has on_test_begin or on_test_end, which are called "
+                "around validation, but the workers of a parameter server validate: leave it out, "
+                "or use kind 'mirrored'"
             )
         return callbacks
 

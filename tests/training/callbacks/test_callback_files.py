@@ -1,0 +1,207 @@
+"""Files of Keras' callbacks: where they are, and that they go on after a restore."""
+
+import inspect
+import weakref
+
+import keras
+import pytest
+from trials import Given, begin, dense_model, draw
+
+from tune_tf.training.callback_state import CallbackStateTracker
+from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.fit_loop import FitLoop
+from tune_tf.training.core.loop import GraphLoop
+
+pytestmark = pytest.mark.tf
+callbacks = keras.callbacks
+
+
+def trial(loop, make, context, folder=None):
+    """Begin a trial, from a checkpoint if there is one."""
+    workload = loop._workload
+    workload._callbacks = lambda config: make()
+    loop.callback_context = context
+    if isinstance(loop, FitLoop):
+        loop.start({}, workload.load_data({}), 1234)
+    else:
+        begin(loop, workload)
+    if folder is not None:
+        loop.restore(Checkpoint.read(folder))
+    return loop
+
+
+@pytest.fixture(scope="module")
+def graph_loop(replicas_of):
+    return GraphLoop(Given(dense_model, draw(20, 8)), replicas_of(1))
+
+
+@pytest.fixture(scope="module")
+def fit_loop(replicas_of):
+    return FitLoop(Given(dense_model, draw(20, 8)), replicas_of(1))
+
+
+@pytest.fixture(params=["graph", pytest.param("fit", marks=pytest.mark.slow)])
+def loop(request):
+    return request.getfixturevalue(f"{request.param}_loop")
+
+
+def writers():
+    """Return callbacks with relative paths, as people write them."""
+    return [
+        callbacks.ModelCheckpoint("best/{epoch}.weights.h5", save_weights_only=True),
+        callbacks.CSVLogger("logs/training.log"),
+        callbacks.TensorBoard("board"),
+    ]
+
+
+def files_in(folder):
+    names = (path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file())
+    return sorted("/".join(part for part in parts if "events" not in part) for parts in names)
+
+
+def test_relative_paths_are_in_the_folder_of_the_trial(loop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "{epoch} {").mkdir()
+    folder = tmp_path / "{epoch} {" / "trial_00003"
+    trial(loop, writers, CallbackContext(folder=folder))
+    loop.epoch()
+    loop.finish()
+
+    assert files_in(folder) == [
+        "best/1.weights.h5",
+        "board/train",
+        "board/validation",
+        "logs/training.log",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["{epoch} {"]
+
+
+def test_a_callback_of_several_trials_writes_into_the_folder_of_each(graph_loop, tmp_path):
+    one = callbacks.CSVLogger("training.log")
+    for name in ("first", "second"):
+        trial(graph_loop, lambda: [one], CallbackContext(folder=tmp_path / name))
+        graph_loop.epoch()
+        graph_loop.finish()
+
+    assert files_in(tmp_path) == ["first/training.log", "second/training.log"]
+
+
+@pytest.mark.parametrize("path", ["/elsewhere/all.csv", "gs://bucket/all.csv"])
+def test_absolute_paths_and_uris_stay(path, tmp_path):
+    log = callbacks.CSVLogger(path)
+    CallbackContext(folder=tmp_path).place_files([log])
+
+    assert log.filename == path
+
+
+def test_another_worker_writes_to_a_temporary_folder_that_is_removed(tmp_path):
+    made = [
+        callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.keras")),
+        callbacks.CSVLogger("a/b.csv"),
+        callbacks.TensorBoard(str(tmp_path)),
+    ]
+    CallbackContext(folder=tmp_path, discards_files=True).place_files(made)
+    paths = [made[0].filepath, made[1].filename, made[2].log_dir]
+
+    assert not [path for path in paths if path.startswith(str(tmp_path))]
+    assert paths[0].endswith("/{epoch}.keras")
+    folders = [type(tmp_path)(path).parent for path in paths]
+    assert [folder.is_dir() for folder in folders] == [True] * 3
+    gone = [weakref.ref(each) for each in made]
+    made.clear()
+    assert [(each(), folder.exists()) for each, folder in zip(gone, folders, strict=True)] == [
+        (None, False)
+    ] * 3
+
+
+def test_every_path_of_a_callback_of_keras_is_known():
+    words = ("path", "filename", "dir", "directory")
+    found = {
+        name: [each for each in inspect.signature(kind).parameters if each.endswith(words)]
+        for name, kind in vars(callbacks).items()
+        if isinstance(kind, type)
+    }
+    assert {name: paths for name, paths in found.items() if paths} == {
+        "BackupAndRestore": ["backup_dir"],  # refused
+        "CSVLogger": ["filename"],
+        "ModelCheckpoint": ["filepath"],
+        "OrbaxCheckpoint": ["directory"],
+        "RemoteMonitor": ["path"],  # of a URL
+        "TensorBoard": ["log_dir"],
+    }
+
+
+def test_a_csv_log_goes_on_where_the_checkpoint_was_written(loop, tmp_path):
+    def logged():
+        return [callbacks.CSVLogger("training.csv", separator=";")]
+
+    context = CallbackContext(folder=tmp_path)
+    log = tmp_path / "training.csv"
+    trial(loop, logged, context)
+    at_checkpoint = []
+    for _ in range(2):
+        loop.epoch()
+        loop.state().write(tmp_path)
+        at_checkpoint.append(log.read_bytes())
+    loop.epoch(), loop.epoch()  # what comes after the checkpoint was not to be
+    whole = log.read_bytes()
+    loop.finish()
+    trial(loop, logged, context, tmp_path)  # as another process does it
+    if isinstance(loop, GraphLoop):  # `fit` begins with the next epoch
+        assert log.read_bytes() == at_checkpoint[1]
+    loop.epoch(), loop.epoch()
+
+    lines = log.read_text().splitlines()
+    assert [line.split(";")[0] for line in lines] == ["epoch", "0", "1", "2", "3"]
+    if isinstance(loop, GraphLoop):  # `fit` shuffles anew
+        assert log.read_bytes() == whole
+    loop.finish()
+
+
+def test_a_csv_log_goes_back_to_its_beginning(graph_loop, tmp_path):
+    trial(graph_loop, lambda: [callbacks.CSVLogger("log.csv")], CallbackContext(folder=tmp_path))
+    beginning = graph_loop.state()
+    graph_loop.epoch()
+    whole = (tmp_path / "log.csv").read_text()
+    graph_loop.restore(beginning)
+    graph_loop.epoch()
+
+    assert (tmp_path / "log.csv").read_text() == whole
+    graph_loop.finish()
+
+
+def test_a_log_that_is_appended_to_keeps_the_lines_of_others(tmp_path):
+    path = tmp_path / "all.csv"
+    path.write_text("epoch,loss\n7,0.5\n")
+    log = callbacks.CSVLogger(str(path), append=True)
+    log.on_train_begin()
+    tracker = CallbackStateTracker([log])
+    state = tracker.changes()
+    log.on_epoch_end(0, {"loss": 0.25})
+    tracker.restore(state)
+    log.on_train_end()
+
+    assert path.read_text().splitlines()[:2] == ["epoch,loss", "7,0.5"]
+
+
+def test_params_hold_the_epochs_of_the_sweep(loop, tmp_path):
+    seen = []
+
+    class Asking(callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            seen.append(dict(self.params))
+
+    trial(loop, lambda: [Asking()], CallbackContext(epochs=7))
+    loop.epoch()
+    loop.finish()
+
+    assert seen == [{"verbose": 0, "epochs": 7, "steps": 3}]
+
+
+def test_without_a_context_paths_stay(tmp_path):
+    runner = EpochCallbacks([callbacks.CSVLogger(str(tmp_path / "a.csv"))], dense_model({}))
+    runner.train_begin()
+    runner.train_end()
+
+    assert files_in(tmp_path) == ["a.csv"]
