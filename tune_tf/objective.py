@@ -12,8 +12,8 @@ class Objective:
     """A reported metric to minimize or maximize.
 
     Args:
-        metric: Name of the metric, such as ``val_accuracy``.
-        mode: ``"min"`` or ``"max"``.
+        metric: Name of the metric. Example: ``val_accuracy``.
+        mode: ``"min"`` or ``"max"``, whichever is better.
 
     Raises:
         InvalidSettingsError: An argument is invalid.

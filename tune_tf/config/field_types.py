@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, Field, asdict, fields
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from tune_tf.config.hints import line_for
-from tune_tf.config.settings import short_repr, unknown_key_error
+from tune_tf.config.settings import describe_settings, short_repr, unknown_key_error
 from tune_tf.config.stored_workload import STORED_FILE, StoredReference, is_workload
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
@@ -17,7 +17,7 @@ from tune_tf.objective import Objective, likely_mode
 from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
-from tune_tf.space.declaration import DECLARATION_KINDS
+from tune_tf.space.declaration import DECLARATIONS
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import is_number
 from tune_tf.validation import Validation
@@ -72,10 +72,16 @@ def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
-    return _object_schema(
-        {field.name: field_schema(field.type) for field in fields(kind)},
+    schema = _object_schema(
+        {field.name: _with_default(field, field_schema(field.type)) for field in fields(kind)},
         [field.name for field in fields(kind) if field.default is MISSING],
     )
+    describe_settings(schema, kind)
+    return schema
+
+
+def _with_default(field: Field[Any], schema: dict[str, Any]) -> dict[str, Any]:
+    return schema if field.default is MISSING else {**schema, "default": field.default}
 
 
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -223,24 +229,24 @@ def _parse_parallelism(value: object) -> Parallelism:
 
 
 def _parallelism_schema(kind: type[Parallelism]) -> dict[str, Any]:
-    settings = {name: field_schema(rule) for name, rule in kind.rules().items()}
+    rules = kind.rules()
+    settings = {
+        each.name: _with_default(each, field_schema(rules[each.name])) for each in fields(kind)
+    }
     required = [] if kind is Mirrored else ["kind"]
-    return _object_schema({"kind": {"const": kind.kind}, **settings}, required)
+    schema = _object_schema({"kind": {"const": kind.kind}, **settings}, required)
+    describe_settings(schema, kind)
+    return schema
 
 
-_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 2}
 _SPACE_SCHEMA = {
     "type": "object",
-    "description": "Parameter by name; a mapping without a kind is a group, a value a constant.",
     "additionalProperties": {
         "anyOf": [
             {
                 "type": "object",
                 "properties": {
-                    **dict.fromkeys(DECLARATION_KINDS, _NUMBERS),
-                    "choice": {"type": "array", "minItems": 1},
-                    "constant": {},
-                    "when": {"type": "object"},
+                    **DECLARATIONS,
                 },
             },
             {"type": ["array", "boolean", "null", "number", "string"]},
@@ -263,12 +269,7 @@ DataSection = Annotated[
     FrozenMapping[Any] | None,
     PlainValidator(_parse_data),
     PlainSerializer(lambda it: None if it is None else dict(it)),
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "object"}, {"type": "null"}],
-            "description": "Settings of the workload; relative paths are relative to this file.",
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "null"}]}),
 ]
 """Settings that the workload checks itself; None for none."""
 
@@ -344,7 +345,6 @@ NumBytes = Annotated[
                 {"type": "integer", "minimum": 0},
                 {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"},
             ],
-            "description": "Bytes, or text such as 2 GB; 0 for no limit.",
         }
     ),
 ]

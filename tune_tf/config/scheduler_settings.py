@@ -20,7 +20,11 @@ from tune_tf.space.parameter import is_number
 
 
 class SchedulerSettings(Settings):
-    """Base class of scheduler settings."""
+    """Base class of scheduler settings.
+
+    Args:
+        name: The scheduler.
+    """
 
     model_config = ConfigDict(json_schema_extra={"required": ["name"]})
     main_setting: ClassVar[str] = "name"
@@ -42,7 +46,11 @@ class SchedulerSettings(Settings):
 
 
 class LimitedSettings(SchedulerSettings):
-    """Base class of settings with a maximum number of iterations of a trial."""
+    """Base class of settings with a maximum number of iterations of a trial.
+
+    Args:
+        max_t: Maximum iterations (epochs) of a trial; better written as ``epochs`` of the sweep.
+    """
 
     max_t: Annotated[int, Field(ge=1)] = 100
 
@@ -136,12 +144,7 @@ _Factors = Annotated[tuple[float, ...], BeforeValidator(_parse_factors), PlainSe
 
 
 class FifoSettings(LimitedSettings):
-    """No early stopping: each trial runs to its limit.
-
-    Args:
-        name: ``fifo``.
-        max_t: Maximum iterations of a trial.
-    """
+    """No early stopping: each trial runs to its limit."""
 
     model_config = ConfigDict(json_schema_extra={})  # a scheduler without a name is ``fifo``
     name: Literal["fifo"] = "fifo"
@@ -151,10 +154,8 @@ class AshaSettings(LimitedSettings):
     """Asynchronous successive halving: stops a trial that is worse than most at a rung.
 
     Args:
-        name: ``asha``.
-        max_t: Maximum iterations of a trial.
         grace_period: Iterations before a trial may be stopped.
-        reduction_factor: At each rung, one trial in this many continues.
+        reduction_factor: At each rung, one of so many trials continues.
         type: ``stopping`` decides for good when a trial reaches a rung; ``promotion`` pauses each
             trial there and resumes it once it is among the best.
     """
@@ -169,10 +170,8 @@ class PashaSettings(LimitedSettings):
     """Promotion-type ASHA that adds rungs only while the ranking still changes.
 
     Args:
-        name: ``pasha``.
-        max_t: Maximum iterations of a trial.
         grace_period: Iterations before a trial may be stopped.
-        reduction_factor: At each rung, one trial in this many continues.
+        reduction_factor: At each rung, one of so many trials continues.
     """
 
     name: Literal["pasha"] = "pasha"
@@ -184,9 +183,7 @@ class HyperbandSettings(LimitedSettings):
     """Successive halving in brackets that stop trials early or late.
 
     Args:
-        name: ``hyperband``.
-        max_t: Maximum iterations of a trial.
-        reduction_factor: At each milestone, one trial of a bracket in this many continues. Below 2,
+        reduction_factor: At each milestone, one of so many trials of a bracket continues. Below 2,
             rounding would make milestones coincide.
     """
 
@@ -198,9 +195,7 @@ class BohbSettings(LimitedSettings):
     """Hyperband that fills one bracket after another, as in BOHB.
 
     Args:
-        name: ``bohb``.
-        max_t: Maximum iterations of a trial.
-        reduction_factor: At each milestone, one trial of a bracket in this many continues.
+        reduction_factor: At each milestone, one of so many trials of a bracket continues.
     """
 
     name: Literal["bohb"] = "bohb"
@@ -211,8 +206,6 @@ class MedianStoppingSettings(LimitedSettings):
     """Median stopping: stops a trial whose best value is worse than the median of others' means.
 
     Args:
-        name: ``median_stopping``.
-        max_t: Maximum iterations of a trial.
         grace_period: Iterations before a trial may be stopped.
         min_samples_required: Other trials needed before one is stopped.
         hard_stop: Whether to stop a trial; otherwise it is paused until all others have ended.
@@ -228,15 +221,15 @@ class PbtSettings(LimitedSettings):
     """Population based training: the worst trials continue from perturbed copies of the best.
 
     Args:
-        name: ``pbt``.
-        max_t: Maximum iterations of a trial.
         perturbation_interval: Iterations between two perturbations.
         quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
             0.5.
         resample_probability: Probability that a parameter is resampled, not perturbed.
-        perturbation_factors: Factors, one of which multiplies a perturbed number.
+        perturbation_factors: Factors, one of which multiplies a perturbed number. Example: ``[1.5,
+            0.5]``.
         synch: Whether trials synchronize at each interval.
-        mutations: Paths of the parameters to perturb; None for all possible ones.
+        mutations: Paths of the parameters to perturb; None for all possible ones. Example:
+            ``[learning_rate]``.
     """
 
     name: Literal["pbt"] = "pbt"
@@ -252,13 +245,12 @@ class Pb2Settings(LimitedSettings):
     """Population based bandits: PBT with perturbations proposed by a Gaussian process.
 
     Args:
-        name: ``pb2``.
-        max_t: Maximum iterations of a trial.
         perturbation_interval: Iterations between two perturbations.
         quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
             0.5.
         synch: Whether trials synchronize at each interval.
-        mutations: Paths of the parameters to perturb; None for all possible ones.
+        mutations: Paths of the parameters to perturb; None for all possible ones. Example:
+            ``[learning_rate]``.
     """
 
     name: Literal["pb2"] = "pb2"
@@ -284,8 +276,7 @@ class ResourceChangingSettings(SchedulerSettings):
     """Gives free devices to running trials; another scheduler decides which to stop.
 
     Args:
-        name: ``resource_changing``.
-        base: Settings of the other scheduler.
+        base: The other scheduler, with its settings. Example: ``{name: asha}``.
     """
 
     name: Literal["resource_changing"] = "resource_changing"

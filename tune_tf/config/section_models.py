@@ -27,16 +27,19 @@ class BudgetSettings(Settings):
     current iteration, keep their checkpoints and end as ``out_of_budget``.
 
     Args:
-        num_samples: Number of trials.
+        num_samples: Number of trials. Example: ``32``.
         time_budget_s: Seconds until the sweep ends, not counting those between an interruption and
-            the resume; None for no limit.
+            the resume; None for no limit. Example: ``3600``.
         epochs: Iterations of all trials together, retries and resumes included; None for no limit.
-        cpu_hours: Hours of reserved CPUs, of all trials together; None for no limit.
-        gpu_hours: Hours of reserved GPUs, of all trials together; None for no limit.
+            Example: ``500``.
+        cpu_hours: Hours of reserved CPUs, of all trials together; None for no limit. Example:
+            ``8``.
+        gpu_hours: Hours of reserved GPUs, of all trials together; None for no limit. Example:
+            ``1.5``.
         target: Value of the leading metric to reach: the trial that reports it or a better one,
-            within the constraints, completes, and the sweep ends; None for none.
+            within the constraints, completes, and the sweep ends; None for none. Example: ``0.99``.
         patience: Trials in a row that may end without an improvement of the best; None for any
-            number.
+            number. Example: ``20``.
     """
 
     main_setting: ClassVar[str] = "num_samples"
@@ -99,10 +102,11 @@ class ClusterSettings(Settings):
     Args:
         address: ``auto`` for the cluster that this machine belongs to, ``host:port`` of a cluster's
             GCS, or ``ray://host:port`` of its client server, for a machine outside of it; None for
-            a local cluster. The environment variable ``RAY_ADDRESS`` takes precedence.
+            a local cluster. The environment variable ``RAY_ADDRESS`` takes precedence. Example:
+            ``auto``.
         runtime_env: Ray's ``runtime_env`` of the trials' processes: ``working_dir``, ``pip``,
             ``env_vars`` and so on. Paths are relative to the sweep file; values of ``env_vars`` may
-            contain references ``${NAME}``.
+            contain references ``${NAME}``. Example: ``{pip: [scikit-learn]}``.
     """
 
     address: Annotated[str, AfterValidator(_check_address)] | None = None
@@ -131,16 +135,17 @@ class SearcherSettings(Settings):
     """The searcher, which proposes configs.
 
     Args:
-        name: The searcher.
+        name: The searcher; there is one.
         sampler: Optuna's sampler. ``tpe`` learns from all results, running trials included;
             ``tpe_rungs`` compares trials only where a scheduler does; ``random`` does not learn.
-        seed: Seed of the sampler; default: the sweep's.
-        storage: URL of an Optuna database; None for a journal file in the sweep's folder.
+        seed: Seed of the sampler; None for the sweep's. Example: ``7``.
+        storage: URL of an Optuna database; None for a journal file in the sweep's folder. Example:
+            ``postgresql+psycopg://user@host/optuna``.
         study_name: Name of the study in it; None for the sweep's id. An existing study is
-            continued.
-        points_to_evaluate: Configs to evaluate first.
+            continued. Example: ``digits``.
+        points_to_evaluate: Configs to evaluate first. Example: ``[{learning_rate: 0.01}]``.
         warm_start_from: Earlier results to learn from: a sweep's folder, a study's journal file or
-            database URL, or ``mlflow:<experiment name>``.
+            database URL, or ``mlflow:<experiment name>``. Example: ``mlflow:digits``.
         allow_changed_space: Whether a study may continue with another search space.
     """
 
@@ -204,13 +209,15 @@ class MLflowSettings(Settings):
     """MLflow store for trials and the best model.
 
     Args:
-        tracking_uri: MLflow's database, folder or server.
-        experiment_name: MLflow experiment; the sweep's name if empty.
+        tracking_uri: MLflow's database, folder or server. Example: ``http://host:5000``.
+        experiment_name: MLflow experiment; the sweep's name if empty. Example: ``digits``.
         system_metrics: Whether trials report the load of their machine and process with their
             metrics, at most once a second.
         log_best_model: Whether the best trial's model is logged once the sweep has ended.
         register_best: Registered model that gets the best model as a version; None for none.
+            Example: ``digits-cnn``.
         best_alias: Alias of this version, taken from any other version; None for none.
+            Example: ``staging``.
     """
 
     main_setting: ClassVar[str] = "tracking_uri"

@@ -5,14 +5,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails
 
 from tune_tf.config.hints import line_for
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
+from tune_tf.space.document import YamlDocument
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ARGUMENT = re.compile(r"^(\w+): ", re.MULTILINE)
+_EXAMPLE = re.compile(r" Example: ``(.+)``\.$")
 
 
 class Settings(BaseModel):
@@ -69,10 +71,16 @@ class Settings(BaseModel):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema, with the descriptions of settings beside each, for editors."""
-        schema = cls.model_json_schema()
-        for section in (schema, *schema.get("$defs", {}).values()):
-            _describe(section)
-        return {"$schema": _DIALECT, **schema}
+        return {"$schema": _DIALECT, **cls.model_json_schema()}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe each setting."""
+        schema = handler(core_schema)
+        describe_settings(handler.resolve_ref_schema(schema), cls)
+        return schema
 
 
 def short_repr(value: object) -> str:
@@ -88,9 +96,8 @@ def unknown_key_error(key: object, known: Iterable[str], line: str | None = None
     known = list(known)
     if line is not None:
         return ErrorDetail(str(key), f"unknown key: write `{line}`")
-    return ErrorDetail(
-        str(key), f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
-    )
+    text = f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
+    return ErrorDetail(str(key), f"{text}; `tune-tf schema -o settings.md` explains them")
 
 
 _RULES = {
@@ -138,18 +145,37 @@ def _explanation(where: str, failure: ErrorDetails) -> str:
     return text + did_you_mean(value, allowed)
 
 
-def _describe(section: dict[str, Any]) -> None:
-    """Split the description of a schema, a class docstring, among the settings."""
-    summary, _, rest = section.get("description", "").partition("\n\nArgs:\n")
-    if summary:
-        section["description"] = _plain_text(summary)
-    _, *parts = _ARGUMENT.split(inspect.cleandoc(rest.partition("\n\n")[0]))
-    for name, text in zip(parts[::2], parts[1::2], strict=True):
-        setting = section["properties"][name]
-        section["properties"][name] = {"description": _plain_text(text), **setting}
+def describe_settings(schema: dict[str, Any], kind: type) -> None:
+    """Add the class docstring of settings to their JSON schema, split among the settings.
+
+    A setting that the docstring lacks takes what a base class says of it. The text of a setting may
+    end in ``Example: `` and a YAML value, which becomes an example in the schema.
+    """
+    properties, described = schema["properties"], set[str]()
+    for owner in kind.__mro__:
+        summary, _, rest = inspect.cleandoc(owner.__doc__ or "").partition("\n\nArgs:\n")
+        if owner is kind:
+            schema["description"] = plain_text(summary)
+        _, *parts = _ARGUMENT.split(inspect.cleandoc(rest.partition("\n\n")[0]))
+        for name, text in zip(parts[::2], parts[1::2], strict=True):
+            if name in properties.keys() - described:
+                properties[name] = {**properties[name], **_description(text)}
+                described.add(name)
 
 
-def _plain_text(text: str) -> str:
+def _description(text: str) -> dict[str, Any]:
+    """Return the description and the example in the text of a setting."""
+    text = " ".join(text.split())
+    example = _EXAMPLE.search(text)
+    plain = {"description": plain_text(_EXAMPLE.sub("", text))}
+    return (
+        {**plain, "examples": [YamlDocument.parse(f"it: {example[1]}").data["it"]]}
+        if example
+        else plain
+    )
+
+
+def plain_text(text: str) -> str:
     """Return a text on one line, without Sphinx markup."""
     unmarked = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text)
     return " ".join(unmarked.replace("``", "").split())

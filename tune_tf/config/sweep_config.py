@@ -61,43 +61,50 @@ class SweepConfig(Settings):
     """Settings of a sweep, as in a sweep file.
 
     Args:
-        name: Name of the sweep and of its folder.
+        name: Name of the sweep and of its folder. Example: ``digits-cnn``.
         workload: ``module:attribute`` or ``path/to/file.py:Class``; see :func:`import_workload`.
-            In Python, also a :class:`~tune_tf.workload.Workload` class or instance.
-        data: Settings of the workload; None for none.
-        objective: One metric with its mode, or several.
+            In Python, also a :class:`~tune_tf.workload.Workload` class or instance. Example:
+            ``my_model.py:MyModel``.
+        data: Settings of the workload, which depend on it; relative paths start at the folder of
+            this file. Example: ``{path: wine.csv, target: quality}``.
+        objective: One metric with its mode, or several. Example: ``{metric: val_accuracy, mode:
+            max}``.
         leading_metric: Objective that the scheduler compares and that determines the best trial, if
-            there are several; None for the first.
-        constraints: Bounds on reported metrics, by metric, like ``"<= 2e6"``.
-        space: Search space.
+            there are several; None for the first. Example: ``val_accuracy``.
+        constraints: Bounds on reported metrics, by metric. Example: ``{params_count: <= 2e6}``.
+        space: Parameter by name; a mapping without a kind is a group, a value a constant. Some
+            workloads have one. Example: ``{learning_rate: {loguniform: [0.0001, 0.1]}}``.
         seed: Seed of data order, weights and sampler.
-        searcher: Proposes configs.
+        searcher: Proposes configs. Example: ``{sampler: gp}``.
         epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
-            that of the scheduler, 100 by default.
-        scheduler: Stops trials early.
-        parallelism: How a trial uses its devices.
-        resources: Reservation of a trial; None to derive it from the parallelism.
-        budget: Number of trials and other limits.
-        mlflow: MLflow store; None for no tracking.
+            that of the scheduler, 100 by default. Example: ``27``.
+        scheduler: Stops trials early. Example: ``{name: asha}``.
+        parallelism: How a trial uses its devices. Example: ``{num_replicas: 2}``.
+        resources: Reservation of a trial; None to derive it from the parallelism. Example:
+            ``{cpus: 2}``.
+        budget: Number of trials and other limits. Example: ``{num_samples: 32}``.
+        mlflow: MLflow store; None for no tracking. Example: ``{experiment_name: digits}``.
         tensorboard: Whether to write learning curves and hyperparameters into the folders of the
             trials, for ``tensorboard --logdir`` with the sweep's folder.
         storage_path: Parent of the sweep's folder, on a disk of all nodes; or a URI such as
             ``s3://bucket/sweeps``, for checkpoints and Ray Tune's state: the sweep's folder is then
-            in ``sweeps`` where the sweep was started.
-        cluster: Ray cluster.
+            in ``sweeps`` where the sweep was started. Example: ``/shared/sweeps``.
+        cluster: Ray cluster; a local one by default. Example: ``{address: auto}``.
         max_concurrent_trials: Maximum concurrent trials; None for as many as fit the cluster.
+            Example: ``4``.
         max_failures: Restarts of a failed trial.
         oom_retries: Restarts of a trial that ran out of memory, with lower demand or more memory;
             not counted as failures.
         reuse_actors: Whether a process runs one trial after the other.
         loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
-        validation: When validation rows are evaluated.
+        validation: When validation rows are evaluated. Example: ``{asynchronous: true}``.
         checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
             iteration.
         keep_checkpoints: Number of the best ended trials whose checkpoints are kept, or ``all``.
             Those of trials that may continue are always kept.
         min_free_disk: Bytes; no new trial starts while less is free on the disks of the sweep's
-            folder and Ray's temporary files. 0 for no limit.
+            folder and Ray's temporary files. May be text with a unit, such as ``500 MiB``; 0 for no
+            limit. Example: ``2 GB``.
 
     Raises:
         InvalidSettingsError: All errors, each with its dotted path.
@@ -315,10 +322,10 @@ def schema_text() -> str:
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
 
 
-def write_schema(path: Path) -> None:
-    """Write the JSON schema of sweep files; an existing file is replaced."""
+def write_schema(path: Path, text: str | None = None) -> None:
+    """Write the JSON schema of sweep files, or a text that describes it, over an existing file."""
     try:
-        path.write_text(schema_text())
+        path.write_text(schema_text() if text is None else text)
     except OSError as error:
         raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
 

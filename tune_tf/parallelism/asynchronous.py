@@ -26,8 +26,9 @@ class Asynchronous(Parallelism):
             dropped and its batch recomputed.
         server_cpus: CPUs reserved for the server; with 0 it shares those of the first worker.
         max_replacements: Dead or silent workers that a trial replaces; one more fails the trial.
-        placement: As in :class:`MultiWorker`.
-        micro_batches: As in :class:`Mirrored`.
+        placement: ``"pack"`` uses as few nodes as possible, ``"spread"`` as many as possible, and
+            ``"strict_spread"`` one node per process.
+        micro_batches: Pieces into which a worker splits a batch to save memory.
     """
 
     kind: ClassVar[str] = "asynchronous"

@@ -23,7 +23,7 @@ class Mirrored(Parallelism):
             the numbers of one device; ``"refuse"`` raises an error.
         max_replicas: Largest number of replicas of a trial that gets more devices from the
             scheduler ``resource_changing``; None allows as many as fit, ``num_replicas`` keeps the
-            number fixed.
+            number fixed. Example: ``4``.
     """
 
     kind: ClassVar[str] = "mirrored"

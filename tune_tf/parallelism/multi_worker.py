@@ -26,12 +26,14 @@ class MultiWorker(Parallelism):
         num_workers: Number of processes, at least 2.
         replicas_per_worker: Model replicas in a process, one per GPU; 1 without GPUs.
         min_workers: Fewest workers, at least 1, with which a trial resumes after the loss of a node
-            that the cluster cannot replace; None waits for ``num_workers``.
+            that the cluster cannot replace; None waits for ``num_workers``. Example: ``1``.
         placement: ``"pack"`` uses as few nodes as possible, ``"spread"`` as many as possible, and
             ``"strict_spread"`` one node per worker, without which the trial does not start.
-        synchronized_batch_norm: As in :class:`Mirrored`, over the rows of all workers.
-        micro_batches: As in :class:`Mirrored`.
-        uneven: As in :class:`Mirrored`.
+        synchronized_batch_norm: Whether BatchNormalization layers normalize over the rows of all
+            workers, as on one device, even if the model specifies otherwise.
+        micro_batches: Pieces into which a replica splits its part of a batch to save memory.
+        uneven: Treatment of a batch whose rows do not divide by the replicas; see
+            :class:`Mirrored`.
     """
 
     kind: ClassVar[str] = "multi_worker"

@@ -17,7 +17,7 @@ class Subtasks(Parallelism):
             CPUs or GPU. With 1, the models take turns.
         task_retries: Restarts of one model from its latest state after its process dies or raises;
             the trial fails after the last one.
-        micro_batches: As in :class:`Mirrored`.
+        micro_batches: Pieces into which a batch is split to save memory.
 
     Attributes:
         subtask: Name of one model in results and messages.
@@ -90,9 +90,6 @@ class Folds(Subtasks):
         grouped: Whether to keep the rows of a group (see ``Data.groups``) in one fold.
         num_repeats: Number of splits with different orders; a trial trains ``num_folds *
             num_repeats`` models.
-        num_devices: As in :class:`Subtasks`.
-        task_retries: As in :class:`Subtasks`.
-        micro_batches: As in :class:`Mirrored`.
     """
 
     kind: ClassVar[str] = "folds"
@@ -119,9 +116,6 @@ class Ensemble(Subtasks):
 
     Args:
         num_members: Number of models, at least 2.
-        num_devices: As in :class:`Subtasks`.
-        task_retries: As in :class:`Subtasks`.
-        micro_batches: As in :class:`Mirrored`.
     """
 
     kind: ClassVar[str] = "ensemble"

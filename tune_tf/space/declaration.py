@@ -23,10 +23,47 @@ _RANGE_FORMS = {
     "logint": "[low, high]",
 }
 
-DECLARATION_KINDS = (*_RANGE_FORMS, "choice", "constant")
-"""Keys that declare a parameter."""
+_ABOUT_RANGES = {
+    "uniform": ("A number of the range", [0.0, 0.5]),
+    "quniform": ("A number of the range, in steps from its low end", [0.0, 0.5, 0.1]),
+    "loguniform": ("A number of the range, equally likely on a logarithmic scale", [1e-4, 1e-1]),
+    "int": ("An integer of the range", [16, 128, 16]),
+    "logint": ("An integer of the range, equally likely on a logarithmic scale", [16, 1024]),
+}
 
 WHEN = "when"
+
+DECLARATIONS: dict[str, dict[str, Any]] = {
+    **{
+        kind: {
+            "description": f"{about}: {_RANGE_FORMS[kind]}, both ends included.",
+            "type": "array",
+            "items": {"type": "number"},
+            "minItems": 2,
+            "examples": [example],
+        }
+        for kind, (about, example) in _ABOUT_RANGES.items()
+    },
+    "choice": {
+        "description": "One of the values.",
+        "type": "array",
+        "minItems": 1,
+        "examples": [["adam", "sgd"]],
+    },
+    "constant": {
+        "description": "The value itself, such as a list, that could be taken for a parameter.",
+        "examples": [[3, 3]],
+    },
+    WHEN: {
+        "description": "Beside a kind: values of other parameters with which this one exists.",
+        "type": "object",
+        "examples": [{"optimizer": "sgd"}],
+    },
+}
+"""JSON schema of each key of a parameter."""
+
+DECLARATION_KINDS = tuple(key for key in DECLARATIONS if key != WHEN)
+"""Keys that declare a parameter."""
 
 
 @dataclass

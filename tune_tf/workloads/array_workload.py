@@ -41,7 +41,7 @@ class TargetSettings(DataSettings):
         task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
             at most 20 values.
         num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
-            highest in y says.
+            highest in y says. Example: ``10``.
     """
 
     task: TaskKind = "auto"

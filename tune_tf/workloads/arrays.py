@@ -28,9 +28,10 @@ class ArraysSettings(TargetSettings):
 
     Args:
         path: An .npz file with ``x_train`` and ``y_train`` (or ``x`` and ``y``), and where there
-            are such ``x_validation`` (or ``x_val``), ``x_test`` and their ``y``.
-        x: Instead: an .npy file of inputs, shape ``[rows, ...]``.
-        y: Its targets.
+            are such ``x_validation`` (or ``x_val``), ``x_test`` and their ``y``. Example:
+            ``digits.npz``.
+        x: Instead: an .npy file of inputs, shape ``[rows, ...]``. Example: ``x.npy``.
+        y: Its targets. Example: ``y.npy``.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("path", "x", "y")

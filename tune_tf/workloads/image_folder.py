@@ -41,7 +41,7 @@ class ImageFolderSettings(DataSettings):
 
     Args:
         path: A folder that holds a folder for each class; or ``train``, ``validation`` and ``test``
-            that do.
+            that do. Example: ``flowers``.
         image_size: Pixels of a side, or ``[height, width]``; a parameter ``image_size`` of the
             search space wins.
         channels: 1 for grey, 3 for colours.

@@ -40,7 +40,8 @@ class KerasDatasetSettings(DataSettings):
 
     Args:
         name: The data set.
-        max_rows: Size of a random choice of its training rows; None for all.
+        max_rows: Size of a random choice of its training rows; None for all. Example:
+            ``5000``.
         num_words: Of ``imdb``: number of most frequent words that are kept apart.
         max_length: Of ``imdb``: number of last words of a text that are read.
     """

@@ -55,7 +55,15 @@ def by_part(named: Mapping[str, NamedT], prefix: str = "") -> dict[str, NamedT]:
 
 
 class DataSettings(Settings):
-    """Split of rows: shares to validate on and that no trial sees, and the seed of their choice."""
+    """Split of rows: shares to validate on and that no trial sees, and the seed of their choice.
+
+    Args:
+        validation_share: Share of the rows that trials are validated on, unless the data have
+            validation rows of their own.
+        test_share: Share of the rows that no trial sees, unless the data have test rows of their
+            own.
+        seed: Seed of the choice of these rows.
+    """
 
     #: Names of the settings that are paths.
     paths: ClassVar[tuple[str, ...]] = ("path",)

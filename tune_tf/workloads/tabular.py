@@ -39,15 +39,17 @@ class TabularSettings(DataSettings):
     """Settings of a table: its path, target and columns.
 
     Args:
-        path: A CSV file with a header line, or a Parquet file.
-        target: The column that is predicted.
+        path: A CSV file with a header line, or a Parquet file. Example: ``wine.csv``.
+        target: The column that is predicted. Example: ``quality``.
         task: Whether it holds classes or numbers. ``auto``: classes if it holds text, true and
             false, or whole numbers with at most 20 values.
-        columns: What it is predicted from; None for all other columns.
-        ignore: Columns left out.
-        numeric: Columns that hold numbers, whatever they look like.
-        categorical: Columns that hold categories, such as numbers that are names.
+        columns: What it is predicted from; None for all other columns. Example: ``[age, city]``.
+        ignore: Columns left out. Example: ``[id]``.
+        numeric: Columns that hold numbers, whatever they look like. Example: ``[age]``.
+        categorical: Columns that hold categories, such as numbers that are names. Example:
+            ``[zip]``.
         separator: Character between values of a CSV file; None for a comma, or a tab in ``.tsv``.
+            Example: ``;``.
     """
 
     path: Text

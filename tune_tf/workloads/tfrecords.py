@@ -39,7 +39,9 @@ def _shape(value: Any) -> Any:
 class FeatureSettings(Settings):
     """A feature of a ``tf.train.Example``: its dtype and shape, ``[]`` for one number.
 
-    Records hold ``float32`` and ``int64`` as such, ``uint8`` as bytes in one string.
+    Args:
+        dtype: Records hold ``float32`` and ``int64`` as such, ``uint8`` as bytes in one string.
+        shape: Lengths of the axes. Example: ``[8, 8, 1]``.
     """
 
     dtype: Literal["float32", "int64", "uint8"]
@@ -63,9 +65,11 @@ class TFRecordsSettings(TargetSettings):
 
     Args:
         path: A file, a folder of ``.tfrecord`` files, or a pattern such as ``train-*.tfrecord``.
-        features: The features of a record that are used, by name.
-        x: The one that the model takes.
-        y: The one that is predicted.
+            Example: ``train.tfrecord``.
+        features: The features of a record that are used, by name. Example: ``{image: {dtype:
+            float32, shape: [8, 8, 1]}, label: {dtype: int64, shape: []}}``.
+        x: The one that the model takes. Example: ``image``.
+        y: The one that is predicted. Example: ``label``.
         compression: How the files are compressed; none by default.
     """
 

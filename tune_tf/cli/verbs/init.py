@@ -15,7 +15,7 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Output file.")] = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Print the JSON schema of sweep files, or write it to a file.
+    """Print the JSON schema of sweep files, or write it to a file; to a .md file, all settings.
 
     An editor with a YAML language server completes and checks a sweep file whose first line
     names the schema: `# yaml-language-server: $schema=sweep.schema.json`
@@ -25,7 +25,12 @@ def schema(
     if output is None:
         typer.echo(schema_text(), nl=False)
         return
-    write_schema(output)
+    if output.suffix == ".md":
+        from tune_tf.scaffold import settings_page
+
+        write_schema(output, settings_page())
+    else:
+        write_schema(output)
     typer.echo(json.dumps({"path": str(output)}) if as_json else f"Wrote {output}")
 
 

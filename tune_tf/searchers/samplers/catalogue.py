@@ -109,7 +109,7 @@ def _bruteforce(request: SamplerRequest) -> BaseSampler:
 
 _QUIET: Final = {"warn_independent_sampling": False}
 
-_KINDS: Final[dict[str, SamplerKind]] = {
+SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
     "tpe": SamplerKind(
         TPESampler, _tpe, constraints=True, visibility=RungValues(), multi_visibility=FinalValues()
     ),
@@ -140,8 +140,9 @@ _KINDS: Final[dict[str, SamplerKind]] = {
     "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
     "bruteforce": SamplerKind(ExhaustiveSampler, _bruteforce, continuous=False),
 }
+"""Sampler by name."""
 
-SAMPLERS: Final = tuple(_KINDS)
+SAMPLERS: Final = tuple(SAMPLER_KINDS)
 """Names of all samplers."""
 
 
@@ -173,8 +174,8 @@ def make_sampler(
         if isinstance(sampler, GridSampler | BruteForceSampler):
             return ExhaustiveSampler(sampler)
         return sampler
-    if sampler not in _KINDS:
-        names = sorted(_KINDS)
+    if sampler not in SAMPLER_KINDS:
+        names = sorted(SAMPLER_KINDS)
         raise InvalidSettingsError(
             f"unknown sampler {sampler!r}: it must be {one_of(names)} or an Optuna sampler"
             f"{did_you_mean(sampler, names)}"
@@ -185,7 +186,7 @@ def make_sampler(
     with warnings.catch_warnings():
         # The sampler was chosen by name, so the warning is of no use.
         warnings.simplefilter("ignore", ExperimentalWarning)
-        kind = _KINDS[sampler]
+        kind = SAMPLER_KINDS[sampler]
         return kind.make(request) if kind.make else kind.optuna(seed=seed, **kind.options)
 
 
@@ -210,7 +211,7 @@ def reseed_sampler(
         num_trials: Number of trials in the study.
         search: The other arguments of :func:`make_sampler`.
     """
-    if isinstance(sampler, str) and not _KINDS[sampler].reseeded:
+    if isinstance(sampler, str) and not SAMPLER_KINDS[sampler].reseeded:
         return current
     if isinstance(sampler, BaseSampler) or seed is None:
         current.reseed_rng()
@@ -246,15 +247,15 @@ def visibility_for(
 def _kind(sampler: str | BaseSampler) -> SamplerKind | None:
     """Return the entry of a name or of a sampler's class; None for a foreign sampler."""
     if isinstance(sampler, str):
-        return _KINDS[sampler]
+        return SAMPLER_KINDS[sampler]
     if isinstance(sampler, GridSampler | BruteForceSampler):
-        return _KINDS["bruteforce"]
-    return next((kind for kind in _KINDS.values() if isinstance(sampler, kind.optuna)), None)
+        return SAMPLER_KINDS["bruteforce"]
+    return next((kind for kind in SAMPLER_KINDS.values() if isinstance(sampler, kind.optuna)), None)
 
 
 def _unsupported(name: str, request: SamplerRequest) -> list[ErrorDetail]:
     """Return all reasons why a sampler does not support a search."""
-    kind = _KINDS[name]
+    kind = SAMPLER_KINDS[name]
     errors = []
     if kind.extra and (missing := missing_extra(kind.extra)):
         errors.append(f"sampler {name!r} needs {missing}")
@@ -316,5 +317,7 @@ def _unsupported_parameter(
 def _others(**capability: bool) -> str:
     """Return the names of samplers with a capability, for an error text."""
     [(attribute, value)] = capability.items()
-    names = [repr(name) for name, kind in _KINDS.items() if getattr(kind, attribute) is value]
+    names = [
+        repr(name) for name, kind in SAMPLER_KINDS.items() if getattr(kind, attribute) is value
+    ]
     return " or ".join([", ".join(names[:-1]), names[-1]])
