@@ -22,6 +22,7 @@ def pages_of_python():
     """Return the blocks of Python by what they show; those that take long are `slow`."""
     names = [
         "own_model",
+        "callbacks",
         "prepared",
         "pipeline",
         "shared_pipeline",

@@ -5,6 +5,7 @@ from pathlib import Path
 import keras
 import optuna
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from terminal import until
 from three_systems import assert_truth, in_tune, parent_run, seen_in, study_of
 
@@ -102,7 +103,12 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     command, request, sweep_file, tmp_path, blow, code, how
 ):
     resume = request.getfixturevalue(how)
-    settings = ("scheduler={name: fifo, max_t: 20}", "checkpoint_interval_s=0.1", ONE_STRUCTURE)
+    settings = (
+        "scheduler={name: fifo, max_t: 20}",
+        "checkpoint_interval_s=0.1",
+        "tensorboard=true",
+        ONE_STRUCTURE,
+    )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
     folder = until(lambda: _second_trial_saved(tmp_path), process=process)
     process.send_signal(blow)
@@ -129,6 +135,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
         assert all(path.read_text() == results[path] for path in over)  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
     _assert_that_optuna_draws(folder)
+    _assert_that_tensorboard_has_each_result_once(folder)
 
 
 @pytest.mark.slow
@@ -156,6 +163,18 @@ def _results_of_ended_trials(folder: Path) -> set[Path]:
         for path, text in results.items()
         if text and json.loads(text.splitlines()[0])["trial_id"] in ended
     }
+
+
+def _assert_that_tensorboard_has_each_result_once(folder: Path) -> None:
+    for trial in folder.glob("trial_*"):
+        lines = map(json.loads, (trial / "result.json").read_text().splitlines())
+        losses = {line["training_iteration"]: line["loss"] for line in lines}  # the last ones
+        events = EventAccumulator(str(trial), size_guidance={"scalars": 0}).Reload()
+        points = events.Scalars("loss")
+        assert [point.step for point in points] == sorted(losses)
+        assert [point.value for point in points] == pytest.approx(
+            [losses[step] for step in sorted(losses)]
+        )
 
 
 def _assert_that_optuna_draws(folder: Path) -> None:

@@ -42,11 +42,20 @@ class Small(Workload):
 
     def callbacks(self, config):
         patience = config.get("patience")
+        if config.get("logs"):
+            return [keras.callbacks.CSVLogger("log.csv"), ReportsEpochs()]
         stopping = keras.callbacks.EarlyStopping("loss", patience=patience or 1, min_delta=1e6)
         return [stopping] if patience else []
 
     def global_batch_size(self, config):
         return config.get("batch_size", 8)
+
+
+class ReportsEpochs(keras.callbacks.Callback):
+    """Reports the number of epochs that it is told."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["epochs"] = self.params["epochs"]
 
 
 class Clock:
@@ -325,3 +334,11 @@ def test_a_trial_takes_what_tune_reserved(begin):
 
     assert trainable._reserved() == TrialResources(cpus=3, gpus=0.5)
     trainable._trial_info = None
+
+
+def test_callbacks_are_told_the_epochs_and_write_into_the_folder_of_their_trial(begin, tmp_path):
+    trainable = begin({"logs": True}, name="trial_00003", log_folder=tmp_path, epochs=7)
+    assert trainable.train()["epochs"] == 7
+    trainable.cleanup()
+
+    assert (tmp_path / "trial_00003" / "files" / "log.csv").read_text().count("\n") == 2

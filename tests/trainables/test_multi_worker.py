@@ -67,9 +67,10 @@ class Uneven(Workload):
         return model
 
     def callbacks(self, config):
-        return [keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)][
-            : config.get("stops", 0)
-        ]
+        if "log" not in config:
+            return []
+        stopping = keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)
+        return [stopping, keras.callbacks.CSVLogger(config["log"], append=True)]
 
     def global_batch_size(self, config):
         return config.get("batch_size", 16)
@@ -129,7 +130,7 @@ def history(begin, tmp_path_factory):
     trial.reset({"learning_rate": 0.1})
     trial.load_checkpoint(str(folder))
     told["restored"] = metrics_of(trial.train())
-    trial.reset({"learning_rate": 0.1, "stops": 1})
+    trial.reset({"learning_rate": 0.1, "log": str(folder / "log.csv")})
     told["stopping"] = [trial.train() for _ in range(2)]
     trial.reset({"learning_rate": float("inf")})
     told["diverged"] = trial.train()
@@ -210,6 +211,10 @@ def test_one_device_goes_on_from_a_checkpoint_of_two_workers(history):
 def test_a_callback_ends_the_trial_in_all_workers(history):
     assert [result["done"] for result in history["stopping"]] == [False, True]
     assert history["stopping"][1]["stop_reason"] == "completed"
+
+
+def test_one_of_the_workers_writes_the_files_of_callbacks(history):
+    assert (history["folder"] / "log.csv").read_text().count("\n") == 3
 
 
 def test_workers_that_traced_too_much_ask_to_be_recycled(history):

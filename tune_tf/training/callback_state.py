@@ -135,7 +135,10 @@ def _log_text(callback: Any) -> str | None:
     file = callback.csv_file
     if not isinstance(file, io.TextIOWrapper):  # not begun, or in an object store
         return None
-    return Path(callback.filename).read_bytes().decode(file.encoding)
+    try:
+        return Path(callback.filename).read_bytes().decode(file.encoding)
+    except OSError:  # someone removed it
+        return None
 
 
 def _rewrite_log(callback: Any, text: str) -> None:

@@ -97,6 +97,8 @@ class Patients(Workload):
     def callbacks(self, config):
         if "fault" in config:
             return [GoesWrong(config["folder"], config["fault"])]
+        if "log" in config:
+            return [keras.callbacks.CSVLogger(config["log"])]
         return [Stops(config["stop_below"])] if "stop_below" in config else []
 
     def global_batch_size(self, config):
@@ -146,8 +148,8 @@ def begin(ray_cluster):
     """Return a function that begins a trial."""
     made = []
 
-    def begin(parallelism, config):
-        made.append(trainable(Patients(), parallelism, seed=1)(config=dict(config)))
+    def begin(parallelism, config, **settings):
+        made.append(trainable(Patients(), parallelism, seed=1, **settings)(config=dict(config)))
         return made[-1]
 
     yield begin
@@ -193,9 +195,12 @@ def faulty(history, tmp_path_factory):
 @pytest.fixture(scope="module")
 def one_device(begin, history, tmp_path_factory):
     """What trials gave whose folds take turns on one device."""
-    trial = begin(Folds(3, grouped=True, task_retries=0), PLAIN)
+    files = tmp_path_factory.mktemp("files")
+    config = PLAIN | {"log": "log.csv"}
+    trial = begin(Folds(3, grouped=True, task_retries=0), config, log_folder=files)
     told = {
-        "damaged": refusal_of(lambda: trial.load_checkpoint(str(tmp_path_factory.getbasetemp())))
+        "files": files,
+        "damaged": refusal_of(lambda: trial.load_checkpoint(str(tmp_path_factory.getbasetemp()))),
     }
     trial.load_checkpoint(str(history["folder"]))
     told["restored"] = [trial.train() for _ in range(3)]
@@ -283,6 +288,16 @@ def test_a_fold_that_fails_too_often_fails_the_trial_with_its_cause(one_device):
 def test_a_fold_that_ran_out_of_memory_is_not_tried_again_the_same_way(faulty):
     assert re.match(r"WorkerError: fold \d failed 1 time\(s\): ", faulty["memory"])
     assert Outcome.of_error(faulty["memory"]) is Outcome.OOM
+
+
+@pytest.mark.slow
+def test_each_fold_writes_the_files_of_its_callbacks_into_its_own_folder(one_device):
+    logs = sorted(one_device["files"].glob("*/files/*/log.csv"))
+
+    assert [path.parent.name for path in logs] == ["fold_0", "fold_1", "fold_2"]
+    lines = [[line.split(",")[0] for line in path.read_text().splitlines()] for path in logs]
+    assert [each[0] for each in lines] == ["epoch"] * 3
+    assert ["5" in each for each in lines] == [True] * 3  # the last that the trial reported
 
 
 @pytest.mark.slow

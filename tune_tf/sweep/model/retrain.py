@@ -191,6 +191,7 @@ def _train(
                 loop=config.loop,
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
+                epochs=epochs,
             ),
             name=path.name,
             storage_path=config.remote_storage or str(path.parent),
