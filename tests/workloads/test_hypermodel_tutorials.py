@@ -191,5 +191,5 @@ def test_a_model_of_scikit_learn_is_refused_by_name():
     def forest(hp):
         return RandomForestClassifier(n_estimators=hp.Int("n", 10, 50))
 
-    with pytest.raises(WorkloadError, match="compiled keras.Model, not RandomForestClassifier"):
+    with pytest.raises(WorkloadError, match=r"compiled keras\.Model, not RandomForestClassifier"):
         trained(forest, X, Y, {"n": 10})
