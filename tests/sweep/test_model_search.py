@@ -51,6 +51,42 @@ def test_an_objective_of_keras_tuner_is_taken(searched):
     assert config.objective == tune_tf.Objective("val_gain", "max")
 
 
+@pytest.mark.parametrize(
+    "objective",
+    [
+        ["val_loss", "val_accuracy"],
+        [
+            SimpleNamespace(name="val_loss", direction="min"),
+            SimpleNamespace(name="val_accuracy", direction="max"),
+        ],
+        SimpleNamespace(  # as keras_tuner.engine.objective.MultiObjective
+            name="multi_objective",
+            direction="min",
+            objectives=[
+                SimpleNamespace(name="val_loss", direction="min"),
+                SimpleNamespace(name="val_accuracy", direction="max"),
+            ],
+        ),
+    ],
+    ids=["names", "of-keras-tuner", "its-sum"],
+)
+def test_several_objectives_are_taken_as_such(searched, objective):
+    config = searched(build, ROWS, SPACE, objective=objective)
+    assert config.objectives == (
+        tune_tf.Objective("val_loss", "min"),
+        tune_tf.Objective("val_accuracy", "max"),
+    )
+
+
+def test_a_tuner_is_refused_with_what_to_give():
+    class MyTuner:
+        def run_trial(self, trial):
+            return 1
+
+    with pytest.raises(InvalidSettingsError, match="tuner of KerasTuner, MyTuner: give its hyperm"):
+        tune_tf.search(MyTuner(), ROWS)
+
+
 def test_all_other_settings_of_a_sweep_can_be_given(searched):
     config = searched(
         build,

@@ -105,6 +105,10 @@ def _name(model: Any) -> str:
 
 
 def _objective(objective: Any) -> Any:
+    if hasattr(objective, "objectives"):  # several of KerasTuner's
+        objective = objective.objectives
+    if isinstance(objective, list | tuple):
+        return tuple(map(_objective, objective))
     if hasattr(objective, "direction"):  # KerasTuner's
         return Objective(objective.name, objective.direction)
     if not isinstance(objective, str):
@@ -128,6 +132,12 @@ def _missing_space() -> InvalidSettingsError:
 
 def _workload(model: Any, data: Any, space: Any, callbacks: list[Any]) -> Any:
     """Return the workload of a function or hypermodel."""
+    if hasattr(model, "run_trial"):
+        raise InvalidSettingsError(
+            f"model is a tuner of KerasTuner, {type(model).__name__}: give its hypermodel, which "
+            "must build a Keras model; in place of a run_trial of your own, write a "
+            "tune_tf.Workload with train_step"
+        )
     is_hypermodel = hasattr(model, "declare_hyperparameters")
     if hasattr(model, "compile_from_config") or not (callable(model) or is_hypermodel):
         kind = "a Keras model" if callable(model) else type(model).__name__

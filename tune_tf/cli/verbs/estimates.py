@@ -42,7 +42,7 @@ def plan(
     sweep would, simulates its scheduler, and refuses what cannot work. A later `run` of the same
     settings compares the forecast with the actual values.
 
-    Example: `tune-tf plan search_spaces/digits_cnn.yaml`
+    Example: `tune-tf plan sweep.yaml`
     """
     config = options.read_config(file, overrides, settings)
     forecast, path = print_and_save_forecast(config, file.parent.absolute(), quiet=as_json)
@@ -162,7 +162,7 @@ def scale(
     Trains the config in the middle of the search space for a few seconds at a time, reports where
     more devices stop paying off, and recommends a `parallelism:`.
 
-    Example: `tune-tf scale search_spaces/digits_cnn.yaml`
+    Example: `tune-tf scale sweep.yaml`
     """
     config = options.read_config(file, overrides, settings)
     from tune_tf.estimate.scaling import scale_workload, write_scaling

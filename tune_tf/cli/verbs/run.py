@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Run a sweep to its end.
 
-    Example: `tune-tf run search_spaces/digits_cnn.yaml --set budget.num_samples=8`
+    Example: `tune-tf run sweep.yaml --set budget.num_samples=8`
     """
     config = options.read_config(file, overrides, settings)
     options.allow_remote_ray(os.environ, config.cluster.address)

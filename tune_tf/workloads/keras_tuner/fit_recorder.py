@@ -6,9 +6,10 @@ from typing import Any
 from tune_tf.errors import WorkloadError
 
 _REMEDY = (
-    "only a fit that prepares the arguments of one `return model.fit(...)` can be converted. For "
-    "a custom update write a tune_tf.Workload with `train_step`; what keras.Model.fit does itself, "
-    'such as batch callbacks or tf.data, works with loop="fit"'
+    "only a fit that prepares the arguments of one `return model.fit(...)` can be converted. A "
+    "value of your own to optimize belongs into compile(metrics=[...]); for a custom update write "
+    "a tune_tf.Workload with `train_step`; what keras.Model.fit does itself, such as batch "
+    'callbacks or tf.data, works with loop="fit"'
 )
 
 _NO_COUNTERPART = (
