@@ -134,6 +134,7 @@ def _run_tune(
             tracking=make_trial_tracking(folder),
             log_folder=folder.path,
             elastic=scheduler.fresh_actors,  # resizing schedulers need them
+            keep=config.keep_best,
         ),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
