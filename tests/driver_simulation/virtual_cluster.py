@@ -354,6 +354,8 @@ class Untrained(Trainable):
         path.parent.mkdir(exist_ok=True)
         path.mkdir(exist_ok=True)
         (path / "trial.npz").write_bytes(_archive(self._iteration))
+        if self.keeps_best:
+            (path / "kept.json").write_text('{"iteration": 1, "metrics": {}, "files": []}')
         checkpoint = Checkpoint(str(path), storage.storage_filesystem)
         return _TrainingResult(checkpoint, dict(self._last_result or {}))
 

@@ -4,16 +4,14 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.ranking import KeepBest
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION, is_machine_metric
 from tune_tf.space.parameter import is_number
 from tune_tf.trainables.multi_process.worker import read_checkpoint_files, write_checkpoint_files
-from tune_tf.training.kept_state import KEPT_FOLDER
-
-_METRICS: Final = "kept.json"
+from tune_tf.training.kept_state import KEPT_FOLDER, KEPT_INDEX
 
 Writer = Callable[[Path], None]
 """Writes a state of a trial into a folder."""
@@ -57,23 +55,23 @@ class BestEpoch:
         """Add it to a checkpoint; ``is_current`` if the checkpoint may be its own state."""
         kept = folder / KEPT_FOLDER
         shutil.rmtree(kept, ignore_errors=True)
-        if self._write is None:
-            (folder / _METRICS).unlink(missing_ok=True)
-            return
-        if not is_current:
+        if self._write is not None and not is_current:
             kept.mkdir()
             self._write(kept)
-        head = {"iteration": self._iteration, "metrics": self._metrics}
-        write_atomically(folder / _METRICS, json.dumps(head).encode(), on_disk=False)
+        files = sorted(path.name for path in kept.iterdir()) if kept.exists() else []
+        head = {"iteration": self._iteration, "metrics": self._metrics, "files": files}
+        write_atomically(folder / KEPT_INDEX, json.dumps(head).encode(), on_disk=False)
 
     def read(self, folder: Path, snapshot: Callable[[], Writer]) -> None:
         """Restore it from a checkpoint that has been loaded."""
         self.clear()
-        if not (folder / _METRICS).exists():
+        if not (folder / KEPT_INDEX).exists():
             return
-        head = json.loads((folder / _METRICS).read_text())
+        head = json.loads((folder / KEPT_INDEX).read_text())
         self._iteration, self._metrics = head["iteration"], head["metrics"]
-        if (folder / KEPT_FOLDER).is_dir():
+        if not self._iteration:
+            return
+        if head["files"]:
             files = read_checkpoint_files(folder / KEPT_FOLDER)
             self._write = lambda path: write_checkpoint_files(path, files)
         else:
