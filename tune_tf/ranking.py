@@ -1,18 +1,61 @@
-"""Ranking of trials: one rule for results, tracking and progress."""
+"""Ranking of trials, and of the epochs of a trial: one rule for results, tracking and progress."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
+from tune_tf.result_keys import KEPT, TRAINING_ITERATION
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
+class KeepBest:
+    """Rule that a trial keeps its best epoch, not its last one.
+
+    Args:
+        objective: Metric by which epochs are compared; of equal ones, the first is the best.
+        constraints: An epoch that violates them is the best only if all do.
+    """
+
+    objective: Objective
+    constraints: tuple[Constraint, ...] = ()
+
+    def accepts(self, metrics: Mapping[str, Any]) -> bool:
+        """Return whether an epoch can be compared."""
+        return is_finite(metrics.get(self.objective.metric))
+
+    def prefers(self, metrics: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+        """Return whether an epoch is better than the best one before, by their metrics."""
+        feasible, before = (is_feasible(self.constraints, each) for each in (metrics, best))
+        if feasible != before:
+            return feasible
+        return self.objective.better(self.objective.value(metrics), self.objective.value(best))
+
+
+def kept_result(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trial's last result with the metrics of the epoch that it keeps.
+
+    Its number of iterations stays that of the last epoch.
+    """
+    kept = {
+        name.removeprefix(KEPT): value for name, value in result.items() if name.startswith(KEPT)
+    }
+    kept.pop(TRAINING_ITERATION, None)
+    return {name: each for name, each in result.items() if not name.startswith(KEPT)} | kept
+
+
+def kept_iteration(result: Mapping[str, Any]) -> int:
+    """Return the iteration that a trial keeps, by its last result; 0 without one."""
+    return int(result.get(f"{KEPT}{TRAINING_ITERATION}", result.get(TRAINING_ITERATION, 0)))
+
+
+@dataclass(frozen=True)
 class Candidate(Generic[Key]):
-    """A trial in a ranking, by its last result, which is what its checkpoint holds."""
+    """A trial in a ranking, by the result that it keeps, which is what its checkpoint holds."""
 
     key: Key
     outcome: Outcome | None
@@ -21,7 +64,7 @@ class Candidate(Generic[Key]):
 
 
 def best_of(candidates: Iterable[Candidate[Key]], objective: Objective) -> Candidate[Key] | None:
-    """Return the best candidate: by last value, among completed trials if there are any.
+    """Return the best candidate: by kept value, among completed trials if there are any.
 
     A trial that was stopped early is the best only if none completed, as in Optuna. Ties go to the
     first. Infeasible trials and non-finite values never win.

@@ -42,6 +42,9 @@ BOOKKEEPING: Final = frozenset(
 )
 """Keys that Ray Tune or one of our schedulers fills in."""
 
+KEPT: Final = "kept/"
+"""Prefix of the metrics of a trial's best epoch in its results, where it keeps that."""
+
 SYSTEM_METRICS: Final = "system/"
 """Prefix of the load of a trial's machine and process."""
 
@@ -63,7 +66,7 @@ def reported_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in result.items()
-        if name not in BOOKKEEPING and not name.startswith("config/")
+        if name not in BOOKKEEPING and not name.startswith(("config/", KEPT))
     }
 
 

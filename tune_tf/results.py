@@ -46,10 +46,12 @@ class TrialResult:
         outcome: Outcome; None if the trial has not ended.
         cause: Cause of the outcome, if known.
         iterations: Number of completed iterations.
-        metrics: Last reported metrics.
-        checkpoint: Folder of the last checkpoint, or its URI in remote storage.
-        feasible: Whether the last metrics satisfy the sweep's constraints.
+        metrics: Metrics of the epoch that it keeps: the last one, or the best one (``keep``).
+        checkpoint: Folder of the last checkpoint, which also holds the state of the kept epoch, or
+            its URI in remote storage.
+        feasible: Whether these metrics satisfy the sweep's constraints.
         checkpoints_removed: Whether ``keep_checkpoints`` removed its checkpoints.
+        kept_iteration: Iteration that it keeps; 0 without a result.
     """
 
     trial_id: str
@@ -62,12 +64,13 @@ class TrialResult:
     checkpoint: CheckpointLocation | None = None
     feasible: bool = True
     checkpoints_removed: bool = False
+    kept_iteration: int = 0
 
 
 def kept_metrics(
     last: Mapping[str, Any], constraints: Sequence[Constraint], objectives: Sequence[Objective]
 ) -> dict[str, float]:
-    """Return the metrics in a trial's last flat result.
+    """Return the metrics in the flat result that a trial keeps.
 
     Metrics of the machine's load are dropped unless a constraint or an objective names them.
     """
@@ -131,7 +134,7 @@ class SweepResult:
 
     @property
     def best_trial(self) -> TrialResult:
-        """The feasible trial with the best last value; completed trials take precedence.
+        """The feasible trial with the best kept value; completed trials take precedence.
 
         Raises:
             UnknownMetricError: No feasible trial reported a finite value.

@@ -99,6 +99,7 @@ def test_what_is_left_out_has_defaults():
         "reuse_actors": True,
         "loop": "graph",
         "checkpoint_interval_s": 10.0,
+        "keep": "last",
         "keep_checkpoints": 5,
         "min_free_disk": 10**9,
     }

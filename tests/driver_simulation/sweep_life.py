@@ -300,6 +300,7 @@ class SimulatedSweep:
             "budget": budget,
             "max_failures": rng.choice([0, 0, 1, 2]),
             "reuse_actors": rng.random() < 0.6,
+            "keep": "best" if self.life.seed % 4 == 3 else "last",
             "keep_checkpoints": rng.choice([1, 5, "all"]),
             "mlflow": {
                 "tracking_uri": "http://virtual.invalid",

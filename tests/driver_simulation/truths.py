@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from virtual_cluster import METRIC, value_of
+from virtual_cluster import METRIC, kept_step, value_of
 from virtual_store import Store, StoredRun
 
 from tune_tf.config import SweepConfig
@@ -111,6 +111,8 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     _check_event_log(pages, standings, parent, was_away=was_away)
     _check_target(sweep)
     _check_best(result, standings, parent)
+    if result.config.keep == "best":
+        _check_kept(result, told, runs)
 
 
 def digest_of(folder: Path, store: Store) -> str:
@@ -262,10 +264,30 @@ def _check_target(sweep: "SimulatedSweep") -> None:
             )
 
 
+def _check_kept(
+    result: SweepResult, told: dict[str, optuna.trial.FrozenTrial], runs: dict[str, StoredRun]
+) -> None:
+    """Check that a completed trial has the value of the epoch that it keeps in each system."""
+    for trial in result.trials:
+        if trial.outcome is not Outcome.COMPLETED:
+            continue
+        step = kept_step(trial.iterations)
+        latest = {each.key: each.value for each in runs[trial.trial_id].as_run().data._metric_objs}
+        found = {
+            "value": trial.metrics[METRIC],
+            "in Optuna": told[trial.trial_id].value,
+            "in MLflow": latest[f"kept/{METRIC}"],
+        }
+        wanted = value_of(dict(trial.config), step)
+        right = set(found.values()) == {wanted} and trial.kept_iteration == step
+        check(right, f"{trial.trial_id} keeps {wanted} of iteration {step}, not {found}")
+
+
 def _check_best(result: SweepResult, standings: dict[str, TrialStates], parent: StoredRun) -> None:
     outcomes = [trial.outcome for trial in result.trials]
+    kept = kept_step if result.config.keep == "best" else int
     values = {
-        trial_id: standing.curve[max(standing.curve)]
+        trial_id: standing.curve[kept(max(standing.curve))]
         for trial_id, standing in standings.items()
         if standing.outcome is Outcome.COMPLETED and standing.curve
     }

@@ -277,6 +277,11 @@ def value_of(config: dict[str, Any], iteration: int) -> float:
     return 1 - float(config["rate"]) - 0.3 / iteration
 
 
+def kept_step(iteration: int) -> int:
+    """Return the iteration that counts as a trial's best one, where it keeps that."""
+    return (iteration + 1) // 2
+
+
 class Untrained(Trainable):
     """A trial that trains nothing: reports a curve that follows from its config.
 
@@ -285,6 +290,9 @@ class Untrained(Trainable):
 
     cluster: Cluster
     """Where it runs; Tune has to pickle the class, so it stands here."""
+
+    keeps_best = False
+    """Whether a trial reports the metrics of its best epoch, too."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self._values = config
@@ -321,6 +329,12 @@ class Untrained(Trainable):
             value = float("nan")
         self.cluster.faults.trained.append((self.trial_id, iteration, value))
         result = {METRIC: value, "loss": 1 - value}
+        if self.keeps_best and value == value:
+            best = kept_step(iteration)
+            result |= {
+                "kept/training_iteration": best,
+                f"kept/{METRIC}": value_of(self._values, best),
+            }
         if self.cluster.turns.rng.random() < self.cluster.faults.saves:
             result[SHOULD_CHECKPOINT] = True
         return result
@@ -340,6 +354,8 @@ class Untrained(Trainable):
         path.parent.mkdir(exist_ok=True)
         path.mkdir(exist_ok=True)
         (path / "trial.npz").write_bytes(_archive(self._iteration))
+        if self.keeps_best:
+            (path / "kept.json").write_text('{"iteration": 1, "metrics": {}, "files": []}')
         checkpoint = Checkpoint(str(path), storage.storage_filesystem)
         return _TrainingResult(checkpoint, dict(self._last_result or {}))
 

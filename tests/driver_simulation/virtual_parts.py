@@ -86,7 +86,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (mlflow.tracking.context.registry, "resolve_tags", lambda: {"mlflow.user": "me"}),
         (tune_tf.sweep_folder, "datetime", VirtualDatetime),
         (tune_tf.sweep.parts, "session_folder", lambda: None),
-        (tune_tf.sweep.runner, "trainable", lambda *_, **__: Untrained),
+        (tune_tf.sweep.runner, "trainable", _untrained),
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
         (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, slots)),
@@ -181,6 +181,11 @@ class _Environment:
     @staticmethod
     def resume_artifacts(texts: dict[str, str]) -> dict[str, str]:
         return texts
+
+
+def _untrained(*_: Any, keep: Any, **__: Any) -> type[Untrained]:
+    Untrained.keeps_best = keep is not None
+    return Untrained
 
 
 def _report(result: SweepResult, folder: Path) -> dict[str, Path]:

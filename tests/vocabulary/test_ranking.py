@@ -7,9 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_first, best_of, best_so_far, pareto_front
+from tune_tf.ranking import (
+    Candidate,
+    KeepBest,
+    best_first,
+    best_of,
+    best_so_far,
+    kept_iteration,
+    kept_result,
+    pareto_front,
+)
 
 LOSS = Objective("loss", "min")
 ACCURACY = Objective("accuracy", "max")
@@ -94,3 +104,35 @@ def test_the_front_is_what_the_definition_says(points):
     assert pareto_front(dict(enumerate(points)), objectives) == expected
     for one, other in itertools.combinations(expected, 2):
         assert not dominates(points[one], points[other])
+
+
+LAST = {"loss": 3.0, "training_iteration": 9, "stop_reason": "completed", "perf/rows_per_s": 7.0}
+
+
+def test_a_result_without_a_best_epoch_keeps_itself():
+    assert kept_result(LAST) == LAST
+    assert kept_iteration(LAST) == 9
+    assert kept_iteration({}) == 0
+
+
+def test_a_trial_keeps_the_metrics_of_its_best_epoch_and_its_number_of_iterations():
+    result = {**LAST, "kept/loss": 1.0, "kept/training_iteration": 4}
+    assert kept_result(result) == {**LAST, "loss": 1.0}
+    assert kept_iteration(result) == 4
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1))
+def test_the_best_epoch_is_the_first_best_of_the_feasible_ones_if_there_are_any(epochs):
+    rule = KeepBest(LOSS, (Constraint("size", "<=", 0.0),))
+    metrics = [{"loss": loss, "size": size} for loss, size in epochs]
+    best = metrics[0]
+    for each in metrics[1:]:
+        best = each if rule.prefers(each, best) else best
+    feasible = [each for each in metrics if each["size"] <= 0] or metrics
+    assert best is min(feasible, key=lambda each: each["loss"])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None, "much"])
+def test_an_epoch_without_a_finite_value_cannot_be_the_best(value):
+    assert not KeepBest(LOSS).accepts({"loss": value})
+    assert not KeepBest(LOSS).accepts({})

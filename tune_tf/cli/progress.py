@@ -26,7 +26,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.formatting import duration, value_text
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, best_so_far
+from tune_tf.ranking import Candidate, best_of, best_so_far, kept_result
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.tune_internals.trial_state import latest_result
@@ -129,7 +129,7 @@ class TerminalProgress(Callback):
         objective = self._config.leading_objective
         for trial in trials:
             if trial.is_finished() and trial.trial_id not in self._values:
-                last = latest_result(trial)
+                last = kept_result(latest_result(trial))
                 feasible = is_feasible(self._config.constraints, last)
                 value = last.get(objective.metric, math.nan) if feasible else math.nan
                 self._values[trial.trial_id] = value
@@ -152,7 +152,7 @@ class TerminalProgress(Callback):
         objective = self._config.leading_objective
         candidates = []
         for trial in trials:
-            last = latest_result(trial)
+            last = kept_result(latest_result(trial))
             feasible = is_feasible(self._config.constraints, last)
             value = last.get(objective.metric)
             candidates.append(Candidate(trial, Outcome.of_result(last), value, feasible))

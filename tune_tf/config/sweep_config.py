@@ -41,7 +41,8 @@ from tune_tf.errors import (
     one_of,
 )
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Mirrored, Parallelism, keep_conflict
+from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
@@ -100,6 +101,8 @@ class SweepConfig(Settings):
         validation: When validation rows are evaluated. Example: ``{asynchronous: true}``.
         checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
             iteration.
+        keep: Epoch that a trial's value, model and rank come from: ``last``
+            or ``best`` by the objective. Schedulers compare the values of each epoch in any case.
         keep_checkpoints: Number of the best ended trials whose checkpoints are kept, or ``all``.
             Those of trials that may continue are always kept.
         min_free_disk: Bytes; no new trial starts while less is free on the disks of the sweep's
@@ -143,6 +146,7 @@ class SweepConfig(Settings):
     loop: Literal["graph", "fit"] = "graph"
     validation: ValidationSection = Validation()
     checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10
+    keep: Literal["best", "last"] = "last"
     keep_checkpoints: KeepCheckpoints = 5
     min_free_disk: NumBytes = 10**9
 
@@ -215,6 +219,22 @@ class SweepConfig(Settings):
             info.data["parallelism"].check(resources)
         return resources
 
+    @field_validator("keep")
+    @classmethod
+    def _check_keep(cls, keep: str, info: ValidationInfo) -> str:
+        if keep == "last" or not {"scheduler", "parallelism"} <= info.data.keys():
+            return keep
+        scheduler = getattr(info.data["scheduler"], "base", info.data["scheduler"])
+        if hasattr(scheduler, "mutations"):
+            raise ValueError(
+                f"best does not work with scheduler {scheduler.name!r}, which changes the config "
+                "and the weights of running trials, so that the best epoch may be that of another "
+                "config: write `keep: last`"
+            )
+        if conflict := keep_conflict(info.data["parallelism"]):
+            raise ValueError(conflict)
+        return keep
+
     @field_validator("mlflow")
     @classmethod
     def _set_experiment_name(
@@ -256,6 +276,13 @@ class SweepConfig(Settings):
     def leading_objective(self) -> Objective:
         """Objective that the scheduler compares and that determines the best trial."""
         return self.objectives[0]
+
+    @property
+    def keep_best(self) -> KeepBest | None:
+        """Rule by which a trial keeps its best epoch; None for the last one."""
+        if self.keep == "last":
+            return None
+        return KeepBest(self.leading_objective, self.constraints)
 
     @classmethod
     def from_yaml(

@@ -18,6 +18,7 @@ from tune_tf.inspection.reported_results import (
 )
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
 from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure, strip_colors
+from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
@@ -77,6 +78,7 @@ class TrialView:
         cause = (events.cause if events else None) or last.get(STOP_CAUSE)
         if cause is None and outcome in (Outcome.ERROR, Outcome.OOM):
             cause = error_cause(_error(folder)) or None
+        kept = kept_result(last)
         removed = events is not None and events.checkpoints_removed
         result = TrialResult(
             trial_id=trial_id,
@@ -85,10 +87,11 @@ class TrialView:
             outcome=outcome,
             cause=cause,
             iterations=int(last.get("training_iteration", 0)),
-            metrics=kept_metrics(last, config.constraints, config.objectives),
+            metrics=kept_metrics(kept, config.constraints, config.objectives),
             checkpoint=None if removed else next(reversed(_checkpoints(folder)), None),
-            feasible=is_feasible(config.constraints, last),
+            feasible=is_feasible(config.constraints, kept),
             checkpoints_removed=removed,
+            kept_iteration=kept_iteration(last),
         )
         names = (str(last[name]) for name in ("hostname", "node_ip") if last.get(name))
         pid = last.get("pid")

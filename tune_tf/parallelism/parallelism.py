@@ -37,6 +37,7 @@ class Parallelism:
         in_processes: Whether models train in processes of their own, one per bundle.
         fills_node: Whether a trial can use more devices of a node than were declared.
         supports_fit: Whether ``keras.Model.fit`` can train it.
+        reports_late: Whether its models may be ahead of the epoch that a trial reports.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         replica_setting: Setting that determines the number of replicas.
 
@@ -49,6 +50,7 @@ class Parallelism:
     in_processes: ClassVar[bool] = False
     fills_node: ClassVar[bool] = False
     supports_fit: ClassVar[bool] = False
+    reports_late: ClassVar[bool] = False
     supports_row_functions: ClassVar[bool] = True
     replica_setting: ClassVar[str] = "num_replicas"
 
@@ -174,3 +176,13 @@ def _setting_error(name: str, value: object, rule: Any) -> str:
         allowed = f"an integer of at least {minimum.value}"
         remedy = f": {minimum.remedy}" if minimum.remedy else ""
     return "" if is_valid else f"{name} must be {allowed}, not {value!r}{remedy}"
+
+
+def keep_conflict(parallelism: Parallelism) -> str:
+    """Return the error of a kind whose trials cannot keep their best epoch; empty for others."""
+    if not parallelism.reports_late:
+        return ""
+    return (
+        f"best does not work with parallelism of kind {parallelism.kind!r}, whose models train "
+        "ahead of the epoch that a trial reports: write `keep: last`"
+    )

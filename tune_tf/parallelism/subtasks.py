@@ -26,6 +26,7 @@ class Subtasks(Parallelism):
 
     trainable: ClassVar[str] = "tune_tf.trainables.folds:FoldsTrainable"
     in_processes: ClassVar[bool] = True
+    reports_late: ClassVar[bool] = True
     subtask: ClassVar[str]
     splits_rows: ClassVar[bool]
 

@@ -138,6 +138,7 @@ def sweep_text(draft: Draft, file_name: str) -> str:
         with_comment("seed: 7", "for weights, data order and sampler"),
         with_comment("searcher: {sampler: tpe}", "what proposes configs"),
         with_comment("epochs: 27", "of a trial, at most"),
+        with_comment("keep: best", "a trial counts by its best epoch, and keeps its model"),
         "# What stops trials early: one in three continues after 1, 3 and 9 epochs.",
         "scheduler: {name: asha, grace_period: 1, reduction_factor: 3}",
         "# Devices of a trial; by default one: a GPU if there is one, else a CPU core.",

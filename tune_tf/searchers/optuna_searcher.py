@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from optuna.samplers import BaseSampler
@@ -12,6 +13,7 @@ from ray.tune.search.variant_generator import parse_spec_vars
 from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
+from tune_tf.ranking import kept_result
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EvaluatedPoint
@@ -321,6 +323,8 @@ class OptunaSearcher(StudySearcher):
         """Report an outcome to Optuna, with the attributes of the last result."""
         if TRAINING_ITERATION not in last:  # none, or a mean
             last = {**controller.last_result(trial_id), **last}
+        elif config_changed_at(last) is None and (kept := kept_result(last)) != last:
+            end, last = replace(end, kept=self.criteria.values(kept) or ()), kept
         attrs = attrs_from_result(last, self._rungs())
         if run_id := controller.run_id_of(trial_id):
             attrs[MLFLOW_RUN_ID] = run_id

@@ -23,6 +23,7 @@ class TrialOutcome:
         iteration: Iteration of that value.
         cause: One sentence that explains the outcome, where there is more to say.
         others: Final values of the other objectives, in order; empty unless all are finite.
+        kept: Values of all objectives at the epoch that the trial keeps, if it is not the last.
     """
 
     outcome: Outcome
@@ -30,6 +31,7 @@ class TrialOutcome:
     iteration: int | None = None
     cause: str | None = None
     others: tuple[float, ...] = ()
+    kept: tuple[float, ...] = ()
 
 
 def outcome_from_result(

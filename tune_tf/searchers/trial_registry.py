@@ -191,7 +191,7 @@ class TrialRegistry:
         attributes |= user_attrs or {}
         values = None
         if state is TrialState.COMPLETE and end.value is not None:
-            values = [end.value, *end.others]
+            values = list(end.kept) or [end.value, *end.others]
         try:
             for key, value in attributes.items():
                 if key != CONFIG_CHANGED_AT or key not in trial.user_attrs:  # the first one is kept

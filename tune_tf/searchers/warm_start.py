@@ -12,6 +12,7 @@ import optuna
 from optuna.trial import TrialState
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
+from tune_tf.ranking import kept_result
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
 from tune_tf.searchers.space_adapter import SpaceLike
@@ -248,7 +249,7 @@ def _read_experiment(
 
 
 def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
-    metrics = run.data.metrics
+    metrics = kept_result(run.data.metrics)
     state = _STATES[run.info.status]
     history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
     all_reported = all(each.metric in metrics for each in criteria.constraints)

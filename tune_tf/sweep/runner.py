@@ -135,6 +135,7 @@ def _run_tune(
             log_folder=folder.path,
             epochs=config.epochs,
             elastic=scheduler.fresh_actors,  # resizing schedulers need them
+            keep=config.keep_best,
         ),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),

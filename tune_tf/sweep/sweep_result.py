@@ -17,6 +17,7 @@ from tune_tf.forecast import (
     write_actuals,
 )
 from tune_tf.inspection import SweepState, SweepView
+from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.callbacks.recorders import trial_cause
 from tune_tf.sweep.model.best_model import log_best_model
@@ -55,6 +56,7 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
     Its events know removed checkpoints that Tune still lists, and causes of earlier sessions.
     """
     config, last = parts.folder.config, latest_result(trial)
+    kept = kept_result(last)
     are_removed = events is not None and events.checkpoints_removed
     checkpoint = None if are_removed else trial.checkpoint
     return TrialResult(
@@ -64,10 +66,11 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
         outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
         cause=trial_cause(trial) or (events.cause if events else None),
         iterations=int(last.get("training_iteration", 0)),
-        metrics=kept_metrics(last, config.constraints, config.objectives),
+        metrics=kept_metrics(kept, config.constraints, config.objectives),
         checkpoint=parts.recovery.storage.location(checkpoint.path) if checkpoint else None,
-        feasible=is_feasible(config.constraints, last),
+        feasible=is_feasible(config.constraints, kept),
         checkpoints_removed=are_removed,
+        kept_iteration=kept_iteration(last),
     )
 
 

@@ -14,6 +14,7 @@ from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause, strip_colors
+from tune_tf.ranking import kept_result
 from tune_tf.secrets import mask_all
 from tune_tf.tracking import environment
 from tune_tf.tracking.descriptions import (
@@ -295,7 +296,7 @@ class MLflowCallback(Callback):
     def _close_run(self, trial: Trial, outcome: Outcome, error: str | None) -> None:
         """End the trial's run and update the progress on the parent run."""
         reported = reported_result(trial)
-        last = {**reported, **mlflow_metrics(reported)}
+        last = kept_result({**reported, **mlflow_metrics(reported)})
         cause = error_cause(error) if error else last.get(STOP_CAUSE)
         feasible = self._parent.is_feasible(last)
         # The code version may not have been known at the start of the trial.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tune_tf.result_keys import reported_metrics
+from tune_tf.result_keys import KEPT, reported_metrics
 from tune_tf.space import flatten
 
 MAX_KEY_LENGTH = 250
@@ -78,10 +78,14 @@ def is_metric_value(value: object) -> bool:
 
 
 def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the reported numbers and the total time of a result; nested names joined by ``/``."""
+    """Return the reported numbers and the total time of a result; nested names joined by ``/``.
+
+    Metrics of the best epoch, where a trial keeps that, are among them.
+    """
+    kept = {name: value for name, value in result.items() if name.startswith(KEPT)}
     metrics = {
         mlflow_key(name): float(value)
-        for name, value in flatten(reported_metrics(result)).items()
+        for name, value in flatten({**reported_metrics(result), **kept}).items()
         if is_metric_value(value)
     }
     time_total = result.get("time_total_s")

@@ -9,7 +9,8 @@ from typing import Any
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError, one_of
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Mirrored, Parallelism, keep_conflict
+from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import check_cluster, default_resources
@@ -36,6 +37,7 @@ def trainable(
     elastic: bool = False,
     log_folder: Path | None = None,
     epochs: int | None = None,
+    keep: KeepBest | None = None,
 ) -> type[tune.Trainable]:
     """Return a Ray Tune trainable class for a workload.
 
@@ -65,6 +67,8 @@ def trainable(
             processes go to ``log.txt`` in its folder there, and files of Keras' callbacks with
             relative paths to ``files``. None leaves them to Ray.
         epochs: Maximum epochs of a trial, for the ``params`` of callbacks; it ends no trial.
+        keep: By which objective a trial keeps its best epoch in its checkpoints, and reports that
+            one's metrics as ``kept/...`` with each result. None for the last epoch.
 
     Raises:
         InvalidSettingsError: The arguments are incompatible.
@@ -88,6 +92,7 @@ def trainable(
         uuid.uuid4().hex,
         log_folder,
         epochs,
+        keep,
     )
     if conflict := _conflict(workload, settings):
         raise InvalidSettingsError([conflict])
@@ -129,6 +134,8 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
             f"kind {parallelism.kind!r} does not support {per_example}: use another kind, or map "
             "the rows in load_data"
         )
+    if settings.keep is not None and (conflict := keep_conflict(parallelism)):
+        return f"keep: {conflict}"
     if settings.validation.asynchronous and (loop == "fit" or parallelism.in_processes):
         setting = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
         return (

@@ -5,7 +5,7 @@ TensorFlow is imported late, so that the actor of a trial in several processes d
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,6 +160,10 @@ class TrialProcess:
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder."""
         self._loop.state().write(folder)
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """Return a writer of the state that the metrics of the last epoch belong to."""
+        return self._loop.epoch_state().write
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore the state from a checkpoint folder, with any number of replicas."""

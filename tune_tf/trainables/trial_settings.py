@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
@@ -39,6 +40,7 @@ class TrialSettings:
     data_id: str | None = None
     log_folder: Path | None = None
     epochs: int | None = None
+    keep: KeepBest | None = None
 
 
 def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int:

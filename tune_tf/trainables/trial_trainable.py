@@ -13,6 +13,7 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 from tune_tf.events import log_path
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
+from tune_tf.trainables.best_epoch import BestEpoch
 from tune_tf.trainables.memory.recycling import RECYCLE
 from tune_tf.trainables.memory.retry_resources import micro_batches_of
 from tune_tf.trainables.trial_process import TrialStart
@@ -45,6 +46,8 @@ class TrialTrainable(tune.Trainable, abc.ABC):
         self._settings = replace(settings, parallelism=parallelism)
         self._workload = workload
         self._clock = clock
+        self._best = None if settings.keep is None else BestEpoch(settings.keep)
+        self._has_stopped = False
         self.set_up_processes(config)
 
     @abc.abstractmethod
@@ -71,16 +74,27 @@ class TrialTrainable(tune.Trainable, abc.ABC):
             result[RECYCLE] = True
         if self._ran_out_of_memory:
             result["micro_batches"] = self._settings.parallelism.micro_batches
+        if self._best is not None and outcome is not Outcome.DIVERGED:
+            self._has_stopped = report.stop_training
+            reported = report.numbers | report.system_metrics | report.extra
+            result |= self._best.update(self.iteration + 1, reported, self._processes.snapshot)
         return result | report.system_metrics | report.extra
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write the full training state into a folder of this node."""
         self._processes.write_checkpoint(Path(checkpoint_dir))
+        if self._best is not None:
+            # The end of training may have changed the weights.
+            is_current = self._best.iteration == self.iteration and not self._has_stopped
+            self._best.write(Path(checkpoint_dir), is_current=is_current)
         self._last_checkpoint = self._clock()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Restore the state from a folder of this node, with any number of replicas or devices."""
         self._processes.read_checkpoint(Path(checkpoint))
+        if self._best is not None:
+            self._has_stopped = False
+            self._best.read(Path(checkpoint), self._processes.snapshot)
         self._last_checkpoint = self._clock()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -90,6 +104,9 @@ class TrialTrainable(tune.Trainable, abc.ABC):
 
     def _begin(self, config: Config) -> None:
         self._last_checkpoint = self._clock()
+        if self._best is not None:
+            self._best.clear()
+            self._has_stopped = False
         log = log_path(self._settings.log_folder, self.trial_name)
         self._processes.start(TrialStart(self.trial_id, dict(config), self._seed(), log))
 

@@ -23,6 +23,7 @@ from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
+from tune_tf.training.kept_state import kept_folder
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5
@@ -76,13 +77,13 @@ def _custom_names(node: Any) -> Iterator[str]:
 
 
 def trained_model(workload: Workload, config: Config, location: CheckpointLocation) -> keras.Model:
-    """Return the workload's model with the weights and optimizer state of a checkpoint.
+    """Return the workload's model with the weights and optimizer state that a checkpoint keeps.
 
     Raises:
         CheckpointError: The checkpoint cannot be read or its model has another structure.
     """
     with local_copy(location) as folder:
-        checkpoint = Checkpoint.read(folder)
+        checkpoint = Checkpoint.read(kept_folder(folder))
     model = build_for_checkpoint(
         workload, config, checkpoint.seed, needs_data=checkpoint.needs_data
     )

@@ -12,6 +12,7 @@ from ray.tune.experiment import Trial
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
+from tune_tf.ranking import kept_result
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.tune_internals.trial_state import latest_result
@@ -167,7 +168,7 @@ class BudgetLimit(Callback):
         return f"none of the last {self._num_without_gain} trials {better}"
 
     def _is_gain(self, trial: Trial) -> bool:
-        objective, last = self._config.leading_objective, latest_result(trial)
+        objective, last = self._config.leading_objective, kept_result(latest_result(trial))
         value: float = last.get(objective.metric, math.nan)
         if not is_finite(value) or not is_feasible(self._config.constraints, last):
             return False

@@ -13,7 +13,7 @@ from ray.tune.utils import flatten_dict
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_first, pareto_front
+from tune_tf.ranking import Candidate, best_first, kept_result, pareto_front
 from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
@@ -135,7 +135,7 @@ class CheckpointRetention(Callback):
         """
         candidates, points = [], {}
         for trial in ended:
-            last = flatten_dict(latest_result(trial))
+            last = kept_result(flatten_dict(latest_result(trial)))
             values = [last.get(objective.metric) for objective in self._config.objectives]
             outcome = self._outcome_tracker.outcomes[trial.trial_id]
             feasible = is_feasible(self._config.constraints, last)

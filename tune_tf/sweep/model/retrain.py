@@ -110,7 +110,7 @@ def retrain_trial(
     config = folder.config
     view = SweepView.open(folder.path)
     source = view.result.best_trial if trial is None else view.trial(trial).result
-    epochs = num_epochs or source.iterations
+    epochs = num_epochs or source.kept_iteration or source.iterations
     if not epochs:
         raise InvalidSettingsError(
             f"trial {source.number} has completed no epoch: set the number of epochs with --epochs"

@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import json
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ from pyarrow import ArrowException, fs
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.remote_storage import CheckpointLocation, join_uri
+from tune_tf.training.kept_state import KEPT_FOLDER, KEPT_INDEX
 
 _TRIAL = "trial.npz"  # as in tune_tf.training.core.checkpoint, which would load Keras
 _HEAD = "head"
@@ -33,15 +35,17 @@ class SweepStorage:
     filesystem: fs.FileSystem
     root: str  # path of the sweep
     uri: str | None = None  # of the sweep; None for a local folder
+    keeps_best: bool = False  # whether each checkpoint has what its trial keeps
 
     @classmethod
     def of(cls, folder: Path, config: SweepConfig) -> "SweepStorage":
         """Return the storage of a sweep; raise InvalidSettingsError if it cannot be reached."""
+        keeps_best = config.keep == "best"
         if config.remote_storage is None:
-            return cls(fs.LocalFileSystem(), str(folder))
+            return cls(fs.LocalFileSystem(), str(folder), keeps_best=keeps_best)
         uri = join_uri(config.remote_storage, folder.name)
         filesystem, root = _connect_filesystem(uri)
-        return cls(filesystem, root, uri)
+        return cls(filesystem, root, uri, keeps_best)
 
     def path(self, *names: str | Path) -> str:
         """Join names to the sweep's path."""
@@ -94,13 +98,23 @@ class SweepStorage:
     def is_intact(self, path: str, *, thoroughly: bool = False) -> bool:
         """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums."""
         try:
-            entries = self.filesystem.get_file_info(fs.FileSelector(path))
+            entries = self.filesystem.get_file_info(fs.FileSelector(path, recursive=True))
         except OSError:
             return False
         files = [entry for entry in entries if not entry.base_name.startswith(".")]
-        return bool(files) and all(
-            self._is_file_intact(each, thoroughly=thoroughly) for each in files
+        return (
+            bool(files)
+            and all(self._is_file_intact(each, thoroughly=thoroughly) for each in files)
+            and not (self.keeps_best and self._lacks_best(path, {each.path for each in files}))
         )
+
+    def _lacks_best(self, path: str, files: Collection[str]) -> bool:
+        """Return whether a kill has cut off the state of the best epoch of an intact checkpoint."""
+        if f"{path}/{KEPT_INDEX}" not in files:
+            return True
+        with self._open(f"{path}/{KEPT_INDEX}") as opened:
+            names = json.load(opened)["files"]
+        return any(f"{path}/{KEPT_FOLDER}/{name}" not in files for name in names)
 
     def iteration_of(self, path: str) -> int | None:
         """Return the iteration of a checkpoint; None if it cannot be read."""

@@ -1,6 +1,6 @@
 """Base classes for trials that train in separate processes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -53,6 +53,11 @@ class ProcessGroup:
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder of this node."""
         write_checkpoint_files(folder, self.call("state")[0])
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """Return a writer of the state that the metrics of the last epoch belong to."""
+        files = self.call("epoch_state")[0]
+        return lambda folder: write_checkpoint_files(folder, files)
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""

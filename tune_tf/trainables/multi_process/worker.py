@@ -177,6 +177,11 @@ class Worker(WorkerProcess):
         checkpoint = self._loop.state()
         return None if self._rank else files_of(checkpoint)
 
+    def epoch_state(self) -> Files | None:
+        """Return the checkpoint of the last epoch, like :meth:`state` but before its end."""
+        checkpoint = self._loop.epoch_state()
+        return None if self._rank else files_of(checkpoint)
+
     def restore(self, files: Files) -> None:
         """Restore a checkpoint, possibly from another number of workers."""
         self._loop.restore(checkpoint_of(files))

@@ -88,6 +88,7 @@ class AsyncValidationLoop:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="train_ahead")
         self._next_epoch: Future[Metrics] | None = None
         self._snapshot: Checkpoint | None = None  # of the last reported epoch, until on_epoch_end
+        self._epoch_state: Checkpoint | None = None  # likewise, until the next one
         self._unvalidated_trial: TrialInputs | None = None  # until its first validation
 
     @property
@@ -122,7 +123,7 @@ class AsyncValidationLoop:
                 "Data(train=..., validation=...), or leave validation.asynchronous out"
             )
         self._unvalidated_trial = TrialInputs(config, rows, seed)
-        self._snapshot = None
+        self._snapshot = self._epoch_state = None
         self._inner.start(config, replace(rows, validation=None, num_validation=0), seed)
         if names := self._inner.trial.callbacks.watch_validation:
             raise WorkloadError(
@@ -144,6 +145,7 @@ class AsyncValidationLoop:
             self._next_epoch = self._thread.submit(self._inner.train_epoch)
         metrics |= self._validator.metrics(snapshot)
         self._snapshot = replace(snapshot, pending_metrics=metrics)
+        self._epoch_state = self._snapshot
         if is_last:
             added |= self._notify_callbacks()
             self._inner.trial.callbacks.train_end()
@@ -153,9 +155,14 @@ class AsyncValidationLoop:
         """Return a checkpoint of the last reported epoch."""
         return self._snapshot or self._inner.state()
 
+    def epoch_state(self) -> Checkpoint:
+        """Return the state that the metrics of the last reported epoch belong to."""
+        return self._epoch_state or self.state()
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
         self._wait()
+        self._epoch_state = None
         self._inner.restore(replace(checkpoint, pending_metrics=None))
         self._snapshot = None
         if checkpoint.pending_metrics is not None:

@@ -89,7 +89,7 @@ class _FitRun(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Metrics | None = None) -> None:
         self._outcomes.put({name: plain_value(value) for name, value in (logs or {}).items()})
-        if not self.model.stop_training and not self._continue.get():
+        if not self._continue.get():
             self.model.stop_training = True
 
     def _run(self) -> None:
@@ -131,6 +131,7 @@ class FitLoop:
         self._replicas = replicas
         self._workload_state = WorkloadState.of(workload)
         self._trial: _Trial | None = None
+        self._stopped_state: Checkpoint | None = None  # before on_train_end
         self._run: _FitRun
         self.num_programs = 0
         #: Context of the callbacks of the next trial.
@@ -161,6 +162,7 @@ class FitLoop:
                 "loop: fit does not support a Pipeline of tune_tf.data: leave loop out, or "
                 "return your own tf.data.Dataset"
             )
+        self._stopped_state = None
         with self._workload_state.building(self._workload, self):
             model = build_model(self._workload, config, self._replicas, seed)
         self._workload_state.refuse_trained_variables(model.variables)
@@ -181,6 +183,7 @@ class FitLoop:
             self.performance = {ROWS_PER_S: num_rows / took_s}
         trial.epoch += 1
         if trial.model.stop_training:
+            self._stopped_state = self.state()
             self._run.end()  # on_train_end may change the weights
         return metrics
 
@@ -199,9 +202,14 @@ class FitLoop:
             needs_data=WorkloadCopies.of(self._workload).has_loaded,
         )
 
+    def epoch_state(self) -> Checkpoint:
+        """Return the state before ``on_train_end``, which may have changed the weights."""
+        return self._stopped_state or self.state()
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint; the config of :meth:`start` overrides the checkpoint's."""
         trial = self._current
+        self._stopped_state = None
         self._run.end()
         self._build(trial)
         checkpoint.load_into(trial.model, trial.initial_rate)

@@ -71,6 +71,7 @@ class GraphLoop:
         self._trial: LoopTrial | None = None
         #: Context of the callbacks of the next trial.
         self.callback_context = CallbackContext()
+        self._stopped_state: Checkpoint | None = None  # before on_train_end
         #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
 
@@ -93,6 +94,7 @@ class GraphLoop:
 
     def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial with fresh seeded weights, in a matching traced program if one exists."""
+        self._stopped_state = None
         cached = self._programs.find(TrialInputs(config, rows, seed))
         callbacks = self._callbacks(cached)
         self._trial = trial = LoopTrial(cached, callbacks, learning_rate(cached.program.model))
@@ -116,6 +118,7 @@ class GraphLoop:
         callbacks = self.trial.callbacks
         metrics = callbacks.epoch_end(self.trial.epoch - 1, metrics)
         if self.stop_training:
+            self._stopped_state = self.state()
             callbacks.train_end()
         return metrics
 
@@ -148,9 +151,17 @@ class GraphLoop:
             needs_data=WorkloadCopies.of(self._workload).has_loaded,
         )
 
+    def epoch_state(self) -> Checkpoint:
+        """Return the state that the metrics of the last epoch belong to.
+
+        That is :meth:`state`, except after ``on_train_end``, which may have changed the weights.
+        """
+        return self._stopped_state or self.state()
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint of the same structure, with any number of replicas."""
         trial = self.trial
+        self._stopped_state = None
         _load(checkpoint, trial)
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch

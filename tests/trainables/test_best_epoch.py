@@ -1,0 +1,204 @@
+"""A trial that keeps its best epoch: what it reports, and the model in its checkpoints."""
+
+import itertools
+import shutil
+import sys
+
+import keras
+import numpy as np
+import pytest
+import ray
+
+import tune_tf
+from tune_tf.constraint import Constraint, is_feasible
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.objective import Objective
+from tune_tf.parallelism import Asynchronous, Ensemble, Folds, ModelParallel, MultiWorker
+from tune_tf.ranking import KeepBest
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.export import trained_model
+from tune_tf.training.kept_state import KEPT_FOLDER
+from tune_tf.validation import Validation
+from tune_tf.workload import Data, Workload
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
+
+pytestmark = pytest.mark.tf
+
+VAL_LOSS = KeepBest(Objective("val_loss", "min"))
+
+
+class Worsening(Workload):
+    """A regression that learns for some epochs and then goes wrong, as its learning rate says."""
+
+    def load_data(self, config):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(32, 4)).astype("float32")
+        y = x.sum(1, keepdims=True) + rng.normal(size=(32, 1)).astype("float32")
+        return Data((x, y), (x[:16], y[:16]))
+
+    def build_model(self, config):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.02), "mse", metrics=["mae"])
+        return model
+
+    def callbacks(self, config):
+        def rate(epoch, _):
+            return config.get("late", 0.7) if epoch >= config.get("good", 3) else 0.02
+
+        stopping = (
+            [
+                keras.callbacks.EarlyStopping(
+                    monitor, mode=mode, patience=1, restore_best_weights=True
+                )
+                for monitor, mode in [config.get("stopping")]
+                if monitor
+            ]
+            if "stopping" in config
+            else []
+        )
+        return [keras.callbacks.LearningRateScheduler(rate), *stopping]
+
+    def global_batch_size(self, config):
+        return 8
+
+
+def validated(trial, folder, config):
+    """Return the loss of the model that a checkpoint keeps, as Keras evaluates it."""
+    trial.save(str(folder))
+    workload = Worsening()
+    model = trained_model(workload, config, folder)
+    return model.evaluate(*workload.load_data(config).validation, verbose=0, return_dict=True)
+
+
+KINDS = {
+    "a graph an epoch": {},
+    "fit": {"loop": "fit"},
+    "validation of a snapshot": {"validation": Validation(asynchronous=True)},
+    "a stage": {"parallelism": ModelParallel(num_stages=1)},
+}
+
+
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+def test_the_best_epoch_is_reported_and_kept(settings, tmp_path):
+    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS, **settings)(config={})
+    reports = [trial.train() for _ in range(6)]
+    losses = [each["val_loss"] for each in reports]
+    best = int(np.argmin(losses))
+    assert 0 < best < 5  # it has gone wrong
+    bests = list(itertools.accumulate(losses, min))
+    assert [each["kept/val_loss"] for each in reports] == bests
+    assert reports[-1]["kept/training_iteration"] == best + 1
+    assert reports[-1]["kept/val_mae"] == reports[best]["val_mae"]
+    kept = validated(trial, tmp_path, {})
+    assert kept == pytest.approx({"loss": losses[best], "mae": reports[best]["val_mae"]}, abs=1e-6)
+
+
+def test_a_restored_trial_goes_on_from_its_last_epoch_and_keeps_its_best_one(tmp_path):
+    make = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)
+    whole, first, second = (make(config={}) for _ in range(3))
+    expected = [whole.train() for _ in range(6)]
+    for _ in range(4):
+        first.train()
+    first.save(str(tmp_path / "a"))
+    second.restore(str(tmp_path / "a"))
+    reports = [second.train() for _ in range(2)]
+    for name in ("val_loss", "kept/val_loss", "kept/training_iteration"):
+        assert [each[name] for each in reports] == [each[name] for each in expected[4:]]
+    kept = validated(second, tmp_path / "b", {})
+    assert kept["loss"] == pytest.approx(reports[-1]["kept/val_loss"], abs=1e-6)
+
+
+def test_a_checkpoint_of_the_best_epoch_itself_holds_its_state_once(tmp_path):
+    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={})
+    trial.train()
+    trial.save(str(tmp_path))
+    assert not (tmp_path / KEPT_FOLDER).exists()
+    other = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={"good": 0})
+    other.restore(str(tmp_path))
+    worse = other.train()
+    assert worse["kept/training_iteration"] == 1
+    shutil.rmtree(tmp_path)
+    assert validated(other, tmp_path, {})["loss"] == pytest.approx(worse["kept/val_loss"], abs=1e-6)
+
+
+def test_a_reused_actor_forgets_the_best_epoch_of_the_trial_before(tmp_path):
+    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={})
+    for _ in range(4):
+        trial.train()
+    assert trial.reset({"good": 0})
+    report = trial.train()
+    assert report["kept/training_iteration"] == 1
+    assert report["kept/val_loss"] == report["val_loss"]
+
+
+STOPPING = {
+    "by the objective": (("val_loss", "min"), {"good": 3}),
+    "by another metric, at the best epoch": (("mae", "max"), {"good": 9}),
+}
+
+
+@pytest.mark.parametrize("loop", ["graph", "fit"])
+@pytest.mark.parametrize(("stopping", "config"), STOPPING.values(), ids=STOPPING)
+def test_early_stopping_that_restores_weights_leaves_value_and_model_together(
+    stopping, config, loop, tmp_path
+):
+    config = {**config, "stopping": stopping}
+    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS, loop=loop)(config=config)
+    reports = [trial.train()]
+    while not reports[-1]["done"]:
+        reports.append(trial.train())
+    best = min(each["val_loss"] for each in reports)
+    assert reports[-1]["kept/val_loss"] == best
+    assert validated(trial, tmp_path, config)["loss"] == pytest.approx(best, abs=1e-6)
+
+
+def test_a_diverged_epoch_reports_nothing_kept(tmp_path):
+    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={"late": 1e30})
+    reports = [trial.train() for _ in range(4)]
+    assert reports[-1]["stop_reason"] == "diverged"
+    assert not [name for name in reports[-1] if name.startswith("kept/")]
+
+
+@pytest.mark.parametrize("text", ["<= 1e9", "<= 1e-9", ">= 4"])
+def test_an_epoch_that_violates_a_constraint_is_the_best_only_if_all_do(text):
+    limit = Constraint.parse("loss", text)
+    rule = KeepBest(Objective("val_loss", "min"), (limit,))
+    trial = tune_tf.trainable(Worsening, seed=1, keep=rule)(config={"late": 1.0})
+    reports = [trial.train() for _ in range(5)]
+    feasible = [each for each in reports if is_feasible([limit], each)] or reports
+    best = min(each["val_loss"] for each in feasible)
+    assert reports[-1]["kept/val_loss"] == best
+    assert (best == min(each["val_loss"] for each in reports)) is (text != ">= 4")
+
+
+def test_without_it_results_and_checkpoints_are_as_ever(tmp_path):
+    trial = tune_tf.trainable(Worsening, seed=1)(config={})
+    report = trial.train()
+    trial.save(str(tmp_path))
+    assert not [name for name in report if name.startswith("kept/")]
+    assert Checkpoint.read(tmp_path).epoch == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"trial.npz"}
+
+
+@pytest.mark.parametrize("kind", [Folds(), Ensemble()], ids=lambda kind: kind.kind)
+def test_kinds_whose_models_run_ahead_are_refused(kind):
+    with pytest.raises(InvalidSettingsError, match=f"keep: best does not work .* {kind.kind!r}"):
+        tune_tf.trainable(Worsening, kind, keep=VAL_LOSS)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize(
+    "kind", [MultiWorker(), Asynchronous(num_workers=1)], ids=lambda kind: kind.kind
+)
+def test_processes_of_a_trial_keep_the_best_epoch(kind, tmp_path):
+    trial = tune_tf.trainable(Worsening, kind, seed=1, keep=VAL_LOSS)(config={})
+    try:
+        reports = [trial.train() for _ in range(5)]
+        kept = validated(trial, tmp_path, {})
+    finally:
+        trial.stop()
+    best = min(each["val_loss"] for each in reports)
+    assert reports[-1]["val_loss"] > best
+    assert kept["loss"] == pytest.approx(best, abs=1e-6)
