@@ -428,6 +428,18 @@ def test_ambiguous_and_mixed_dates_are_left_out_with_the_line_to_write(table, ca
         made(table(mixed=mixed), dates={"mixed": "%Y-%m-%d"}).check_data()
 
 
+def test_what_is_unusual_is_told_by_name(tmp_path, caplog):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "a;a;b;y\n" + "".join(f"{n},5;1;{n % 3};{'p' if n else 'q'}\n" for n in range(20))
+    )
+    made(str(path), target="y").check_data()
+    assert 'is read with separator: ";", decimal: ",", encoding: utf-8; if that is' in caplog.text
+    assert "has 1 name of several columns: a; the further ones are called a.1" in caplog.text
+    assert "column(s) 'a.1' have one value" in caplog.text
+    assert "class(es) 'q' of 'y' have one row" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["categorical", "ignore"])
 def test_a_column_of_dates_may_be_something_else(kind, table, caplog):
     texts = DATES.strftime("%Y-%m-%d")

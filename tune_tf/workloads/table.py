@@ -1,14 +1,10 @@
-"""Tables: reading of files, encoding of columns, and models with one input per column."""
+"""Columns of tables: their encoding, and models with one input per column."""
 
-import csv
-import gzip
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,76 +16,6 @@ from tune_tf.workloads.dates import DateColumns, times_by_column
 if TYPE_CHECKING:
     import keras
     import pandas as pd
-
-_log = logging.getLogger(__name__)
-
-_PARQUET_SUFFIXES = (".parquet", ".pq")
-_TAB_SUFFIXES = (".tsv", ".tab")
-TABLE_SUFFIXES = (".csv", *_TAB_SUFFIXES, *_PARQUET_SUFFIXES)
-
-
-def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
-    """Return the table in a Parquet (``.parquet``, ``.pq``) or text file with a header line.
-
-    Text is tab-separated in ``.tsv`` and ``.tab`` files, otherwise comma-separated, unless a
-    separator is given; it may be gzipped (``.gz``).
-
-    Raises:
-        WorkloadError: The file cannot be read, has no rows, or a line has more or fewer values than
-            the header.
-    """
-    if path.suffix.lower() in _PARQUET_SUFFIXES:
-        table = _parquet_table(path)
-    else:
-        has_tabs = any(suffix.lower() in _TAB_SUFFIXES for suffix in path.suffixes)
-        table = _text_table(path, separator or ("\t" if has_tabs else ","))
-    if not len(table):
-        raise WorkloadError(f"{path} has a header but no rows")
-    return table
-
-
-def _parquet_table(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
-    try:
-        return pd.read_parquet(path)
-    except Exception as error:
-        raise WorkloadError(f"{path} cannot be read as Parquet: {error}") from error
-
-
-def _text_table(path: Path, separator: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    try:
-        with warnings.catch_warnings():
-            # If all lines are longer than the header, pandas only warns and drops their ends.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        text = _line_error(path, separator) or str(error)
-        raise WorkloadError(f"{path} cannot be read as CSV: {text}") from error
-    except Exception as error:
-        raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
-    # pandas silently pads a short line, so that its last column is empty.
-    if table.iloc[:, -1].isna().any() and (reason := _line_error(path, separator)):
-        raise WorkloadError(f"{path}: {reason}")
-    return table
-
-
-def _line_error(path: Path, separator: str) -> str | None:
-    """Return an error for the first line unlike the header in length; None if there is none."""
-    open_file: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with open_file(path, "rt", newline="", encoding="utf-8") as file:
-        reader = csv.reader(file, delimiter=separator)
-        header = next(reader, [])
-        for values in reader:
-            if values and len(values) != len(header):
-                return (
-                    f"line {reader.line_num} has {len(values)} value(s) but the header has "
-                    f"{len(header)}: fix the line, or set another separator"
-                )
-    return None
-
 
 # NUL occurs in no CSV file, so these equal no category.
 _UNKNOWN_TEXT = "\0unknown"

@@ -4,6 +4,8 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -29,6 +31,12 @@ from tune_tf.workloads.table import (
     InputColumns,
     NumericColumns,
     numbers_of,
+)
+from tune_tf.workloads.table_file import (
+    DecimalMark,
+    TextFormat,
+    complete_format,
+    format_notes,
     read_table,
 )
 
@@ -63,7 +71,9 @@ class TabularSettings(DataSettings):
         categorical: Columns that hold categories, such as numbers that are names.
         dates: Columns that hold dates, as a list, or with their formats, such as
             ``{sold: "%d/%m/%Y"}``.
-        separator: Character between values of a CSV file; None for a comma, or a tab in ``.tsv``.
+        separator: Character between values of a CSV file; None to guess it from the file.
+        decimal: Character before the fraction of a number; None to guess it.
+        encoding: Encoding of a CSV file as in Python; None to guess it.
     """
 
     path: Text
@@ -75,6 +85,8 @@ class TabularSettings(DataSettings):
     categorical: Names = ()
     dates: DateFormats = Field(default_factory=dict)
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    decimal: DecimalMark | None = None
+    encoding: Text | None = None
 
     @field_validator("columns", "ignore", "numeric", "categorical", "dates")
     @classmethod
@@ -103,12 +115,18 @@ class TableProperties:
     numeric: NumericColumns  # the model's input of this name
     classes: tuple[str, ...]
     head: Head
-    notes: tuple[str, ...] = ()  # what is unusual about the table, and what was done
+    text_format: TextFormat | None  # None for Parquet
 
     @property
     def categorical(self) -> CategoricalColumns:
         """The categorical columns."""
         return self.columns.categorical
+
+
+@cache
+def _warn(text: str) -> None:
+    """Log a warning once per process: `init` and `run` inspect a table several times."""
+    _log.warning(text)
 
 
 @dataclass
@@ -128,6 +146,26 @@ def _unclear_dates(name: str, formats: list[str]) -> str:
         f"column {name!r} is left out: its dates {known}; write under data: "
         f'dates: {{{json.dumps(name, ensure_ascii=False)}: "{example}"}}'
     )
+
+
+def _few_values(
+    table: "pd.DataFrame", columns: InputColumns, classes: tuple[str, ...], target: str
+) -> list[str]:
+    """Return notes on columns with one value, and on classes with one row."""
+    notes = []
+    if constant := [repr(name) for name in columns.all_names if table[name].nunique() == 1]:
+        notes.append(
+            f"column(s) {', '.join(constant)} have one value, from which nothing is learnt: put "
+            "them under data.ignore"
+        )
+    if classes:
+        counts = texts_of(table[target]).value_counts()
+        if single := [repr(name) for name in classes if counts[name] == 1]:
+            notes.append(
+                f"class(es) {', '.join(single)} of {target!r} have one row, which is either "
+                "trained on or tested: add rows, or leave them out of the file"
+            )
+    return notes
 
 
 class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFrame"]):
@@ -194,14 +232,22 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
     def _read(self) -> "tuple[pd.DataFrame, FileStamp]":
         path = existing_file(self.settings.path, "data.path")
         stamp = FileStamp.of([path])
-        return read_table(path, self.settings.separator), stamp
+        return read_table(path, self._given_format), stamp
+
+    @property
+    def _given_format(self) -> TextFormat:
+        settings = self.settings
+        return TextFormat(settings.separator, settings.decimal, settings.encoding)
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings
         names = (*(settings.columns or ()), *settings.ignore)
         names += (*settings.numeric, *settings.categorical, *settings.dates)
         self._require(source, [settings.target, *names])
-        kinds, notes = self._columns_by_kind(source)
+        path = Path(settings.path)
+        text_format = complete_format(path, self._given_format)
+        kinds, date_notes = self._columns_by_kind(source)
+        notes = [*format_notes(path, text_format, self._given_format), *date_notes]
         classes = self._classes(source[settings.target])
         y = self._targets(source, classes)
         train = row_splits(len(source), settings, y if classes else None)["train"]
@@ -216,15 +262,16 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
             "under data.ignore, or under data.numeric if it holds numbers"
             for name in columns.categorical.identifiers(len(train))
         ]
+        notes += _few_values(source, columns, classes, settings.target)
         numbers = columns.numbers(source, settings.path)[train]
         for note in notes:
-            _log.warning("%s: %s", settings.path, note)
+            _warn(f"{settings.path}: {note}")
         return TableProperties(
             columns=columns,
             numeric=NumericColumns.of(columns.numeric_names, numbers, settings.path),
             classes=classes,
             head=Head(len(classes)) if classes else Head.of_numbers(y[train]),
-            notes=tuple(notes),
+            text_format=text_format,
         )
 
     def _data_of(self, source: "pd.DataFrame", config: Config) -> Data:
