@@ -34,6 +34,7 @@ LARGE = {
     "trainables/factory.py:trainable",  # likewise
     "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
     "cli/verbs/simulate.py:simulate_command",
+    "cli/verbs/init.py:init",
 }
 
 

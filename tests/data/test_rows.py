@@ -66,7 +66,7 @@ def test_several_inputs_keep_their_structure(x):
         pytest.param([X, Y], "must be a tuple .* not list", id="list"),
         pytest.param((X,), "must be a tuple", id="one part"),
         pytest.param((X, Y, Y, Y), "must be a tuple", id="four parts"),
-        pytest.param(iter(()), 'tf.data pipelines train with loop="fit"', id="iterator"),
+        pytest.param(iter(()), r"read only once: .*Dataset\.from_generator", id="iterator"),
         pytest.param((X, Y[:4]), r"train\.x has 6, train\.y has 4", id="lengths"),
         pytest.param((X, Y, Y[:1]), r"train\.sample_weight has 1", id="weights"),
         pytest.param(

@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 mlflow.set_tracking_uri("sqlite:///mlflow.db")
 model = mlflow.pyfunc.load_model("models:/vino@live")
-logits = model.predict(pd.read_csv("new_customers.csv").fillna({"region": ""}))
+logits = model.predict(pd.read_csv("new_customers.csv"))
 assert "tune_tf" not in sys.modules
 print(np.mean(logits.argmax(axis=1) == np.load("classes.npy")))
 """

@@ -61,6 +61,19 @@ def test_columns_that_only_tell_rows_apart_are_left_out(init, tmp_path):
     assert "embedding_dim" not in written.plan.config.space.parameters
 
 
+def test_the_format_of_a_file_and_its_dates_are_written_and_told_once(init, tmp_path, caplog):
+    table = pd.DataFrame({"Größe": np.arange(40) % 7 / 2, "same": 1, "y": ["a", "b"] * 20})
+    table["sold"] = pd.date_range("2020-01-01", periods=40).strftime("%d.%m.%Y")
+    table.to_csv(tmp_path / "t.csv", sep=";", decimal=",", encoding="cp1252", index=False)
+    settings = settings_of(init("t.csv", target="y"))
+
+    assert settings["dates"] == {"sold": "%d.%m.%Y"}
+    assert "ignore" not in settings
+    assert [settings[name] for name in ("separator", "decimal", "encoding")] == [";", ",", "cp1252"]
+    assert caplog.text.count("column(s) 'same' have one value") == 1
+    assert caplog.text.count("t.csv: ") - caplog.text.count("hold dates") == 1
+
+
 def test_a_name_that_yaml_would_take_for_something_else_stands_in_quotes(init, tmp_path):
     rows = np.arange(40)
     table = pd.DataFrame({"x: 1": rows % 5.0, "no": rows % 2})

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.workloads.column_model import ColumnModel, dates_of
 from tune_tf.workloads.tabular import TabularMLP
 
 TABLE = {
@@ -267,12 +268,6 @@ def test_a_table_that_cannot_be_learnt_from_says_why_before_training(
         made(table(**changes), **settings).check_data()
 
 
-def test_a_column_of_dates_is_refused_by_name(table):
-    path = table("table.parquet", size=pd.date_range("2020-01-01", periods=10))
-    with pytest.raises(WorkloadError, match="column 'size' holds neither numbers nor text, but"):
-        made(path).check_data()
-
-
 def test_a_column_of_lists_is_refused_by_name(table):
     path = table("table.parquet", size=[[1], [1, 2]] * 5)
     with pytest.raises(WorkloadError, match="column 'size' holds neither numbers nor text, but"):
@@ -379,6 +374,100 @@ def test_columns_may_be_called_as_keras_calls_something_else(table):
     wanted, told, served = as_trained(workload, rows)
     np.testing.assert_array_equal(told, wanted)
     assert set(served.input) == {"size", "colour", *names}
+
+
+DATES = pd.date_range("2018-03-01", periods=10, freq="97D")
+
+
+@pytest.mark.parametrize(
+    ("values", "date_format"),
+    [
+        pytest.param(DATES.strftime("%Y-%m-%d"), "ISO8601", id="ISO"),
+        pytest.param(DATES.strftime("%Y-%m-%dT%H:%M:%SZ"), "ISO8601", id="ISO with time in UTC"),
+        pytest.param(DATES.tz_localize("Asia/Tokyo").map(str), "ISO8601", id="ISO with offset"),
+        pytest.param(DATES.strftime("%d.%m.%Y"), "%d.%m.%Y", id="day first with dots"),
+        pytest.param(DATES.strftime("%d.%m.%Y %H:%M"), "%d.%m.%Y %H:%M", id="with minutes"),
+        pytest.param(DATES.strftime("%d/%m/%Y"), "%d/%m/%Y", id="day first with slashes"),
+        pytest.param(DATES.strftime("%m/%d/%Y"), "%m/%d/%Y", id="month first with slashes"),
+        pytest.param(DATES, "ISO8601", id="datetimes"),
+        pytest.param(DATES.tz_localize("Asia/Tokyo"), "ISO8601", id="datetimes with zone"),
+        pytest.param(DATES.date, "ISO8601", id="dates"),
+    ],
+)
+def test_dates_become_days_and_periods(values, date_format, table):
+    path = table("table.parquet", size=[None, *values[1:]])
+    workload = made(path, columns=["size"])
+    zone = getattr(pd.to_datetime(values[1:2], format=date_format), "tz", None)
+
+    assert workload.date_formats == {"size": date_format}
+    assert "time of year sin" in workload.properties.numeric.names[-2]
+    numbers = workload.inputs_of(pd.read_parquet(path))["numeric"]
+    assert np.isnan(numbers[0]).all()
+    np.testing.assert_allclose(np.diff(numbers[1:, 0]), 97)
+    position = workload.properties.numeric.names.index("size (weekday sin)")
+    weekday = np.arctan2(*numbers[1:, position : position + 2].T) * 7 / (2 * np.pi)
+    utc = DATES if zone is None else DATES.tz_localize(zone).tz_convert("UTC")
+    assert (weekday.round() % 7).tolist() == ((utc.weekday[1:] + 4) % 7).tolist()  # from Thursday
+
+
+def test_ambiguous_and_mixed_dates_are_left_out_with_the_line_to_write(table, caplog):
+    both = pd.date_range("2020-01-01", periods=10).strftime("%d/%m/%Y")
+    mixed = ["2020-01-31", "31.01.2020"] * 5
+    workload = made(table(both=both, mixed=mixed))
+
+    assert workload.properties.columns.all_names == ("size", "colour")
+    assert (
+        'may be %d/%m/%Y or %m/%d/%Y; write under data: dates: {"both": "%d/%m/%Y"}' in caplog.text
+    )
+    assert "column 'mixed' is left out: its dates have no common format" in caplog.text
+    told = made(table(both=both), dates={"both": "%m/%d/%Y"}, ignore=["size"])
+    assert told.date_formats == {"both": "%m/%d/%Y"}
+    with pytest.raises(
+        WorkloadError, match=r"'mixed' must hold dates .* row\(s\) 2, 4, 6, 8, 10 hold"
+    ):
+        made(table(mixed=mixed), dates={"mixed": "%Y-%m-%d"}).check_data()
+
+
+def test_what_is_unusual_is_told_by_name(tmp_path, caplog):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "a;a;b;y\n" + "".join(f"{n},5;1;{n % 3};{'p' if n else 'q'}\n" for n in range(20))
+    )
+    made(str(path), target="y").check_data()
+    assert 'is read with separator: ";", decimal: ",", encoding: utf-8; if that is' in caplog.text
+    assert "has 1 name of several columns: a; the further ones are called a.1" in caplog.text
+    assert "column(s) 'a.1' have one value" in caplog.text
+    assert "class(es) 'q' of 'y' have one row" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["categorical", "ignore"])
+def test_a_column_of_dates_may_be_something_else(kind, table, caplog):
+    texts = DATES.strftime("%Y-%m-%d")
+    assert not made(table(size=texts), **{kind: ["size"]}).date_formats
+    assert not caplog.records
+
+
+def test_the_served_model_computes_the_numbers_of_dates(table):
+    times = pd.date_range("2018-03-01 23:59:58", periods=10, freq="2351h").strftime("%FT%T")
+    workload = made(table(size=times, sin=[1, 2] * 5, floor=["a", "b"] * 5))
+    rows = pd.read_csv(workload.settings.path).assign(size=[None, *times[1:]])
+    model = workload.build_model({})
+    served = ColumnModel(workload.serving_model(model, {}), workload.date_formats)
+
+    assert "time of day" in workload.properties.numeric.names[2]
+    wanted = model.predict(workload.inputs_of(rows), verbose=0)
+    np.testing.assert_allclose(served.predict(rows), wanted, atol=1e-6)
+    columns = workload.serving_rows(workload.inputs_of(rows))
+    there = dates_of(columns["size"], "ISO8601")
+    assert there[0] is None
+    late = pd.to_datetime(there[1:]) - pd.to_datetime(times[1:])
+    assert np.abs(late.dt.total_seconds()).max() <= 60
+
+
+def test_a_number_has_one_text_whatever_else_is_in_its_column(table):
+    workload = made(table(size=[1.5, 2.0] * 5), categorical=["size"], columns=["size"])
+    codes = workload.inputs_of(pd.DataFrame({"size": [1.5, 2.0]}))["categorical"]
+    assert codes[1] == workload.inputs_of(pd.DataFrame({"size": [2]}))["categorical"]
 
 
 def test_an_empty_text_may_be_a_category(table):

@@ -220,9 +220,8 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     """
     if not isinstance(data, Data) or data.validation is None:
         return data
-    refuse_pipelines(
-        data, "training and validation rows are concatenated as arrays (unlike with --on train)"
-    )
+    why = "training and validation rows are concatenated as arrays"
+    refuse_pipelines(data, why, or_else=", or retrain with --on train")
     rows = rows_of(replace(data, class_weight=None), floatx=floatx)
     parts: list[Any] = [rows.train, rows.validation]
     train = [joined_rows(name, [part[i] for part in parts]) for i, name in enumerate("xy")]
@@ -231,8 +230,8 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     return replace(data, train=tuple(train), validation=None, groups=None)
 
 
-def refuse_pipelines(data: Data, why: str) -> None:
-    """Reject data that are not arrays, with the reason ``why``.
+def refuse_pipelines(data: Data, why: str, *, or_else: str = "") -> None:
+    """Reject data that are not arrays, with the reason ``why`` and another remedy.
 
     Raises:
         WorkloadError: A part is not a tuple of arrays.
@@ -243,7 +242,7 @@ def refuse_pipelines(data: Data, why: str) -> None:
             raise WorkloadError(
                 f"{why}, but Data.{name} is a "
                 f"{'data set' if is_dataset(part) else type(part).__name__}: "
-                "let load_data return tuples (x, y) of arrays"
+                f"let load_data return tuples (x, y) of arrays{or_else}"
             )
 
 

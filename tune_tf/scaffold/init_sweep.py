@@ -13,7 +13,7 @@ from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
 from tune_tf.scaffold.table import table_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
-from tune_tf.workloads.table import TABLE_SUFFIXES
+from tune_tf.workloads.table_file import TABLE_SUFFIXES, TextFormat
 from tune_tf.workloads.tfrecords import TFRECORD_SUFFIXES
 
 _CLASS = "MyWorkload"  # in the templates
@@ -122,6 +122,7 @@ def init_sweep(
     target: str | None = None,
     workload: str | Path | None = None,
     force: bool = False,
+    text_format: TextFormat | None = None,
 ) -> InitResult:
     """Write a commented sweep file that is ready to run, and check it as a dry run does.
 
@@ -134,6 +135,7 @@ def init_sweep(
         target: Table column, record feature or ``.npy`` file to predict.
         workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
+        text_format: Format of a table in a text file; guessed where it says nothing.
 
     Raises:
         InvalidSettingsError: A file exists, or the target is unclear.
@@ -152,7 +154,9 @@ def init_sweep(
             f"{' and '.join(present)} already exist{'s' if len(present) == 1 else ''}: name "
             "another --output, or overwrite with --force"
         )
-    draft = _DIGITS_DRAFT if data is None else _draft_of(Path(data), target, output.parent)
+    draft = _DIGITS_DRAFT
+    if data is not None:
+        draft = _draft_of(Path(data), target, output.parent, text_format)
     texts: dict[Path, str] = {}
     if file is not None:
         texts[output.parent / file] = _DIGITS_WORKLOAD if data is None else _workload_on(draft)
@@ -166,7 +170,9 @@ def init_sweep(
     return InitResult(output, tuple(texts), plan, draft.task)
 
 
-def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
+def _draft_of(
+    data: Path, target: str | None, base_dir: Path, text_format: TextFormat | None
+) -> Draft:
     """Return the draft for data, by file type.
 
     Raises:
@@ -188,7 +194,7 @@ def _draft_of(data: Path, target: str | None, base_dir: Path) -> Draft:
         return images_draft(data, text)
     suffix = Path(data.name.lower().removesuffix(".gz")).suffix
     if suffix in TABLE_SUFFIXES:
-        return table_draft(data, target, text)
+        return table_draft(data, target, text, text_format)
     if suffix in ARRAY_SUFFIXES:
         return arrays_draft(data, target, text)
     if suffix in TFRECORD_SUFFIXES:

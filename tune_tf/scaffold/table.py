@@ -1,5 +1,7 @@
 """Draft of a sweep on a table."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +17,25 @@ from tune_tf.scaffold.draft import (
     scalar,
     sweep_name,
 )
-from tune_tf.workloads.table import read_table
+from tune_tf.workloads.dates import looks_like_dates
+from tune_tf.workloads.table_file import TextFormat, complete_format, read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
+def table_draft(
+    path: Path, target: str | None, path_text: str, given: TextFormat | None = None
+) -> Draft:
     """Return the draft for a table.
 
     Raises:
         InvalidSettingsError: The target is missing or unknown.
         WorkloadError: The table is invalid; the message names column and row.
     """
-    table = read_table(path)
+    text_format = complete_format(path, given or TextFormat())
+    table = read_table(path, text_format)
     columns = [str(name) for name in table.columns]
     if target not in columns:
         error = "which column is to be predicted? Pass --target COLUMN"
@@ -39,7 +45,11 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # no other column to predict from
-    properties = TabularMLP(path=str(path), target=target, ignore=identifiers).properties
+    stated = {}
+    if text_format is not None and not text_format.is_usual(path):
+        stated = asdict(text_format)
+    properties = TabularMLP(path=str(path), target=target, ignore=identifiers, **stated).properties
+    num_columns = len(properties.columns.all_names)
     numeric, categorical = properties.numeric.names, tuple(properties.categorical.categories)
     ignore = Line("ignore", "[id]", "columns to leave out", is_commented_out=True)
     if identifiers:
@@ -49,7 +59,9 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
         Line("target", scalar(target), _target_comment(properties, len(table))),
         Line("task", properties.head.task, _task_comment(properties)),
         ignore,
+        *_date_lines(properties),
         Line("categorical", "[postcode]", "numbers that are categories", is_commented_out=True),
+        *(Line(name, json.dumps(value), "of the file") for name, value in stated.items()),
         *SHARES,
     ]
     space, inputs = [*DENSE_SPACE], []
@@ -62,7 +74,7 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
         )
     return Draft(
         name=sweep_name(path.name.partition(".")[0]),
-        description=f"A perceptron on the {len(numeric) + len(categorical)} columns of "
+        description=f"A perceptron on the {num_columns} columns of "
         f"{path.name} that predict {target!r}.",
         workload="tune_tf.workloads.tabular:TabularMLP",
         data=tuple(data),
@@ -73,10 +85,20 @@ def table_draft(path: Path, target: str | None, path_text: str) -> Draft:
     )
 
 
+def _date_lines(properties: TableProperties) -> list[Line]:
+    formats = properties.columns.dates.formats.items()
+    values = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(each)}" for name, each in formats
+    )
+    return [Line("dates", f"{{{values}}}", "guessed, with their formats")] if values else []
+
+
 def _identifies_rows(column: "pd.Series[Any]") -> bool:
     """Return whether a column holds row numbers or unique texts."""
     from pandas.api import types
 
+    if looks_like_dates(column):
+        return False
     if types.is_integer_dtype(column):
         return len(column) > 1 and bool((column.diff().dropna() == 1).all())
     is_text = types.is_string_dtype(column) and not types.is_bool_dtype(column)

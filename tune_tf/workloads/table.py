@@ -1,99 +1,29 @@
-"""Tables: reading of files, encoding of columns, and models with one input per column."""
+"""Columns of tables: their encoding, and models with one input per column."""
 
-import csv
-import gzip
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.head import format_rows
+from tune_tf.workloads.column_model import floats_of, texts_of
+from tune_tf.workloads.dates import DateColumns, times_by_column
 
 if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-_log = logging.getLogger(__name__)
-
-_PARQUET_SUFFIXES = (".parquet", ".pq")
-_TAB_SUFFIXES = (".tsv", ".tab")
-TABLE_SUFFIXES = (".csv", *_TAB_SUFFIXES, *_PARQUET_SUFFIXES)
-
-
-def read_table(path: Path, separator: str | None = None) -> "pd.DataFrame":
-    """Return the table in a Parquet (``.parquet``, ``.pq``) or text file with a header line.
-
-    Text is tab-separated in ``.tsv`` and ``.tab`` files, otherwise comma-separated, unless a
-    separator is given; it may be gzipped (``.gz``).
-
-    Raises:
-        WorkloadError: The file cannot be read, has no rows, or a line has more or fewer values than
-            the header.
-    """
-    if path.suffix.lower() in _PARQUET_SUFFIXES:
-        table = _parquet_table(path)
-    else:
-        has_tabs = any(suffix.lower() in _TAB_SUFFIXES for suffix in path.suffixes)
-        table = _text_table(path, separator or ("\t" if has_tabs else ","))
-    if not len(table):
-        raise WorkloadError(f"{path} has a header but no rows")
-    return table
-
-
-def _parquet_table(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
-    try:
-        return pd.read_parquet(path)
-    except Exception as error:
-        raise WorkloadError(f"{path} cannot be read as Parquet: {error}") from error
-
-
-def _text_table(path: Path, separator: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    try:
-        with warnings.catch_warnings():
-            # If all lines are longer than the header, pandas only warns and drops their ends.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        text = _line_error(path, separator) or str(error)
-        raise WorkloadError(f"{path} cannot be read as CSV: {text}") from error
-    except Exception as error:
-        raise WorkloadError(f"{path} cannot be read as CSV: {error}") from error
-    # pandas silently pads a short line, so that its last column is empty.
-    if table.iloc[:, -1].isna().any() and (reason := _line_error(path, separator)):
-        raise WorkloadError(f"{path}: {reason}")
-    return table
-
-
-def _line_error(path: Path, separator: str) -> str | None:
-    """Return an error for the first line unlike the header in length; None if there is none."""
-    open_file: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with open_file(path, "rt", newline="", encoding="utf-8") as file:
-        reader = csv.reader(file, delimiter=separator)
-        header = next(reader, [])
-        for values in reader:
-            if values and len(values) != len(header):
-                return (
-                    f"line {reader.line_num} has {len(values)} value(s) but the header has "
-                    f"{len(header)}: fix the line, or set another separator"
-                )
-    return None
-
-
 # NUL occurs in no CSV file, so these equal no category.
 _UNKNOWN_TEXT = "\0unknown"
 _MISSING_TEXT = "\0missing"
 
-_OPERATION_NAME = re.compile(r"(stack|add|cast|string_lookup)(_\d+)?")
+_OPERATION_NAME = re.compile(
+    r"(stack|add|cast|string_lookup|subtract|multiply|true_divide|floor|sin|cos|equal|where)(_\d+)?"
+)
 """Name that Keras gives to an operation between the columns and the model."""
 
 
@@ -147,21 +77,13 @@ class CategoricalColumns:
 
     @classmethod
     def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Collect the categories of the training rows; warn of columns that identify rows."""
-        categories = {
-            name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names
-        }
-        for name, known in categories.items():
-            if len(known) > max(_FEW, len(table) / 2):
-                _log.warning(
-                    "column %r holds %d distinct texts in %d training rows, so it identifies "
-                    "rows rather than categories: put it under data.ignore, or under "
-                    "data.numeric if it holds numbers",
-                    name,
-                    len(known),
-                    len(table),
-                )
-        return cls(categories)
+        """Collect the categories of the training rows."""
+        return cls({name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names})
+
+    def identifiers(self, num_rows: int) -> list[str]:
+        """Return the columns that identify rows, of which there were so many in training."""
+        most = max(_FEW, num_rows / 2)
+        return [name for name, known in self.categories.items() if len(known) > most]
 
     @property
     def num_codes(self) -> int:
@@ -190,86 +112,102 @@ class CategoricalColumns:
         return codes
 
 
-def texts_of(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column as texts, None for missing values; 3.0 and 3 give the same text."""
-    import pandas as pd
-
-    is_present = column.notna()
-    if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
-        column = column.astype("Int64")  # integers that are float because some are missing
-    return column.astype(object).map(str, na_action="ignore").where(is_present, None)
-
-
 def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.ndarray[Any, Any]":
     """Return columns as float64 of shape ``[rows, columns]``, NaN for missing values.
 
     Raises:
         WorkloadError: A value is not a finite number; names column, row (from 1) and value.
     """
-    import pandas as pd
-
     values = np.empty((len(table), len(names)), np.float64)
     for position, name in enumerate(names):
-        column = table[name]
-        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-        wrong = (np.isnan(numbers) & column.notna().to_numpy()) | np.isinf(numbers)
-        if wrong.any():
+        try:
+            values[:, position] = floats_of(table[name])
+        except ValueError as error:
             raise WorkloadError(
-                f"{path}: column {name!r} must hold finite numbers, but {format_rows(wrong, 1)} "
-                f"hold(s) {column[wrong].tolist()[0]!r}: fix them, or put the column under "
-                "categorical or ignore"
-            )
-        values[:, position] = numbers
+                f"{path}: {error}: fix them, or put the column under categorical or ignore"
+            ) from error
     return values
 
 
-def model_of_columns(
-    model: "keras.Model", numeric: NumericColumns, categorical: CategoricalColumns
-) -> "keras.Model":
-    """Return a model with one input per column, named after it, of shape ``[rows]``.
+@dataclass(frozen=True, eq=False)
+class InputColumns:
+    """Columns of a table that a model is trained on, by kind.
 
-    Numbers are float32, NaN if missing. Categories are strings, empty if missing; those that no
-    training row has get the code of unknown ones. The weights are copies, and the model is not
-    compiled.
+    The model's input ``numeric`` holds the numeric columns, then the numbers of the dates.
     """
-    import keras
 
-    dtypes = dict.fromkeys(numeric.names, "float32")
-    dtypes |= dict.fromkeys(categorical.categories, "string")
-    columns: dict[str, Any] = {
-        column: keras.Input((), name=name, dtype=dtypes[column])
-        for column, name in _input_names(dtypes, model.name).items()
-    }
-    inputs: dict[str, Any] = {}
-    if numeric.names:
-        inputs["numeric"] = keras.ops.stack([columns[name] for name in numeric.names], axis=-1)
-    if categorical.categories:
-        codes = []
-        for name, first, categories in categorical.ranges():
-            lookup = keras.layers.StringLookup(
-                vocabulary=_vocabulary(categories), oov_token=_UNKNOWN_TEXT, mask_token=None
-            )
-            codes.append(lookup(columns[name]) + first)
-        inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
-    copy = keras.models.clone_model(model)  # without the optimizer, which inference does not need
-    copy.set_weights(model.get_weights())
-    with warnings.catch_warnings():  # about input names that differ from the column names
-        warnings.simplefilter("ignore", UserWarning)
-        return keras.Model(columns, copy(inputs), name=model.name)
+    names: tuple[str, ...]  # of numeric columns
+    dates: DateColumns
+    categorical: CategoricalColumns
 
+    @property
+    def numeric_names(self) -> tuple[str, ...]:
+        """Names of the numbers in the input ``numeric``."""
+        return (*self.names, *self.dates.number_names)
 
-def rows_of_columns(
-    rows: Mapping[str, Any], numeric: NumericColumns, categorical: CategoricalColumns
-) -> dict[str, Any]:
-    """Convert rows of a model's inputs to the inputs of :func:`model_of_columns`.
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return (*self.names, *self.dates.formats, *self.categorical.categories)
 
-    ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``.
-    """
-    columns = {name: rows["numeric"][:, i] for i, name in enumerate(numeric.names)}
-    for i, (name, first, categories) in enumerate(categorical.ranges()):
-        texts = [_UNKNOWN_TEXT, *_vocabulary(categories)]
-        columns[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
-    return columns
+    def numbers(self, table: "pd.DataFrame", path: str) -> "np.ndarray[Any, Any]":
+        """Return the input ``numeric`` of a table as float64 of shape ``[rows, numbers]``."""
+        times = times_by_column(table, self.dates.formats, path)
+        columns = [*numbers_of(table, self.names, path).T, *self.dates.numbers(times)]
+        return np.stack(columns, axis=-1) if columns else np.empty((len(table), 0))
+
+    def serving_model(self, model: "keras.Model") -> "keras.Model":
+        """Return a model with one input per column, named after it, of shape ``[rows]``.
+
+        Numbers are float32, NaN if missing. Dates are int64, Unix times. Categories are strings,
+        empty if missing; those that no training row has get the code of unknown ones. The weights
+        are copies, and the model is not compiled.
+        """
+        import keras
+
+        dtypes = dict.fromkeys(self.names, "float32")
+        dtypes |= dict.fromkeys(self.dates.formats, "int64")
+        dtypes |= dict.fromkeys(self.categorical.categories, "string")
+        names = _input_names(dtypes, model.name)
+        columns: dict[str, Any] = {
+            column: keras.Input((), name=names[column], dtype=dtype)
+            for column, dtype in dtypes.items()
+        }
+        inputs: dict[str, Any] = {}
+        if self.numeric_names:
+            numbers = [columns[name] for name in self.names]
+            numbers += [
+                keras.ops.cast(number, "float32")
+                for number in self.dates.numbers(columns, keras.ops)
+            ]
+            inputs["numeric"] = keras.ops.stack(numbers, axis=-1)
+        if self.categorical.categories:
+            codes = []
+            for name, first, categories in self.categorical.ranges():
+                lookup = keras.layers.StringLookup(
+                    vocabulary=_vocabulary(categories), oov_token=_UNKNOWN_TEXT, mask_token=None
+                )
+                codes.append(lookup(columns[name]) + first)
+            inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
+        copy = keras.models.clone_model(model)  # without the optimizer: inference needs none
+        copy.set_weights(model.get_weights())
+        with warnings.catch_warnings():  # about input names that differ from the column names
+            warnings.simplefilter("ignore", UserWarning)
+            return keras.Model(columns, copy(inputs), name=model.name)
+
+    def serving_rows(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert rows of a trained model's inputs to those of :meth:`serving_model`.
+
+        ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``. Dates
+        are rounded to seconds.
+        """
+        columns = {name: rows["numeric"][:, i] for i, name in enumerate(self.names)}
+        if self.dates.formats:
+            columns |= self.dates.times(rows["numeric"][:, len(self.names) :])
+        for i, (name, first, categories) in enumerate(self.categorical.ranges()):
+            texts = [_UNKNOWN_TEXT, *_vocabulary(categories)]
+            columns[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
+        return columns
 
 
 def _vocabulary(categories: tuple[str, ...]) -> list[str]:
@@ -278,14 +216,22 @@ def _vocabulary(categories: tuple[str, ...]) -> list[str]:
 
 
 def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
-    """Return the Keras name of each column's input: the column's own if Keras accepts it.
+    """Return the Keras name of each column's input, also that in a SavedModel's signature.
 
-    Keras accepts no slash and no duplicates, not even of an operation's name.
+    It is the column's own if TensorFlow accepts it as the name of an argument. Names are unique,
+    whatever their case, and differ from those of operations.
     """
     names: dict[str, str] = {}
-    for column in columns:
-        name = column.replace("/", "_")
-        while name in names.values() or name == model or _OPERATION_NAME.fullmatch(name):
+    used = {model.lower(), "self"}
+    for column in sorted(columns, key=lambda column: _argument(column) != column):
+        name = _argument(column)
+        while name.lower() in used or _OPERATION_NAME.fullmatch(name) or iskeyword(name):
             name += "_"
         names[column] = name
+        used.add(name.lower())
     return names
+
+
+def _argument(column: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", column)
+    return name if name[:1].isalpha() else f"column_{name}"

@@ -1,13 +1,20 @@
 """Workload on the columns of a CSV or Parquet file."""
 
-from dataclasses import dataclass
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
+from tune_tf.workloads.column_model import texts_of
+from tune_tf.workloads.dates import DateColumns, date_formats_of, looks_like_dates
 from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
 from tune_tf.workloads.settings_workload import (
     DataSettings,
@@ -21,18 +28,33 @@ from tune_tf.workloads.settings_workload import (
 )
 from tune_tf.workloads.table import (
     CategoricalColumns,
+    InputColumns,
     NumericColumns,
-    model_of_columns,
     numbers_of,
+)
+from tune_tf.workloads.table_file import (
+    DecimalMark,
+    TextFormat,
+    complete_format,
+    format_notes,
     read_table,
-    rows_of_columns,
-    texts_of,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_log = logging.getLogger(__name__)
+
 _FEW_CLASSES = 20  # classes that are accepted for any number of rows
+
+
+def _date_formats(value: Any) -> Any:
+    """Convert a list of names, whose formats are guessed, to a mapping."""
+    return dict.fromkeys(value) if isinstance(value, list | tuple) else value
+
+
+DateFormats = Annotated[dict[str, str | None], BeforeValidator(_date_formats)]
+"""Formats of columns by name; None to guess it."""
 
 
 class TabularSettings(DataSettings):
@@ -48,8 +70,12 @@ class TabularSettings(DataSettings):
         numeric: Columns that hold numbers, whatever they look like. Example: ``[age]``.
         categorical: Columns that hold categories, such as numbers that are names. Example:
             ``[zip]``.
-        separator: Character between values of a CSV file; None for a comma, or a tab in ``.tsv``.
-            Example: ``;``.
+        dates: Columns that hold dates, as a list or with their formats. Example: ``{sold:
+            "%d/%m/%Y"}``.
+        separator: Character between values of a CSV file; None to guess it from the file. Example:
+            ``;``.
+        decimal: Character before the fraction of a number; None to guess it. Example: ``","``.
+        encoding: Encoding of a CSV file as in Python; None to guess it. Example: ``cp1252``.
     """
 
     path: Text
@@ -59,21 +85,27 @@ class TabularSettings(DataSettings):
     ignore: Names = ()
     numeric: Names = ()
     categorical: Names = ()
+    dates: DateFormats = Field(default_factory=dict)
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    decimal: DecimalMark | None = None
+    encoding: Text | None = None
 
-    @field_validator("columns", "ignore", "numeric", "categorical")
+    @field_validator("columns", "ignore", "numeric", "categorical", "dates")
     @classmethod
-    def _check_names(cls, names: Names | None, info: ValidationInfo) -> Names | None:
+    def _check_names(cls, names: Any, info: ValidationInfo) -> Any:
         target = info.data.get("target")
         if target is not None and target in (names or ()):
             raise ValueError(f"holds the target {target!r}: leave it out here")
         return names
 
-    @field_validator("categorical")
+    @field_validator("categorical", "dates")
     @classmethod
-    def _check_categorical(cls, names: Names, info: ValidationInfo) -> Names:
-        if shared := sorted({*names} & {*info.data.get("numeric", ())}):
-            raise ValueError(f"and numeric both hold {', '.join(shared)}: put each in only one")
+    def _check_kinds(cls, names: Any, info: ValidationInfo) -> Any:
+        for other in ("numeric", "categorical"):
+            if other == info.field_name:
+                break
+            if shared := sorted({*names} & {*info.data.get(other, ())}):
+                raise ValueError(f"and {other} both hold {', '.join(shared)}: put each in only one")
         return names
 
 
@@ -81,10 +113,61 @@ class TabularSettings(DataSettings):
 class TableProperties:
     """Properties of a table; without ``classes``, in the order of the outputs, for regression."""
 
-    numeric: NumericColumns
-    categorical: CategoricalColumns
+    columns: InputColumns
+    numeric: NumericColumns  # the model's input of this name
     classes: tuple[str, ...]
     head: Head
+    text_format: TextFormat | None  # None for Parquet
+
+    @property
+    def categorical(self) -> CategoricalColumns:
+        """The categorical columns."""
+        return self.columns.categorical
+
+
+@cache
+def _warn(text: str) -> None:
+    """Log a warning once per process: `init` and `run` inspect a table several times."""
+    _log.warning(text)
+
+
+@dataclass
+class _Kinds:
+    """Columns by kind, with the formats of dates."""
+
+    numeric: list[str] = field(default_factory=list)
+    dates: dict[str, str] = field(default_factory=dict)
+    categorical: list[str] = field(default_factory=list)
+
+
+def _unclear_dates(name: str, formats: list[str]) -> str:
+    """Return the note on a column of dates in several formats, or none that is known."""
+    known = f"may be {' or '.join(formats)}" if formats else "have no common format that is known"
+    example = formats[0] if formats else "%d.%m.%Y"
+    return (
+        f"column {name!r} is left out: its dates {known}; write under data: "
+        f'dates: {{{json.dumps(name, ensure_ascii=False)}: "{example}"}}'
+    )
+
+
+def _few_values(
+    table: "pd.DataFrame", columns: InputColumns, classes: tuple[str, ...], target: str
+) -> list[str]:
+    """Return notes on columns with one value, and on classes with one row."""
+    notes = []
+    if constant := [repr(name) for name in columns.all_names if table[name].nunique() == 1]:
+        notes.append(
+            f"column(s) {', '.join(constant)} have one value, from which nothing is learnt: put "
+            "them under data.ignore"
+        )
+    if classes:
+        counts = texts_of(table[target]).value_counts()
+        if single := [repr(name) for name in classes if counts[name] == 1]:
+            notes.append(
+                f"class(es) {', '.join(single)} of {target!r} have one row, which is either "
+                "trained on or tested: add rows, or leave them out of the file"
+            )
+    return notes
 
 
 class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFrame"]):
@@ -126,43 +209,71 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         Raises:
             WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
-        names, categorical = self.properties.numeric.names, self.properties.categorical
-        self._require(table, [*names, *categorical.categories])
+        columns = self.properties.columns
+        self._require(table, [*columns.all_names])
         inputs = {}
-        if names:
-            inputs["numeric"] = numbers_of(table, names, self.settings.path).astype(np.float32)
-        if categorical.categories:
-            inputs["categorical"] = categorical.codes(table)
+        if columns.numeric_names:
+            inputs["numeric"] = columns.numbers(table, self.settings.path).astype(np.float32)
+        if columns.categorical.categories:
+            inputs["categorical"] = columns.categorical.codes(table)
         return inputs
 
     def serving_model(self, model: Any, config: Config) -> Any:
         """Return a model with one input per column."""
-        return model_of_columns(model, self.properties.numeric, self.properties.categorical)
+        return self.properties.columns.serving_model(model)
 
     def serving_rows(self, rows: Any) -> Any:
         """Return rows by column, as inputs of :meth:`serving_model`."""
-        return rows_of_columns(rows, self.properties.numeric, self.properties.categorical)
+        return self.properties.columns.serving_rows(rows)
+
+    @property
+    def date_formats(self) -> Mapping[str, str]:
+        """Formats of the date columns."""
+        return self.properties.columns.dates.formats
 
     def _read(self) -> "tuple[pd.DataFrame, FileStamp]":
         path = existing_file(self.settings.path, "data.path")
         stamp = FileStamp.of([path])
-        return read_table(path, self.settings.separator), stamp
+        return read_table(path, self._given_format), stamp
+
+    @property
+    def _given_format(self) -> TextFormat:
+        settings = self.settings
+        return TextFormat(settings.separator, settings.decimal, settings.encoding)
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings
-        columns = (*(settings.columns or ()), *settings.ignore)
-        columns += (*settings.numeric, *settings.categorical)
-        self._require(source, [settings.target, *columns])
-        numeric, categorical = self._columns_by_kind(source)
+        names = (*(settings.columns or ()), *settings.ignore)
+        names += (*settings.numeric, *settings.categorical, *settings.dates)
+        self._require(source, [settings.target, *names])
+        path = Path(settings.path)
+        text_format = complete_format(path, self._given_format)
+        kinds, date_notes = self._columns_by_kind(source)
+        notes = [*format_notes(path, text_format, self._given_format), *date_notes]
         classes = self._classes(source[settings.target])
         y = self._targets(source, classes)
         train = row_splits(len(source), settings, y if classes else None)["train"]
-        numbers = numbers_of(source, numeric, settings.path)[train]
+        columns = InputColumns(
+            tuple(kinds.numeric),
+            DateColumns.of(source, kinds.dates, train, settings.path),
+            CategoricalColumns.of(source.iloc[train], tuple(kinds.categorical)),
+        )
+        notes += [
+            f"column {name!r} holds {len(columns.categorical.categories[name])} distinct texts in "
+            f"{len(train)} training rows, so it identifies rows rather than categories: put it "
+            "under data.ignore, or under data.numeric if it holds numbers"
+            for name in columns.categorical.identifiers(len(train))
+        ]
+        notes += _few_values(source, columns, classes, settings.target)
+        numbers = columns.numbers(source, settings.path)[train]
+        for note in notes:
+            _warn(f"{settings.path}: {note}")
         return TableProperties(
-            numeric=NumericColumns.of(numeric, numbers, settings.path),
-            categorical=CategoricalColumns.of(source.iloc[train], categorical),
+            columns=columns,
+            numeric=NumericColumns.of(columns.numeric_names, numbers, settings.path),
             classes=classes,
             head=Head(len(classes)) if classes else Head.of_numbers(y[train]),
+            text_format=text_format,
         )
 
     def _data_of(self, source: "pd.DataFrame", config: Config) -> Data:
@@ -182,24 +293,42 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 f"{self.settings.path} has no column {text}; its columns are {', '.join(columns)}"
             )
 
-    def _columns_by_kind(self, table: "pd.DataFrame") -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of numeric and of categorical columns."""
-        settings = self.settings
-        numeric: list[str] = []
-        categorical: list[str] = []
+    def _columns_by_kind(self, table: "pd.DataFrame") -> "tuple[_Kinds, list[str]]":
+        """Return the columns by kind, and notes on those that are dates."""
+        settings, kinds = self.settings, _Kinds()
+        unclear = []
         for name in settings.columns or tuple(str(name) for name in table.columns):
             if name == settings.target or name in settings.ignore:
                 continue
-            is_categorical = name in settings.categorical or (
-                name not in settings.numeric and self._is_categorical(table[name])
-            )
-            (categorical if is_categorical else numeric).append(name)
-        if not numeric and not categorical:
+            if name in settings.numeric:
+                kinds.numeric.append(name)
+            elif name in settings.categorical:
+                kinds.categorical.append(name)
+            elif name in settings.dates or looks_like_dates(table[name]):
+                date_format = settings.dates.get(name)
+                formats = [date_format] if date_format else date_formats_of(table[name])
+                if len(formats) == 1:
+                    kinds.dates[name] = formats[0]
+                else:
+                    unclear.append(_unclear_dates(name, formats))
+            else:
+                is_categorical = self._is_categorical(table[name])
+                (kinds.categorical if is_categorical else kinds.numeric).append(name)
+        if not any((kinds.numeric, kinds.categorical, kinds.dates)):
             raise WorkloadError(
                 f"{settings.path} has no column besides the target {settings.target!r} to predict "
-                "it from"
+                f"it from{'; ' if unclear else ''}{'; '.join(unclear)}"
             )
-        return tuple(numeric), tuple(categorical)
+        guessed = [
+            f"{name} ({kinds.dates[name]})" for name in kinds.dates if name not in settings.dates
+        ]
+        notes = [*unclear]
+        if guessed:
+            notes.append(
+                f"the columns {', '.join(guessed)} hold dates and are used as such; put a column "
+                "under data.categorical or data.ignore if it should not be"
+            )
+        return kinds, notes
 
     def _is_categorical(self, column: "pd.Series[Any]") -> bool:
         from pandas import CategoricalDtype

@@ -1,11 +1,14 @@
 """The best model as a folder that MLflow loads in a process that knows nothing of the sweep."""
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tune_tf.atomic_files import atomic_path
@@ -209,3 +212,125 @@ def test_a_write_leaves_those_of_files_that_are_named_alike(tmp_path):
             later.write_text("later")
     assert (tmp_path / "model.v1.keras").read_text() == "earlier"
     assert (tmp_path / "model.keras").read_text() == "later"
+
+
+AWKWARD = (
+    "Größe (cm)",
+    "a/b",
+    "a b",
+    "1st",
+    "x[0]",
+    "x0",
+    "🙂",
+    "class",
+    "A",
+    "a",
+    "é",
+    "self",
+    "",
+)
+
+
+def awkward_table(path):
+    """Write a table with names that no graph takes, dates and empty cells."""
+    rng = np.random.default_rng(0)
+    texts, numbers = rng.choice(["u", "v", "ü"], (60, 13)), rng.integers(0, 9, (60, 13))
+    table = pd.DataFrame(
+        {name: (texts if i % 2 else numbers)[:, i] for i, name in enumerate(AWKWARD)}
+    )
+    table["postcode"] = rng.choice([1010, 8001], 60)
+    table["sold"] = pd.date_range("2020-01-30", periods=60).strftime("%d.%m.%Y")
+    table["seen"] = pd.date_range("2019-01-30", periods=60, freq="191h", tz="Europe/Vienna")
+    for position, name in enumerate(table.columns):
+        table[name] = table[name].astype(object).where(np.arange(60) != position, None)
+    table["y"] = ["p", "q"] * 30
+    table.to_csv(path, index=False)
+
+
+@pytest.fixture
+def table_model(write, tmp_path):
+    """A workload on an awkward table, its model in MLflow's format, and its table."""
+    from tune_tf.workloads.tabular import TabularMLP
+
+    path = tmp_path / "table.csv"
+    awkward_table(path)
+    workload = TabularMLP(path=str(path), target="y", categorical=["postcode"])
+    return workload, write(workload, {"width": 8}).path, pd.read_csv(path)
+
+
+def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_path):
+    import keras
+    import mlflow
+    import tensorflow as tf
+    from mlflow.models.utils import load_serving_example
+    from mlflow.pyfunc.scoring_server import infer_and_parse_data
+    from mlflow.types.schema import AnyType
+
+    workload, path, table = table_model
+    assert workload.date_formats == {"sold": "%d.%m.%Y", "seen": "ISO8601"}
+    model = mlflow.keras.load_model(str(path))
+    columns = workload.serving_rows(workload.inputs_of(table))
+    seen = pd.to_datetime(table["seen"], utc=True).dt.tz_localize(None)
+    columns["seen"] = seen.to_numpy().astype("datetime64[s]").astype("int64")
+    wanted = model.predict(columns, verbose=0)
+    served = mlflow.pyfunc.load_model(str(path))
+
+    def assert_served(rows, numbers):
+        np.testing.assert_allclose(served.predict(rows), wanted[numbers], atol=1e-6)
+
+    assert_served(table, slice(None))
+    later = table[table["A"] > 4]  # rows that do not begin with the number 0
+    assert_served(later, later.index)
+    for row in range(16):  # of each some column is empty, and whole numbers are integers again
+        assert_served(table[row : row + 1].convert_dtypes(), slice(row, row + 1))
+    read = table.assign(
+        sold=pd.to_datetime(table["sold"], format="%d.%m.%Y"),
+        seen=pd.to_datetime(table["seen"], utc=True),
+    )
+    assert_served(read, slice(None))
+    request = {"dataframe_split": json.loads(table.to_json(orient="split", index=False))}
+    rows = infer_and_parse_data(request, served.metadata.signature.inputs)
+    assert_served(rows, slice(None))
+
+    signature = served.metadata.signature
+    names = [name for name in table.columns if name != "y"]
+    assert sorted(signature.inputs.input_names()) == sorted(names)
+    assert {type(each) for each in signature.inputs.input_types()} == {AnyType}
+    assert signature.outputs.inputs[0].shape == (-1, 2)
+    assert served.input_example["sold"].str.fullmatch(r"\d\d\.\d\d\.2020").all()
+    request = json.loads(load_serving_example(str(path)))
+    assert sorted(request["dataframe_split"]["columns"]) == sorted(names)
+    assert served.predict(served.input_example).shape == (5, 2)
+
+    # The same model as a SavedModel.
+    model.export(tmp_path / "exported", verbose=False)
+    exported = tf.saved_model.load(tmp_path / "exported")
+    tensors = {
+        name: tf.constant(values.tolist(), keras.tree.flatten(model.input[name])[0].dtype)
+        for name, values in columns.items()
+    }
+    np.testing.assert_allclose(exported.serve(tensors), wanted, atol=1e-6)
+    signature = exported.signatures["serving_default"].structured_input_signature[1]
+    assert {"Gr__e__cm_", "a_b", "column_1st", "x0", "A", "class_"} <= set(signature)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "match"),
+    [
+        (
+            "Größe (cm)",
+            "tall",
+            r"'Größe \(cm\)' must hold finite numbers, but row\(s\) 3 .* 'tall'",
+        ),
+        ("sold", "2020-01-31", r"'sold' must hold dates of the format %d.%m.%Y, but row\(s\) 3"),
+        ("sold", 20200131, r"'sold' must hold dates of the format %d.%m.%Y, but row\(s\) 3"),
+    ],
+)
+def test_a_served_table_with_a_wrong_value_is_refused(column, value, match, table_model):
+    import mlflow
+
+    _, path, table = table_model
+    wrong = table.astype({column: object})
+    wrong.loc[2, column] = value
+    with pytest.raises(ValueError, match=match):
+        mlflow.pyfunc.load_model(str(path)).predict(wrong)

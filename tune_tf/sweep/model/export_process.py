@@ -5,9 +5,12 @@ the expected end of the sweep, so that the end need not wait for it.
 """
 
 import contextlib
+import json
 import os
 import shutil
+import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -25,9 +28,12 @@ from tune_tf.resources import TrialResources
 from tune_tf.sweep.cluster import cluster
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
+from tune_tf.workloads import column_model
+from tune_tf.workloads.column_model import DATES_FILE, column_dtypes, dates_of
 
 _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
 _NICENESS = 10  # the last trials have priority
+_LOADER = "tune_tf_column_model"
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 
 
@@ -161,7 +167,10 @@ class _ExportActor:
                 example = workload.serving_rows(example)
         with atomic_path(path) as folder:
             folder.mkdir()
-            _save(served, example, folder, metadata)
+            if example is not None and any(column_dtypes(served)):
+                _save_column_model(served, workload.date_formats, example, folder, metadata)
+            else:
+                _save(served, example, folder, metadata)
         test_metrics = {}
         if evaluate:  # after the model is written, since test rows may be invalid
             with throwaway_run():
@@ -188,6 +197,56 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
         pip_requirements=requirements(),
         metadata=metadata,
     )
+
+
+def _save_column_model(
+    model: Any,
+    date_formats: Mapping[str, str],
+    example: Any,
+    folder: Path,
+    metadata: dict[str, Any],
+) -> None:
+    """Save a model with one input per column, which MLflow then loads as a ``ColumnModel``.
+
+    MLflow's typed columns refuse tables as pandas reads them: whole numbers for ``double``, missing
+    ones for ``long``. So the signature has names and the type ``Any``, and the model checks values.
+    """
+    import keras
+    import mlflow.pyfunc
+    import pandas as pd
+    from mlflow.models import Model, ModelSignature, infer_signature
+    from mlflow.types.schema import AnyType, ColSpec, Schema
+
+    rows = {
+        name: dates_of(values, date_formats[name]) if name in date_formats else values
+        for name, values in example.items()
+    }
+    columns = [ColSpec(AnyType(), name) for name, _ in column_dtypes(model)]
+    predicted = infer_signature(model.predict(example, verbose=0)).inputs
+    saved = Model(metadata=metadata).add_flavor(  # for mlflow.keras.load_model
+        "keras",
+        data="data",
+        keras_version=keras.__version__,
+        keras_backend=keras.backend.backend(),
+        save_exported_model=False,
+    )
+    with tempfile.TemporaryDirectory(prefix="tune_tf-") as temporary:
+        file, loader = Path(temporary, "model.keras"), Path(temporary, f"{_LOADER}.py")
+        model.save(file)
+        shutil.copyfile(column_model.__file__, loader)
+        with warnings.catch_warnings():  # of pandas about MLflow
+            warnings.simplefilter("ignore", DeprecationWarning)
+            mlflow.pyfunc.save_model(
+                str(folder),
+                loader_module=_LOADER,
+                data_path=str(file),
+                code_paths=[str(loader)],
+                mlflow_model=saved,
+                signature=ModelSignature(Schema(columns), predicted),
+                input_example=pd.DataFrame(rows),
+                pip_requirements=[*requirements(), f"pandas=={version('pandas')}"],
+            )
+    (folder / "data" / DATES_FILE).write_text(json.dumps(dict(date_formats)), encoding="utf-8")
 
 
 def requirements() -> list[str]:
