@@ -201,7 +201,10 @@ class SweepFolder:
                 f"{__version__}: update tune_tf first"
             )
         # Opening a sweep must not run its code.
-        config = SweepConfig.from_dict(YamlDocument.parse(info["settings"]).data)
+        try:
+            config = SweepConfig.from_dict(info["settings"])
+        except InvalidSettingsError as error:
+            raise InvalidSettingsError(error.details, str(path / _INFO)) from None
         path = path.absolute()
         return cls(path, config, path / info["base_dir"], info["working_dir"])
 
@@ -244,13 +247,15 @@ def _read_info(path: Path) -> dict[str, Any]:
             info["format"] = int(info["format"])
             if info["format"] <= _FORMAT:
                 info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
+                info["settings"] = YamlDocument.parse(str(info["settings"])).data
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             errors.append(error)
         else:
             return dict(info)
+    reason = f"no {errors[0]}" if isinstance(errors[0], KeyError) else errors[0]
     raise UnknownSweepError(
         f"{path} holds no sweep that can be read: its files {_INFO} and {_INFO_COPY} are damaged "
-        f"({errors[0]}), and with them the folder that its paths are relative to"
+        f"({reason}), and with them the folder that its paths are relative to"
     )
 
 
@@ -267,7 +272,13 @@ def _find(sweep: str, root: Path) -> Path:
     names = [path.name for path in sweep_paths(root)]
     if namesakes := [name for name in names if _name_of(name) == sweep]:
         return root / namesakes[-1]
-    existing = f"those in {root} are {', '.join(names)}" if names else f"there are none in {root}"
+    existing = (
+        f"those in {root} are {', '.join(names)}"
+        if names
+        else (
+            f"there are none in {root}: name the sweep's folder, or the storage path that it is in"
+        )
+    )
     if Path(sweep).is_dir():
         raise UnknownSweepError(f"{sweep} is a folder, but not of a sweep; {existing}")
     hint = did_you_mean(sweep, [*names, *map(_name_of, names)])

@@ -5,7 +5,7 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.importances import importance_shares
+from tune_tf.report.plots.importances import importance_shares, plot_importances
 from tune_tf.report.plots.plot import NothingToDrawError
 from tune_tf.report.report_data import ReportData
 
@@ -18,8 +18,8 @@ SPACE = {
 
 
 @pytest.fixture
-def shares(tmp_path):
-    """Return the importances of trials whose value is a function of their config."""
+def record(tmp_path):
+    """Return a sweep of trials whose value is a function of their config."""
 
     def of(count, value, outcome=Outcome.COMPLETED):
         told = []
@@ -33,9 +33,15 @@ def shares(tmp_path):
             if config["kind"] == "a":
                 config["only_a"] = float(rng.random())
             told.append(Told([value(config)], outcome, config))
-        return importance_shares(ReportData.of(sweep_on_disk(tmp_path, told, space=SPACE)))
+        return ReportData.of(sweep_on_disk(tmp_path, told, space=SPACE))
 
     return of
+
+
+@pytest.fixture
+def shares(record):
+    """Return the importances of such trials."""
+    return lambda *arguments: importance_shares(record(*arguments))
 
 
 def test_the_parameter_that_moves_the_metric_is_the_first(shares):
@@ -52,6 +58,13 @@ def test_importances_are_the_same_each_time(shares, tmp_path):
     first = shares(20, value)
     tmp_path.joinpath("small-20260921-101320").rename(tmp_path / "before")
     assert shares(20, value) == first
+
+
+@pytest.mark.parametrize(("count", "few"), [(11, True), (12, False)])
+def test_importances_of_few_trials_are_called_noise(count, few, record):
+    caption = plot_importances(record(count, lambda config: config["x"])).caption
+    text = "With fewer than 12 trials for 3 parameters even their order is mostly noise."
+    assert (text in caption) is few
 
 
 def test_a_conditional_parameter_is_named_as_left_out(shares):

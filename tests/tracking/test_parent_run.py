@@ -41,7 +41,8 @@ def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
     outcomes = {"a": Outcome.COMPLETED, "x": Outcome.INTERRUPTED}
     first = parent.live_metrics(outcomes, best=True)
     second = parent.live_metrics({**outcomes, "b": Outcome.PRUNED}, best=False)
-    assert first == {"trials/completed": 1.0, "best/loss": 2.0, "trials/ended": 1.0}
+    best = {"best/loss": 2.0, "loss": 2.0}
+    assert first == {"trials/completed": 1.0, **best, "trials/ended": 1.0}
     assert second == {"trials/pruned": 1.0, "trials/ended": 2.0}
     assert list(second)[-1] == "trials/ended"
 
@@ -75,6 +76,13 @@ def test_a_resume_goes_on_from_the_state():
     assert second.best == first.best == BestTrial("a", "trial a", 2.0, {"lr": 2.0})
     assert second.best_report("running") == (4.0, 1)
     assert not end(second, "b", 3.0)
+
+
+def test_after_a_resume_the_best_value_is_logged_at_the_end(parent):
+    end(parent, "a", 2.0)
+    assert "loss" not in parent.final_metrics({})  # it was logged when the trial ended
+    resumed = parent_of(Objective("loss", "min"), state=parent.state())
+    assert resumed.final_metrics({"a": Outcome.COMPLETED})["loss"] == 2.0
 
 
 def test_after_a_resume_all_counts_are_logged_at_the_end():

@@ -51,7 +51,7 @@ def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_jso
         )
     )
     table = Table.grid(padding=(0, 2))
-    table.add_row("workload", config.workload)
+    table.add_row("workload", config.workload_name)
     table.add_row("objective", ", ".join(f"{it.mode} {it.metric}" for it in config.objectives))
     if config.constraints:
         table.add_row("constraints", ", ".join(map(str, config.constraints)))

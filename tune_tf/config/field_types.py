@@ -18,6 +18,7 @@ from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATIONS
+from tune_tf.space.document import inline_yaml
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import is_number
 from tune_tf.validation import Validation
@@ -145,11 +146,11 @@ def _parse_space(value: object) -> SearchSpace:
 
 
 def _check_name(value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", value):
         return value
     raise ValueError(
-        "must be letters, digits, '.', '_' and '-', starting with a letter or digit (it names a "
-        f"folder), not {short_repr(value)}"
+        "must be letters, digits, '.', '_' and '-', at most 200, starting with a letter or digit "
+        f"(it names a folder), not {short_repr(value)}"
     )
 
 
@@ -214,10 +215,10 @@ def _parse_parallelism(value: object) -> Parallelism:
     if isinstance(value, Parallelism):
         return value
     if not isinstance(value, Mapping):
-        key = "num_replicas" if is_number(value) else "kind"
-        raise InvalidSettingsError(
-            f"must be a mapping, not {short_repr(value)}: write `{{{key}: {value}}}`"
-        )
+        plain = is_number(value) or isinstance(value, str)
+        line = {"num_replicas" if is_number(value) else "kind": value if plain else Mirrored.kind}
+        text = f"must be a mapping, not {short_repr(value)}: write `{inline_yaml(line)}`"
+        raise InvalidSettingsError(text)
     name = value.get("kind", Mirrored.kind)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -1,4 +1,4 @@
-"""Settings of sweep files in the words of other tools."""
+"""Settings of sweep files, and arguments of ``search``, in the words of other tools."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -73,6 +73,48 @@ _BESIDE: Final = {"num_members": {"kind": "ensemble"}, "grace_period": {"name": 
 """Setting that another one needs beside it."""
 
 
+_ARGUMENTS: Final = {
+    "workload": "model",
+    "data": "data",
+    "space": "space",
+    "objective.metric": "objective",
+    "budget.num_samples": "trials",
+    **dict.fromkeys(("validation_data", "validation_split", "val_data"), "validation"),
+    **dict.fromkeys(("x", "y", "x_train", "train_data", "training_data"), "data"),
+    **dict.fromkeys(("hypermodel", "build_fn", "model_fn", "build_model"), "model"),
+}
+"""Argument of ``search`` by the setting that it stands for, or by its name elsewhere."""
+
+
+def argument_for(key: str, value: Any) -> str | None:
+    """Return the argument of ``search`` to write for a setting of another tool, or None."""
+    name, section, setting = _setting_here(key, value)
+    path = f"{section}.{setting}".strip(".")
+    plain = _plain(setting, value)
+    text = "..." if plain == "..." else repr(plain)
+    if argument := _ARGUMENTS.get(path) or _ARGUMENTS.get(name):
+        return f"{argument}={'(x, y)' if argument == 'data' else text}"
+    if path == "objective.mode":
+        return f'objective=tune_tf.Objective("val_loss", {text})'
+    if setting == "num_members":
+        return f"parallelism=tune_tf.Ensemble({text})"
+    if not setting:
+        return None
+    return f"{section}={{{setting!r}: {text}}}" if section else f"{setting}={text}"
+
+
+def _setting_here(key: object, value: Any) -> tuple[str, str, str]:
+    """Return a name elsewhere in snake case, and the section and setting here; or empty texts."""
+    name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key).replace("-", "_")).lower()
+    ours = _OURS.get(name, "")
+    if name == "goal" and isinstance(value, int | float):
+        ours = "budget.target"  # Katib's; that of W&B is a mode
+    elif name == "type" and isinstance(value, str) and value in _VALUES["mode"]:
+        ours = "objective.mode"  # Katib's
+    section, _, setting = (f"{ours}{name}" if ours.endswith(".") else ours).rpartition(".")
+    return name, section, setting
+
+
 def line_for(key: object, value: Any, known: Collection[str]) -> str | None:
     """Return the line of a sweep file that a setting of another tool means, or None.
 
@@ -81,13 +123,7 @@ def line_for(key: object, value: Any, known: Collection[str]) -> str | None:
         value: Its value, which the line keeps if it is plain.
         known: Settings of the section that the key stands in.
     """
-    name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key).replace("-", "_")).lower()
-    ours = _OURS.get(name, "")
-    if name == "goal" and isinstance(value, int | float):
-        ours = "budget.target"  # Katib's; that of W&B is a mode
-    elif name == "type" and isinstance(value, str) and value in _VALUES["mode"]:
-        ours = "objective.mode"  # Katib's
-    section, _, setting = (f"{ours}{name}" if ours.endswith(".") else ours).rpartition(".")
+    _, section, setting = _setting_here(key, value)
     if not setting:
         return None
     line = {**_BESIDE.get(setting, {}), setting: _plain(setting, value)}

@@ -58,10 +58,18 @@ class Settings(BaseModel):
             text = f"must be a mapping of settings, not {short_repr(settings)}"
             if settings is False:
                 text += ": write `null` for none"
-            elif cls.main_setting and isinstance(settings, str | int):
+            elif settings is True:
+                text += ": leave it out for the default"
+            elif cls._takes(settings):
                 text += f": write `{{{cls.main_setting}: {settings}}}`"
             raise InvalidSettingsError(text)
         return cls(**{str(key): value for key, value in settings.items()})
+
+    @classmethod
+    def _takes(cls, value: Any) -> bool:
+        """Return whether the main setting may be a plain value."""
+        kind = cls.main_setting and cls.model_fields[cls.main_setting].annotation
+        return isinstance(value, int if kind is int else str) and bool(kind)
 
     @classmethod
     def section(cls, value: Any) -> Any:
@@ -138,6 +146,10 @@ def _explanation(where: str, failure: ErrorDetails) -> str:
         return _MISSING.get(where, "is missing")
     if kind not in _RULES:
         return str(context.get("error") or f"{failure['msg']}: {short_repr(value)}")
+    if value is None:
+        return (
+            f"{_RULES[kind].partition(', not ')[0]}, not nothing (null): give one, or leave it out"
+        )
     text = _RULES[kind].format(value=short_repr(value), **context)
     if isinstance(value, str) and kind in _UNQUOTED:
         text += ": write it without quotes"

@@ -19,7 +19,8 @@ STORED_FILE: Final = "workload.pickle"
 class StoredReference(str):
     """Reference to a workload class or instance, ``workload.pickle:Name``, with the object.
 
-    In the settings that a folder holds, it is plain text.
+    The name is that of the class, or of the function that builds the model. In the settings that a
+    folder holds, it is plain text.
     """
 
     __slots__ = ("workload",)
@@ -29,7 +30,9 @@ class StoredReference(str):
     def of(cls, workload: type[Workload] | Workload) -> "StoredReference":
         """Return the reference to a class or instance."""
         kind = workload if isinstance(workload, type) else type(workload)
-        reference = cls(f"{STORED_FILE}:{kind.__name__}")
+        function = getattr(workload, "model_function", kind)
+        name = getattr(function, "__name__", type(function).__name__)
+        reference = cls(f"{STORED_FILE}:{name if name.isidentifier() else kind.__name__}")
         reference.workload = workload
         return reference
 

@@ -31,6 +31,7 @@ from tune_tf.config.section_models import (
     SearcherSettings,
 )
 from tune_tf.config.settings import Settings
+from tune_tf.config.stored_workload import STORED_FILE
 from tune_tf.config.workload_reference import import_workload
 from tune_tf.errors import (
     ErrorDetail,
@@ -247,12 +248,23 @@ class SweepConfig(Settings):
     @field_validator("storage_path")
     @classmethod
     def _check_storage_path(cls, storage_path: str) -> str:
-        if "://" in storage_path and "@" in urlsplit(storage_path).netloc:
+        if not storage_path:
+            raise ValueError("is empty: write a folder, such as ./sweeps")
+        try:
+            host = urlsplit(storage_path).netloc if "://" in storage_path else ""
+        except ValueError as error:
+            raise ValueError(f"is no valid URI ({error}): {storage_path!r}") from None
+        if "@" in host:
             raise ValueError(
                 "must not hold keys or passwords: set them in the environment, such as "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         return storage_path
+
+    @property
+    def workload_name(self) -> str:
+        """Reference of the workload; its name alone if the sweep's folder stores the workload."""
+        return self.workload.removeprefix(f"{STORED_FILE}:")
 
     @property
     def remote_storage(self) -> str | None:

@@ -24,6 +24,8 @@ class SweepList:
 def list_sweeps(storage_path: str | Path = "sweeps") -> SweepList:
     """Read the folders of all sweeps under a storage path."""
     root = Path(storage_path)
+    if root.exists() and not root.is_dir():
+        raise InvalidSettingsError(f"{root} is not a folder: name the folder that holds sweeps")
     sweeps, unreadable = [], {}
     for path in sweep_paths(root):
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 
@@ -53,8 +54,13 @@ class YamlDocument:
         except FileNotFoundError:
             text = f"there is no such file; looked for {path.absolute()}"
             raise InvalidSettingsError(text, str(path)) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidSettingsError(f"cannot be read: {error}", str(path)) from error
+        except IsADirectoryError:
+            raise InvalidSettingsError("is a folder: name the file in it", str(path)) from None
+        except UnicodeDecodeError as error:
+            text = f"is not text in UTF-8 ({error}): save it in this encoding"
+            raise InvalidSettingsError(text, str(path)) from error
+        except OSError as error:
+            raise InvalidSettingsError(f"cannot be read: {error.strerror}", str(path)) from error
         return cls.parse(text, str(path))
 
     @classmethod
@@ -63,7 +69,7 @@ class YamlDocument:
         try:
             data, node, lines, errors = _load(text)
         except YAMLError as error:
-            raise InvalidSettingsError(_syntax_error(error), source) from None
+            raise InvalidSettingsError(_syntax_error(error, text), source) from None
         if node is None or data is None:
             raise InvalidSettingsError("is empty: it must hold a mapping of settings", source)
         if not isinstance(data, dict):
@@ -94,7 +100,7 @@ class YamlDocument:
             try:
                 value, _, _, details = _load(text)
             except YAMLError as error:
-                errors.append(ErrorDetail(where, f"the value {_syntax_error(error).what}"))
+                errors.append(ErrorDetail(where, f"the value {_syntax_error(error, text).what}"))
                 continue
             if details:
                 errors.extend(ErrorDetail(where, detail.what) for detail in details)
@@ -175,13 +181,24 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _syntax_error(error: YAMLError) -> ErrorDetail:
+_SYNTAX_REMEDIES = {
+    "could not determine a constructor for the tag": "sweep files hold plain data only",
+    "found character '\\t'": "indent with spaces, not tabs",
+    "mapping values are not allowed here": "put text that holds a colon in quotes",
+    "found another document": "remove the line `---`",
+}
+"""What to do, by a part of a YAML error's text."""
+
+
+def _syntax_error(error: YAMLError, document: str) -> ErrorDetail:
+    if isinstance(error, ReaderError):
+        line = document.count("\n", 0, error.position) + 1
+        return ErrorDetail("", f"holds the character {chr(error.character)!r}: remove it", line)
     if not isinstance(error, MarkedYAMLError):
         return ErrorDetail("", f"is not YAML: {error}")
     text = ", ".join(part for part in (error.problem, error.context) if part)
     mark = error.problem_mark or error.context_mark
-    if "could not determine a constructor for the tag" in text:
-        text = f"{text}: sweep files hold plain data only"
+    text += next((f": {remedy}" for part, remedy in _SYNTAX_REMEDIES.items() if part in text), "")
     return ErrorDetail("", f"is not YAML: {text}", mark.line + 1 if mark else None)
 
 

@@ -69,8 +69,9 @@ def cluster(
         yield
         return
     settings = settings or ClusterSettings()
-    address = os.environ.get("RAY_ADDRESS") or settings.address
+    address = cluster_address(settings)
     _check_address(address)
+    environment = runtime_env(settings, base_dir or Path.cwd(), address)
     with environment_defaults(TUNE_ENVIRONMENT):  # the workers inherit it
         try:
             ray.init(
@@ -79,7 +80,7 @@ def cluster(
                 include_dashboard=None if address else False,
                 log_to_driver=is_client(address),
                 logging_level=logging.ERROR,
-                runtime_env=runtime_env(settings, base_dir or Path.cwd(), address),
+                runtime_env=environment,
             )
         except ConnectionAbortedError as error:
             raise UnavailableResourcesError(
@@ -99,11 +100,20 @@ def cluster(
         ray.shutdown()
 
 
+def cluster_address(settings: ClusterSettings) -> str | None:
+    """Return the address of the cluster to connect to; None for a local one."""
+    return os.environ.get("RAY_ADDRESS") or settings.address
+
+
 def _check_address(address: str | None) -> None:
     """Fail fast if a cluster does not answer; Ray itself tries for minutes."""
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        if not address or address in ("auto", "local") or "://" in address:
+            return
+        raise InvalidSettingsError(
+            f"the cluster's address must be auto, host:port or ray://host:port, not {address!r}"
+        )
     try:
         socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
     except OSError as error:
@@ -187,7 +197,7 @@ def is_remote_client(settings: ClusterSettings | None = None) -> bool:
     """Return whether a sweep uses Ray Client; without settings, whether this process does."""
     if ray.is_initialized() or settings is None:
         return bool(ray.util.client.ray.is_connected())
-    return is_client(os.environ.get("RAY_ADDRESS") or settings.address)
+    return is_client(cluster_address(settings))
 
 
 def check_paths(config: SweepConfig) -> None:

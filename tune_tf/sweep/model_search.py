@@ -9,6 +9,8 @@ import numpy as np
 from ray import tune
 
 from tune_tf.config import SweepConfig
+from tune_tf.config.hints import argument_for
+from tune_tf.config.settings import unknown_key_error
 from tune_tf.config.stored_workload import is_workload
 from tune_tf.data.nested import leaves_of, map_nested
 from tune_tf.errors import InvalidSettingsError
@@ -63,6 +65,7 @@ def search(
         TuneTfError: An argument, the workload or the cluster is invalid; raised before any trial
             starts.
     """
+    _check_names(settings)
     name = _name(model)
     of_sweep = [each for each in callbacks if isinstance(each, tune.Callback)]
     of_trials = [each for each in callbacks if not isinstance(each, tune.Callback)]
@@ -97,6 +100,19 @@ def search(
         **settings,
     )
     return run_sweep(config, callbacks=of_sweep)
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Refuse unknown arguments, with the argument to write for a word of another tool."""
+    known = [*inspect.signature(search).parameters, *SweepConfig.model_fields]
+    known = [name for name in known if name not in ("settings", "workload")]
+    errors = [
+        unknown_key_error(name, known, argument_for(name, value))
+        for name, value in settings.items()
+        if name not in known
+    ]
+    if errors:
+        raise InvalidSettingsError(errors)
 
 
 def _name(model: Any) -> str:

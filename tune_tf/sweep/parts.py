@@ -3,6 +3,7 @@
 from ray.tune import Callback
 
 from tune_tf.events import EventLog
+from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
@@ -28,12 +29,17 @@ class SweepParts:
     """Parts of a running sweep; the outcome tracker is that of the MLflow callback, if any."""
 
     def __init__(
-        self, folder: SweepFolder, plan: SweepPlan, event_log: EventLog, recovery: Recovery
+        self,
+        folder: SweepFolder,
+        plan: SweepPlan,
+        event_log: EventLog,
+        recovery: Recovery,
+        searcher: OptunaSearcher | None = None,
     ) -> None:
         config = folder.config
         self.folder, self.plan, self.event_log, self.recovery = folder, plan, event_log, recovery
         self.scheduler = make_scheduler(config, plan.mutations)
-        self.searcher = make_searcher(folder)
+        self.searcher = searcher or make_searcher(folder)
         self.tracker = make_tracker(folder, self.scheduler, self.searcher)
         self.outcome_tracker = (
             self.tracker.outcome_tracker

@@ -16,9 +16,10 @@ from tune_tf.schedulers import scheduler
 from tune_tf.schedulers.mutations import pb2_refusal, pbt_refusal, select_mutations
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.searchers import OptunaSearcher, WarmStart
+from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.secrets import expand_references
-from tune_tf.sweep.cluster import num_fitting
+from tune_tf.sweep.cluster import cluster_address, num_fitting
 from tune_tf.sweep.state.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
@@ -42,15 +43,12 @@ class SweepPlan:
     """As returned by :func:`allowed_mutations`."""
 
 
-def plan_sweep(config: SweepConfig, *, base_dir: Path) -> SweepPlan:
-    """Check a sweep on the present cluster as far as possible without training.
-
-    A relative workload path starts from ``base_dir``.
+def check_settings(config: SweepConfig, base_dir: Path) -> Workload:
+    """Check a sweep as far as possible without a cluster, and return its workload.
 
     Raises:
-        WorkloadError: The workload cannot be imported, or its data are invalid.
+        WorkloadError: The workload cannot be imported.
         InvalidSettingsError: A component rejects its settings.
-        UnavailableResourcesError: No node can hold a trial.
     """
     check_storage(config)
     workload = import_workload(config.workload, base_dir, config.data)
@@ -62,6 +60,42 @@ def plan_sweep(config: SweepConfig, *, base_dir: Path) -> SweepPlan:
         num_objectives=len(config.objectives),
     )
     checked_tracking_uri(config)
+    _check_searcher(config)
+    if not ray.is_initialized() and cluster_address(config.cluster) is None:
+        num_fitting(config.resources or default_resources(config.parallelism), config.parallelism)
+    return workload
+
+
+def _check_searcher(config: SweepConfig) -> None:
+    """Check the configs to try first and the source of a warm start, without opening a study."""
+    searcher = config.searcher
+    OptunaSearcher(
+        config.space,
+        config.objectives,
+        searcher.sampler,
+        seed=searcher.seed,
+        points_to_evaluate=searcher.points_to_evaluate,
+    )
+    if searcher.warm_start_from:
+        source = expand_references(searcher.warm_start_from, "searcher.warm_start_from")
+        criteria = SearchCriteria.of(config.objectives, config.constraints)
+        next(WarmStart(source, checked_tracking_uri(config)).read(criteria), None)
+
+
+def plan_sweep(
+    config: SweepConfig, *, base_dir: Path, workload: Workload | None = None
+) -> SweepPlan:
+    """Check a sweep on the present cluster as far as possible without training.
+
+    A relative workload path starts from ``base_dir``; ``workload`` is the result of
+    :func:`check_settings`, if the settings were checked before.
+
+    Raises:
+        WorkloadError: The workload cannot be imported, or its data are invalid.
+        InvalidSettingsError: A component rejects its settings.
+        UnavailableResourcesError: No node can hold a trial.
+    """
+    workload = workload or check_settings(config, base_dir)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
     limit = config.max_concurrent_trials or fitting

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tune_tf.sweep.cluster import (
     run_on_cluster,
     runs_as_user,
 )
-from tune_tf.sweep.plan import plan_sweep
+from tune_tf.sweep.plan import check_settings, make_searcher, plan_sweep
 from tune_tf.sweep.runner import run_trials
 from tune_tf.sweep.state.config_diff import changes_between, check_changes, extended_budget
 from tune_tf.sweep.state.recovery import Recovery, recover
@@ -59,11 +60,13 @@ def run_sweep(
     """
     base_dir = Path(base_dir or Path.cwd())
     begun_s = time.time()
-    with cluster(config.cluster, base_dir):
-        if is_remote_client():
-            check_paths(config)
+    if is_remote_client(config.cluster):
+        check_paths(config)
+        with cluster(config.cluster, base_dir):
             return run_on_cluster(run_sweep, config, callbacks=callbacks)
-        plan = plan_sweep(config, base_dir=base_dir)
+    workload = check_settings(config, base_dir)  # before the seconds that a cluster takes
+    with cluster(config.cluster, base_dir):
+        plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
         copy_forecast(folder)
         with notebook_callbacks(folder) as more, EventLog(folder.path) as event_log:
@@ -148,27 +151,27 @@ def _resume(
 ) -> SweepResult:
     begun_s = time.time()
     with notebook_callbacks(folder) as more, EventLog(folder.path) as event_log:
-        edited = folder.edited()
-        if edited is not None:
-            changes = changes_between(folder.config, edited)
-            check_changes(folder.sweep_id, changes, edited, allowed=allow_changes)
-            folder = _change_config(folder, event_log, edited)
+        config = folder.edited() or folder.config
+        changes = changes_between(folder.config, config)
+        if changes:
+            check_changes(folder.sweep_id, changes, config, allowed=allow_changes)
         if budget is not None:
             num_trials = len(event_log.history.trials)
-            larger = extended_budget(folder.config.budget, budget, num_trials=num_trials)
-            config = folder.config.model_copy(update={"budget": larger})
-            folder = _change_config(folder, event_log, config)
-        recovery = recover(folder.path, folder.config)
-        with cluster(folder.config.cluster, folder.base_dir):
-            plan = plan_sweep(folder.config, base_dir=folder.base_dir)
+            larger = extended_budget(config.budget, budget, num_trials=num_trials)
+            config = config.model_copy(update={"budget": larger})
+        # What the folder tells is refused before the seconds that a cluster takes.
+        recovery = recover(folder.path, config)
+        workload = check_settings(config, folder.base_dir)
+        searcher = make_searcher(replace(folder, config=config))
+        with cluster(config.cluster, folder.base_dir):
+            plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)
+            if config is not folder.config:
+                event_log.record_changes(changes_between(folder.config, config))
+                folder = folder.with_config(config)
             recovery.write()
-            return run_trials(folder, plan, event_log, begun_s, recovery, [*callbacks, *more])
-
-
-def _change_config(folder: SweepFolder, event_log: EventLog, config: SweepConfig) -> SweepFolder:
-    """Save new settings, record the changes and return the folder."""
-    event_log.record_changes(changes_between(folder.config, config))
-    return folder.with_config(config)
+            return run_trials(
+                folder, plan, event_log, begun_s, recovery, [*callbacks, *more], searcher
+            )
 
 
 @contextlib.contextmanager

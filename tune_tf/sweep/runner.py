@@ -10,6 +10,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
+from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
 from tune_tf.sweep.callbacks.recorders import trial_name
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
@@ -83,13 +84,15 @@ def run_trials(
     begun_s: float,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
+    searcher: OptunaSearcher | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
     This process holds the lock of ``event_log``. The session began at ``begun_s``, in seconds since
-    1970. ``callbacks`` are called after the sweep's own.
+    1970. ``callbacks`` are called after the sweep's own. ``searcher`` is that of the folder, if it
+    was made before.
     """
-    parts = SweepParts(folder, plan, event_log, recovery)
+    parts = SweepParts(folder, plan, event_log, recovery, searcher)
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     search = SweepSearch(

@@ -173,8 +173,8 @@ class ParentRun:
         counts = Counter(outcomes.values())
         counts.pop(Outcome.INTERRUPTED, None)
         changed = self._changed({f"trials/{it.value}": float(n) for it, n in counts.items()})
-        if best and self.best is not None and self._objective is not None:
-            changed[mlflow_key(f"best/{self._objective.metric}")] = self.best.value
+        if best:
+            changed |= self._best_metrics("best/", "")
         changed[NUM_ENDED_METRIC] = float(counts.total())  # last: a step with it is complete
         return changed
 
@@ -183,8 +183,17 @@ class ParentRun:
         counts = Counter(outcomes.values())
         kinds = list(Outcome) if self._resumed else list(counts)
         final = {f"trials/{each.value}": float(counts[each]) for each in kinds}
-        # After a resume, an earlier count may have been skipped because MLflow had its step.
-        return final if self._resumed else self._changed(final)
+        # After a resume, an earlier value may have been skipped because MLflow had its step.
+        return final | self._best_metrics("") if self._resumed else self._changed(final)
+
+    def _best_metrics(self, *prefixes: str) -> dict[str, float]:
+        """Return the best value; without a prefix, it has the name of the trials' own metric.
+
+        MLflow's table of runs then shows it in the column of the trials' values.
+        """
+        if self.best is None or self._objective is None:
+            return {}
+        return {mlflow_key(f"{each}{self._objective.metric}"): self.best.value for each in prefixes}
 
     def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:
         changed = {

@@ -191,7 +191,13 @@ def check_tracking_uri(uri: str) -> None:
             incomplete, a database driver is not installed, or a SQLite file cannot be created or
             written.
     """
-    if uri not in _NAMED and (errors := list(_uri_errors(uri))):
+    if uri in _NAMED:
+        return
+    try:
+        errors = list(_uri_errors(uri))
+    except ValueError as error:  # of a bracket in the host
+        errors = [f"tracking_uri {mask_secrets(uri)!r} is no valid URI ({error}): correct it"]
+    if errors:
         raise InvalidSettingsError(errors)
 
 
@@ -231,11 +237,11 @@ def _uri_errors(uri: str) -> Iterator[str]:
 def _server_errors(uri: str, setting: str) -> Iterator[str]:
     parts = urlsplit(uri)
     if not parts.hostname:
-        yield f"{setting} has no host"
+        yield f"{setting} has no host: write it as in 'http://localhost:5000'"
     try:
         _ = parts.port
     except ValueError as error:
-        yield f"{setting}: {error}"
+        yield f"{setting}: {error}; correct the number after the colon"
     if parts.query or parts.fragment:
         yield (
             f"{setting} has a ? or #, which a server's address cannot contain; "

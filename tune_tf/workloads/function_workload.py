@@ -26,6 +26,11 @@ class FunctionWorkload(Workload):
         self._data = data
         self._callbacks = tuple(callbacks)
 
+    @property
+    def model_function(self) -> Callable[[Config], Any]:
+        """The function that builds the model, which names the workload."""
+        return self._model
+
     def build_model(self, config: Config) -> Any:
         """Return the function's model."""
         return self._model(config)

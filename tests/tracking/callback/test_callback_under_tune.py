@@ -118,6 +118,7 @@ def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
     assert parent.data.params == {"best_rate": "2.0"}
     assert parent.data.metrics == {
         "best/val_accuracy": 6.0,
+        "val_accuracy": 6.0,
         "trials/completed": 2.0,
         "trials/ended": 2.0,
     }
@@ -128,6 +129,7 @@ def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
     assert "Best `val_accuracy`: **6** in `Scripted_" in note
     values = [value for _, value in store.points(parent, "best/val_accuracy")]
     assert values == sorted(set(values))
+    assert store.points(parent, "val_accuracy") == store.points(parent, "best/val_accuracy")
     files = store.client.list_artifacts(parent.info.run_id)
     assert {file.path for file in files} == {"sweep.yaml", "environment"}
 

@@ -78,6 +78,7 @@ def test_the_parent_shows_how_the_sweep_stands_while_it_runs(callback_of, trial_
     assert parent.info.status == "RUNNING"
     assert parent.data.metrics == {
         "best/val_accuracy": 2.0,
+        "val_accuracy": 2.0,
         "trials/completed": 1.0,
         "trials/ended": 1.0,
     }

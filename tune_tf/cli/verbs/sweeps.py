@@ -50,7 +50,9 @@ def list_command(
         return
     console = make_console()
     if not listed.sweeps and not listed.unreadable:
-        console.print(f"There are no sweeps in {listed.storage_path}.", soft_wrap=True)
+        text = f"There are no sweeps in {listed.storage_path}"
+        missing = "" if listed.storage_path.exists() else ", which does not exist"
+        console.print(f"{text}{missing}.", soft_wrap=True)
         return
     headers = ("sweep", "state", "best", "trials", "began", "duration")
     table = FittingTable(*headers, kept=3, wrap=["trials"])

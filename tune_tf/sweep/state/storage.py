@@ -3,6 +3,7 @@
 import contextlib
 import fnmatch
 import json
+import os
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -144,6 +145,7 @@ class SweepStorage:
 def check_storage(config: SweepConfig) -> None:
     """Raise InvalidSettingsError if a remote ``storage_path`` is not writable."""
     if config.remote_storage is None:
+        _check_folder(config.sweeps_path)
         return
     filesystem, root = _connect_filesystem(config.remote_storage)
     try:
@@ -154,11 +156,22 @@ def check_storage(config: SweepConfig) -> None:
         ) from error
 
 
+def _check_folder(path: Path) -> None:
+    """Raise InvalidSettingsError if a folder cannot be written to or created."""
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        kind = "not writable" if existing.is_dir() else "not a folder"
+        raise InvalidSettingsError(
+            f"storage_path: {path} cannot hold sweeps: {existing} is {kind}; name another folder"
+        )
+
+
 def _connect_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         filesystem, root = fs.FileSystem.from_uri(uri)
     except (ArrowException, OSError, ValueError) as error:
         raise InvalidSettingsError(
-            f"storage_path: pyarrow cannot reach {uri!r}: {error}"
+            f"storage_path: pyarrow cannot reach {uri!r}: {error}; write a folder, or a URI such "
+            "as s3://bucket/sweeps"
         ) from error
     return filesystem, root.rstrip("/")

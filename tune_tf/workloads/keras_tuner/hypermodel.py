@@ -120,6 +120,12 @@ class HypermodelWorkload(Workload):
         return state | {"_probed_space": self._probed_space}
 
     @property
+    def model_function(self) -> Any:
+        """The hypermodel, or the function that it was given as, which names the workload."""
+        is_wrapped = type(self._hypermodel).__name__ == "HyperModel"  # by from_hypermodel
+        return self._hypermodel.build if is_wrapped else self._hypermodel
+
+    @property
     def space(self) -> SearchSpace:
         """Search space of the hypermodel.
 
