@@ -24,6 +24,7 @@ def pages_of_python():
         "own_model",
         "callbacks",
         "prepared",
+        "dataset",
         "pipeline",
         "shared_pipeline",
         "per_example",
