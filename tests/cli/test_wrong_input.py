@@ -78,6 +78,11 @@ FILES = {
         r"has no 'DigitsCN'; did you mean 'DigitsCNN'\?",
     ),
     "not-a-workload": (changed("workload", "os:path"), "which is not a tune_tf.Workload"),
+    "no-data": (
+        changed("workload", "tune_tf.workloads.tabular:TabularMLP")
+        + "data: {path: wine.csv, target: class}\n",
+        "data.path: there is no file .*/wine.csv",
+    ),
     "long-name": (changed("name", "x" * 201), "line 7: name: .* at most 200"),
     "null": (changed("seed", "null"), "line 8: seed: must be an integer, not nothing .*leave"),
     "mlflow-true": (changed("mlflow", "true"), "line 7: mlflow: .*: leave it out for the def"),

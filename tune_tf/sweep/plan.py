@@ -43,14 +43,16 @@ class SweepPlan:
     """As returned by :func:`allowed_mutations`."""
 
 
-def check_settings(config: SweepConfig, base_dir: Path) -> Workload:
+def check_settings(config: SweepConfig, base_dir: Path, folder: Path | None = None) -> Workload:
     """Check a sweep as far as possible without a cluster, and return its workload.
 
+    ``folder`` is that of a sweep that exists.
+
     Raises:
-        WorkloadError: The workload cannot be imported.
+        WorkloadError: The workload cannot be imported, or its data are invalid.
         InvalidSettingsError: A component rejects its settings.
     """
-    check_storage(config)
+    check_storage(config, folder)
     workload = import_workload(config.workload, base_dir, config.data)
     make_scheduler(config)
     make_sampler(
@@ -63,6 +65,7 @@ def check_settings(config: SweepConfig, base_dir: Path) -> Workload:
     _check_searcher(config)
     if not ray.is_initialized() and cluster_address(config.cluster) is None:
         num_fitting(config.resources or default_resources(config.parallelism), config.parallelism)
+    workload.check_data()
     return workload
 
 
@@ -101,7 +104,6 @@ def plan_sweep(
     limit = config.max_concurrent_trials or fitting
     max_concurrent = min(limit, fitting, config.budget.num_samples)
     rng = np.random.default_rng(config.seed)
-    workload.check_data()
     examples = tuple(config.space.sample(rng) for _ in range(3))
     mutations = allowed_mutations(config, workload)
     return SweepPlan(config, workload, resources, max_concurrent, examples, mutations)

@@ -161,7 +161,7 @@ def _resume(
             config = config.model_copy(update={"budget": larger})
         # What the folder tells is refused before the seconds that a cluster takes.
         recovery = recover(folder.path, config)
-        workload = check_settings(config, folder.base_dir)
+        workload = check_settings(config, folder.base_dir, folder.path)
         searcher = make_searcher(replace(folder, config=config))
         with cluster(config.cluster, folder.base_dir):
             plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)

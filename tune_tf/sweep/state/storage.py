@@ -142,10 +142,10 @@ class SweepStorage:
         return opened
 
 
-def check_storage(config: SweepConfig) -> None:
-    """Raise InvalidSettingsError if a remote ``storage_path`` is not writable."""
+def check_storage(config: SweepConfig, folder: Path | None = None) -> None:
+    """Raise InvalidSettingsError if ``storage_path``, or the folder of a sweep, is not writable."""
     if config.remote_storage is None:
-        _check_folder(config.sweeps_path)
+        _check_folder(folder or config.sweeps_path)
         return
     filesystem, root = _connect_filesystem(config.remote_storage)
     try:
