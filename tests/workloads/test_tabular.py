@@ -407,7 +407,9 @@ def test_dates_become_days_and_periods(values, date_format, table):
     position = workload.properties.numeric.names.index("size (weekday sin)")
     weekday = np.arctan2(*numbers[1:, position : position + 2].T) * 7 / (2 * np.pi)
     utc = DATES if zone is None else DATES.tz_localize(zone).tz_convert("UTC")
-    assert (weekday.round() % 7).tolist() == ((utc.day_of_week[1:] + 4) % 7).tolist()  # from Thursday
+    assert (weekday.round() % 7).tolist() == (
+        (utc.day_of_week[1:] + 4) % 7
+    ).tolist()  # from Thursday
 
 
 def test_ambiguous_and_mixed_dates_are_left_out_with_the_line_to_write(table, caplog):
