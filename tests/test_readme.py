@@ -1,5 +1,6 @@
 """The README and the guides: every block of code is run, or says why not."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -160,3 +161,31 @@ def test_every_guide_is_found_from_the_readme():
 )
 def test_a_ready_sweep_file_is_right(path):
     SweepConfig.from_yaml(path)
+
+
+COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text()
+NAMED_BY_OTHERS = {"self", "kwargs", "local_dir", "failure_config", "checkpoint_config"}
+
+
+def arguments_of(*callables):
+    return {
+        name
+        for each in callables
+        for name, parameter in inspect.signature(each).parameters.items()
+        if not name.startswith("_") and parameter.default != "DEPRECATED"
+    } - NAMED_BY_OTHERS
+
+
+def test_every_setting_of_ray_tune_is_named_for_its_users():
+    from ray import tune
+
+    kinds = (tune.TuneConfig, tune.RunConfig, tune.CheckpointConfig, tune.FailureConfig)
+    assert [name for name in sorted(arguments_of(*kinds)) if name not in COMING_FROM] == []
+
+
+@pytest.mark.tf
+def test_every_argument_of_the_tuners_of_keras_tuner_is_named_for_its_users():
+    kt = pytest.importorskip("keras_tuner")
+    tuners = (kt.Tuner, kt.RandomSearch, kt.Hyperband, kt.BayesianOptimization, kt.GridSearch)
+    arguments = arguments_of(*(tuner.__init__ for tuner in tuners))
+    assert [name for name in sorted(arguments) if name not in COMING_FROM] == []
