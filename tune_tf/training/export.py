@@ -23,7 +23,7 @@ from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
-from tune_tf.training.kept_state import kept_folder
+from tune_tf.training.kept_state import KEPT_INDEX, kept_folder
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5
@@ -84,13 +84,15 @@ def trained_model(workload: Workload, config: Config, location: CheckpointLocati
     """
     with local_copy(location) as folder:
         checkpoint = Checkpoint.read(kept_folder(folder))
+        keeps_best = (folder / KEPT_INDEX).is_file()
     model = build_for_checkpoint(
         workload, config, checkpoint.seed, needs_data=checkpoint.needs_data
     )
     checkpoint.load_into(model, checkpoint.initial_rate)
     if not checkpoint.has_ended:  # else the weights are final
         model.optimizer.finalize_variable_values(model.trainable_variables)
-        if checkpoint.callbacks.has_best_weights:
+        # The best epoch by the objective is kept even where a callback prefers another one.
+        if checkpoint.callbacks.has_best_weights and not keeps_best:
             restore_best_weights(model, workload.callbacks(config), checkpoint.callbacks)
     return model
 
