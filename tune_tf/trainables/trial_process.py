@@ -81,8 +81,8 @@ class TrialProcess:
         self._loop: Any
         self._data: LoadCache[Any]
         self._loads: NodeDataLoader
-        self._returns_arrays = False  # known after the first load
-        self._loads_anew = False  # for each trial
+        self._returns_arrays = self._loads_anew = False  # known after the first load
+        self._num_begun = 0
         self._system_metrics: SystemMetrics | None = None
 
     def claim(
@@ -120,8 +120,15 @@ class TrialProcess:
         self._loop.finish()
         with self._beginning(trial):
             self._loop.callback_context = self._callback_context()
-            key = trial.seed if self._loads_anew else None
-            self._loop.start(trial.config, self._data.get(trial.config, key), trial.seed)
+            self._loop.start(trial.config, self._data_of(trial), trial.seed)
+
+    def _data_of(self, trial: TrialStart) -> Any:
+        """Return the data of a trial; data sets are loaded anew whenever a trial begins.
+
+        What ``load_data`` sets on the workload then follows from the trial's seed, too.
+        """
+        self._num_begun += 1
+        return self._data.get(trial.config, self._num_begun if self._loads_anew else None)
 
     def _load(self, config: Config) -> Any:
         """Return the data of the trial; data sets follow from its seed."""
@@ -132,8 +139,8 @@ class TrialProcess:
             return self._loads.load(config)
         with seeded_generators(self._trial.seed):
             data = self._loads.load(config)
-        self._returns_arrays = not has_datasets(data)
-        self._loads_anew = self._settings.loop == "fit" and has_datasets(data)
+        self._loads_anew = has_datasets(data)
+        self._returns_arrays = not self._loads_anew
         return data
 
     def _place(self, data: Any, config: Config, replicas: "Replicas | None") -> Any:

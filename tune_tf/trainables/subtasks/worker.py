@@ -75,7 +75,7 @@ class SubtaskWorker(WorkerProcess):
         self._end_all()
         self._trial_number = number
         with self._beginning(trial):
-            self._rows = self._data.get(trial.config)
+            self._rows = self._data_of(trial)
 
     def train_epoch(
         self, number: int, subtask: int, begins: bool = False, state: SubtaskSnapshot | None = None
