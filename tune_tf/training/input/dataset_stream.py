@@ -173,7 +173,7 @@ class _Form:
             shape.is_fully_defined() for shape in rest
         ):
             zeros = [
-                _zeros([SAMPLE_ROWS, *shape], spec.dtype)
+                tf.zeros([SAMPLE_ROWS, *shape], spec.dtype)
                 for spec, shape in zip(specs, rest, strict=True)
             ]
             sample = tf.nest.pack_sequence_as(self.element_spec, zeros)
@@ -315,10 +315,6 @@ def _is_batched(element_spec: Any) -> bool:
     if any(shape.rank == 0 for shape in shapes):
         return False
     return len({shape[0] for shape in shapes if shape.rank}) == 1
-
-
-def _zeros(shape: list[Any], dtype: tf.DType) -> tf.Tensor:
-    return tf.zeros(shape, dtype)
 
 
 def first_batch(batches: Batches, name: str) -> Any:
