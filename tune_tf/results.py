@@ -52,6 +52,8 @@ class TrialResult:
         feasible: Whether these metrics satisfy the sweep's constraints.
         checkpoints_removed: Whether ``keep_checkpoints`` removed its checkpoints.
         kept_iteration: Iteration that it keeps; 0 without a result.
+        test_metrics: Metrics on ``Data.test``, such as ``test_loss``, of the trial whose model was
+            logged as the best; empty for others, and without test rows.
     """
 
     trial_id: str
@@ -65,6 +67,7 @@ class TrialResult:
     feasible: bool = True
     checkpoints_removed: bool = False
     kept_iteration: int = 0
+    test_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def kept_metrics(

@@ -189,6 +189,16 @@ def test_checkpoints_that_were_removed_are_none(ended):
     assert not SweepView.of(ended.folder).trial("1").result.checkpoints_removed
 
 
+def test_test_metrics_are_those_recorded_until_the_trial_runs_again(ended):
+    ended.drive()
+    before = SweepView.of(ended.folder)
+    ended.diary.record_test("a8f1e000", {"test_loss": 0.25})
+    trial = SweepView.of(ended.folder, before=before).trial("a8f1e000")
+    assert trial.result.test_metrics == trial.to_dict()["test_metrics"] == {"test_loss": 0.25}
+    ended.start(trial.number)
+    assert SweepView.of(ended.folder).trial("a8f1e000").result.test_metrics == {}
+
+
 def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):
     sweep.start(0)
     sweep.report(0, 0.1, 0.2, float("nan"), 0.4)

@@ -59,9 +59,7 @@ class Untrained(tune.Trainable):
 class FolderWithoutModel:
     """Writes what MLflow takes for a model's folder, in a process of its own."""
 
-    def write(
-        self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: Any, evaluate: Any
-    ) -> Any:
+    def write(self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: Any) -> Any:
         """Write the folder."""
         from mlflow.models import Model
 
@@ -74,6 +72,10 @@ class FolderWithoutModel:
             time.sleep(1)  # long enough to be seen at it
             Model(metadata=metadata).save(str(folder / "MLmodel"))
         return ModelFolder(path)
+
+    def evaluate(self, workload: Any, config: Any, checkpoint: Any) -> dict[str, float]:
+        """Return metrics of no model."""
+        return {"test_loss": 0.25}
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def _until_the_process_writes(writer: Any, *arguments: Any) -> None:
     """Have the model's process begin, and wait until it has made its folder."""
     writer.start()
     workload, config, checkpoint, path, metadata = arguments
-    writer._actor.write.remote(workload, config, checkpoint, path, dict(metadata), False)
+    writer._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
     while not list(path.parent.glob(f".{path.name}.*")):
         time.sleep(0.01)
 
@@ -216,12 +218,7 @@ MOMENTS = {
     "before the last snapshot": Moment(f"{_KEEP}.on_experiment_end"),
     "after the last snapshot": Moment(f"{_KEEP}.on_experiment_end", after=True),
     "after tune.run": Moment("ray.tune:run", after=True),
-    # When report and best model are written.
-    "while the plots are drawn": Moment("tune_tf.report.report:_write_plot", 3),
-    "the report is half written": Moment(
-        "tune_tf.report.report:write_atomically", only=_is_page, instead=_half_of_a_page
-    ),
-    "after the report": Moment(f"{_RESULT}:_write_report", after=True),
+    # When best model and report are written.
     "while the best model's process writes": Moment(
         "tune_tf.sweep.model.export_process:ModelExportProcess.write",
         instead=_until_the_process_writes,
@@ -239,6 +236,14 @@ MOMENTS = {
     "the version has its alias and no run names it": Moment(
         f"{_CLIENT}.set_registered_model_alias", after=True
     ),
+    "the event log has the test metrics and MLflow has them not": Moment(
+        f"{_EVENT_LOG}.record_test", after=True
+    ),
+    "while the plots are drawn": Moment("tune_tf.report.report:_write_plot", 3),
+    "the report is half written": Moment(
+        "tune_tf.report.report:write_atomically", only=_is_page, instead=_half_of_a_page
+    ),
+    "after the report": Moment(f"{_RESULT}:_write_report", after=True),
     "before the report is attached": Moment(f"{_CALLBACK}.attach"),
     "before the event log is closed": Moment(f"{_EVENT_LOG}.record_session_end"),
     "before the process ends": Moment("tune_tf.cli.result_tables:print_result", after=True),

@@ -137,6 +137,7 @@ def assert_one_best_model(folder, parent, result):
     for run in (parent, client.get_run(model.tags["tune_tf.trial_run_id"])):
         tags = run.data.tags
         assert (tags["tune_tf.best_model"], tags["tune_tf.best_model_version"]) == named
+        assert len(client.get_metric_history(run.info.run_id, "test_loss")) == 1
     assert model.tags["tune_tf.trial_id"] == result["best"]["trial_id"]
     assert len(parent.outputs.model_outputs) == 1
     files = {file.path for file in client.list_logged_model_artifacts(model.model_id)}

@@ -110,6 +110,13 @@ def test_the_best_model_is_logged_registered_and_loaded_by_its_alias(sweep, resu
     assert done.returncode == 0, done.stderr
     assert "(5, 10)" in done.stdout
 
+    tests = result["best"]["test_metrics"]
+    assert tests.keys() == {"test_loss", "test_accuracy"}
+    for run in (parent, trial):
+        for name, value in tests.items():
+            (point,) = client.get_metric_history(run.info.run_id, name)
+            assert (point.step, point.value) == (2, value)
+
     again = sweep("resume", result["path"])
     assert again["best"] == result["best"]
     assert [each.model_id for each in models_of(client, parent)] == [model.model_id]

@@ -1,5 +1,7 @@
 """What the report says first."""
 
+from dataclasses import replace
+
 import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
@@ -24,6 +26,16 @@ def test_the_best_is_compared_with_the_median_of_the_completed(summary):
     found = summary(Told([0.5]), Told([0.25]), Told([1.0]), Told([0.0], STOPPED))
     assert found.headline == "Best val_accuracy: 1, by trial 2."
     assert found.comparison == "The median of 3 completed trials is 0.5: the best is 0.5 better."
+
+
+def test_the_best_has_its_test_metrics(tmp_path):
+    result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0])])
+    tested = replace(result.trials[1], test_metrics={"test_loss": 0.25, "test_accuracy": 0.75})
+    result = replace(result, trials=(result.trials[0], tested))
+    assert Summary.of(ReportData.of(result)).headline == (
+        "Best val_accuracy: 1, by trial 1. On the test rows, which no trial has seen: "
+        "test_accuracy 0.75, test_loss 0.25."
+    )
 
 
 def test_better_is_less_where_the_metric_is_minimised(summary):

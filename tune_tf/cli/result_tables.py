@@ -19,7 +19,7 @@ from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
-from tune_tf.results import SweepResult
+from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 from tune_tf.sweep import SweepPlan
@@ -97,6 +97,7 @@ def _as_data(result: SweepResult) -> dict[str, Any]:
             "outcome": best.outcome.value if best.outcome else None,
             "config": best.config,
             "metrics": best.metrics,
+            "test_metrics": best.test_metrics,
             "checkpoint": str(best.checkpoint) if best.checkpoint else None,
         },
         "pareto_front": [trial.number for trial in result.pareto_front],
@@ -118,7 +119,7 @@ def _deviations(result: SweepResult) -> Sequence[Deviation]:
 
 
 def _print_tables(result: SweepResult, console: Console) -> None:
-    best, objective = result.best_if_any, result.objective
+    best = result.best_if_any
     counts = ", ".join(
         f"{result.count(outcome)} {state_label(outcome.value)}"
         for outcome in Outcome
@@ -131,16 +132,7 @@ def _print_tables(result: SweepResult, console: Console) -> None:
     _print_failures(result, console)
     if best is not None:
         console.print(f"Best trial: number {best.number} ({best.trial_id})")
-        table = Table("", "value")
-        best_value = value_text(objective.value(best.metrics))
-        table.add_row(objective.metric, best_value, style="bold")
-        for name, value in sorted(best.metrics.items()):
-            if name != objective.metric:
-                table.add_row(name, value_text(value))
-        table.add_section()
-        for path, value in flatten(best.config).items():
-            table.add_row(path, value_text(value))
-        console.print(table)
+        console.print(_best_table(best, result.objective.metric))
         _print_line(console, f"Checkpoint: {best.checkpoint}")
     if len(result.config.objectives) > 1:
         _print_front(result, console)
@@ -158,6 +150,19 @@ def _print_tables(result: SweepResult, console: Console) -> None:
         hint = "" if find_spec("tensorboard") else "  (first: pip install tensorboard)"
         command = f"{_command('tensorboard')} --logdir {shlex.quote(str(result.path))}"
         _print_line(console, f"TensorBoard: {command}{hint}")
+
+
+def _best_table(best: TrialResult, metric: str) -> Table:
+    """Return the metrics, the objective's first, and the config of the best trial."""
+    table = Table("", "value")
+    metrics = {metric: best.metrics[metric], **dict(sorted(best.metrics.items()))}
+    parts = metrics, dict(sorted(best.test_metrics.items())), flatten(best.config)
+    for values in parts:
+        for name, value in values.items():
+            style = "bold" if name == metric and values is metrics else None
+            table.add_row(name, value_text(value), style=style)
+        table.add_section()
+    return table
 
 
 def _print_forecast(result: SweepResult, console: Console) -> None:

@@ -47,6 +47,8 @@ class TrialEvents:
     checkpoints_removed: bool = False  # to save disk space
     last: Mapping[str, Any] = field(default_factory=dict)
     """Last result, without the config; empty if unknown."""
+    test_metrics: Mapping[str, float] = field(default_factory=dict)
+    tested_s: float = 0.0
 
 
 @dataclass
@@ -99,7 +101,7 @@ class EventHistory:
             trial.config = dict(event["config"])
             trial.started_s = at if trial.started_s is None else trial.started_s
             trial.outcome = trial.ended_s = trial.cause = trial.waiting = None
-            trial.checkpoints_removed = False
+            trial.checkpoints_removed, trial.test_metrics = False, {}
         elif kind == "created":
             trial = self._trial(event)
             trial.waiting = trial.waiting or "pending"
@@ -107,6 +109,9 @@ class EventHistory:
             self.trials[event["trial_id"]].waiting = "paused"
         elif kind == "removed":
             self.trials[event["trial_id"]].checkpoints_removed = True
+        elif kind == "tested":
+            trial = self.trials[event["trial_id"]]
+            trial.test_metrics, trial.tested_s = dict(event["metrics"]), at
         elif kind == "ended":
             outcome = Outcome(event["outcome"])
             trial = self._trial(event)

@@ -91,6 +91,10 @@ class EventLog:
             last=last or {},
         )
 
+    def record_test(self, trial_id: str, metrics: Mapping[str, float]) -> None:
+        """Record the metrics of an ended trial's model on the test rows."""
+        self._write("tested", trial_id=trial_id, metrics=dict(metrics))
+
     def record_checkpoint_removal(self, trial_id: str) -> None:
         """Record that the checkpoints of an ended trial were removed to save disk space."""
         self._write("removed", trial_id=trial_id)

@@ -269,6 +269,7 @@ def _read_trials(
             and before.has_ended
             and before.ended_s == events.ended_s
             and before.result.checkpoints_removed == events.checkpoints_removed
+            and before.result.test_metrics == events.test_metrics
         ):
             run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
             return replace(before, mlflow_run_id=run_id)

@@ -92,6 +92,7 @@ class TrialView:
             feasible=is_feasible(config.constraints, kept),
             checkpoints_removed=removed,
             kept_iteration=kept_iteration(last),
+            test_metrics=events.test_metrics if events else {},
         )
         names = (str(last[name]) for name in ("hostname", "node_ip") if last.get(name))
         pid = last.get("pid")
@@ -150,6 +151,7 @@ class TrialView:
             "config": result.config,
             "iterations": result.iterations,
             "metrics": result.metrics,
+            "test_metrics": result.test_metrics,
             "feasible": result.feasible,
             "began_s": self.began_s,
             "ended_s": self.ended_s,

@@ -69,7 +69,11 @@ def _headline(record: ReportData) -> str:
     text = f"Best {metric}: {value_text(float(best.metrics[metric]))}, by trial {best.number}"
     if best.outcome is not Outcome.COMPLETED:
         text += f", which did not complete ({STYLES[best.outcome].phrase})"
-    return f"{text}."
+    text = f"{text}."
+    if best.test_metrics:
+        tests = (f"{name} {value_text(it)}" for name, it in sorted(best.test_metrics.items()))
+        text += f" On the test rows, which no trial has seen: {', '.join(tests)}."
+    return text
 
 
 def _comparison(record: ReportData) -> str:

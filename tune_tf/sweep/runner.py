@@ -108,7 +108,7 @@ def run_trials(
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         record_actuals(result, begun_s, closed=False)
-        missing_outputs = record_result(result, folder, tracker, export_process)
+        result, missing_outputs = record_result(result, parts, export_process)
         record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,

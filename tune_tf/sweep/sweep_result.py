@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ray.tune.experiment import Trial
 
 from tune_tf.constraint import is_feasible
-from tune_tf.events import EventHistory, TrialEvents
+from tune_tf.events import EventHistory, EventLog, TrialEvents
 from tune_tf.forecast import (
     Actuals,
     ForecastWithActuals,
@@ -20,12 +21,13 @@ from tune_tf.inspection import SweepState, SweepView
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.callbacks.recorders import trial_cause
-from tune_tf.sweep.model.best_model import log_best_model
+from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.descriptions import trial_number
+from tune_tf.tracking.names import mlflow_metrics
+from tune_tf.tracking.writing.run_update import PARENT, Report
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.tune_internals.trial_state import latest_result
 
@@ -71,6 +73,7 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
         feasible=is_feasible(config.constraints, kept),
         checkpoints_removed=are_removed,
         kept_iteration=kept_iteration(last),
+        test_metrics=events.test_metrics if events else {},
     )
 
 
@@ -119,28 +122,56 @@ def finished_result(folder: SweepFolder) -> SweepResult | None:
 
 
 def record_result(
-    result: SweepResult,
-    folder: SweepFolder,
-    tracker: MLflowCallback | None,
-    export_process: ModelExportProcess,
-) -> list[str]:
-    """Write the report and log the best model; return the names of missing outputs."""
-    files = _write_report(result)
-    missing = [] if files else ["report"]
-    settings = folder.config.mlflow
-    if tracker is None or settings is None or folder.tracking_uri is None:
-        return missing
-    if settings.log_best_model and not result.interrupted and result.best_if_any:
+    result: SweepResult, parts: SweepParts, export_process: ModelExportProcess
+) -> tuple[SweepResult, list[str]]:
+    """Log the best model, evaluate it on the test rows, and write the report.
+
+    Returns:
+        The result with the test metrics, and the names of missing outputs.
+    """
+    folder, tracker = parts.folder, parts.tracker
+    settings, missing = folder.config.mlflow, list[str]()
+    if (
+        tracker is not None
+        and settings is not None
+        and settings.log_best_model
+        and not result.interrupted
+        and result.best_if_any
+    ):
         logged = log_best_model(
             result,
             settings,
             export_process,
-            tracking_uri=folder.tracking_uri,
+            tracking_uri=folder.tracking_uri or "",
             run_ids=tracker.run_ids(),
         )
         missing += [] if logged else ["best model"]
-    tracker.attach(files)
-    return missing
+        evaluate_best(result, export_process, parts.event_log)
+        events = parts.event_log.history.trials
+        result = replace(result, trials=tuple(_with_test(it, events) for it in result.trials))
+    files = _write_report(result)
+    if tracker is not None:
+        best = result.best_if_any
+        tracker.attach(files, _test_reports(best, parts.event_log) if best else {})
+    return result, [*([] if files else ["report"]), *missing]
+
+
+def _with_test(trial: TrialResult, events: Mapping[str, TrialEvents]) -> TrialResult:
+    known = events.get(trial.trial_id)
+    return replace(trial, test_metrics=known.test_metrics) if known else trial
+
+
+def _test_reports(best: TrialResult, event_log: EventLog) -> dict[str, Report]:
+    """Return the test metrics for the best trial's and the parent's run in MLflow.
+
+    They have the time of the evaluation, so that MLflow skips them if a resume repeats them.
+    """
+    events = event_log.history.trials.get(best.trial_id)
+    if events is None or not events.test_metrics:
+        return {}
+    time_ms = round(events.tested_s * 1000)
+    report = Report(best.kept_iteration, time_ms, mlflow_metrics(events.test_metrics), once=False)
+    return {PARENT: report, best.trial_id: report}
 
 
 def _write_report(result: SweepResult) -> dict[str, Path]:

@@ -4,6 +4,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ray.tune import Callback
@@ -157,11 +158,15 @@ class MLflowCallback(Callback):
         """Wait until all reports are written; return False on timeout."""
         return self._writer.flush(timeout_s)
 
-    def attach(self, files: Mapping[str, Path]) -> None:
+    def attach(
+        self,
+        files: Mapping[str, Path],
+        reports: Mapping[str, Report] = MappingProxyType({}),
+    ) -> None:
         """Add files, by artifact path, to the parent run of an ended sweep.
 
-        The files must stay in place. An unavailable store causes a warning; with a spool, nothing
-        is lost.
+        ``reports`` are added to the runs of trials, by id, and the parent's. The files must stay in
+        place. An unavailable store causes a warning; with a spool, nothing is lost.
         """
         if self.sweep_id is None:
             return
@@ -169,6 +174,8 @@ class MLflowCallback(Callback):
         self._writer.open(self._writer.run_ids, reopen=True, trial_ids=trial_ids)
         paths = {path: str(file.absolute()) for path, file in files.items()}
         self._writer.put(RunUpdate(PARENT, files=paths))
+        for run, report in reports.items():
+            self._writer.put(RunUpdate(run, reports=[report]))
         self._writer.close()
 
     def setup(self, *args: Any, **info: Any) -> None:

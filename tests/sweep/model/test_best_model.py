@@ -2,16 +2,18 @@
 
 import logging
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import create_autospec
 
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
+from tune_tf.events import EVENT_LOG, EventLog
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
-from tune_tf.sweep.model.best_model import log_best_model
+from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
 
 CONFIG = {
@@ -225,3 +227,49 @@ def test_an_interrupt_ends_the_waiting_and_not_the_report(log, result_of, writer
 
     assert log(result_of(0.5)) is None
     assert "it was interrupted" in caplog.text
+
+
+@pytest.fixture
+def evaluate(writer, monkeypatch, tmp_path):
+    """Evaluate the best model of a result; return the test metrics in its event log."""
+    monkeypatch.setattr(best_model, "import_workload", lambda *_: None)
+
+    def evaluate(result):
+        with EventLog(tmp_path) as event_log:
+            event_log.record_end("t1", 1, {}, Outcome.COMPLETED)
+            evaluate_best(result, writer, event_log)
+            return event_log.history.trials["t1"].test_metrics
+
+    return evaluate
+
+
+def test_the_best_trial_is_evaluated_on_the_test_rows(evaluate, result_of, writer, tmp_path):
+    writer.evaluate.return_value = {"test_loss": 0.5}
+    result = result_of(0.5, 0.25)
+
+    assert evaluate(result) == {"test_loss": 0.5}
+    writer.evaluate.assert_called_once_with(None, {"width": 8}, result.best_checkpoint)
+
+
+def test_a_trial_is_not_evaluated_twice(evaluate, result_of, writer):
+    result = result_of(0.5, 0.25)
+    tested = replace(result.trials[1], test_metrics={"test_loss": 0.5})
+    evaluate(replace(result, trials=(result.trials[0], tested)))
+
+    assert not writer.evaluate.called
+
+
+@pytest.mark.parametrize("error", [ValueError("rows of another shape"), KeyboardInterrupt()])
+def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer, error, caplog):
+    writer.evaluate.side_effect = error
+
+    assert evaluate(result_of(0.5, 0.25)) == {}
+    text = str(error) or "KeyboardInterrupt"
+    assert f"not evaluated on the test rows: {text}" in caplog.text
+
+
+def test_without_test_rows_nothing_is_recorded(evaluate, result_of, writer, tmp_path):
+    writer.evaluate.return_value = {}
+
+    assert evaluate(result_of(0.5, 0.25)) == {}
+    assert "tested" not in (tmp_path / EVENT_LOG).read_text()

@@ -180,18 +180,25 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     assert not list(tmp_path.glob(".best*"))
 
 
-def test_a_model_is_written_before_it_is_evaluated(write, tmp_path):
+def test_the_written_model_is_evaluated_on_the_test_rows(write, tmp_path):
+    import keras
     from input_workloads import TwoInputs
 
-    class WrongTestRows(TwoInputs):
+    class WithTestRows(TwoInputs):
         def load_data(self, config):
             data = super().load_data(config)
-            return replace(data, test=(data.train[0][0], data.train[1]))
+            return replace(data, test=data.train)
 
-    with pytest.raises(ValueError, match=r"left|right|inputs?"):
-        write(WrongTestRows(), {}, evaluate=True)
+    workload = WithTestRows()
+    write(workload, {})
+    arguments = workload, {}, tmp_path / "checkpoint"
 
-    assert (tmp_path / "best" / "MLmodel").exists()
+    metrics = _ExportActor().evaluate(*arguments)
+
+    saved = keras.models.load_model(tmp_path / "best" / "data" / "model.keras")
+    told = saved.evaluate(*workload.load_data({}).train, verbose=0, return_dict=True)
+    assert metrics == {f"test_{name}": pytest.approx(told[name], abs=1e-6) for name in told}
+    assert _ExportActor().evaluate(TwoInputs(), *arguments[1:]) == {}
 
 
 def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path, monkeypatch):

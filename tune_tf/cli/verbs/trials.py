@@ -229,6 +229,9 @@ def best(
         f"{trial.result.iterations}",
         f"checkpoint: {trial.result.checkpoint or 'none'}",
     ]
+    if tests := trial.result.test_metrics:
+        values = ", ".join(f"{name} {value_text(value)}" for name, value in sorted(tests.items()))
+        lines.insert(1, f"on the test rows: {values}")
     if view.state.value == "running":
         lines.append("the sweep is still running")
     comments = "".join(f"# {line}\n" for line in lines)

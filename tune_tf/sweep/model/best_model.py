@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, UnknownMetricError
+from tune_tf.errors import (
+    InvalidSettingsError,
+    StoreUnavailableError,
+    UnknownMetricError,
+    first_line,
+)
+from tune_tf.events import EventLog
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
@@ -77,6 +83,27 @@ def log_best_model(
         result.path,
     )
     return None
+
+
+def evaluate_best(
+    result: SweepResult, export_process: ModelExportProcess, event_log: EventLog
+) -> None:
+    """Evaluate the best trial's model on the test rows, if any, and record its metrics, once.
+
+    An error becomes a warning.
+    """
+    best = result.best_if_any
+    if best is None or best.checkpoint is None or best.test_metrics:
+        return
+    try:
+        workload = import_workload(result.config.workload, result.base_dir, result.config.data)
+        metrics = export_process.evaluate(workload, best.config, best.checkpoint)
+        if metrics:
+            event_log.record_test(best.trial_id, metrics)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the sweep has its result
+        _log.debug("Evaluating the best model failed", exc_info=error)
+        text = first_line(getattr(error, "cause", None) or error)
+        _log.warning("The best model was not evaluated on the test rows: %s", text)
 
 
 def _logged_best(

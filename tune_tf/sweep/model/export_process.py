@@ -12,7 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -43,7 +43,6 @@ class ModelFolder:
 
     path: Path
     custom: tuple[str, ...] = ()  # the user's classes and functions to import before loading
-    test_metrics: Mapping[str, float] = field(default_factory=dict)  # such as test_loss
 
 
 class ModelExportProcess:
@@ -81,21 +80,31 @@ class ModelExportProcess:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: Mapping[str, Any],
-        *,
-        evaluate: bool = False,
     ) -> ModelFolder:
         """Save the model of a checkpoint, replacing the folder at ``path``.
 
-        MLflow keeps ``metadata``, JSON data about the model's origin, in the folder. ``evaluate``
-        says whether to evaluate it on ``Data.test``.
+        MLflow keeps ``metadata``, JSON data about the model's origin, in the folder.
         """
         for partial in path.parent.glob(f".{path.stem}.*.partial"):  # of a killed process
             shutil.rmtree(partial, ignore_errors=True)
         self.start()
         written: ModelFolder = ray.get(
-            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata), evaluate)
+            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
         )
         return written
+
+    def evaluate(
+        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
+    ) -> dict[str, float]:
+        """Return the metrics of a checkpoint's model on ``Data.test``, such as ``test_loss``.
+
+        Empty if there are no test rows.
+        """
+        self.start()
+        metrics: dict[str, float] = ray.get(
+            self._actor.evaluate.remote(workload, config, checkpoint)
+        )
+        return metrics
 
 
 class ExportPrestart(tune.Callback):
@@ -143,6 +152,8 @@ class _ExportActor:
         claim_devices(TrialResources(cpus=1), 1)
         import mlflow.keras  # noqa: F401  loaded early for the end of the sweep
 
+        self._written: tuple[CheckpointLocation, Any] | None = None  # and its model
+
     def write(
         self,
         workload: Workload,
@@ -150,14 +161,8 @@ class _ExportActor:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: dict[str, Any],
-        evaluate: bool = False,
     ) -> ModelFolder:
-        from tune_tf.training.export import (
-            custom_objects,
-            evaluate_test_rows,
-            input_example,
-            trained_model,
-        )
+        from tune_tf.training.export import custom_objects, input_example, trained_model
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
@@ -171,11 +176,18 @@ class _ExportActor:
                 _save_column_model(served, workload.date_formats, example, folder, metadata)
             else:
                 _save(served, example, folder, metadata)
-        test_metrics = {}
-        if evaluate:  # after the model is written, since test rows may be invalid
-            with throwaway_run():
-                test_metrics = evaluate_test_rows(workload, config, model)
-        return ModelFolder(path, custom_objects(served), test_metrics)
+        self._written = checkpoint, model
+        return ModelFolder(path, custom_objects(served))
+
+    def evaluate(
+        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
+    ) -> dict[str, float]:
+        from tune_tf.training.export import evaluate_test_rows, trained_model
+
+        with throwaway_run():
+            if self._written is None or self._written[0] != checkpoint:
+                self._written = checkpoint, trained_model(workload, config, checkpoint)
+            return evaluate_test_rows(workload, config, self._written[1])
 
 
 def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, rec
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.writing.run_update import Report
+from tune_tf.tracking.writing.run_update import Report, now_ms
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
 from tune_tf.trainables.memory.oom_retries import OomRetries
@@ -129,9 +129,9 @@ def retrain_trial(
         trained = _train(config, workload, source, on, parallelism, epochs, path, recorder)
         checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
         origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": source.trial_id}
-        model = export_process.write(
-            workload, source.config, checkpoint, path / _MODEL, origin, evaluate=True
-        )
+        # The model is written first, since test rows may be invalid.
+        model = export_process.write(workload, source.config, checkpoint, path / _MODEL, origin)
+        test_metrics = export_process.evaluate(workload, source.config, checkpoint)
     last = recorder.reports[-1]
     metrics = {name: value for name, value in last.metrics.items() if "/" not in name}
     result = FinalModelResult(
@@ -140,12 +140,14 @@ def retrain_trial(
         on=on,
         path=path,
         model_path=model.path / _KERAS_FILE,
-        metrics={**metrics, **model.test_metrics},
+        metrics={**metrics, **test_metrics},
         num_epochs=last.step,
         parallelism=parallelism,
     )
     if store is None:
         return result
+    if test_metrics:
+        recorder.reports.append(Report(last.step, now_ms(), test_metrics, once=False))
     return record_final_model(result, store, model, recorder.reports, started)
 
 

@@ -1,7 +1,6 @@
 """Final model of a sweep, and its MLflow run."""
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +24,7 @@ from tune_tf.tracking.writing.run_update import (
     TRIAL_ID_TAG,
     Report,
     RunUpdate,
+    now_ms,
 )
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def record_final_model(
     from mlflow.exceptions import MlflowException
 
     try:
-        update = _run_update(result, reports, model.test_metrics, started)
+        update = _run_update(result, reports, started)
         run_id, uri = _write_run(result, store, model, update)
     except (MlflowException, OSError) as error:
         text = store_error_text(error, store.tracking_uri)
@@ -105,13 +105,8 @@ def _write_run(
 
 
 def _run_update(
-    result: FinalModelResult,
-    reports: Sequence[Report],
-    test_metrics: Mapping[str, float],
-    started: datetime,
+    result: FinalModelResult, reports: Sequence[Report], started: datetime
 ) -> RunUpdate:
-    now_ms = time.time_ns() // 1_000_000
-    tests = [Report(result.num_epochs, now_ms, dict(test_metrics), once=False)]
     note = (
         f"The config of trial {result.trial.number} of {result.sweep_id}, trained for "
         f"{result.num_epochs} epochs on the rows of {result.on.replace('+', ' and ')}."
@@ -128,7 +123,7 @@ def _run_update(
             STOP_REASON_TAG: Outcome.COMPLETED.value,
             DESCRIPTION_TAG: note,
         },
-        reports=[*reports, *(tests if test_metrics else [])],
+        reports=[*reports],
         status=Outcome.COMPLETED.mlflow,
-        end_ms=now_ms,
+        end_ms=now_ms(),
     )
