@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -55,11 +55,17 @@ def untrained() -> Callable[..., "subprocess.Popen[str]"]:
     return partial(_start, Path(__file__).with_name("kill_moments.py"), "", "SIGKILL")
 
 
+def _unchecked(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with which ``run`` trains no batch before: one test is about that."""
+    is_run = arguments[:1] == ("run",) and "--check" not in arguments
+    return [*arguments, *(["--no-check"] if is_run else [])]
+
+
 def _start(
     script: Path, *arguments: str, cwd: Path, output: "int | IO[bytes]" = subprocess.PIPE
 ) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, str(script), *arguments],
+        [sys.executable, str(script), *_unchecked(arguments)],
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -107,7 +113,7 @@ def verb() -> Callable[..., tuple[int, str, str]]:
             pytest.raises(SystemExit) as ended,
             exit_on_errors(),
         ):
-            app(arguments)
+            app(_unchecked(arguments))
         told = [each.buffer.getvalue().decode() for each in (out, err)]
         return int(ended.value.code or 0), *told
 

@@ -21,7 +21,7 @@ result = tune_tf.run_sweep(config)
     look = "tune_tf.SweepView.open(result.path)"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in (cell, look)])
     resources = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=240, resources=resources).execute()
+    nbclient.NotebookClient(notebook, timeout=480, resources=resources).execute()
 
     drawn = [o for o in notebook.cells[0].outputs if o.output_type == "display_data"]
     looked = [o for o in notebook.cells[1].outputs if o.output_type == "execute_result"]
@@ -60,7 +60,7 @@ def test_a_class_of_a_notebook_is_searched_and_retrained_elsewhere(tmp_path):
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS.split("---")]
     notebook = nbformat.v4.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=240, resources=resources).execute()
+    nbclient.NotebookClient(notebook, timeout=480, resources=resources).execute()
 
     text = "".join(output.get("text", "") for output in notebook.cells[1].outputs)
     assert abs(float(text.partition("difference")[2])) < 1e-5

@@ -239,6 +239,19 @@ def test_a_metric_that_is_not_reported_is_told_after_the_first_iteration(
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
+def test_a_wrong_metric_is_refused_before_a_trial_starts(verb, sweep_file, tmp_path):
+    text = sweep_file.read_text().replace("metric: val_accuracy", "metric: val_acuracy")
+    sweep_file.write_text(text)
+    line = 1 + text[: text.index("val_acuracy")].count("\n")
+
+    code, _, err = verb("run", str(sweep_file), "--check", cwd=tmp_path)
+
+    assert code == 2
+    assert f"line {line}: objective: there is no metric 'val_acuracy'; did you mean" in err
+    assert not (tmp_path / "sweeps").exists()
+
+
 WORKLOAD = """
 import numpy as np
 import tune_tf

@@ -213,7 +213,8 @@ class MLflowSettings(Settings):
         experiment_name: MLflow experiment; the sweep's name if empty. Example: ``digits``.
         system_metrics: Whether trials report the load of their machine and process with their
             metrics, at most once a second.
-        log_best_model: Whether the best trial's model is logged once the sweep has ended.
+        log_best_model: Whether the best trial's model is logged once the sweep has ended, and
+            evaluated on the test rows, if any.
         register_best: Registered model that gets the best model as a version; None for none.
             Example: ``digits-cnn``.
         best_alias: Alias of this version, taken from any other version; None for none.

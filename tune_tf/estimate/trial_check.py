@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tune_tf.data.node_cache.recording_config import MISSING, ConfigReads
 from tune_tf.errors import (
@@ -32,12 +32,14 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.space.parameter import is_number
 from tune_tf.space.paths import dotted, flatten
 from tune_tf.sweep import SweepPlan
+from tune_tf.sweep.cluster import cluster_address
 from tune_tf.trainables import trainable
 from tune_tf.workload import Config, Workload
 
 _TIMEOUT_S = 600.0
 _SERVER_TIMEOUT_S = 5.0
 _NUM_CONFIGS = 4  # whose reads are recorded
+_TASK, _ANSWER, _OUTPUT = "task", "answer", "output"  # files of the process
 _INSTALLED = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]), "<")
 _TRACE_LINES = ("File ", "Detected at node", "Graph execution error", "[...] [Op:")
 _REMEDIES = {
@@ -68,11 +70,103 @@ class TrialCheck:
     callbacks: Sequence[str] = ()
 
 
-def check_sweep(plan: SweepPlan) -> list[str]:
-    """Train one batch of a planned sweep, and ask its MLflow server.
+class TrialCheckProcess:
+    """Process that trains one batch of a planned sweep; a context manager, which ends it."""
 
-    Returns:
-        Warnings.
+    def __init__(self, plan: SweepPlan) -> None:
+        self._plan = plan
+        self._folder = tempfile.TemporaryDirectory(prefix="tune-tf-check-")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Ask MLflow's server, and start the process.
+
+        Raises:
+            StoreUnavailableError: MLflow's server does not respond.
+        """
+        from ray import cloudpickle
+
+        config = self._plan.config
+        if config.mlflow is not None:
+            _check_server(config.mlflow.tracking_uri)
+        folder = Path(self._folder.name)
+        arguments = (self._plan.workload, self._plan.examples, config.loop, str(folder))
+        (folder / _TASK).write_bytes(cloudpickle.dumps((sys.path, arguments)))
+        command = [sys.executable, "-m", "tune_tf.estimate.trial_check", str(folder)]
+        with (folder / _OUTPUT).open("wb") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Kill the process if it runs, and delete its files."""
+        with self._folder:
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the process; return False on timeout."""
+        try:
+            self._started.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def warnings(self) -> list[str]:
+        """Return warnings about what the ended process found.
+
+        Raises:
+            InvalidSettingsError: A metric is not reported, a parameter is misspelt, or a GPU is not
+                there.
+            WorkloadError: The workload cannot train.
+        """
+        plan, check = self._plan, self._found()
+        errors, warnings = _read_errors(plan, check)
+        metric_errors = list(_metric_errors(plan, check))
+        if check.callbacks:
+            names = ", ".join(check.callbacks)
+            warnings += [
+                f"{each.where}: {each.what}; unless a callback ({names}) adds it to the logs"
+                for each in metric_errors
+            ]
+        else:
+            errors += metric_errors
+        is_local = cluster_address(plan.config.cluster) is None
+        if is_local and plan.resources.gpus > check.num_gpus:
+            text = (
+                f"is {plan.resources.gpus:g}, but this machine has {check.num_gpus}: write "
+                f"`resources: {{cpus: {plan.resources.cpus}, gpus: {check.num_gpus}}}`, or connect "
+                "to a Ray cluster with --address"
+            )
+            errors.append(ErrorDetail("resources.gpus", text))
+        if errors:
+            raise InvalidSettingsError(errors)
+        return warnings
+
+    @property
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._process is None:
+            raise RuntimeError("the process was not started")
+        return self._process
+
+    def _found(self) -> TrialCheck:
+        answer = Path(self._folder.name, _ANSWER)
+        if not answer.exists():
+            output = Path(self._folder.name, _OUTPUT).read_text(errors="replace")
+            raise WorkloadError(
+                f"the process that trains one batch ended with code {self._started.returncode}: "
+                f"{' '.join(output.strip().splitlines()[-3:])}"
+            )
+        found = json.loads(answer.read_text())
+        if "error" in found:
+            raise WorkloadError(f"a trial of one batch failed: {found['error']}")
+        return TrialCheck(**found)
+
+
+def check_sweep(plan: SweepPlan) -> list[str]:
+    """Train one batch of a planned sweep, and ask its MLflow server; return warnings.
 
     Raises:
         InvalidSettingsError: A metric is not reported, a parameter is misspelt, or a GPU is not
@@ -80,31 +174,13 @@ def check_sweep(plan: SweepPlan) -> list[str]:
         WorkloadError: The workload cannot train.
         StoreUnavailableError: MLflow's server does not respond.
     """
-    config = plan.config
-    if config.mlflow is not None:
-        _check_server(config.mlflow.tracking_uri)
-    check = _in_process(plan)
-    errors, warnings = _read_errors(plan, check)
-    metric_errors = list(_metric_errors(plan, check))
-    if check.callbacks:
-        names = ", ".join(check.callbacks)
-        warnings += [
-            f"{each.where}: {each.what}; unless a callback ({names}) adds it to the logs"
-            for each in metric_errors
-        ]
-    else:
-        errors += metric_errors
-    is_local = config.cluster.address is None
-    if is_local and plan.resources.gpus > check.num_gpus:
-        text = (
-            f"is {plan.resources.gpus:g}, but this machine has {check.num_gpus}: write "
-            f"`resources: {{cpus: {plan.resources.cpus}, gpus: {check.num_gpus}}}`, or connect to "
-            "a Ray cluster with --address"
-        )
-        errors.append(ErrorDetail("resources.gpus", text))
-    if errors:
-        raise InvalidSettingsError(errors)
-    return warnings
+    with TrialCheckProcess(plan) as process:
+        if not process.wait(_TIMEOUT_S):
+            raise WorkloadError(
+                f"one batch did not train within {_TIMEOUT_S:g} s: try load_data and build_model "
+                "by hand, with tune_tf.trainable(workload)(config={...}).train()"
+            )
+        return process.warnings()
 
 
 def _check_server(uri: str) -> None:
@@ -119,36 +195,6 @@ def _check_server(uri: str) -> None:
             f"mlflow.tracking_uri: {mask_secrets(uri)} does not respond ({error}): start the "
             "server, correct the address, or write `mlflow: null` for no tracking"
         ) from None
-
-
-def _in_process(plan: SweepPlan) -> TrialCheck:
-    """Run :func:`train_one_batch` in a process, which ends with its memory and devices."""
-    from ray import cloudpickle
-
-    with tempfile.TemporaryDirectory() as folder:
-        task, answer = Path(folder, "task"), Path(folder, "answer")
-        arguments = (plan.workload, plan.examples, plan.config.loop, folder)
-        task.write_bytes(cloudpickle.dumps((sys.path, arguments)))
-        command = [sys.executable, "-m", "tune_tf.estimate.trial_check", folder]
-        try:
-            done = subprocess.run(  # noqa: S603
-                command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise WorkloadError(
-                f"one batch did not train within {_TIMEOUT_S:g} s: try load_data and build_model "
-                "by hand, with tune_tf.trainable(workload)(config={...}).train()"
-            ) from None
-        if not answer.exists():
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            raise WorkloadError(
-                f"the process that trains one batch ended with code {done.returncode}: "
-                f"{' '.join(lines[-3:])}"
-            )
-        found = json.loads(answer.read_text())
-    if "error" in found:
-        raise WorkloadError(f"a trial of one batch failed: {found['error']}")
-    return TrialCheck(**found)
 
 
 def train_one_batch(
@@ -246,7 +292,7 @@ def _error_text(error: Exception) -> str:
 def _main(folder: str) -> None:
     import pickle
 
-    task, answer = Path(folder, "task"), Path(folder, "answer")
+    task, answer = Path(folder, _TASK), Path(folder, _ANSWER)
     sys.path[:], arguments = pickle.loads(task.read_bytes())  # noqa: S301  written by the parent
     try:
         with contextlib.redirect_stdout(sys.stderr):

@@ -1,8 +1,12 @@
 """``tune-tf run`` and ``stop``: run a sweep, and stop it from elsewhere."""
 
+import contextlib
+import logging
 import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +14,18 @@ from tune_tf.cli import options
 from tune_tf.cli.console import make_console, print_json
 from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
+from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
+from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
+
+if TYPE_CHECKING:
+    from ray.tune import Callback
+
+_PATIENCE_S = 20.0  # for a batch, once Ray has started
+
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -27,9 +40,17 @@ def run(
     plan_first: Annotated[
         bool, typer.Option("--plan", help="Forecast first, as `plan` does, then run.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),
+    ] = True,
     as_json: options.JsonOption = False,
 ) -> None:
     """Run a sweep to its end.
+
+    Before the first trial, one batch is trained in a process of its own, as by `--dry-run`: a wrong
+    metric, parameter, shape or label is refused, with its line in the file. A batch that takes more
+    than 20 s once Ray has started is not waited for.
 
     Example: `tune-tf run sweep.yaml --set budget.num_samples=8`
     """
@@ -38,22 +59,57 @@ def run(
     from tune_tf.cli.progress import run_in_terminal
     from tune_tf.cli.result_tables import print_plan
     from tune_tf.sweep import plan_sweep, run_sweep
+    from tune_tf.sweep.cluster import cluster_address, is_client
 
     base_dir = file.parent.absolute()
+    lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
     if dry_run:
         from tune_tf.estimate.trial_check import check_sweep
 
         plan = plan_sweep(config, base_dir=base_dir)
-        try:
+        with lines():
             warnings = check_sweep(plan)
-        except InvalidSettingsError as error:
-            document = YamlDocument.read(file).overriding([*(settings or []), *(overrides or [])])
-            raise InvalidSettingsError(document.locate(error.details), str(file)) from None
         print_plan(plan, warnings, as_json=as_json)
         return
     if plan_first:
         print_and_save_forecast(config, base_dir, quiet=as_json)
-    run_in_terminal(partial(run_sweep, config, base_dir=base_dir), config, as_json=as_json)
+    run = partial(run_sweep, config, base_dir=base_dir)
+    if check and not is_client(cluster_address(config.cluster)):
+        run = partial(_run_checked, config, base_dir, lines)
+    run_in_terminal(run, config, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _lines_of(file: Path, overrides: Sequence[str]) -> Iterator[None]:
+    """Add the lines of a sweep file to errors in its settings."""
+    try:
+        yield
+    except InvalidSettingsError as error:
+        document = YamlDocument.read(file).overriding(overrides)
+        raise InvalidSettingsError(document.locate(error.details), str(file)) from None
+
+
+def _run_checked(
+    config: SweepConfig,
+    base_dir: Path,
+    lines: Callable[[], contextlib.AbstractContextManager[None]],
+    callbacks: "Sequence[Callback]",
+) -> SweepResult:
+    """Run a sweep, after a batch has been trained while Ray starts."""
+    from tune_tf.estimate.trial_check import TrialCheckProcess
+    from tune_tf.sweep import plan_sweep, run_sweep
+    from tune_tf.sweep.cluster import cluster
+
+    plan = plan_sweep(config, base_dir=base_dir)
+    with contextlib.ExitStack() as stack:
+        with TrialCheckProcess(plan) as process:
+            stack.enter_context(cluster(config.cluster, base_dir))
+            if process.wait(_PATIENCE_S):
+                with lines():
+                    warnings = process.warnings()
+                for warning in warnings:
+                    _log.warning(warning)
+        return run_sweep(config, base_dir=base_dir, callbacks=callbacks)
 
 
 def stop(
