@@ -69,6 +69,11 @@ class TrialResult:
     kept_iteration: int = 0
     test_metrics: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def keeps_earlier(self) -> bool:
+        """Whether it keeps an earlier iteration than its last one."""
+        return 0 < self.kept_iteration < self.iterations
+
 
 def kept_metrics(
     last: Mapping[str, Any], constraints: Sequence[Constraint], objectives: Sequence[Objective]

@@ -57,6 +57,13 @@ def test_a_file_that_is_no_mapping_is_refused(text, match, sweep):
         SweepConfig.from_yaml(sweep(text))
 
 
+@pytest.mark.parametrize("space", ["{}", "null"])
+def test_a_space_without_a_parameter_is_refused(space, sweep):
+    text = SWEEP.partition("space:")[0] + f"space: {space}\nbudget: {{num_samples: 1}}\n"
+    with pytest.raises(InvalidSettingsError, match=r"line \d+: space: .*learning_rate"):
+        SweepConfig.from_yaml(sweep(text))
+
+
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
     with pytest.raises(InvalidSettingsError, match=f"no such file; looked for {tmp_path}"):
         SweepConfig.from_yaml(tmp_path / "nowhere.yaml")

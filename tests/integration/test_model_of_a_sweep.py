@@ -110,6 +110,9 @@ def test_the_best_model_is_logged_registered_and_loaded_by_its_alias(sweep, resu
     assert done.returncode == 0, done.stderr
     assert "(5, 10)" in done.stdout
 
+    for run in (parent, trial):
+        (data_set,) = run.inputs.dataset_inputs
+        assert data_set.dataset.name == "Noted"
     tests = result["best"]["test_metrics"]
     assert tests.keys() == {"test_loss", "test_accuracy"}
     for run in (parent, trial):

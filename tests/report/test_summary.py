@@ -38,6 +38,25 @@ def test_the_best_has_its_test_metrics(tmp_path):
     )
 
 
+def test_a_best_epoch_before_the_last_is_named(tmp_path):
+    result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0, 0.5])])
+    kept = replace(result.trials[1], metrics={"val_accuracy": 1.0}, kept_iteration=1)
+    headline = Summary.of(ReportData.of(replace(result, trials=(kept,)))).headline
+    assert headline == "Best val_accuracy: 1, by trial 1 in iteration 1 of 2."
+
+
+def test_a_lead_within_the_noise_of_single_epochs_is_told(summary):
+    noisy = [0.5, 0.6] * 5
+    found = summary(Told([*noisy, 0.62]), Told([*noisy, 0.6]), Told([*noisy, 0.5]), Told([0.1]))
+    assert "The first 2 are closer than" in found.comparison
+    assert "(0.1, median)" in found.comparison
+
+
+def test_a_lead_beyond_the_noise_of_single_epochs_is_not_questioned(summary):
+    quiet = [0.5] * 12
+    assert "closer" not in summary(Told([*quiet, 0.62]), Told([*quiet, 0.6])).comparison
+
+
 def test_better_is_less_where_the_metric_is_minimised(summary):
     found = summary(Told([3.0]), Told([1.0]), objective={"metric": "loss", "mode": "min"})
     assert found.comparison.endswith("is 2: the best is 1 better.")

@@ -379,6 +379,30 @@ def test_a_sweep_comes_back_from_plain_data_without_its_uri():
     assert TrackedSweep.from_dict(data, "http://ada:pw@host") == sweep
 
 
+def test_each_run_has_the_data_set_of_its_sweep_once(client, store_uri, monkeypatch):
+    dataset = {"name": "wine.csv", "digest": "ab12", "source_type": "local", "source": "{}"}
+    sweep = TrackedSweep("s1", store_uri, "digits", dataset=dataset)
+    failing, log_inputs = [ConnectionError("down")], client.log_inputs
+
+    def fail_once(*arguments):
+        if failing:
+            raise failing.pop()
+        log_inputs(*arguments)
+
+    monkeypatch.setattr(client, "log_inputs", fail_once)
+    runs = SweepRuns(client, sweep)
+    with pytest.raises(ConnectionError):
+        runs.write(RunUpdate("t1", 0))
+    runs.write(RunUpdate("t1", 0))
+    again = SweepRuns(client, TrackedSweep.from_dict(sweep.to_dict(), store_uri))
+    again.write(RunUpdate("t1", 0, tags={"a": "b"}))
+    for run_id in runs.run_ids.values():
+        (data_set,) = client.get_run(run_id).inputs.dataset_inputs
+        assert (data_set.dataset.name, data_set.dataset.digest) == ("wine.csv", "ab12")
+        assert data_set.tags[0].value == "training"
+    assert len(runs.run_ids) == len(again.run_ids) == 2
+
+
 @pytest.mark.parametrize("name", ["../up", "a/b", "/root", "zürich #1"])
 def test_an_experiment_of_any_name_has_its_artifacts_beside_the_database(
     client, tmp_path, monkeypatch, name

@@ -131,7 +131,8 @@ def _print_tables(result: SweepResult, console: Console) -> None:
     console.print(Text.assemble("\n", (result.sweep_id, "bold"), title))
     _print_failures(result, console)
     if best is not None:
-        console.print(f"Best trial: number {best.number} ({best.trial_id})")
+        kept = f", iteration {best.kept_iteration} of {best.iterations}" * best.keeps_earlier
+        console.print(f"Best trial: number {best.number} ({best.trial_id}){kept}")
         console.print(_best_table(best, result.objective.metric))
         _print_line(console, f"Checkpoint: {best.checkpoint}")
     if len(result.config.objectives) > 1:

@@ -7,12 +7,13 @@ import numpy as np
 
 from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.axis import Axis
+from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.report_data import ReportData
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 
 _NEAR_AN_END = 0.02
+_FEW_CHANGES = 8  # from one epoch to the next, for a median
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def _headline(record: ReportData) -> str:
         feasible = "" if record.feasible.all() else " and satisfied the constraints"
         return f"No trial reported a finite {metric}{feasible}, so there is no best one."
     text = f"Best {metric}: {value_text(float(best.metrics[metric]))}, by trial {best.number}"
+    if best.keeps_earlier:
+        text += f" in iteration {best.kept_iteration} of {best.iterations}"
     if best.outcome is not Outcome.COMPLETED:
         text += f", which did not complete ({STYLES[best.outcome].phrase})"
     text = f"{text}."
@@ -92,7 +95,31 @@ def _comparison(record: ReportData) -> str:
     else:
         comparative = "better" if record.objective.better(best, median) else "worse"
         difference = f"the best is {value_text(abs(best - median))} {comparative}"
-    return f"The median of {counted(int(pool.sum()), noun)} is {value_text(median)}: {difference}."
+    text = f"The median of {counted(int(pool.sum()), noun)} is {value_text(median)}: {difference}."
+    return text + _noise(record, best, record.values[pool])
+
+
+def _noise(record: ReportData, best: float, values: Floats) -> str:
+    """Return a sentence if the lead over other trials is within the noise of single epochs.
+
+    The noise is the median change from one epoch to the next in the last third of curves.
+    """
+    changes = [
+        np.abs(np.diff(curve.values[-1 - len(curve.values) // 3 :]))
+        for curve, completed in zip(record.curves, record.completed, strict=True)
+        if completed
+    ]
+    finite = [change for each in changes for change in each if math.isfinite(change)]
+    if len(finite) < _FEW_CHANGES:
+        return ""
+    noise = float(np.median(finite))
+    num_close = int((np.abs(values - best) < noise).sum())
+    if num_close < 2:
+        return ""
+    return (
+        f" The first {num_close:,} are closer than the values of a trial change from one epoch to "
+        f"the next at its end ({value_text(noise)}, median): their order is mostly chance."
+    )
 
 
 def _outcomes(record: ReportData) -> str:

@@ -40,7 +40,7 @@ class SweepParts:
         self.folder, self.plan, self.event_log, self.recovery = folder, plan, event_log, recovery
         self.scheduler = make_scheduler(config, plan.mutations)
         self.searcher = searcher or make_searcher(folder)
-        self.tracker = make_tracker(folder, self.scheduler, self.searcher)
+        self.tracker = make_tracker(folder, plan.workload, self.scheduler, self.searcher)
         self.outcome_tracker = (
             self.tracker.outcome_tracker
             if self.tracker

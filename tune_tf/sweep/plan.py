@@ -20,6 +20,7 @@ from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.secrets import expand_references
 from tune_tf.sweep.cluster import cluster_address, num_fitting
+from tune_tf.sweep.dataset import dataset_of
 from tune_tf.sweep.state.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
@@ -187,7 +188,7 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
 
 
 def make_tracker(
-    folder: SweepFolder, scheduler: OutcomeMixin, searcher: OptunaSearcher
+    folder: SweepFolder, workload: Workload, scheduler: OutcomeMixin, searcher: OptunaSearcher
 ) -> MLflowCallback | None:
     """Create the MLflow callback; None if tracking is off."""
     if folder.config.mlflow is None or folder.tracking_uri is None:
@@ -206,6 +207,7 @@ def make_tracker(
             rungs=lambda: scheduler.rungs,
             optuna_number=searcher.number_of,
             texts={"sweep.yaml": folder.masked_file},
+            dataset=dataset_of(workload, folder.config.workload_name),
         ),
     )
 

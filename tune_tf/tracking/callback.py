@@ -107,14 +107,20 @@ class MLflowCallback(Callback):
         if experiment_name is None:
             experiment_name = process_experiment_name(tracking_uri)
         check_names(experiment_name, sweep_id)
-        sweep = TrackedSweep(sweep_id or "", tracking_uri, experiment_name, mask_all(tags or {}))
+        self._details = details or SweepDetails()
+        sweep = TrackedSweep(
+            sweep_id or "",
+            tracking_uri,
+            experiment_name,
+            mask_all(tags or {}),
+            dataset=self._details.dataset,
+        )
         self._writer = RunWriter(sweep, None if spool_path is None else Path(spool_path))
         self.outcome_tracker = OutcomeTracker(objective, self._open_run, self._close_run)
         self._objective = objective
         self._constraints = tuple(constraints)
         self._sweep_name = sweep_name
         self._requested_id = sweep_id
-        self._details = details or SweepDetails()
         self._environment_thread: threading.Thread | None = None
         self._saved_state: Mapping[str, Any] = {}
         self._restore({})

@@ -57,6 +57,7 @@ class SweepDetails:
     rungs: Callable[[], Collection[int]] = tuple  # iterations at which trials are compared
     optuna_number: Callable[[str], int | None] | None = None  # of a trial, by Tune's id
     texts: Mapping[str, str] = field(default_factory=dict)  # more artifacts of the parent, by path
+    dataset: Mapping[str, str] | None = None  # fields of MLflow's Dataset
 
     def artifacts(self) -> dict[str, str]:
         """Return the artifacts of the parent run, as texts by path."""

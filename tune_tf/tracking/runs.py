@@ -42,6 +42,7 @@ class TrackedSweep:
     reopen: bool = False  # whether runs of this sweep may exist already
     trial_ids: frozenset[str] | None = None
     """Trials with a run at the last save of the sweep; None if it was never saved."""
+    dataset: Mapping[str, str] | None = None  # fields of MLflow's Dataset
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data, without the tracking URI, which may contain a password."""
@@ -188,6 +189,8 @@ class SweepRuns:
             run = self._existing.get(update.run)
         if run is None:
             return None
+        if not (run.inputs and run.inputs.dataset_inputs):
+            self._log_dataset(run.info.run_id)
         tags = {**self._context_tags, **self._sweep.tags}
         missing = {name: text for name, text in tags.items() if name not in run.data.tags}
         update.tags = {**missing, **update.tags}
@@ -219,9 +222,25 @@ class SweepRuns:
         run = self._client.create_run(
             self._experiment, start_time=update.time_ms, tags=tags, run_name=update.name
         )
+        self._log_dataset(run.info.run_id)
         self._maybe_created.discard(update.run)
         update.name = None
         return OpenRun(self._client, self._rejections, run.info.run_id)
+
+    def _log_dataset(self, run_id: str) -> None:
+        """Log the sweep's data set as an input of a run, unless MLflow rejects it for good."""
+        if self._sweep.dataset is None:
+            return
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        dataset = Dataset(**self._sweep.dataset)
+        inputs = [DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])]
+        try:
+            self._client.log_inputs(run_id, inputs)
+        except Exception as error:
+            if not self._rejections.is_permanent(error):
+                raise
+            self._rejections.count(1, error)
 
     @cached_property
     def _context_tags(self) -> dict[str, str]:

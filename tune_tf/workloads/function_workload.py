@@ -23,7 +23,7 @@ class FunctionWorkload(Workload):
         callbacks: Sequence[Any] = (),
     ) -> None:
         self._model = model
-        self._data = data
+        self.data = data
         self._callbacks = tuple(callbacks)
 
     @property
@@ -37,7 +37,7 @@ class FunctionWorkload(Workload):
 
     def load_data(self, config: Config) -> Data:
         """Return the data."""
-        return self._data if isinstance(self._data, Data) else self._data(config)
+        return self.data if isinstance(self.data, Data) else self.data(config)
 
     def callbacks(self, config: Config) -> Sequence[Any]:
         """Return copies of the callbacks, which have state."""

@@ -240,6 +240,11 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
             self._inspect(*self._read())
         return self._properties  # type: ignore[return-value]
 
+    @property
+    def stamp(self) -> FileStamp | None:
+        """Stamp of the files at their inspection; None before it, and for data without files."""
+        return self._stamp
+
     def load_data(self, config: Config) -> Data:
         """Return the rows, split into training, validation and test rows.
 

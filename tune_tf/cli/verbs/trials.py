@@ -124,7 +124,8 @@ def _print_trial(sweep: SweepView, trial: TrialView, metric: str) -> None:
     console.print(Text("Config", style="bold"))
     config = sweep.active_config(trial)
     console.print(named_values({path: value_text(value) for path, value in config.items()}))
-    console.print(Text("Last metrics", style="bold"))
+    kept = f"Metrics of iteration {result.kept_iteration}, the best"
+    console.print(Text(kept if result.keeps_earlier else "Last metrics", style="bold"))
     metrics = sorted(result.metrics.items(), key=lambda it: (it[0] != metric, it[0]))
     console.print(named_values({name: value_text(value) for name, value in metrics}))
     console.print(Text(f"Curve of {metric}", style="bold"))
@@ -226,7 +227,8 @@ def best(
     lines = [
         f"{objective.metric}: {view.best_value!r} ({objective.mode}), of {view.sweep_id}",
         f"trial {trial.number} ({trial.trial_id}), {state_label(trial.state)} at iteration "
-        f"{trial.result.iterations}",
+        f"{trial.result.iterations}"
+        + (f", kept: iteration {trial.result.kept_iteration}" * trial.result.keeps_earlier),
         f"checkpoint: {trial.result.checkpoint or 'none'}",
     ]
     if tests := trial.result.test_metrics:

@@ -109,7 +109,7 @@ class HypermodelWorkload(Workload):
         fit_arguments: Mapping[str, Any],
     ) -> None:
         self._hypermodel = hypermodel
-        self._data = data
+        self.data = data
         self._probes = tuple(probes)
         self._tuner_arguments = tuner_arguments
         self._fit_arguments = dict(fit_arguments)
@@ -191,10 +191,10 @@ class HypermodelWorkload(Workload):
 
     @functools.cached_property
     def _load_cache(self) -> LoadCache[Data]:
-        return LoadCache(self._data)  # type: ignore[arg-type]
+        return LoadCache(self.data)  # type: ignore[arg-type]
 
     def _load(self, config: Config) -> Data:
-        return self._data if isinstance(self._data, Data) else self._load_cache.get(config)
+        return self.data if isinstance(self.data, Data) else self._load_cache.get(config)
 
     def _declare(self, hps: Any) -> None:
         """Let the hypermodel declare its hyperparameters, including those of ``fit``."""

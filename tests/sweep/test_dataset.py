@@ -1,0 +1,78 @@
+"""The data set of a sweep as MLflow records it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tune_tf.sweep.dataset import dataset_of
+from tune_tf.workload import Data, Workload
+from tune_tf.workloads.digits import DigitsMLP
+from tune_tf.workloads.function_workload import FunctionWorkload
+from tune_tf.workloads.tabular import TabularMLP
+
+
+def of_arrays(x, model=None):
+    return dataset_of(FunctionWorkload(model or print, Data((x, x[:, 0]))), "workload.py:mine")
+
+
+def test_arrays_at_hand_count_by_their_contents():
+    rows = np.arange(12.0).reshape(4, 3)
+    other = rows.copy()
+    other[3, 2] += 1
+    first = of_arrays(rows)
+    assert first["name"] == "mine"
+    assert first == of_arrays(rows.copy(), model=max)
+    assert first["digest"] != of_arrays(other)["digest"]
+
+
+def test_files_count_by_their_stamp(tmp_path):
+    path = tmp_path / "wine.csv"
+    path.write_text("a,b\n" + "".join(f"{row},{row % 3}\n" for row in range(60)))
+
+    def found():
+        workload = TabularMLP(path=str(path), target="b")
+        workload.check_data()
+        return dataset_of(workload, "tune_tf.workloads.tabular:TabularMLP")
+
+    first = found()
+    assert (first["name"], first["source_type"]) == ("wine.csv", "local")
+    assert json.loads(first["source"]) == {"uri": str(path)}
+    assert json.loads(first["profile"])["num_bytes"] == path.stat().st_size
+    assert found() == first
+    path.write_text(path.read_text() + "1,1\n")
+    assert found()["digest"] != first["digest"]
+
+
+def test_other_data_count_by_the_code_that_loads_them():
+    class Own(DigitsMLP):
+        def load_data(self, config):
+            return self.rows
+
+    first, second = Own(), Own()
+    first.rows, second.rows = 1, 2
+    assert dataset_of(first, "a.py:Own") == dataset_of(first, "a.py:Own")
+    assert dataset_of(first, "a.py:Own")["digest"] != dataset_of(second, "a.py:Own")["digest"]
+
+
+def test_data_that_cannot_be_compared_are_not_recorded():
+    import tensorflow as tf
+
+    class Streams(Workload):
+        def __init__(self):
+            self.rows = tf.data.Dataset.range(3)
+
+        def load_data(self, config):
+            return Data(self.rows)
+
+        def build_model(self, config):
+            raise NotImplementedError
+
+    assert dataset_of(Streams(), "a.py:Streams") is None
+
+
+@pytest.mark.parametrize("field", ["name", "digest", "source_type", "source"])
+def test_what_mlflow_requires_is_text_within_its_limits(field):
+    found = of_arrays(np.ones((2, 2)))[field]
+    assert isinstance(found, str)
+    assert 0 < len(found) <= 36 or field == "source"
