@@ -155,6 +155,7 @@ def _runs(store: Store, sweep_id: str) -> tuple[dict[str, StoredRun], StoredRun]
         if run.deleted:
             continue
         check(run.tags.get(SWEEP_ID_TAG) == sweep_id, f"a run of no sweep: {run}")
+        check(len(run.inputs) == 1, f"{len(run.inputs)} data sets of {run}")
         trial_id = run.tags.get(TRIAL_ID_TAG)
         if trial_id is None:
             parents.append(run)

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Experiment, ExperimentTag, Metric, Param, Run, RunData, RunInfo, RunTag
+from mlflow.entities import (
+    DatasetInput,
+    Experiment,
+    ExperimentTag,
+    Metric,
+    Param,
+    Run,
+    RunData,
+    RunInfo,
+    RunInputs,
+    RunTag,
+)
 from mlflow.exceptions import MlflowException, RestException
 from mlflow.store.entities import PagedList
 from turns import Turns
@@ -33,6 +44,7 @@ class StoredRun:
     params: dict[str, str] = field(default_factory=dict)
     points: dict[tuple[str, int, int, str], float] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
+    inputs: list[DatasetInput] = field(default_factory=list)
 
     def history(self, key: str) -> list[Metric]:
         """Return the points of a metric."""
@@ -62,7 +74,7 @@ class StoredRun:
             [Param(*item) for item in self.params.items()],
             [RunTag(*item) for item in self.tags.items()],
         )
-        return Run(info, data)
+        return Run(info, data, RunInputs(self.inputs))
 
 
 @dataclass
@@ -220,6 +232,16 @@ class Client:
             first().tags.update({tag.key: tag.value for tag in tags})
 
         store.do("log_batch", work, first)
+
+    def log_inputs(self, run_id: str, datasets: Sequence[DatasetInput]) -> None:
+        """Add data sets, each once."""
+
+        def work() -> None:
+            run = self._store.active(run_id)
+            known = {each.dataset.digest for each in run.inputs}
+            run.inputs = [*run.inputs, *(it for it in datasets if it.dataset.digest not in known)]
+
+        self._store.do("log_inputs", work)
 
     def set_tag(self, run_id: str, key: str, value: str) -> None:
         """Write a tag."""
