@@ -61,6 +61,12 @@ def test_status_tells_the_best_trial_and_those_that_run(run_verb, sweep):
     assert " ".join(text.splitlines()[-1].split()) == "0 a8624273 1/9 0.3 2 s node-1 127.0.0.1"
 
 
+def test_status_tells_why_trials_failed(run_verb, sweep):
+    sweep.start(0)
+    sweep.end(0, Outcome.ERROR, "FileNotFoundError: photos")
+    assert "  trial 0 error: FileNotFoundError: photos" in run_verb("status", "small")
+
+
 def test_status_of_a_killed_sweep_tells_how_to_go_on(run_verb, sweep):
     sweep.start(0)
     sweep.leave()
