@@ -221,6 +221,13 @@ def test_logs_prints_what_a_trial_wrote_from_the_lines_asked_for(run_verb, ended
     assert json.loads(run_verb("logs", "small", "2", "--json"))["text"] == "one\ntwo €\nthree\n"
 
 
+def test_show_prints_paths_whole_on_a_narrow_terminal(run_verb, ended, monkeypatch):
+    log = ended.path / "trial_00002" / "log.txt"
+    log.write_text("one")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert f"\n  {log}\n" in run_verb("show", "small", "2")
+
+
 def test_logs_of_a_trial_without_one_says_so(sweeps, ended):
     where = ("--storage-path", str(sweeps.storage_path))
     done = CliRunner().invoke(app, ["logs", "small", "0", *where])
