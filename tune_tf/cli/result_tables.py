@@ -54,7 +54,8 @@ def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_jso
     if config.constraints:
         table.add_row("constraints", ", ".join(map(str, config.constraints)))
     table.add_row("searcher", f"{config.searcher.name} {config.searcher.sampler}")
-    table.add_row("scheduler", f"{config.scheduler.name}, at most {config.scheduler.max_t} epochs")
+    limit = counted(config.scheduler.max_t, "epoch")
+    table.add_row("scheduler", f"{config.scheduler.name}, at most {limit}")
     table.add_row(
         "trials",
         f"{config.budget.num_samples}, {plan.max_concurrent_trials} at a time, each with "

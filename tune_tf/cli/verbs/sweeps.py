@@ -55,7 +55,7 @@ def list_command(
         console.print(f"{text}{missing}.", soft_wrap=True)
         return
     headers = ("sweep", "state", "best", "trials", "began", "duration")
-    table = FittingTable(*headers, kept=3, wrap=["trials"])
+    table = FittingTable(*headers, kept=4, wrap=["trials"])
     for sweep in listed.sweeps:
         best = sweep.best_value
         metric = sweep.config.leading_objective.metric
