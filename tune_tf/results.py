@@ -17,6 +17,7 @@ from tune_tf.errors import (
     one_of,
 )
 from tune_tf.extras import missing_extra
+from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
@@ -154,6 +155,7 @@ class SweepResult:
             raise UnknownMetricError(
                 f"none of the {len(self.trials)} trials of {self.sweep_id} reported a finite "
                 f"{self.objective.metric!r}{suffix}, so none is the best"
+                f"{''.join(f'; {failure}' for failure in self.failures)}"
             )
         return best
 
@@ -208,6 +210,28 @@ class SweepResult:
         workload = import_workload(self.config.workload, self.base_dir, self.config.data)
         with throwaway_run():
             return trained_model(workload, self.best_config, self.best_checkpoint)
+
+    @cached_property
+    def failures(self) -> tuple[str, ...]:
+        """Each cause of failed trials once, such as ``3 trials oom: out of memory``."""
+        numbers_by_reason: dict[tuple[str, str], list[int]] = {}
+        for trial in self.trials:
+            if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED) and trial.cause:
+                reason = (trial.outcome.value, trial.cause.splitlines()[-1])
+                numbers_by_reason.setdefault(reason, []).append(trial.number)
+        return tuple(
+            f"{f'{len(numbers)} trials' if len(numbers) > 1 else f'trial {numbers[0]}'} "
+            f"{outcome}: {cause}"
+            for (outcome, cause), numbers in numbers_by_reason.items()
+        )
+
+    def __repr__(self) -> str:
+        """Return the sweep's id, number of trials and best value; never its settings."""
+        best = ""
+        if self.best_if_any is not None:
+            value = value_text(self.best_value)
+            best = f", best {self.objective.metric} {value} by trial {self.best_trial.number}"
+        return f"SweepResult({self.sweep_id!r}, {counted(len(self.trials), 'trial')}{best})"
 
     def count(self, outcome: Outcome) -> int:
         """Count the trials with an outcome."""

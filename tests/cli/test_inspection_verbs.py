@@ -61,6 +61,12 @@ def test_status_tells_the_best_trial_and_those_that_run(run_verb, sweep):
     assert " ".join(text.splitlines()[-1].split()) == "0 a8624273 1/9 0.3 2 s node-1 127.0.0.1"
 
 
+def test_status_tells_why_trials_failed(run_verb, sweep):
+    sweep.start(0)
+    sweep.end(0, Outcome.ERROR, "FileNotFoundError: photos")
+    assert "  trial 0 error: FileNotFoundError: photos" in run_verb("status", "small")
+
+
 def test_status_of_a_killed_sweep_tells_how_to_go_on(run_verb, sweep):
     sweep.start(0)
     sweep.leave()
@@ -213,6 +219,13 @@ def test_logs_prints_what_a_trial_wrote_from_the_lines_asked_for(run_verb, ended
     assert run_verb("logs", "small", "63e", "--tail", "2") == "two €\nthree\n"
     assert run_verb("logs", "small", "2", "--follow") == "one\ntwo €\nthree\n"  # it has ended
     assert json.loads(run_verb("logs", "small", "2", "--json"))["text"] == "one\ntwo €\nthree\n"
+
+
+def test_show_prints_paths_whole_on_a_narrow_terminal(run_verb, ended, monkeypatch):
+    log = ended.path / "trial_00002" / "log.txt"
+    log.write_text("one")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert f"\n  {log}\n" in run_verb("show", "small", "2")
 
 
 def test_logs_of_a_trial_without_one_says_so(sweeps, ended):

@@ -1,6 +1,7 @@
 """Text of users in the terminal: whole, without markup, and with escaped control characters."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.text import Text
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 from tune_tf.cli import app
 from tune_tf.cli.console import FittingTable, PlainConsole, exit_on_errors
 from tune_tf.cli.progress import TerminalProgress
-from tune_tf.cli.result_tables import print_result
+from tune_tf.cli.result_tables import print_plan, print_result
 from tune_tf.errors import WorkloadError
 from tune_tf.formatting import printable
 from tune_tf.inspection import SweepView
@@ -138,3 +139,31 @@ def test_the_trials_of_a_sweep_are_readable_at_80_columns(ended, sweeps, monkeyp
     lines = CliRunner().invoke(app, ["list", *where]).stdout.splitlines()
     assert lines[1].split()[1:4] == ["ended", "val_accuracy", "0.8"]
     assert all(len(line) <= 80 and "…" not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("trials", "width", "line"),
+    [
+        (
+            "3 completed  1 pruned",
+            80,
+            "small-20261126-120450  val_accuracy 0.75  3 completed  1 pruned",
+        ),
+        ("33 completed  1 pruned", 60, "small-20261126-120450  val_accuracy 0.75  33 completed"),
+    ],
+    ids=["whole", "wrapped"],
+)
+def test_counts_of_trials_wrap_last_and_before_any_other_column(trials, width, line):
+    console = PlainConsole(file=io.StringIO(), width=width)
+    table = FittingTable("sweep", "best", "trials", "began", kept=3, wrap=["trials"])
+    table.add_row("small-20261126-120450", "val_accuracy 0.75", trials, "2026-11-25 20:00:01")
+    console.print(table)
+    assert console.file.getvalue().splitlines()[1].startswith(line)
+
+
+def test_a_plan_counts_one_epoch(sweeps, capsys):
+    config = sweeps(scheduler={"name": "fifo"}, epochs=1).folder.config
+    resources = SimpleNamespace(cpus=1, gpus=0.0)
+    plan = SimpleNamespace(config=config, resources=resources, max_concurrent_trials=2, examples=[])
+    print_plan(plan, as_json=False)
+    assert "fifo, at most 1 epoch " in capsys.readouterr().out

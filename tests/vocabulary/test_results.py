@@ -37,6 +37,28 @@ def test_the_best_trial_is_best_in_the_leading_objective():
     assert found.best_config == {"width": 1}
 
 
+def test_a_result_is_shown_in_one_line_without_its_settings():
+    assert (
+        repr(result(trial(0, 0.25))) == "SweepResult('small-1', 1 trial, best loss 0.25 by trial 0)"
+    )
+    assert repr(result()) == "SweepResult('small-1', 0 trials)"
+
+
+def test_without_a_best_trial_the_causes_of_failures_are_told():
+    broken = [
+        TrialResult("t0", 0, {}, Outcome.ERROR, cause="a line\nOSError: no file"),
+        TrialResult("t1", 1, {}, Outcome.OOM, cause="OOM at step 3"),
+        TrialResult("t2", 2, {}, Outcome.ERROR, cause="OSError: no file"),
+        TrialResult("t3", 3, {}, Outcome.PRUNED, cause="at rung 1"),
+    ]
+    assert result(*broken).failures == (
+        "2 trials error: OSError: no file",
+        "trial 1 oom: OOM at step 3",
+    )
+    with pytest.raises(UnknownMetricError, match="; 2 trials error: OSError: no file"):
+        _ = result(*broken).best_trial
+
+
 def test_an_infeasible_trial_is_neither_the_best_nor_in_the_front():
     found = result(trial(0, 0.3), trial(1, 0.2, 0.9, feasible=False))
     assert found.best_trial.number == 0

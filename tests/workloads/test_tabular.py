@@ -1,6 +1,10 @@
 """Tables of users' own."""
 
+import os
 import pickle
+import shutil
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -389,6 +393,10 @@ DATES = pd.date_range("2018-03-01", periods=10, freq="97D")
         pytest.param(DATES.strftime("%d.%m.%Y %H:%M"), "%d.%m.%Y %H:%M", id="with minutes"),
         pytest.param(DATES.strftime("%d/%m/%Y"), "%d/%m/%Y", id="day first with slashes"),
         pytest.param(DATES.strftime("%m/%d/%Y"), "%m/%d/%Y", id="month first with slashes"),
+        pytest.param(DATES.strftime("%d %b %Y"), "%d %b %Y", id="month by name"),
+        pytest.param(DATES.strftime("%d-%b-%Y").str.upper(), "%d-%b-%Y", id="month in capitals"),
+        pytest.param(DATES.strftime("%b %d, %Y"), "%b %d, %Y", id="month first by name"),
+        pytest.param(DATES.strftime("%b %d %Y %H:%M"), "%b %d %Y %H:%M", id="name and minutes"),
         pytest.param(DATES, "ISO8601", id="datetimes"),
         pytest.param(DATES.tz_localize("Asia/Tokyo"), "ISO8601", id="datetimes with zone"),
         pytest.param(DATES.date, "ISO8601", id="dates"),
@@ -410,6 +418,57 @@ def test_dates_become_days_and_periods(values, date_format, table):
     assert (weekday.round() % 7).tolist() == (
         (utc.day_of_week[1:] + 4) % 7
     ).tolist()  # from Thursday
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(["Mar", "May", "March", "Dec"], id="months"),
+        pytest.param(["5 Mar", "31 May", "1 March", "2 Dec"], id="days without a year"),
+        pytest.param(["MAY-12", "MAR-05", "DEC-24", "JUN-11"], id="codes"),
+        pytest.param(["12-MAY-4711", "5-MAR-4712", "1-DEC-4713", "2-JUN-4714"], id="numbers"),
+        pytest.param(["5 Mar 2024", "31 May 2024", "1 Mar 2024", "soon"], id="one that is none"),
+        pytest.param(["12 Mai 2024", "5 Mar 2024", "1 Dez 2024", "2 Jun 2024"], id="German"),
+    ],
+)
+def test_texts_with_names_of_months_stay_texts(values, table):
+    columns = made(table(size=(values * 3)[:10])).properties.columns
+    assert list(columns.categorical.categories) == ["size", "colour"]
+
+
+def test_one_column_may_hold_whole_and_abbreviated_names_of_months(table):
+    texts = ["5 May 2024", "9 March 2024", "9 mar 2024", "30 Sept 2024", "30 SEPTEMBER 2024"] * 2
+    workload = made(table(size=texts))
+    assert workload.date_formats == {"size": "%d %b %Y"}
+    numbers = workload.inputs_of(pd.DataFrame(TABLE).assign(size=texts))["numeric"]
+    assert numbers[:5, 0].tolist() == [57, 0, 0, 205, 205]
+
+
+def test_dates_with_two_digits_of_a_year_are_left_out_with_the_line_to_write(table, caplog):
+    path = table(born=DATES.strftime("%d-%b-%y"), size=range(10))
+    assert "born" not in made(path).properties.columns.all_names
+    assert "no common format that is known (the first is '01-Mar-18')" in caplog.text
+    assert made(path, dates={"born": "%d-%b-%y"}).date_formats == {"born": "%d-%b-%y"}
+
+
+@pytest.mark.skipif(not shutil.which("localedef"), reason="no locale can be made")
+def test_names_of_months_are_english_in_any_locale(tmp_path):
+    made = ["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")]
+    subprocess.run(made, check=True, capture_output=True)
+    code = (
+        "import locale, pandas as pd; locale.setlocale(locale.LC_ALL, 'de_DE.UTF-8')\n"
+        "from tune_tf.workloads.column_model import dates_of, unix_times_of\n"
+        "times = unix_times_of(pd.Series(['5 May 2024', '9 March 2024']), '%d %b %Y')\n"
+        "print(times.tolist(), dates_of(times, '%d %b %Y').tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LOCPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[1714867200, 1709942400] ['05 May 2024', '09 Mar 2024']\n"
 
 
 def test_ambiguous_and_mixed_dates_are_left_out_with_the_line_to_write(table, caplog):

@@ -121,7 +121,7 @@ class FittingTable:
     Args:
         headers: Headers of the columns, the most important ones first.
         kept: Number of columns that are never left out; too wide ones wrap.
-        wrap: Headers of other columns whose cells may wrap.
+        wrap: Headers of kept columns that wrap first.
     """
 
     def __init__(self, *headers: str, kept: int, wrap: Iterable[str] = ()) -> None:
@@ -136,14 +136,15 @@ class FittingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the columns that fit, and name the others."""
-        fitting, left = [], options.max_width + _GAP
-        for column in range(len(self._headers)):
-            width = self._width(column, console, options) + _GAP
-            if column < self._kept or width <= left:
+        fitting, left, least = [], options.max_width + _GAP, 0
+        for column, header in enumerate(self._headers):
+            width = self._width(column, console, options)
+            if column < self._kept or width.maximum + _GAP <= left:
                 fitting.append(column)
-                left -= width
+                left -= width.maximum + _GAP
+                least += width.minimum - width.maximum if header in self._wrap else 0
         headers = [self._headers[column] for column in fitting]
-        table = borderless_table(*headers, wrap=self._wrap if left >= 0 else headers)
+        table = borderless_table(*headers, wrap=self._wrap if left >= least else headers)
         for row in self._rows:
             table.add_row(*(row[column] for column in fitting))
         yield table
@@ -153,12 +154,12 @@ class FittingTable:
             text = f"{count} ({', '.join(dropped)}): widen the terminal, or use --json"
             yield Text(text, style="dim")
 
-    def _width(self, column: int, console: Console, options: ConsoleOptions) -> int:
-        """Return the width that a column needs."""
-        header, endless = self._headers[column], options.update(max_width=_FILE_WIDTH)
-        cells = (header, *(row[column] for row in self._rows))
+    def _width(self, column: int, console: Console, options: ConsoleOptions) -> Measurement:
+        """Return the width that a column needs, wrapped and whole."""
+        endless = options.update(max_width=_FILE_WIDTH)
+        cells = (self._headers[column], *(row[column] for row in self._rows))
         sizes = [Measurement.get(console, endless, cell) for cell in cells]
-        return max(it.minimum if header in self._wrap else it.maximum for it in sizes)
+        return Measurement(max(it.minimum for it in sizes), max(it.maximum for it in sizes))
 
 
 def named_values(values: Mapping[str, str]) -> Padding:

@@ -24,8 +24,6 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 from tune_tf.sweep import SweepPlan
 
-_FAILURES = (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED)
-
 
 def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_json: bool) -> None:
     """Print the plan of a sweep, with the warnings of a check that trained one batch, if any."""
@@ -56,7 +54,8 @@ def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_jso
     if config.constraints:
         table.add_row("constraints", ", ".join(map(str, config.constraints)))
     table.add_row("searcher", f"{config.searcher.name} {config.searcher.sampler}")
-    table.add_row("scheduler", f"{config.scheduler.name}, at most {config.scheduler.max_t} epochs")
+    limit = counted(config.scheduler.max_t, "epoch")
+    table.add_row("scheduler", f"{config.scheduler.name}, at most {limit}")
     table.add_row(
         "trials",
         f"{config.budget.num_samples}, {plan.max_concurrent_trials} at a time, each with "
@@ -129,7 +128,8 @@ def _print_tables(result: SweepResult, console: Console) -> None:
     why = f"\nEnded early: {result.ended_early}" if result.ended_early else ""
     title = f" {state}: {len(result.trials)} trials ({counts}){why}"
     console.print(Text.assemble("\n", (result.sweep_id, "bold"), title))
-    _print_failures(result, console)
+    causes = "\n".join(f"  {failure}" for failure in result.failures)
+    console.print(causes, style="red", soft_wrap=True, end="\n" if causes else "")
     if best is not None:
         kept = f", iteration {best.kept_iteration} of {best.iterations}" * best.keeps_earlier
         console.print(f"Best trial: number {best.number} ({best.trial_id}){kept}")
@@ -198,16 +198,3 @@ def _command(name: str) -> str:
     with contextlib.suppress(ValueError):
         return str(beside.relative_to(Path.cwd()))
     return str(beside)
-
-
-def _print_failures(result: SweepResult, console: Console) -> None:
-    """Print each cause of failure once."""
-    numbers_by_reason: dict[tuple[str, str], list[int]] = {}
-    for trial in result.trials:
-        if trial.outcome in _FAILURES and trial.cause:
-            reason = (trial.outcome.value, trial.cause.splitlines()[-1])
-            numbers_by_reason.setdefault(reason, []).append(trial.number)
-    for (outcome, cause), numbers in numbers_by_reason.items():
-        subject = f"{len(numbers)} trials" if len(numbers) > 1 else f"trial {numbers[0]}"
-        text = f"  {subject} {outcome}: {cause}"
-        console.print(text, style="red", soft_wrap=True)

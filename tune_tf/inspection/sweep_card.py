@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from tune_tf.formatting import value_text
+from tune_tf.formatting import printable, value_text
 from tune_tf.ranking import best_so_far
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _OTHER = "#8C8C8C"
 def sweep_card(sweep: "SweepView") -> str:
     """Render a sweep as HTML without scripts and external styles."""
     total = sweep.config.budget.num_samples
+    failures = [printable(failure) for failure in sweep.result.failures]
     counts = " ".join(
         f'<span style="color:{_COLOURS.get(state, _OTHER)}">&#9632;</span> '
         f"{count} {escape(state.replace('_', ' '))}"
@@ -37,6 +38,7 @@ def sweep_card(sweep: "SweepView") -> str:
         f"{sweep.num_ended}/{total} trials, {sweep.num_iterations} epochs",
         _bar(sweep),
         counts,
+        *(f'<span style="color:{_COLOURS["error"]}">{escape(each)}</span>' for each in failures),
     ]
     if sweep.ended_early:
         parts.append(f"Ended early: {escape(sweep.ended_early)}")

@@ -5,6 +5,7 @@ it must not import anything from tune_tf.
 """
 
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,14 @@ ISO_DATES = "ISO8601"
 
 NO_DATE = np.iinfo(np.int64).min
 """Unix time of a missing date, as NumPy converts it."""
+
+MONTH = (
+    "(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+"""Pattern of the English name of a month, whole or abbreviated, in upper or lower case."""
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class ColumnModel:
@@ -89,7 +98,8 @@ def floats_of(column: Any) -> "np.ndarray[Any, Any]":
 def unix_times_of(column: Any, date_format: str) -> "np.ndarray[Any, Any]":
     """Return a pandas column of dates as seconds since 1970 in UTC, int64, NO_DATE if missing.
 
-    Dates without a time zone are taken for UTC.
+    Dates without a time zone are taken for UTC. Names of months are English in any locale, whole
+    or abbreviated.
 
     Raises:
         ValueError: A value is not a date of the format; names row (from 1) and value.
@@ -99,12 +109,28 @@ def unix_times_of(column: Any, date_format: str) -> "np.ndarray[Any, Any]":
     dates = column
     if not pd.api.types.is_datetime64_any_dtype(column):
         texts = column.astype(object).map(str, na_action="ignore")
-        dates = pd.to_datetime(texts, format=date_format, errors="coerce", utc=True)
+        numbered = _with_numbered_months(date_format)
+        if numbered != date_format:
+            texts = texts.map(_numbered_months, na_action="ignore")
+        dates = pd.to_datetime(texts, format=numbered, errors="coerce", utc=True)
     if dates.dt.tz is not None:
         dates = dates.dt.tz_convert(None)
     times = dates.to_numpy().astype("datetime64[s]").astype(np.int64)
     _check_converted(column, times == NO_DATE, f"dates of the format {date_format}")
     return times
+
+
+def _with_numbered_months(date_format: str) -> str:
+    """Return a date format with #01 to #12 in place of names of months, which have a locale."""
+    return re.sub("%[bB]", "#%m", date_format)
+
+
+def _numbered_months(text: str) -> str:
+    return re.sub(
+        f"(?<![a-zA-Z]){MONTH}(?![a-zA-Z])",
+        lambda name: f"#{_MONTHS.index(name[0][:3].title()) + 1:02}",
+        text,
+    )
 
 
 def _check_converted(column: Any, is_missing: Any, expected: str) -> None:
@@ -126,7 +152,10 @@ def dates_of(times: Any, date_format: str) -> Any:
 
     dates = pd.Series(np.asarray(times).astype("datetime64[s]"))
     iso = "%Y-%m-%d" if (dates.dropna() == dates.dropna().dt.normalize()).all() else "%FT%T"
-    texts = dates.dt.strftime(iso if date_format == ISO_DATES else date_format)
+    numbered = iso if date_format == ISO_DATES else _with_numbered_months(date_format)
+    texts = dates.dt.strftime(numbered).str.replace(
+        "#(\\d\\d)", lambda number: _MONTHS[int(number[1]) - 1], regex=True
+    )
     return texts.astype(object).where(dates.notna(), None)
 
 

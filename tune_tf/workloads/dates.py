@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.column_model import ISO_DATES, NO_DATE, unix_times_of
+from tune_tf.workloads.column_model import ISO_DATES, MONTH, NO_DATE, unix_times_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _DATE = re.compile(
-    r"\s*\d{1,4}([-./])\d{1,2}\1\d{1,4}([T ]\d{1,2}:\d\d\S*(\s?[+-][\d:]+|\sUTC)?)?\s*"
+    r"\s*(\d{1,4}([-./])\d{1,2}\2\d{1,4}"
+    rf"|\d{{1,2}}([ -]){MONTH}\3([12]\d)?\d\d|{MONTH} \d{{1,2}},? [12]\d{{3}})"
+    r"([T ]\d{1,2}:\d\d\S*(\s?[+-][\d:]+|\sUTC)?)?\s*"
 )
-_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
+_FIGURES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
+_NAMES = ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%b %d %Y")
+_DAYS = (*_FIGURES, *_NAMES)
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 _FORMATS = (ISO_DATES, *(day + time for day in _DAYS for time in _TIMES))
 
@@ -26,7 +30,7 @@ _PERIODS = {"time of day": 1.0, "weekday": 7.0, "time of year": 365.2425}
 
 
 def looks_like_dates(column: "pd.Series[Any]") -> bool:
-    """Return whether a column holds datetimes, or texts that all look like dates in figures."""
+    """Return whether a column holds datetimes, or texts that all look like dates of a day."""
     from pandas.api import types
 
     if types.is_datetime64_any_dtype(column):
@@ -48,8 +52,7 @@ def date_formats_of(column: "pd.Series[Any]") -> list[str]:
     for date_format in _FORMATS:
         if date_format == ISO_DATES and not texts.str.match(r"\d{4}-\d\d-\d\d").all():
             continue
-        first = pd.to_datetime(texts[:1], format=date_format, errors="coerce", utc=True)
-        if first.notna().all() and _are_dates(texts, date_format):
+        if _are_dates(texts[:1], date_format) and _are_dates(texts, date_format):
             fitting.append(date_format)
     return fitting
 

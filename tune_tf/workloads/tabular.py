@@ -140,9 +140,13 @@ class _Kinds:
     categorical: list[str] = field(default_factory=list)
 
 
-def _unclear_dates(name: str, formats: list[str]) -> str:
+def _unclear_dates(column: "pd.Series[Any]", formats: list[str]) -> str:
     """Return the note on a column of dates in several formats, or none that is known."""
-    known = f"may be {' or '.join(formats)}" if formats else "have no common format that is known"
+    name = str(column.name)
+    known = f"may be {' or '.join(formats)}"
+    if not formats:
+        first = str(column.dropna().iloc[0])
+        known = f"have no common format that is known (the first is {first!r})"
     example = formats[0] if formats else "%d.%m.%Y"
     return (
         f"column {name!r} is left out: its dates {known}; write under data: "
@@ -310,7 +314,7 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 if len(formats) == 1:
                     kinds.dates[name] = formats[0]
                 else:
-                    unclear.append(_unclear_dates(name, formats))
+                    unclear.append(_unclear_dates(table[name], formats))
             else:
                 is_categorical = self._is_categorical(table[name])
                 (kinds.categorical if is_categorical else kinds.numeric).append(name)

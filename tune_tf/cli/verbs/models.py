@@ -1,6 +1,9 @@
 """``tune-tf export``, ``promote`` and ``retrain``: the models of a sweep."""
 
 import os
+import re
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +14,7 @@ from tune_tf.cli import options
 from tune_tf.cli.console import print_json_or_lines
 
 _MAX_LINES = 20
+_NO_GPU = re.compile(rb"absl::InitializeLog|Could not find cuda drivers|failed call to cuInit")
 
 
 def export(
@@ -36,6 +40,7 @@ def export(
     Example: `tune-tf export digits-cnn --format onnx --output digits.onnx`
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
+    load_tensorflow()
     from tune_tf.sweep.model.export import export_trial
 
     model = export_trial(
@@ -166,3 +171,20 @@ def retrain(
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
     print_json_or_lines(data, *lines, as_json=as_json)
+
+
+def load_tensorflow() -> None:
+    """Load TensorFlow without its lines on stderr about GPUs, which are hidden from it."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            import tensorflow as tf  # takes seconds, and other verbs do without it
+
+            tf.config.list_physical_devices()
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            os.write(2, b"".join(line for line in written if not _NO_GPU.search(line)))

@@ -24,7 +24,7 @@ from tune_tf.cli.console import (
     state_label,
     state_text,
 )
-from tune_tf.formatting import counted, duration, value_text
+from tune_tf.formatting import counted, duration, printable, value_text
 from tune_tf.inspection import Comparison, SweepState, SweepView, compare_sweeps, list_sweeps
 from tune_tf.inspection.trial_rows import local_time
 from tune_tf.sweep_folder import SweepFolder
@@ -55,7 +55,7 @@ def list_command(
         console.print(f"{text}{missing}.", soft_wrap=True)
         return
     headers = ("sweep", "state", "best", "trials", "began", "duration")
-    table = FittingTable(*headers, kept=3, wrap=["trials"])
+    table = FittingTable(*headers, kept=4, wrap=["trials"])
     for sweep in listed.sweeps:
         best = sweep.best_value
         metric = sweep.config.leading_objective.metric
@@ -224,6 +224,7 @@ def status_view(sweep: SweepView) -> RenderableType:
         f"{sweep.num_ended}/{total} trials",
     )
     parts: list[RenderableType] = [head, counted_states(sweep.counts), Text(_times(sweep))]
+    parts += [Text(printable(f"  {failure}"), style="red") for failure in sweep.result.failures]
     if sweep.ended_early:
         parts.append(Text(f"Ended early: {sweep.ended_early}"))
     if sweep.suspension:

@@ -138,6 +138,8 @@ def _print_trial(sweep: SweepView, trial: TrialView, metric: str) -> None:
     none = "removed (keep_checkpoints)" if result.checkpoints_removed else "none"
     for path in [*map(str, trial.checkpoints)] or [none]:
         console.print(Text(f"  {path}"), soft_wrap=True)
+    console.print(Text("Log", style="bold"))
+    console.print(Text(f"  {trial.log or 'none'}"), soft_wrap=True)
     if trial.error:
         console.print(Text("Error", style="bold red"))
         console.print(Text(trial.error), soft_wrap=True)
@@ -152,7 +154,6 @@ def _attributes(sweep: SweepView, trial: TrialView) -> dict[str, str]:
         "began": local_time(trial.began_s) or "never",
         "ended": local_time(trial.ended_s),
         "node": trial.node and f"{trial.node}, process {trial.pid}",
-        "log": str(trial.log) if trial.log else None,
         "MLflow run": trial.mlflow_run_id or (sweep.config.mlflow and "not known"),
     }
     return {name: value for name, value in attributes.items() if value}
