@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.config import ClusterSettings, SweepConfig
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
 
 
 @pytest.fixture
@@ -129,3 +129,17 @@ def test_a_head_that_answers_but_starts_no_process_is_told(monkeypatch):
         cluster.cluster(ClusterSettings(address="ray://HEAD")),
     ):
         pass
+
+
+def test_a_machine_on_which_ray_does_not_start_in_time_is_told(monkeypatch):
+    import ray
+
+    from tune_tf.sweep.cluster import cluster
+
+    def time_out(*_, **__):
+        raise Exception("The current node timed out during startup. This could happen because ...")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", time_out)
+    with pytest.raises(UnavailableResourcesError, match="this machine is too busy"), cluster():
+        pytest.fail("there is no cluster")

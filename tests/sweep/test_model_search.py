@@ -187,7 +187,7 @@ def test_a_workload_brings_its_data(searched):
     ("arguments", "text"),
     [
         ((build, "rows", SPACE), "data must be arrays"),
-        ((build, [1, 2], SPACE), "data=lambda config: tune_tf.Data"),
+        ((build, [1, 2], SPACE), "def load_data"),
         ((build, (ROWS[0], ROWS[1][:3]), SPACE), "the same number of rows"),
         ((build, (ROWS[0][:1], ROWS[1][:1]), SPACE), "data has one row"),
         ((build, (ROWS[0], None), SPACE), r"the same number of rows, not \(20, 1\), \(\)"),

@@ -132,6 +132,9 @@ def line_for(key: object, value: Any, known: Collection[str]) -> str | None:
             "metric": _plain("name", value.get("name")),
             "mode": _plain("mode", value.get("goal", "minimize")),
         }
+    if key == "early_terminate" and isinstance(value, Mapping):  # of W&B
+        limit = value.get("min_iter") or value.get("max_iter") or 1
+        line = {"name": "asha", "grace_period": limit}
     is_there = not section or (setting in known and section not in known)
     text = inline_yaml(line if is_there else {section: line})[1:-1]
     return text.replace("'...'", "...")
@@ -141,5 +144,7 @@ def _plain(setting: str, value: Any) -> Any:
     """Return the value of a setting here, or dots for what is no plain value."""
     if isinstance(value, Mapping):
         value = value.get(setting)  # such as ``{epochs: 32}``
+    if setting == "workload" and isinstance(value, str) and value.endswith(".py"):
+        value = f"{value}:MyWorkload"
     plain = value if isinstance(value, str | int | float) else "..."
     return _VALUES.get(setting, {}).get(str(plain), plain)

@@ -94,6 +94,13 @@ def cluster(
             if not settings.runtime_env:
                 raise
             raise InvalidSettingsError(ErrorDetail("cluster.runtime_env", str(error))) from error
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            raise UnavailableResourcesError(
+                "Ray did not start within a minute: this machine is too busy, or short of memory or "
+                "disk; look at what runs, and try again"
+            ) from error
     try:
         yield
     finally:

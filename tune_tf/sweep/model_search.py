@@ -45,7 +45,8 @@ def search(
             :class:`~tune_tf.workload.Workload` class or instance; or a KerasTuner hypermodel,
             also a function ``build(hp)``.
         data: Arrays ``(x, y)`` or ``(x, y, sample_weight)``, a :class:`~tune_tf.workload.Data`, or
-            a function from a config to one; None for a workload, which has its own.
+            a function from a config to one, which may hold a ``tf.data.Dataset`` that the function
+            makes; None for a workload, which has its own.
         space: Parameters by name; None for that of a hypermodel or workload. ``batch_size`` is the
             number of rows of an update, 32 by default.
         epochs: Maximum epochs of a trial.
@@ -185,8 +186,9 @@ def _data(data: Any, validation: Any, seed: int) -> Data | Callable[[Config], Da
     if len(parts) not in (2, 3) or any(hasattr(part, "element_spec") for part in parts):
         raise InvalidSettingsError(
             "data must be arrays (x, y) or (x, y, sample_weight), a tune_tf.Data, or a function "
-            f"from a config to one, not {type(data).__name__}; for a tf.data.Dataset write "
-            "`data=lambda config: tune_tf.Data(train, validation)`, with the datasets made inside"
+            f"from a config to one, not {type(data).__name__}; a data set cannot be sent to other "
+            "processes, so write a function `def load_data(config):` that makes it, with absolute "
+            "paths, and returns `tune_tf.Data(train, validation)`, and give data=load_data"
         )
     data = _arrays("data", parts)
     if validation is None:

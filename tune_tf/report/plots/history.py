@@ -45,7 +45,7 @@ def plot_history(record: ReportData) -> Plot:
 
 def _caption(record: ReportData, num_hidden: int) -> str:
     text = (
-        "Each mark is a trial's last value at the time it ended; the line is the best so "
+        "Each mark is a trial's value at the time it ended; the line is the best so "
         "far. If the line still moves at its end, more trials are likely to help."
     )
     if not record.feasible.all():
