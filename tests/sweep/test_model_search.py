@@ -275,7 +275,9 @@ def test_datasets_and_models_of_keras_are_refused_with_what_to_write(searched):
 
     rows = tf.data.Dataset.from_tensor_slices(ROWS)
     for data in (rows, (rows, rows)):
-        with pytest.raises(InvalidSettingsError, match=r"write `data=lambda config: tune_tf\.Data"):
+        with pytest.raises(
+            InvalidSettingsError, match=r"write a function `def load_data\(config\):`"
+        ):
             searched(build, data, SPACE)
     for model in (keras.Sequential(), keras.Sequential):
         with pytest.raises(InvalidSettingsError, match=r"function from a .* not a Keras model"):

@@ -98,8 +98,8 @@ def cluster(
             if "timed out during startup" not in str(error):
                 raise
             raise UnavailableResourcesError(
-                "Ray did not start within a minute: this machine is too busy, or short of memory or "
-                "disk; look at what runs, and try again"
+                "Ray did not start within a minute: this machine is too busy, or short of memory "
+                "or disk; look at what runs, and try again"
             ) from error
     try:
         yield
