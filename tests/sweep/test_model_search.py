@@ -275,9 +275,7 @@ def test_datasets_and_models_of_keras_are_refused_with_what_to_write(searched):
 
     rows = tf.data.Dataset.from_tensor_slices(ROWS)
     for data in (rows, (rows, rows)):
-        with pytest.raises(
-            InvalidSettingsError, match=r"a function `def load_data"
-        ):
+        with pytest.raises(InvalidSettingsError, match=r"a function `def load_data"):
             searched(build, data, SPACE)
     for model in (keras.Sequential(), keras.Sequential):
         with pytest.raises(InvalidSettingsError, match=r"function from a .* not a Keras model"):
