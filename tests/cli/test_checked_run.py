@@ -41,8 +41,8 @@ class Process:
 def run_checked(monkeypatch):
     """Return a function that runs a sweep which trains nothing, after a check by a process."""
 
-    def run_checked(ends=True, found=()):
-        process, ran = Process(ends, found), []
+    def run_checked(ends=True, found=(), address=None):
+        process, ran, order = Process(ends, found), [], []
 
         def run_sweep(config, base_dir, callbacks):
             assert not process.is_open
@@ -50,9 +50,15 @@ def run_checked(monkeypatch):
             return "result"
 
         monkeypatch.setattr("tune_tf.estimate.trial_check.TrialCheckProcess", process)
-        monkeypatch.setattr("tune_tf.sweep.plan_sweep", lambda *_, **__: None)
+        monkeypatch.setattr("tune_tf.sweep.plan_sweep", lambda *_, **__: order.append("plan"))
         monkeypatch.setattr("tune_tf.sweep.run_sweep", run_sweep)
-        monkeypatch.setattr("tune_tf.sweep.cluster.cluster", lambda *_: contextlib.nullcontext())
+
+        def connect(*_):
+            order.append("cluster")
+            return contextlib.nullcontext()
+
+        monkeypatch.setattr("tune_tf.sweep.cluster.cluster", connect)
+        monkeypatch.setattr("tune_tf.sweep.cluster.cluster_address", lambda _: address)
 
         class Config:
             cluster = None
@@ -61,6 +67,7 @@ def run_checked(monkeypatch):
             result = run_verb._run_checked(Config, None, contextlib.nullcontext, ())
             assert result == "result"
         assert not process.is_open
+        assert order[0] == ("plan" if address is None else "cluster")
         return len(ran)
 
     return run_checked
@@ -74,6 +81,10 @@ def test_a_sweep_runs_after_its_batch_was_trained(run_checked, caplog):
 
 def test_a_batch_that_takes_long_is_not_waited_for(run_checked):
     assert run_checked(ends=False, found=InvalidSettingsError("never asked")) == 1
+
+
+def test_a_sweep_on_a_cluster_is_planned_there(run_checked):
+    assert run_checked(address="auto") == 1
 
 
 def test_what_the_batch_rules_out_does_not_run(run_checked):

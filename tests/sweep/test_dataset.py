@@ -55,6 +55,13 @@ def test_other_data_count_by_the_code_that_loads_them():
     assert dataset_of(first, "a.py:Own")["digest"] != dataset_of(second, "a.py:Own")["digest"]
 
 
+def test_an_attribute_named_data_is_one_of_all():
+    first, second = DigitsMLP(), DigitsMLP()
+    first.data = second.data = None
+    first.rows, second.rows = 1, 2
+    assert dataset_of(first, "a.py:Own")["digest"] != dataset_of(second, "a.py:Own")["digest"]
+
+
 def test_data_that_cannot_be_compared_are_not_recorded():
     import tensorflow as tf
 

@@ -7,6 +7,8 @@ from typing import Any
 from tune_tf.data.digest import digest
 from tune_tf.secrets import mask_secrets
 from tune_tf.workload import Workload
+from tune_tf.workloads.function_workload import FunctionWorkload
+from tune_tf.workloads.keras_tuner.hypermodel import HypermodelWorkload
 from tune_tf.workloads.settings_workload import SettingsWorkload
 
 _DIGEST_LENGTH = 16
@@ -21,8 +23,8 @@ def dataset_of(workload: Workload, workload_name: str) -> dict[str, str] | None:
     """
     if isinstance(workload, SettingsWorkload):
         return _dataset_in_files(workload)
-    # Of workloads that are made of a model and data; others have only the method.
-    found = digest(getattr(workload, "data", workload.load_data))
+    is_made_of_data = isinstance(workload, FunctionWorkload | HypermodelWorkload)
+    found = digest(workload.data if is_made_of_data else workload.load_data)  # type: ignore[attr-defined]
     if found is None:
         return None
     source = {"tags": {"mlflow.source.name": workload_name}}

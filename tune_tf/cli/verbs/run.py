@@ -98,10 +98,12 @@ def _run_checked(
     """Run a sweep, after a batch has been trained while Ray starts."""
     from tune_tf.estimate.trial_check import TrialCheckProcess
     from tune_tf.sweep import plan_sweep, run_sweep
-    from tune_tf.sweep.cluster import cluster
+    from tune_tf.sweep.cluster import cluster, cluster_address
 
-    plan = plan_sweep(config, base_dir=base_dir)
     with contextlib.ExitStack() as stack:
+        if cluster_address(config.cluster) is not None:  # it may hold what this machine cannot
+            stack.enter_context(cluster(config.cluster, base_dir))
+        plan = plan_sweep(config, base_dir=base_dir)
         with TrialCheckProcess(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
             if process.wait(_PATIENCE_S):
