@@ -23,6 +23,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_of, pareto_front
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import is_machine_metric, reported_metrics
+from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 from tune_tf.space.parameter import is_number
 
@@ -213,11 +214,11 @@ class SweepResult:
 
     @cached_property
     def failures(self) -> tuple[str, ...]:
-        """Each cause of failed trials once, such as ``3 trials oom: out of memory``."""
+        """Each cause of failed trials once, masked, such as ``3 trials oom: out of memory``."""
         numbers_by_reason: dict[tuple[str, str], list[int]] = {}
         for trial in self.trials:
             if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED) and trial.cause:
-                reason = (trial.outcome.value, trial.cause.splitlines()[-1])
+                reason = (trial.outcome.value, mask_secrets(trial.cause.splitlines()[-1]))
                 numbers_by_reason.setdefault(reason, []).append(trial.number)
         return tuple(
             f"{f'{len(numbers)} trials' if len(numbers) > 1 else f'trial {numbers[0]}'} "

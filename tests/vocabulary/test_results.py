@@ -59,6 +59,14 @@ def test_without_a_best_trial_the_causes_of_failures_are_told():
         _ = result(*broken).best_trial
 
 
+def test_a_secret_in_a_cause_is_masked():
+    cause = "OSError: cannot reach https://me:hunter22@host/data"
+    broken = trial(0, None, outcome=Outcome.ERROR, cause=cause)
+    assert result(broken).failures == (
+        "trial 0 error: OSError: cannot reach https://me:***@host/data",
+    )
+
+
 def test_an_infeasible_trial_is_neither_the_best_nor_in_the_front():
     found = result(trial(0, 0.3), trial(1, 0.2, 0.9, feasible=False))
     assert found.best_trial.number == 0
