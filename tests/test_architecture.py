@@ -5,7 +5,7 @@ import graphlib
 import io
 import re
 import tokenize
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -91,6 +91,12 @@ def test_a_folder_holds_at_most_twenty_modules(folder):
     }
 
     assert crowded == {}
+
+
+def test_a_test_file_has_a_name_of_its_own():
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+
+    assert [name for name, number in names.items() if number > 1] == []  # pytest refuses them
 
 
 def test_no_name_is_jargon():

@@ -35,6 +35,7 @@ def verb(tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ray, "init", no_cluster)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # an earlier test's cluster
     for name in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "TF_CPP_MIN_LOG_LEVEL"):
         monkeypatch.setenv(name, os.environ.get(name, "0"))  # the command line sets them
     monkeypatch.setenv("COLUMNS", "200")

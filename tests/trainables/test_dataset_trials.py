@@ -49,6 +49,18 @@ class Scaled(Batched):
         return scaled
 
 
+class OnRequest(Shuffled):
+    """The same as a data set or, by a parameter, as arrays."""
+
+    def load_data(self, config):
+        return (
+            DigitsMLP.load_data(self, config) if "arrays" in config else super().load_data(config)
+        )
+
+    def global_batch_size(self, config):
+        return 64
+
+
 def losses(trial, count=2):
     return [trial.train()["loss"] for _ in range(count)]
 
@@ -68,6 +80,18 @@ def test_a_reused_process_gives_the_losses_of_a_fresh_one(workload, loop):
     reused.reset(config)
 
     assert losses(reused) == fresh
+
+
+def test_a_data_set_after_arrays_gives_the_losses_of_a_fresh_process():
+    kind = tune_tf.trainable(OnRequest, seed=3)
+    fresh = losses(kind(config=CONFIG))
+    reused = kind(config=CONFIG | {"arrays": True})
+    losses(reused, 1)
+    for config in (CONFIG, CONFIG | {"arrays": True}, CONFIG):
+        reused.reset(config)
+        seen = losses(reused)
+
+        assert (seen == fresh) == ("arrays" not in config)
 
 
 def test_a_restored_trial_gives_the_losses_of_one_that_never_stopped(tmp_path):

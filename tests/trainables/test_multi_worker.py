@@ -16,6 +16,7 @@ from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_settings import seed_of_trial
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.seeds import seeded_generators
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.workload import Data, Workload
@@ -82,8 +83,10 @@ def on_one_device(config, num_epochs, checkpoint=None):
 
     workload, replicas = Uneven(), Replicas(Devices(("CPU:0",)))
     loop = GraphLoop(workload, replicas)
-    rows = place_rows(rows_of(workload.load_data(config)), replicas)
-    loop.start(config, rows, seed_of_trial(1, "default", "default"))
+    seed = seed_of_trial(1, "default", "default")
+    with seeded_generators(seed):
+        rows = place_rows(rows_of(workload.load_data(config)), replicas)
+    loop.start(config, rows, seed)
     if checkpoint is not None:
         loop.restore(Checkpoint.read(checkpoint))
     return [metrics_of(loop.epoch()) for _ in range(num_epochs)]

@@ -13,7 +13,7 @@ from keras_tuner import applications
 from keras_tuner.src.applications import efficientnet
 
 from tune_tf import Data, from_hypermodel, trainable
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import InvalidSettingsError, WorkloadError
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
@@ -22,9 +22,7 @@ IMAGES, CLASSES = {"input_shape": (32, 32, 3)}, {"classes": 2}
 AUGMENT = {"augment_layers": 0, "rotate": [0.1, 0.2], "translate_x": 0.1, "contrast": None}
 HYPERMODELS = {
     "resnet": lambda: applications.HyperResNet(**IMAGES, **CLASSES),
-    "xception": lambda: applications.HyperXception(
-        input_tensor=keras.Input((32, 32, 3)), **CLASSES
-    ),
+    "xception": lambda: applications.HyperXception(**IMAGES, **CLASSES),
     "efficientnet": lambda: applications.HyperEfficientNet(
         **IMAGES,
         **CLASSES,
@@ -62,6 +60,14 @@ def test_a_ready_hypermodel_trains(make, images):
     trial.stop()
     assert np.isfinite(result["loss"])
     assert 0 <= result["val_accuracy"] <= 1
+
+
+@pytest.mark.parametrize("kind", [applications.HyperResNet, applications.HyperXception])
+def test_an_input_tensor_is_refused(kind, images):
+    with pytest.raises(
+        InvalidSettingsError, match=r"input_tensor .* give input_shape=\(32, 32, 3\)"
+    ):
+        from_hypermodel(kind(input_tensor=keras.Input((32, 32, 3)), **CLASSES), images)
 
 
 def test_an_augmentation_alone_is_refused_before_a_trial(images):

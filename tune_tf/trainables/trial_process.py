@@ -136,10 +136,12 @@ class TrialProcess:
         from tune_tf.training.core.seeds import seeded_generators
 
         if self._returns_arrays:
-            return self._loads.load(config)
+            data = self._loads.load(config)
+            if not has_datasets(data):
+                return data
         with seeded_generators(self._trial.seed):
             data = self._loads.load(config)
-        self._loads_anew = has_datasets(data)
+        self._loads_anew = self._loads_anew or has_datasets(data)
         self._returns_arrays = not self._loads_anew
         return data
 

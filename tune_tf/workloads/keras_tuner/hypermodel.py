@@ -76,6 +76,7 @@ def from_hypermodel(
             "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
             f"a compiled model, not {hypermodel!r}"
         )
+    errors += _symbolic_tensors(hypermodel)
     if not isinstance(data, Data) and not callable(data):
         errors.append(
             "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
@@ -91,6 +92,18 @@ def from_hypermodel(
         FitRecorder(type(hypermodel).__name__).fit(**fit_arguments)
     arguments = TunerArguments(hyperparameters, tune_new_entries, optimizer, loss, metrics)
     return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), arguments, fit_arguments)
+
+
+def _symbolic_tensors(hypermodel: Any) -> list[str]:
+    """Return an error for each attribute that would be another tensor in another process."""
+    import keras
+
+    return [
+        f"{type(hypermodel).__name__}.{name} is a symbolic tensor, which cannot be sent to another "
+        f"process: give input_shape={tuple(value.shape[1:])} instead, or create it in build"
+        for name, value in getattr(hypermodel, "__dict__", {}).items()
+        if isinstance(value, keras.KerasTensor)
+    ]
 
 
 class HypermodelWorkload(Workload):
