@@ -2,6 +2,7 @@
 
 import gc
 import random
+import threading
 import types
 import weakref
 
@@ -160,3 +161,27 @@ def test_what_is_traced_is_not_kept_by_the_registry_of_gradients():
     gc.collect()
 
     assert graph() is None
+
+
+def test_xla_is_used_on_request_only(monkeypatch):
+    cards = [types.SimpleNamespace(device_type="GPU")]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: cards)
+
+    def compiled(allowed, **options):
+        made = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
+
+        def compile_model():
+            if not allowed:
+                internals.use_xla_on_request_only()
+            made.compile(loss="mse", **options)
+
+        thread = threading.Thread(target=compile_model)
+        thread.start()
+        thread.join()
+        return made.jit_compile
+
+    assert compiled(allowed=True)  # what Keras chooses on a machine with a GPU
+    assert not compiled(allowed=False)
+    assert not compiled(allowed=False, jit_compile="auto")
+    assert compiled(allowed=False, jit_compile=True)
+    assert compiled(allowed=True)  # other threads choose as before

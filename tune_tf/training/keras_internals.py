@@ -1,7 +1,9 @@
 """Access to private parts of Keras and TensorFlow."""
 
 import contextlib
+import functools
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,6 +54,37 @@ def unregister_new_gradients() -> Iterator[None]:
     finally:
         for name in [n for n in registry if n.startswith("CustomGradient-") and n not in before]:
             del registry[name]
+
+
+class _CompileThread(threading.local):
+    chooses_xla: bool = True
+
+
+_compile_thread = _CompileThread()
+
+
+def use_xla_on_request_only() -> None:
+    """Let ``compile(jit_compile="auto")``, the default, not choose XLA in this thread.
+
+    Keras chooses it wherever the machine has a GPU, even one that is hidden from this process. XLA
+    compiles for long, draws other random numbers and lacks some operations.
+    """
+    _compile_thread.chooses_xla = False
+    _install_xla_choice()
+
+
+@functools.cache
+def _install_xla_choice() -> None:
+    trainer = next(base for base in keras.Model.__mro__ if base.__name__ == "Trainer")
+    choose = getattr(trainer, "_resolve_auto_jit_compile", None)
+    if choose is None:  # then Keras' choice stays
+        return
+
+    @functools.wraps(choose)
+    def choose_if_allowed(model: Any) -> bool:
+        return _compile_thread.chooses_xla and bool(choose(model))
+
+    trainer._resolve_auto_jit_compile = choose_if_allowed  # noqa: SLF001
 
 
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:

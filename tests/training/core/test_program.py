@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from guards import guarded
-from trials import ByTape, Given, begin, draw, furthest, run, run_fresh, run_keras_fit
+from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh, run_keras_fit
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.loop import GraphLoop
@@ -189,6 +190,24 @@ def test_a_model_compiled_for_xla_gives_the_same_numbers(replicas_of):
 
     plain, by_xla = (run(GraphLoop(w, replicas_of(1)), w) for w in (workload, compiled))
     assert furthest(by_xla, plain) <= 1e-5
+
+
+def test_a_model_that_xla_cannot_compile_trains_without_it(replicas_of, caplog):
+    def build(config):
+        def shifted_by_length(x):
+            digits = tf.strings.length(tf.strings.as_string(x))  # no kernel of XLA
+            return x + 0.1 * tf.cast(digits, x.dtype)
+
+        shift = layers.Lambda(shifted_by_length, output_shape=(6,))
+        model = keras.Sequential([keras.Input((6,)), shift, layers.Dense(3)])
+        loss = crossentropy(from_logits=True)
+        model.compile("sgd", loss, metrics=["accuracy"], jit_compile=config["jit"])
+        return model
+
+    workload = Given(build, draw(45, 19))
+    plain, by_xla = (run_fresh(workload, replicas_of(1), {"jit": jit}) for jit in (False, True))
+    assert bits(by_xla) == bits(plain)
+    assert "XLA cannot compile AsString: this model trains without XLA" in caplog.text
 
 
 @pytest.mark.parametrize("num_replicas", guarded([1, 2], [2]))

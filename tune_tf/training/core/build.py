@@ -19,6 +19,7 @@ from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
+from tune_tf.training.keras_internals import use_xla_on_request_only
 from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ def _run_in_fresh_thread(build: Callable[[], Any]) -> Any:
     policy = keras.config.dtype_policy()
 
     def build_by_policy() -> Any:
+        use_xla_on_request_only()
         if policy.name != keras.config.floatx():  # else `build` may still set floatx
             keras.config.set_dtype_policy(policy)
         return build()

@@ -1,6 +1,8 @@
 """Epoch of a model as a traced program, shared by trials of one structure."""
 
+import logging
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,6 +24,11 @@ from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Workload
+
+
+_UNSUPPORTED = re.compile(r"on XLA_\w+: (\w+) \(|()tf2xla conversion failed")
+
+_log = logging.getLogger(__name__)
 
 
 class Program:
@@ -170,11 +177,22 @@ class Program:
         self._traced_scalars = TracedScalars(())
         self._trace()
 
-    def graph_function(self, body: Callable[..., Any], **options: Any) -> Any:
-        """Return a function that runs as a graph and reads the traced scalars at every call."""
+    def graph_function(
+        self, body: Callable[..., Any], *, jit_compile: bool = False, **options: Any
+    ) -> Any:
+        """Return a function that runs as a graph and reads the traced scalars at every call.
+
+        With ``jit_compile``, XLA compiles it, unless it has no kernel for an operation.
+        """
         # TensorFlow counts traces by code object and would warn for each new program; a partial has
         # no code object.
-        return tf.function(partial(self._trace_body, body), autograph=False, **options)
+        plain, compiled = (
+            tf.function(
+                partial(self._trace_body, body), autograph=False, jit_compile=jit, **options
+            )
+            for jit in (None, True)
+        )
+        return _first_supported(compiled, plain) if jit_compile else plain
 
     def check_logs(self, logs: Any) -> None:
         """Refuse results of a custom training step without a loss."""
@@ -306,6 +324,28 @@ class Program:
         if isinstance(result, Mapping) and set(result) != set(metrics):
             metrics = self.step.replicas.mean(dict(result))
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
+
+
+def _first_supported(compiled: Callable[..., Any], plain: Callable[..., Any]) -> Any:
+    """Return a function that XLA compiles, or the plain one once XLA lacks an operation of it."""
+    function = compiled
+
+    def call(*args: Any) -> Any:
+        nonlocal function
+        try:
+            return function(*args)
+        except tf.errors.InvalidArgumentError as error:
+            unsupported = _UNSUPPORTED.search(error.message)
+            if function is plain or unsupported is None:
+                raise
+            _log.warning(
+                "XLA cannot compile %s: this model trains without XLA; leave out jit_compile=True",
+                unsupported[1],
+            )
+            function = plain
+            return function(*args)
+
+    return call
 
 
 def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
