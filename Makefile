@@ -11,7 +11,7 @@ SWEEP  ?= search_spaces/digits_cnn.yaml
 # Hundreds of processes import the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install sweep test test-all test-fast fuzz kills mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
+.PHONY: help install sweep test test-all test-fast test-gpu fuzz kills mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -29,13 +29,16 @@ sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spac
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
 test: install    ## the tests that guard every promise, in ten minutes
-	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not long"
+	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not long and not gpu"
 
 test-all: install ## all tests but those of `make kills` and `make bench-quick`, in half an hour
 	@$(BIN)/python .ci/tests.py
 
 test-fast: install ## the tests that start no cluster and train nothing large, in a minute and a half
-	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not long"
+	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not long and not gpu"
+
+test-gpu: install ## what needs a GPU, and how fast an epoch is on it
+	@$(BIN)/python -m pytest -s -m gpu tests/gpu
 
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)

@@ -1,0 +1,107 @@
+"""What a GPU is used for, as its driver tells, and trials that are run on it."""
+
+import subprocess
+import threading
+import time
+
+import numpy as np
+import ray
+
+from tune_tf import Data, TrialResources, Workload, trainable
+
+
+def query(*arguments):
+    """Return the lines of a query of nvidia-smi, split at commas."""
+    command = ["nvidia-smi", *arguments, "--format=csv,noheader,nounits"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [[part.strip() for part in line.split(",")] for line in lines]
+
+
+def memory_mib():
+    """Return the memory of the first GPU in MiB."""
+    return int(query("--query-gpu=memory.total")[0][0])
+
+
+def used_mib():
+    """Return the used memory of the first GPU in MiB."""
+    return int(query("--query-gpu=memory.used")[0][0])
+
+
+def processes():
+    """Return MiB of the GPU's memory by process."""
+    return {int(pid): mib for pid, mib in query("--query-compute-apps=pid,used_memory")}
+
+
+class Watch:
+    """Watches who uses the GPU, and how much of it, while a block runs."""
+
+    def __enter__(self):
+        self.command_of, self.most_mib, self.most_at_once = {}, 0, 0
+        self._before = set(processes())
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure):
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self):
+        while not self._ended.is_set():
+            new = set(processes()) - self._before
+            for pid in new - self.command_of.keys():
+                self.command_of[pid] = command_of(pid)
+            self.most_at_once = max(self.most_at_once, len(new))
+            self.most_mib = max(self.most_mib, used_mib())
+            time.sleep(0.2)
+
+
+def command_of(pid):
+    """Return the command line of a process."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode()
+    except OSError:
+        return "it has ended"
+
+
+class Wide(Workload):
+    """A model whose activations take ``width`` floats a row, and so much of a GPU's memory."""
+
+    def load_data(self, config):
+        x = np.random.default_rng(0).random((config["rows"], 16), "float32")
+        return Data((x, x[:, :1]), (x[:64], x[:64, :1]))
+
+    def build_model(self, config):
+        import keras
+
+        hidden = [keras.layers.Dense(config["width"], "relu") for _ in range(4)]
+        model = keras.Sequential([keras.Input((16,)), *hidden, keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    def global_batch_size(self, config):
+        return config["rows"]
+
+
+def history(workload, config, num_epochs, gpus, **settings):
+    """Return the metrics of each epoch of a trial in a process of its own."""
+
+    def train():
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        kind = trainable(workload, resources=TrialResources(2, gpus), seed=1, **settings)
+        trial = kind(config=config)
+        epochs = []
+        for _ in range(num_epochs):
+            began = time.perf_counter()
+            result = trial.train()
+            epochs.append(
+                {key: value for key, value in result.items() if isinstance(value, float)}
+                | {"seconds": time.perf_counter() - began}
+            )
+        return epochs
+
+    return ray.get(ray.remote(num_cpus=2, num_gpus=gpus, max_calls=1)(train).remote())
