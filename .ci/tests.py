@@ -17,7 +17,10 @@ from pathlib import Path
 
 TOGETHER = ["--numprocesses", "3", "--dist", "loadfile"]
 TOGETHER += ["--no-loadscope-reorder", "--max-worker-restart", "0"]
-RINGS = {"together": [*TOGETHER, "-m", "not alone and not long and not gpu"], "alone": ["-m", "alone"]}
+RINGS = {
+    "together": [*TOGETHER, "-m", "not alone and not long and not gpu"],
+    "alone": ["-m", "alone"],
+}
 MAX_RETRIES = 3
 BUILD = Path("build")
 

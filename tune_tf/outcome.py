@@ -68,7 +68,11 @@ class Outcome(enum.Enum):
 
 
 _OUT_OF_MEMORY = re.compile(
-    r"ResourceExhaustedError|MemoryError\b|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
+    r"ResourceExhaustedError|RESOURCE_EXHAUSTED|MemoryError\b|OOM when allocating"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|Out of memory while trying"
+    # A GPU without memory for cuBLAS and cuDNN, or for a copy
+    r"|CU\w+_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|No (?:blas|dnn) support for stream"
+    r"|failed to create cublas handle|cuDNN failed to initialize|Dst tensor is not initialized"
     r"|running low on memory"  # Ray's memory monitor
 )
 

@@ -3,6 +3,7 @@
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import ray
@@ -60,8 +61,7 @@ class Watch:
 def command_of(pid):
     """Return the command line of a process."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return "it has ended"
 

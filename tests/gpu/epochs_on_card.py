@@ -58,7 +58,9 @@ class Images(Workload):
             x = layers.GlobalAveragePooling2D()(net(x))
         model = keras.Model(inputs, layers.Dense(10)(x))
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(1e-3), loss, ["accuracy"], jit_compile=self._jit)
+        model.compile(
+            keras.optimizers.Adam(1e-3), loss, metrics=["accuracy"], jit_compile=self._jit
+        )
         return model
 
 
@@ -106,7 +108,7 @@ def main() -> None:
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     for case in (("mlp", 8, 32), ("cnn", 8, 32), ("cnn", 32, 128), ("resnet50", 32, 128)):
-        print(json.dumps(measure(*case, rounds)), flush=True)
+        print(json.dumps(measure(*case, rounds)), flush=True)  # noqa: T201  what it is for
 
 
 if __name__ == "__main__":

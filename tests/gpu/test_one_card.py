@@ -15,7 +15,7 @@ import tune_tf
 from tune_tf import Data, SweepConfig, run_sweep
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 
-pytestmark = [pytest.mark.gpu, pytest.mark.tf, pytest.mark.cluster]
+pytestmark = [pytest.mark.gpu, pytest.mark.tf, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 CONFIG = {"learning_rate": 0.01, "batch_size": 64, "width": 64, "filters": 8}
 SCRIPT = Path(__file__).parents[2] / "scripts" / "sweep.py"
@@ -82,15 +82,32 @@ class Dropping(DigitsMLP):
         return model
 
 
-def test_epochs_are_compiled_on_request_only_and_equal_to_fit():
-    config = CONFIG | {"dropout": 0.0}
-    plain = card.history(Dropping, config, 3, 1)
-    compiled = card.history(Dropping, config | {"jit": True}, 3, 1)
-    by_fit = card.history(Dropping, config, 3, 1, loop="fit")
+def test_an_epoch_is_compiled_by_xla_and_equal_to_one_that_is_not():
+    plain, compiled, default = (
+        losses(card.history(Dropping, CONFIG | {"dropout": 0.0} | more, 3, 1))
+        for more in ({"jit": False}, {"jit": True}, {})
+    )
 
-    assert np.allclose(losses(compiled), losses(plain), rtol=1e-4)
-    assert np.isfinite(losses(by_fit)).all()
-    assert plain[0]["seconds"] < compiled[0]["seconds"]
+    assert np.allclose(compiled, plain, rtol=1e-4)
+    assert np.array_equal(default, compiled)
+
+
+class Flattened(DigitsCNN):
+    """A convolution whose flattened output goes into a dense layer."""
+
+    def build_model(self, config):
+        images = keras.Input((8, 8, 1))
+        features = keras.layers.Conv2D(16, 3, activation="relu")(images)
+        scores = keras.layers.Dense(10, "softmax")(keras.layers.Flatten()(features))
+        model = keras.Model(images, scores)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        return model
+
+
+def test_what_xla_cannot_compile_trains_without_it():
+    on_card, on_cpu = (losses(card.history(Flattened, CONFIG, 2, gpus)) for gpus in (1, 0))
+
+    assert np.allclose(on_card, on_cpu, rtol=1e-3), abs(on_card / on_cpu - 1).max()
 
 
 def test_trials_without_a_card_leave_it_alone(sweep):
@@ -130,9 +147,7 @@ def test_the_verbs_leave_the_card_alone(tmp_path):
         command = [sys.executable, SCRIPT, *verb.split()]
         with card.Watch() as watch:
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        print(verb, done.returncode, watch.command_of, done.stdout[-600:], done.stderr[-600:])
-
-        assert (done.returncode, watch.command_of) == (0, {}), verb
+        assert (done.returncode, watch.command_of) == (0, {}), (verb, done.stderr[-2000:])
 
 
 def test_a_quarter_of_a_card_holds_four_trials(sweep):
@@ -152,7 +167,6 @@ def test_a_trial_that_needs_more_than_its_share_gets_a_larger_one(sweep):
         budget={"num_samples": 1},
     )
     (trial,) = result.trials
-    print(trial)
 
     assert trial.outcome.value == "completed", trial
 
@@ -167,7 +181,6 @@ def test_a_trial_that_needs_more_than_the_card_trains_in_pieces(sweep):
         oom_retries=3,
     )
     (trial,) = result.trials
-    print(trial)
 
     assert trial.outcome.value == "completed", trial
 
@@ -195,7 +208,6 @@ def test_rows_leave_room_for_the_model(sweep):
         epochs=1,
     )
     (trial,) = result.trials
-    print(trial)
 
     assert trial.outcome.value == "completed"
 
@@ -237,7 +249,5 @@ def test_a_sweep_reports_the_card(sweep, tmp_path):
 
 def test_the_epoch_on_a_card_is_measured():
     script = Path(__file__).with_name("epochs_on_card.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    print(done.stdout, done.stderr[-2000:])
 
-    assert done.returncode == 0
+    assert subprocess.run([sys.executable, script]).returncode == 0  # it prints

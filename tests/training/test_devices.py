@@ -166,7 +166,7 @@ def test_a_fraction_of_a_gpu_is_a_limit_of_memory(claim):
     assert devices.names == ("GPU:0",)
     assert devices.memory_bytes == logical.memory_limit * 2**20
     assert (name, gpu) == ("set_logical_device_configuration", "gpu0")
-    assert logical.memory_limit == 16384 * 0.25 - 512
+    assert logical.memory_limit == 16384 * 0.25 - 768
 
 
 def test_devices_claimed_again_are_not_set_again(claim):
@@ -181,9 +181,11 @@ def test_devices_claimed_again_are_not_set_again(claim):
     ("arguments", "message"),
     [
         pytest.param({"gpus": ()}, r"sees 0 .*CUDA_VISIBLE_DEVICES.*nvidia-smi", id="invisible"),
-        pytest.param({"card_mib": 2048}, r"0 MiB are left, .* reserve at least 0\.38", id="small"),
         pytest.param(
-            {"used": True}, "limit of 3584 MiB could not be set: .* already used", id="used"
+            {"card_mib": 2048}, r"-256 MiB are left, .* reserve at least 0\.50", id="small"
+        ),
+        pytest.param(
+            {"used": True}, "limit of 3328 MiB could not be set: .* already used", id="used"
         ),
     ],
 )

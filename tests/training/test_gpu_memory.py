@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from tune_tf.errors import UnavailableResourcesError
-from tune_tf.training.devices import gpu_memory_mib, memory_limit_mib
+from tune_tf.training.devices import CONTEXT_MIB, gpu_memory_mib, memory_limit_mib
 
 
 def driver(told, error=None):
@@ -30,7 +30,7 @@ def driver(told, error=None):
     ],
 )
 def test_the_card_is_the_first_that_the_process_may_use(visible, end):
-    run, asked = driver("16384\n")
+    run, asked = driver("16384, 0\n")
 
     assert gpu_memory_mib(run=run, environment=visible) == 16384
     assert asked[0] == [*asked[0][:3], *end]
@@ -51,5 +51,12 @@ def test_a_card_of_unknown_size_is_refused(told, error):
         gpu_memory_mib(run=run, environment={})
 
 
+@pytest.mark.parametrize("told", ["81559, 480\n", "81079, [N/A]\n", "81079\n"])
+def test_what_the_driver_keeps_is_not_shared_out(told):
+    run, _ = driver(told)
+
+    assert gpu_memory_mib(run=run, environment={}) == 81079
+
+
 def test_all_shares_together_do_not_overdraw_the_card():
-    assert 4 * (memory_limit_mib(0.25, 16384) + 512) <= 16384
+    assert 4 * (memory_limit_mib(0.25, 16384) + CONTEXT_MIB) <= 16384

@@ -57,3 +57,20 @@ def test_what_rays_memory_monitor_ended_ran_out_of_memory():
     error = "worker 1 died: 1 worker(s) were killed due to the node running low on memory."
     assert Outcome.of_error(error) is Outcome.OOM
     assert Outcome.of_error("common causes: killed by the OOM killer") is Outcome.ERROR
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "InternalError: No blas support for stream [Op:MatMul]",  # seen on an H100
+        "failed to create cublas handle: the resource allocation failed",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED",
+        "This is probably because cuDNN failed to initialize",
+        "failed call to cuInit: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "Dst tensor is not initialized.",
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
+    ],
+)
+def test_a_gpu_without_memory_for_its_libraries_ran_out_of_memory(error):
+    assert Outcome.of_error(error) is Outcome.OOM

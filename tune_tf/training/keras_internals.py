@@ -66,8 +66,8 @@ _compile_thread = _CompileThread()
 def use_xla_on_request_only() -> None:
     """Let ``compile(jit_compile="auto")``, the default, not choose XLA in this thread.
 
-    Keras chooses it wherever the machine has a GPU, even one that is hidden from this process. XLA
-    compiles for long, draws other random numbers and lacks some operations.
+    Keras chooses it wherever the machine has a GPU, even one that is hidden from this process. On a
+    CPU, XLA makes convolutions slower, and it compiles for long.
     """
     _compile_thread.chooses_xla = False
     _install_xla_choice()

@@ -1,5 +1,7 @@
 """An epoch as one graph call: what it refuses and what it reports."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +10,10 @@ from guards import guarded
 from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh, run_keras_fit
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.core.build import build_model
 from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.devices import Devices
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -192,6 +197,24 @@ def test_a_model_compiled_for_xla_gives_the_same_numbers(replicas_of):
     assert furthest(by_xla, plain) <= 1e-5
 
 
+@pytest.mark.parametrize(
+    ("device", "options", "is_compiled"),
+    [
+        ("CPU:0", {}, False),
+        ("CPU:0", {"jit_compile": True}, True),
+        ("GPU:0", {}, True),
+        ("GPU:0", {"jit_compile": False}, False),
+    ],
+)
+def test_keras_chooses_xla_for_trials_on_a_gpu_only(device, options, is_compiled, monkeypatch):
+    cards = [types.SimpleNamespace(device_type="GPU")]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: cards)
+    build = classifier(**{name: lambda value=value: value for name, value in options.items()})
+    model = build_model(Given(build, draw(4)), {}, Replicas(Devices((device,))), seed=0)
+
+    assert model.jit_compile is is_compiled
+
+
 def test_a_model_that_xla_cannot_compile_trains_without_it(replicas_of, caplog):
     def build(config):
         def shifted_by_length(x):
@@ -207,7 +230,7 @@ def test_a_model_that_xla_cannot_compile_trains_without_it(replicas_of, caplog):
     workload = Given(build, draw(45, 19))
     plain, by_xla = (run_fresh(workload, replicas_of(1), {"jit": jit}) for jit in (False, True))
     assert bits(by_xla) == bits(plain)
-    assert "XLA cannot compile AsString: this model trains without XLA" in caplog.text
+    assert "XLA cannot compile this model (AsString), so it trains without" in caplog.text
 
 
 @pytest.mark.parametrize("num_replicas", guarded([1, 2], [2]))

@@ -35,6 +35,8 @@ def build_model(
     """
 
     def build() -> keras.Model:
+        if replicas.devices.on_cpu:
+            use_xla_on_request_only()
         seed_python_and_numpy(seed)
         with replicas.scope():
             model = _check_model(workload, workload.build_model(config))
@@ -73,7 +75,6 @@ def _run_in_fresh_thread(build: Callable[[], Any]) -> Any:
     policy = keras.config.dtype_policy()
 
     def build_by_policy() -> Any:
-        use_xla_on_request_only()
         if policy.name != keras.config.floatx():  # else `build` may still set floatx
             keras.config.set_dtype_policy(policy)
         return build()

@@ -25,8 +25,14 @@ from tune_tf.training.reuse.reuse_check import ReuseRecord
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Workload
 
-
-_UNSUPPORTED = re.compile(r"on XLA_\w+: (\w+) \(|()tf2xla conversion failed")
+_MISSING_KERNEL = re.compile(r"on XLA_\w+: (\w+) \(")
+_XLA_ERRORS = (
+    tf.errors.InvalidArgumentError,
+    tf.errors.InternalError,
+    tf.errors.UnimplementedError,
+    tf.errors.NotFoundError,
+    tf.errors.UnknownError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -182,7 +188,7 @@ class Program:
     ) -> Any:
         """Return a function that runs as a graph and reads the traced scalars at every call.
 
-        With ``jit_compile``, XLA compiles it, unless it has no kernel for an operation.
+        With ``jit_compile``, XLA compiles it if it can.
         """
         # TensorFlow counts traces by code object and would warn for each new program; a partial has
         # no code object.
@@ -192,7 +198,7 @@ class Program:
             )
             for jit in (None, True)
         )
-        return _first_supported(compiled, plain) if jit_compile else plain
+        return _compiled_or_plain(compiled, plain) if jit_compile else plain
 
     def check_logs(self, logs: Any) -> None:
         """Refuse results of a custom training step without a loss."""
@@ -326,24 +332,27 @@ class Program:
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
 
 
-def _first_supported(compiled: Callable[..., Any], plain: Callable[..., Any]) -> Any:
-    """Return a function that XLA compiles, or the plain one once XLA lacks an operation of it."""
+def _compiled_or_plain(compiled: Callable[..., Any], plain: Callable[..., Any]) -> Any:
+    """Return a function that XLA compiles, or the plain one once XLA fails."""
     function = compiled
 
     def call(*args: Any) -> Any:
         nonlocal function
         try:
             return function(*args)
-        except tf.errors.InvalidArgumentError as error:
-            unsupported = _UNSUPPORTED.search(error.message)
-            if function is plain or unsupported is None:
+        except _XLA_ERRORS as error:
+            if function is plain:
                 raise
-            _log.warning(
-                "XLA cannot compile %s: this model trains without XLA; leave out jit_compile=True",
-                unsupported[1],
-            )
-            function = plain
-            return function(*args)
+            missing = _MISSING_KERNEL.search(error.message)
+            reason = missing[1] if missing else error.message.partition("\n")[0][:200]
+        function = plain
+        result = plain(*args)  # XLA assigns no variable before all is computed
+        _log.warning(
+            "XLA cannot compile this model (%s), so it trains without: compile it with "
+            "jit_compile=False",
+            reason,
+        )
+        return result
 
     return call
 
