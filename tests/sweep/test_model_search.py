@@ -13,6 +13,7 @@ from ray import tune
 import tune_tf
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.sweep import model_search
+from tune_tf.sweep.callbacks.progress import ProgressLines
 from tune_tf.workloads.digits import DigitsMLP
 
 SPACE = {"width": tune_tf.Int(8, 64)}
@@ -263,9 +264,27 @@ def test_callbacks_go_to_the_trials_or_to_the_sweep(monkeypatch):
     tune_tf.search(build, ROWS, SPACE, callbacks=[ours, theirs])
     ((config, callbacks),) = calls
     workload = config.workload.workload
-    assert callbacks == [ours]
+    assert callbacks[:-1] == [ours]
+    assert isinstance(callbacks[-1], ProgressLines)
     assert workload.callbacks({}) == (theirs,)
     assert workload.callbacks({})[0] is not workload.callbacks({})[0]
+
+
+def test_progress_is_printed_unless_it_is_quiet(monkeypatch, capsys):
+    seconds = iter([4.0, 10.0, 12.0])
+
+    def run(config, callbacks):
+        for each in callbacks:
+            each._begun = each._drawn = 0.0
+            each._clock = lambda: next(seconds)
+            each.on_step_end([])
+            each.on_step_end([])
+
+    monkeypatch.setattr(model_search, "run_sweep", run)
+    tune_tf.search(build, ROWS, SPACE, trials=3, verbose=False)
+    assert capsys.readouterr().out == ""
+    tune_tf.search(build, ROWS, SPACE, trials=3)
+    assert capsys.readouterr().out == "build: 0/3 trials (), 12 s elapsed; no result yet\n"
 
 
 @pytest.mark.tf

@@ -20,23 +20,22 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tune_tf.cli.console import STATE_STYLES, counted_states, make_console, sparkline
+from tune_tf.cli.console import counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.formatting import duration, value_text
-from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, best_so_far, kept_result
+from tune_tf.formatting import value_text
+from tune_tf.ranking import best_so_far, kept_result
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
+from tune_tf.sweep.callbacks.progress import ProgressLines, trial_state
 from tune_tf.tune_internals.trial_state import latest_result
 
 _LIVE_EVERY_S = 0.25
-_LOG_EVERY_S = 10.0
 
 
-class TerminalProgress(Callback):
-    """Ray Tune callback that displays the state of a sweep, or logs a line every 10 s."""
+class TerminalProgress(ProgressLines):
+    """Ray Tune callback that displays the state of a sweep, or prints a line every 10 s."""
 
     def __init__(
         self,
@@ -44,17 +43,15 @@ class TerminalProgress(Callback):
         console: Console,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._config = config
+        super().__init__(config, clock)
         self._console = console
-        self._clock = clock
-        self._begun = self._drawn = clock()
-        self._every_s = _LIVE_EVERY_S if console.is_terminal else _LOG_EVERY_S
+        if console.is_terminal:
+            self._every_s = _LIVE_EVERY_S
         self._cluster: dict[str, float] = {}
         self._values: dict[str, float] = {}  # of ended trials by id, in order of their ends
-        self._num_ended_before: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
-    def __reduce__(self) -> tuple[Callable[[SweepConfig], "TerminalProgress"], tuple[SweepConfig]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Draw on stderr of the process that unpickles it, the driver."""
         return _on_stderr, (self._config,)
 
@@ -69,22 +66,13 @@ class TerminalProgress(Callback):
         """Stop drawing."""
         self._live.stop()
 
-    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
-        """Redraw at most every so many seconds."""
-        if self._num_ended_before is None:
-            self._num_ended_before = sum(trial.is_finished() for trial in trials)
-        now = self._clock()
-        if now - self._drawn >= self._every_s:
-            self._drawn = now
-            self._draw(trials)
-
     def _draw(self, trials: list[Trial]) -> None:
-        counts = Counter(_trial_state(trial) for trial in trials)
-        num_ended = sum(trial.is_finished() for trial in trials)
         if self._console.is_terminal:
+            counts = Counter(map(trial_state, trials))
+            num_ended = sum(trial.is_finished() for trial in trials)
             self._live.update(self._display(trials, counts, num_ended), refresh=True)
         else:
-            self._print(Text(f"{self._line(counts, num_ended)}; {self._best(trials)}"))
+            self._print(Text(self._line(trials)))
 
     def _display(self, trials: list[Trial], counts: Counter[str], num_ended: int) -> RenderableType:
         total = self._config.budget.num_samples
@@ -135,52 +123,12 @@ class TerminalProgress(Callback):
                 self._values[trial.trial_id] = value
         return best_so_far(self._values.values(), objective)
 
-    def _line(self, counts: Counter[str], num_ended: int) -> str:
-        states = ", ".join(f"{counts[name]} {name}" for name in STATE_STYLES if counts[name])
-        total = self._config.budget.num_samples
-        return f"{num_ended}/{total} trials ({states}), {self._times(num_ended)}"
-
-    def _times(self, num_ended: int) -> str:
-        elapsed, budget = self._clock() - self._begun, self._config.budget
-        estimates = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
-        if new := num_ended - (self._num_ended_before or 0):
-            estimates.append(elapsed / new * (budget.num_samples - num_ended))
-        text = f"{_whole_seconds(elapsed)} elapsed"
-        return f"{text}, at most {_whole_seconds(min(estimates))} left" if estimates else text
-
-    def _best(self, trials: list[Trial]) -> str:
-        objective = self._config.leading_objective
-        candidates = []
-        for trial in trials:
-            last = kept_result(latest_result(trial))
-            feasible = is_feasible(self._config.constraints, last)
-            value = last.get(objective.metric)
-            candidates.append(Candidate(trial, Outcome.of_result(last), value, feasible))
-        best = best_of(candidates, objective)
-        if best is None:
-            return "no result yet"
-        config = ", ".join(f"{k}={value_text(v)}" for k, v in best.key.config.items())
-        return f"best {objective.metric} {value_text(best.value)} by {best.key}: {config}"
-
     def _print(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)
 
 
 def _on_stderr(config: SweepConfig) -> TerminalProgress:
     return TerminalProgress(config, make_console(stderr=True))
-
-
-def _trial_state(trial: Trial) -> str:
-    if trial.status == Trial.ERROR:
-        return Outcome.ERROR.value
-    if trial.is_finished():
-        outcome = Outcome.of_result(latest_result(trial))
-        return (outcome or Outcome.COMPLETED).value
-    return "running" if trial.status == Trial.RUNNING else "pending"
-
-
-def _whole_seconds(seconds: float) -> str:
-    return duration(max(0, round(seconds)))
 
 
 class _EndOnSigterm(Callback):

@@ -17,6 +17,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective, likely_mode
 from tune_tf.results import SweepResult
 from tune_tf.space import SearchSpace
+from tune_tf.sweep.callbacks.progress import ProgressLines
 from tune_tf.sweep.run import run_sweep
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.function_workload import FunctionWorkload
@@ -33,6 +34,7 @@ def search(
     objective: str | Objective | Sequence[Objective] = "val_loss",
     validation: Any = None,
     callbacks: Sequence[Any] = (),
+    verbose: bool = True,
     **settings: Any,
 ) -> SweepResult:
     """Search for the best hyperparameters of a Keras model, in one call.
@@ -56,6 +58,7 @@ def search(
         validation: Rows ``(x, y)`` to validate on; or the share of the rows of ``data`` to draw at
             random for it, a fifth by default.
         callbacks: Keras callbacks, of which each trial gets copies, and Tune callbacks.
+        verbose: Whether to print a line of progress every 10 s.
         settings: Other settings of :class:`~tune_tf.config.SweepConfig`, such as ``name``,
             ``scheduler={"name": "asha"}``, ``resources`` or ``mlflow=None``.
 
@@ -100,7 +103,8 @@ def search(
         budget=budget,
         **settings,
     )
-    return run_sweep(config, callbacks=of_sweep)
+    progress = [ProgressLines(config)] if verbose else []
+    return run_sweep(config, callbacks=[*of_sweep, *progress])
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
