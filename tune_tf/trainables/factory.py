@@ -115,12 +115,7 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
         return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
         if not parallelism.supports_fit:
-            return f'loop="fit" trains on one device only, not as kind {parallelism.kind!r}'
-        if parallelism.num_replicas > 1:
-            return (
-                f'loop="fit" trains one replica only, not {parallelism.num_replicas}: with '
-                "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
-            )
+            return f"loop=\"fit\" trains as kind 'mirrored' only, not as kind {parallelism.kind!r}"
         if parallelism.micro_batches > 1:
             num = parallelism.micro_batches
             return f'loop="fit" takes a whole batch: micro_batches must be 1, not {num}'
