@@ -163,18 +163,25 @@ def build_from_types(model: keras.Model, types: Any, replicas: Replicas) -> None
 
     def build() -> None:
         with replicas.scope():
-            with keras.StatelessScope():  # at whose end variables get their values
-                tf.function(partial(_call, model), autograph=False).get_concrete_function(types)
+            for call in (_call_model, _call):  # weights first, which penalties in the loss read
+                values = [(variable, variable.value) for variable in model.trainable_variables]
+                with keras.StatelessScope(values):  # at whose end new variables get values
+                    trace = tf.function(partial(call, model), autograph=False)
+                    trace.get_concrete_function(types)
             if not model.optimizer.built:
                 model.optimizer.build(model.trainable_variables)
 
     _run_in_fresh_thread(build)
 
 
+def _call_model(model: keras.Model, batch: Any) -> Any:
+    return model(unpack_batch(batch)[0], training=False)
+
+
 def _call(model: keras.Model, batch: Any) -> None:
     """Call a model, its loss and its metrics, which create their variables at the first call."""
     x, y, sample_weight = unpack_batch(batch)
-    y_pred = model(x, training=False)
+    y_pred = _call_model(model, batch)
     if model.loss is not None:  # else a custom train_step computes the loss
         model.compute_loss(x, y, y_pred, sample_weight, training=False)
     model.compute_metrics(x, y, y_pred, sample_weight)

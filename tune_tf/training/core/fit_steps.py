@@ -79,10 +79,10 @@ class FitSteps:
         """
         if self._is_prepared:
             return
-        self._is_prepared = True
         step = self._step
         build_from_types(
             step.model, tf.nest.map_structure(tf.type_spec_from_value, batch), step.replicas
         )
         step.check(self._num_rows, self._batch_size)
         prepare_optimizer(step.model, step.replicas)
+        self._is_prepared = True

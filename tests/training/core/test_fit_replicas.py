@@ -1,0 +1,203 @@
+"""Several replicas under ``loop: fit``: the numbers of one device and of ``keras.Model.fit``."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from exactness_cases import CASES, mlp, two_outputs
+from guards import guarded, slow
+from trials import SEED, ByTape, Given, bits, draw, furthest, furthest_values
+
+from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
+from tune_tf.training.core.build import build_model
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.fit_loop import FitLoop
+from tune_tf.training.core.seeds import seed_python_and_numpy, seeded_generators
+from tune_tf.workload import Data
+
+pytestmark = pytest.mark.tf
+callbacks, layers, optimizers = keras.callbacks, keras.layers, keras.optimizers
+ROWS = draw(41, 19)
+WEIGHTED = draw(41, 19, weights=True)
+
+
+class Loading(Given):
+    """A workload that makes its data anew for each trial."""
+
+    def load_data(self, config):
+        return self._data()
+
+
+class InOrder(Given):
+    """A workload whose rows are not shuffled."""
+
+    def shuffle(self, config):
+        return False
+
+
+class Batches(keras.utils.PyDataset):
+    """Weighted rows in batches of 8."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return tuple(part[8 * index : 8 * index + 8] for part in WEIGHTED.train)
+
+
+def dataset(part, size=8):
+    return tf.data.Dataset.from_tensor_slices(part).batch(size)
+
+
+def shuffled(part):
+    return tf.data.Dataset.from_tensor_slices(part).shuffle(50).batch(8)
+
+
+def of_two_outputs(part):
+    x, y = part
+    return dataset(({"a": x, "b": -x}, {"kind": y, "size": x[:, :1]}))
+
+
+accurate = mlp(metrics=lambda: ["accuracy"], weighted_metrics=lambda: ["accuracy"])
+DATA_SETS = {
+    "shuffled": (accurate, lambda: Data(shuffled(ROWS.train), dataset(ROWS.validation))),
+    "shuffled, class weight": (
+        accurate,
+        lambda: Data(
+            shuffled(ROWS.train), dataset(ROWS.validation), class_weight={0: 0.2, 1: 3.0, 2: 1.0}
+        ),
+    ),
+    "sample weight": (
+        accurate,
+        lambda: Data(shuffled(WEIGHTED.train), dataset(WEIGHTED.validation)),
+    ),
+    "endless": (
+        accurate,
+        lambda: Data(
+            shuffled(ROWS.train).repeat(),
+            dataset(ROWS.validation).repeat(),
+            steps_per_epoch=4,
+            validation_steps=2,
+        ),
+    ),
+    "of fixed shape": (accurate, lambda: Data(dataset(ROWS.train).take(5), dataset(ROWS.train, 5))),
+    "two outputs, one row over": (
+        two_outputs,
+        lambda: Data(of_two_outputs(ROWS.train), of_two_outputs(ROWS.train)),
+    ),
+    "PyDataset": (accurate, lambda: Data(Batches(), WEIGHTED.validation)),
+    "several steps per execution": (
+        mlp(steps_per_execution=lambda: 4),
+        lambda: Data(shuffled(ROWS.train), dataset(ROWS.validation)),
+    ),
+}
+WORKLOADS = {name: case.workload for name, case in CASES.items() if case.replicas} | {
+    f"data set: {name}": Loading(*parts) for name, parts in DATA_SETS.items()
+}
+NOT_BY_KERAS = {
+    "averaged weights",  # fit ends with averages in the weights
+    "averages overwrite weights",
+    "accumulated gradients, averages overwrite weights, constraint",
+    "train_step of the workload",
+    "train_step of the workload, loss by hand",
+}
+GUARDS = [
+    "global_clipnorm",
+    "synchronized batch normalization",
+    "train_step of the workload",
+    "data set: shuffled, class weight",
+    "data set: two outputs, one row over",
+    "data set: PyDataset",
+]
+
+
+def begun(replicas, workload, **spread):
+    """Return a loop in a trial."""
+    loop = FitLoop(workload, replicas, Mirrored(replicas.num, **spread))
+    with seeded_generators(SEED):
+        data = workload.load_data({})
+    loop.start({}, data, SEED)
+    return loop
+
+
+def values_of(model):
+    return [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
+
+
+def run(replicas, workload, epochs=3, **spread):
+    """Run a trial; return metrics by epoch and the values of all variables."""
+    loop = begun(replicas, workload, **spread)
+    history = [loop.epoch() for _ in range(epochs)]
+    values = values_of(loop._current.model)
+    loop.finish()
+    return history, values
+
+
+def run_by_keras(workload, replicas, epochs=3):
+    """Run the same trial by one call of ``keras.Model.fit``, without any loop."""
+    with seeded_generators(SEED):
+        data = workload.load_data({})
+    model = build_model(workload, {}, replicas, SEED)
+    keras.utils.set_random_seed(SEED)
+    has_arrays = isinstance(data.train, tuple)
+    x, y, weights = (*(data.train if has_arrays else (data.train,)), None, None)[:3]
+    seeding = callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: seed_python_and_numpy(SEED + epoch)
+    )
+    history = model.fit(
+        x,
+        y,
+        sample_weight=weights,
+        batch_size=workload.global_batch_size({}) if has_arrays else None,
+        shuffle=has_arrays or isinstance(x, keras.utils.PyDataset),
+        class_weight=data.class_weight,
+        validation_data=data.validation,
+        steps_per_epoch=data.steps_per_epoch,
+        validation_steps=data.validation_steps,
+        epochs=epochs,
+        callbacks=[seeding],
+        verbose=0,
+    ).history
+    by_epoch = [dict(zip(history, values, strict=True)) for values in zip(*history.values())]
+    return by_epoch, values_of(model)
+
+
+@pytest.fixture(scope="module")
+def with_one(replicas_of):
+    """Return a function from a workload's name to its run with one replica."""
+    return functools.cache(lambda name: run(replicas_of(1), WORKLOADS[name]))
+
+
+@pytest.mark.parametrize("name", guarded(WORKLOADS, GUARDS))
+def test_two_replicas_give_the_numbers_of_one(name, replicas_of, with_one):
+    two, one = run(replicas_of(2), WORKLOADS[name]), with_one(name)
+
+    if name in CASES and CASES[name].weights_only:
+        assert furthest_values(two[1], one[1]) <= 1e-5
+    else:
+        assert furthest(two, one) <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SGD with momentum, one row over",
+        "synchronized batch normalization",
+        "two inputs, two outputs, uneven",
+        "own train_step, uneven, clipped",
+        "data set: shuffled, class weight",
+        "data set: two outputs, one row over",
+        "data set: several steps per execution",
+    ],
+)
+def test_three_replicas_give_the_numbers_of_one(name, replicas_of, with_one):
+    assert furthest(run(replicas_of(3), WORKLOADS[name]), with_one(name)) <= 1e-5
+
+
+@pytest.mark.parametrize("name", guarded([n for n in WORKLOADS if n not in NOT_BY_KERAS], GUARDS[3:]))
+def test_one_replica_gives_the_numbers_of_keras(name, replicas_of, with_one):
+    assert bits(with_one(name)) == bits(run_by_keras(WORKLOADS[name], replicas_of(1)))
