@@ -51,7 +51,8 @@ def trainable(
         resources: Resources reserved for a trial; by default one GPU per replica if the cluster has
             GPUs, else one CPU per replica.
         loop: ``"graph"`` runs an epoch as one graph call. ``"fit"`` calls ``keras.Model.fit``,
-            which is slower but supports batch callbacks and tf.data pipelines.
+            which is slower but supports batch callbacks, and ``run_eagerly`` on one device; for
+            kind ``"mirrored"`` only.
         validation: When validation rows are evaluated.
         seed: Seed of the sweep; with the trial's number it determines weights, dropout and data
             order of a trial. None: a different seed for each trial.

@@ -198,6 +198,170 @@ def test_three_replicas_give_the_numbers_of_one(name, replicas_of, with_one):
     assert furthest(run(replicas_of(3), WORKLOADS[name]), with_one(name)) <= 1e-5
 
 
-@pytest.mark.parametrize("name", guarded([n for n in WORKLOADS if n not in NOT_BY_KERAS], GUARDS[3:]))
+@pytest.mark.parametrize(
+    "name", guarded([n for n in WORKLOADS if n not in NOT_BY_KERAS], GUARDS[3:])
+)
 def test_one_replica_gives_the_numbers_of_keras(name, replicas_of, with_one):
     assert bits(with_one(name)) == bits(run_by_keras(WORKLOADS[name], replicas_of(1)))
+
+
+class Noting(callbacks.Callback):
+    """Notes batches, logs and what a prediction and an evaluation give."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append((batch, *(float(logs[name]) for name in sorted(logs))))
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.seen.append((batch, *(float(logs[name]) for name in sorted(logs))))
+
+    def on_epoch_end(self, epoch, logs=None):
+        x, y = ROWS.validation
+        self.seen += [*self.model.evaluate(x, y, batch_size=4, verbose=0)]
+        self.seen += [*self.model.predict(x[:3], verbose=0).ravel().tolist()]
+
+
+def test_callbacks_see_the_batches_and_logs_of_one_device(replicas_of):
+    def noted(num):
+        noting = Noting()
+        scheduler = callbacks.LearningRateScheduler(lambda epoch, rate: rate / (epoch + 1))
+        made = [noting, scheduler]
+        run(replicas_of(num), Given(accurate, ROWS, callbacks=lambda config: made), epochs=2)
+        return noting.seen
+
+    one, two = noted(1), noted(2)
+
+    assert len(one) == 2 * (6 + 3 + 5 + 3 + 9)  # batches of both sets, twice validated, and metrics
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+
+
+def test_patience_and_saved_models_are_those_of_one_device(replicas_of, tmp_path):
+    def trained(num):
+        path = tmp_path / f"{num}.keras"
+        made = [callbacks.ModelCheckpoint(path), callbacks.EarlyStopping("loss", 1e6, patience=1)]
+        loop = begun(replicas_of(num), Given(accurate, ROWS, callbacks=lambda config: made))
+        stopped = []
+        for _ in range(2):
+            loop.epoch()
+            stopped.append(loop.stop_training)
+        loop.finish()
+        return stopped, keras.models.load_model(path).get_weights()
+
+    one, two = trained(1), trained(2)
+
+    assert one[0] == two[0] == [False, True]
+    assert furthest_values(two[1], one[1]) <= 1e-5
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 2), (2, 1), slow(1, 3)])
+def test_a_restored_trial_gives_the_numbers_of_one_that_never_stopped(
+    first, second, replicas_of, tmp_path
+):
+    workload = InOrder(mlp(optimizer=lambda: optimizers.Adam(0.01, clipnorm=0.1)), ROWS)
+    expected = run(replicas_of(1), workload)
+    loop = begun(replicas_of(first), workload)
+    loop.epoch()
+    loop.state().write(tmp_path)
+    loop.finish()
+    restored = begun(replicas_of(second), workload)
+    restored.restore(Checkpoint.read(tmp_path))
+    history = [restored.epoch() for _ in range(2)]
+    values = values_of(restored._current.model)
+    restored.finish()
+
+    assert furthest((history, values), (expected[0][1:], expected[1])) <= 1e-5
+
+
+def test_a_second_trial_gives_the_numbers_of_a_fresh_one(replicas_of):
+    workload = CASES["dropout"].workload
+    fresh = run(replicas_of(2), workload, epochs=2)
+    loop = begun(replicas_of(2), workload)
+    loop.epoch()
+    loop.start({}, workload.load_data({}), SEED)
+    again = [loop.epoch() for _ in range(2)], values_of(loop._current.model)
+    loop.finish()
+
+    assert bits(again) == bits(fresh)
+
+
+def test_statistics_are_synchronized_if_asked_to(replicas_of):
+    workload = Given(mlp(layers.BatchNormalization), ROWS)
+
+    one = run(replicas_of(1), workload)
+    two = run(replicas_of(2), workload, synchronized_batch_norm=True)
+
+    assert furthest(two, one) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("workload", "spread", "text"),
+    [
+        pytest.param(
+            Given(accurate, ROWS), {"uneven": "refuse"}, "not divisible by the 2", id="uneven"
+        ),
+        pytest.param(
+            Loading(accurate, lambda: Data(dataset(ROWS.train))),
+            {"uneven": "refuse"},
+            "not divisible by the 2",
+            id="uneven data set",
+        ),
+        pytest.param(
+            Given(mlp(layers.BatchNormalization), ROWS), {}, "without rows", id="statistics"
+        ),
+        pytest.param(Given(accurate, ROWS, batch_size=1), {}, "smaller than the 2", id="one row"),
+        pytest.param(
+            Given(mlp(run_eagerly=lambda: True), ROWS),
+            {},
+            'debug with loop="fit" on one replica',
+            id="eager",
+        ),
+    ],
+)
+def test_what_replicas_cannot_train_exactly_is_refused(workload, spread, text, replicas_of):
+    with pytest.raises((WorkloadError, tf.errors.InvalidArgumentError), match=text):
+        run(replicas_of(2), workload, epochs=1, **spread)
+
+
+def test_one_replica_may_run_eagerly(replicas_of):
+    ran_eagerly = []
+
+    class Looking(layers.Layer):
+        def call(self, x):
+            ran_eagerly.append(tf.executing_eagerly())
+            return x
+
+    def build(config):
+        return mlp(Looking, run_eagerly=lambda: True)(config)
+
+    eager = run(replicas_of(1), Given(build, ROWS), epochs=1)
+
+    assert any(ran_eagerly)
+    assert furthest(eager, run(replicas_of(1), Given(mlp(), ROWS), epochs=1)) <= 1e-5
+
+
+class Doubling(ByTape):
+    """A workload whose step reports twice the loss."""
+
+    def train_step(self, model, batch):
+        return {"loss": 2 * super().train_step(model, batch)["loss"], "mine": 1.0}
+
+
+@pytest.mark.parametrize(("num_replicas", "eagerly"), [(1, False), (1, True), (2, False)])
+def test_the_train_step_of_a_workload_is_run(num_replicas, eagerly, replicas_of):
+    build = mlp(run_eagerly=lambda: eagerly)
+
+    assert run(replicas_of(num_replicas), Doubling(build, ROWS), 1)[0][0]["mine"] == 1.0
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_a_train_step_without_a_loss_is_refused(num_replicas, replicas_of):
+    class Silent(ByTape):
+        def train_step(self, model, batch):
+            return {"mine": super().train_step(model, batch)["loss"]}
+
+    with pytest.raises(WorkloadError, match="train_step of Silent .*returned mine but no loss"):
+        run(replicas_of(num_replicas), Silent(mlp(), ROWS), epochs=1)
