@@ -344,6 +344,23 @@ def test_one_replica_may_run_eagerly(replicas_of):
     assert furthest(eager, run(replicas_of(1), Given(mlp(), ROWS), epochs=1)) <= 1e-5
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_all_replicas_take_part(training, replicas_of):
+    took_part = set()
+
+    class Looking(layers.Layer):
+        def call(self, x, training=None):
+            context = tf.distribute.get_replica_context()
+            if context and context.num_replicas_in_sync > 1:
+                number = int(tf.get_static_value(context.replica_id_in_sync_group))
+                took_part.add((bool(training), number))
+            return x
+
+    run(replicas_of(2), Given(mlp(Looking), ROWS), epochs=1)
+
+    assert {(training, 0), (training, 1)} <= took_part
+
+
 class Doubling(ByTape):
     """A workload whose step reports twice the loss."""
 
