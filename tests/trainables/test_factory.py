@@ -49,20 +49,14 @@ class NeedsArguments(Nothing):
         ),
         pytest.param(
             Nothing,
-            {"loop": "fit", "parallelism": Mirrored(2)},
-            "trains one replica only",
-            id="fit",
-        ),
-        pytest.param(
-            Nothing,
             {"loop": "fit", "parallelism": MultiWorker(2)},
-            "trains one replica only",
+            "as kind 'mirrored' only, not as kind 'multi_worker'",
             id="fit of workers",
         ),
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": ModelParallel(2)},
-            "on one device only, not as kind 'model_parallel'",
+            "as kind 'mirrored' only, not as kind 'model_parallel'",
             id="fit of stages",
         ),
         pytest.param(

@@ -80,6 +80,23 @@ def test_a_tensor_of_unknown_origin_cannot_be_cut():
         internals.origin_of(types.SimpleNamespace(name="x"))
 
 
+def test_fit_reads_and_passes_on_batches_without_the_strategy_that_was_hidden(replicas_of):
+    replicas = replicas_of(2)
+    with replicas.scope():
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+        model.compile("sgd", "mse")
+    with_strategy = model.distribute_strategy
+    internals.hide_strategy(model)
+
+    assert with_strategy.num_replicas_in_sync == 2
+    assert model.distribute_strategy.num_replicas_in_sync == 1
+
+
+def test_a_strategy_that_is_kept_elsewhere_cannot_be_hidden():
+    with pytest.raises(WorkloadError, match="does not tell the strategy of a model"):
+        internals.hide_strategy(types.SimpleNamespace())
+
+
 def test_variables_without_weight_decay_are_told():
     model = keras.Sequential([keras.Input((6,)), layers.Dense(4), layers.Dense(3)])
     optimizer = keras.optimizers.AdamW(0.1)

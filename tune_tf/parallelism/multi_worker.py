@@ -39,7 +39,6 @@ class MultiWorker(Parallelism):
     kind: ClassVar[str] = "multi_worker"
     trainable: ClassVar[str] = "tune_tf.trainables.multi_worker:MultiWorkerTrainable"
     in_processes: ClassVar[bool] = True
-    supports_fit: ClassVar[bool] = True
     replica_setting: ClassVar[str] = "num_workers"
 
     num_workers: Annotated[int, Minimum(2, f"one process is kind {Mirrored.kind!r}")] = 2

@@ -51,7 +51,8 @@ def trainable(
         resources: Resources reserved for a trial; by default one GPU per replica if the cluster has
             GPUs, else one CPU per replica.
         loop: ``"graph"`` runs an epoch as one graph call. ``"fit"`` calls ``keras.Model.fit``,
-            which is slower but supports batch callbacks and tf.data pipelines.
+            which is slower but supports batch callbacks, and ``run_eagerly`` on one device; for
+            kind ``"mirrored"`` only.
         validation: When validation rows are evaluated.
         seed: Seed of the sweep; with the trial's number it determines weights, dropout and data
             order of a trial. None: a different seed for each trial.
@@ -115,12 +116,7 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
         return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
         if not parallelism.supports_fit:
-            return f'loop="fit" trains on one device only, not as kind {parallelism.kind!r}'
-        if parallelism.num_replicas > 1:
-            return (
-                f'loop="fit" trains one replica only, not {parallelism.num_replicas}: with '
-                "several, keras.Model.fit is wrong for clipped gradients and uneven batches"
-            )
+            return f"loop=\"fit\" trains as kind 'mirrored' only, not as kind {parallelism.kind!r}"
         if parallelism.micro_batches > 1:
             num = parallelism.micro_batches
             return f'loop="fit" takes a whole batch: micro_batches must be 1, not {num}'

@@ -68,7 +68,7 @@ class MirroredTrainable(TrialTrainable):
             from tune_tf.training.core.replicas import Replicas
 
             self._replicas = Replicas(devices)
-            loop = FitLoop(self._workload, self._replicas)
+            loop = FitLoop(self._workload, self._replicas, parallelism)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
             if self._settings.validation.asynchronous:

@@ -180,6 +180,20 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
     ]
 
 
+def hide_strategy(model: keras.Model) -> None:
+    """Let ``fit`` read and pass on batches as on one device, though a strategy has the variables.
+
+    Raises:
+        WorkloadError: This version of Keras keeps the strategy elsewhere.
+    """
+    if not hasattr(model, "_distribute_strategy"):
+        raise WorkloadError(
+            f'Keras {keras.__version__} does not tell the strategy of a model, so loop="fit" '
+            'cannot train several replicas: use another version, or loop="graph"'
+        )
+    model._distribute_strategy = None  # noqa: SLF001
+
+
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether a TensorBoard callback has a ``profile_batch`` other than 0."""
     return bool(vars(callback).get("_should_trace", True))

@@ -76,8 +76,10 @@ def test_each_replica_of_a_gpu_candidate_has_a_gpu_and_its_cores():
     }
 
 
-def test_fit_trains_on_one_device_only():
-    assert "2 replicas" not in labels(max_devices=2, loop="fit")
+def test_fit_trains_replicas_in_one_process_only():
+    found = labels(max_devices=2, loop="fit")
+    assert "2 replicas" in found
+    assert "2 workers" not in found
 
 
 def test_settings_of_batches_and_statistics_are_kept():

@@ -175,8 +175,8 @@ def candidates(
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
-    Their settings for batches and BatchNormalization are those of the parallelism ``like``. The
-    loop ``"fit"`` trains on one device only. ``quick`` skips candidates between the extremes.
+    Their settings for batches and BatchNormalization are those of the parallelism ``like``. Kinds
+    that the loop cannot train are left out. ``quick`` skips candidates between the extremes.
     """
 
     def resources(num_devices: int) -> TrialResources:
@@ -190,7 +190,9 @@ def candidates(
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
             compared.append(replace(reference, resources=resources(num)))
-        kinds = [kind.on_devices(num) for kind in PARALLELISM_KINDS] if loop == "graph" else []
+        kinds = [
+            kind.on_devices(num) for kind in PARALLELISM_KINDS if kind.supports_fit or loop != "fit"
+        ]
         compared += [
             ScalingCandidate("devices", _with_settings(each, like), resources(num))
             for each in kinds

@@ -1,5 +1,8 @@
 """Rows, losses and gradients of a batch's parts, which add up to those of the batch."""
 
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import keras
@@ -67,6 +70,33 @@ def weigh_loss(loss: Any, share: Any, model: keras.Model, num_replicas: int) -> 
         return tf.where(share > 0, share * loss, 0) if tf.is_tensor(share) else share * loss
     penalties = [v.regularizer(v) for v in model.trainable_variables if v.regularizer is not None]
     return loss + (share - 1) * sum(penalties) / num_replicas
+
+
+@contextlib.contextmanager
+def weigh_output_losses(model: keras.Model, share: Any, num_replicas: int) -> Iterator[None]:
+    """Let the metrics of single outputs' losses weigh the parts of a batch by their share.
+
+    Keras weighs them by rows if their number is static, and otherwise each part by 1.
+    """
+
+    def weighed(update: Callable[..., Any], value: Any, sample_weight: Any = None) -> None:
+        if sample_weight is None:
+            value = tf.where(share > 0, value, 0)  # the mean over no rows is not a number
+            sample_weight = share / num_replicas
+        update(value, sample_weight=sample_weight)
+
+    trackers = [
+        metric
+        for metric in model.metrics
+        if metric.name.endswith("_loss") and isinstance(metric, keras.metrics.Mean)
+    ]
+    for tracker in trackers:
+        tracker.update_state = partial(weighed, tracker.update_state)
+    try:
+        yield
+    finally:
+        for tracker in trackers:
+            del tracker.update_state
 
 
 def track_loss(model: keras.Model, loss: Any, num_rows: Any, num_replicas: int) -> None:

@@ -5,12 +5,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.batch_parts import unpack_batch
@@ -26,12 +28,19 @@ _log = logging.getLogger(__name__)
 
 
 def build_model(
-    workload: Workload, config: Config, replicas: Replicas, seed: int, x: Any = None
+    workload: Workload,
+    config: Config,
+    replicas: Replicas,
+    seed: int,
+    x: Any = None,
+    *,
+    may_run_eagerly: bool = False,
 ) -> keras.Model:
     """Return the workload's compiled model for a config, with fresh seeded weights.
 
     A few rows of input, ``x``, create the weights whose shapes depend on the first call. Anything
-    but a compiled Keras model raises a WorkloadError.
+    but a compiled Keras model raises a WorkloadError, and so does one compiled with
+    ``run_eagerly=True`` unless it may be.
     """
 
     def build() -> keras.Model:
@@ -40,6 +49,12 @@ def build_model(
         seed_python_and_numpy(seed)
         with replicas.scope():
             model = _check_model(workload, workload.build_model(config))
+            if model.run_eagerly and not may_run_eagerly:
+                raise WorkloadError(
+                    f"{type(workload).__name__}.build_model compiled with run_eagerly=True, but "
+                    'training is a graph here: leave it out, or debug with loop="fit" on one '
+                    "replica"
+                )
         if x is not None:
             build_weights(model, x, replicas)
         return model
@@ -57,7 +72,7 @@ def build_for_checkpoint(
     single = Replicas(Devices(("CPU:0",)))
     if needs_data:
         workload.load_data(config)
-    model = build_model(workload, config, single, seed)
+    model = build_model(workload, config, single, seed, may_run_eagerly=True)
     if not model.built:
         rows = first_rows_of(workload.load_data(config).train, "train", 2)
         build_weights(model, apply_per_example(workload, config, rows, training=True)[0], single)
@@ -93,11 +108,6 @@ def _check_model(workload: Workload, model: Any) -> keras.Model:
         raise WorkloadError(
             f"{name}.build_model returned a model that is not compiled: call "
             "model.compile(optimizer=..., loss=..., metrics=[...]) before returning it"
-        )
-    if model.run_eagerly:
-        raise WorkloadError(
-            f"{name}.build_model compiled with run_eagerly=True, but an epoch is one graph here: "
-            'leave it out, or debug with loop="fit"'
         )
     return model
 
@@ -143,15 +153,41 @@ def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Re
 
     def build() -> None:
         with replicas.scope():
-            y_pred = model(x, training=False)
-            if model.loss is not None:  # else a custom train_step computes the loss
-                model.compute_loss(x, y, y_pred, sample_weight, training=False)
-            model.compute_metrics(x, y, y_pred, sample_weight)
+            _call(model, (x, y, sample_weight))
             model.reset_metrics()
             if not model.optimizer.built:
                 model.optimizer.build(model.trainable_variables)
 
     _run_in_fresh_thread(build)  # creates metrics that are given by name
+
+
+def build_from_types(model: keras.Model, types: Any, replicas: Replicas) -> None:
+    """Create the same variables, given the types of a batch; nothing is computed."""
+
+    def build() -> None:
+        with replicas.scope():
+            for call in (_call_model, _call):  # weights first, which penalties in the loss read
+                values = [(variable, variable.value) for variable in model.trainable_variables]
+                with keras.StatelessScope(values):  # at whose end new variables get values
+                    trace = tf.function(partial(call, model), autograph=False)
+                    trace.get_concrete_function(types)
+            if not model.optimizer.built:
+                model.optimizer.build(model.trainable_variables)
+
+    _run_in_fresh_thread(build)
+
+
+def _call_model(model: keras.Model, batch: Any) -> Any:
+    return model(unpack_batch(batch)[0], training=False)
+
+
+def _call(model: keras.Model, batch: Any) -> None:
+    """Call a model, its loss and its metrics, which create their variables at the first call."""
+    x, y, sample_weight = unpack_batch(batch)
+    y_pred = _call_model(model, batch)
+    if model.loss is not None:  # else a custom train_step computes the loss
+        model.compute_loss(x, y, y_pred, sample_weight, training=False)
+    model.compute_metrics(x, y, y_pred, sample_weight)
 
 
 def batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:

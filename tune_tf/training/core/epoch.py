@@ -72,6 +72,20 @@ def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray
     return np.arange(trial.rows.num_train, dtype=np.int32)
 
 
+def run_whole_batch(
+    replicas: Replicas, step: NumberedStep, batch: Any, first: Any = 0, *, is_custom: bool
+) -> Any:
+    """Run a step on a batch that the replicas share, whose first row has the number ``first``."""
+    count = num_rows_of(batch)
+
+    def run_in_replica(replica: int, batch: Any) -> Any:
+        begin, end = replica_rows(count, replica, replicas.num, whole=is_custom)
+        rows = batch if replicas.num == 1 else rows_between(batch, begin, end)
+        return step(replica, rows, first + tf.range(begin, end), count)
+
+    return replicas.run(run_in_replica, batch)
+
+
 class BatchLoop:
     """Loop over all batches of a data set, of ``size`` rows each, as part of a graph."""
 
@@ -139,16 +153,10 @@ class BatchLoop:
         """
 
         def run_batch(seen: tf.Tensor, batch: Any) -> tuple[Any, tf.Tensor]:
-            count = num_rows_of(batch)
             first = tf.cast(seen[1], tf.int32)
-
-            def run_in_replica(replica: int, batch: Any) -> Any:
-                begin, end = replica_rows(count, replica, self._replicas.num, whole=is_custom)
-                rows = batch if self._replicas.num == 1 else rows_between(batch, begin, end)
-                return step(replica, rows, first + tf.range(begin, end), count)
-
-            result = self._replicas.run(run_in_replica, batch)
-            return result if is_custom else (), seen + tf.stack([1, tf.cast(count, tf.int64)])
+            result = run_whole_batch(self._replicas, step, batch, first, is_custom=is_custom)
+            count = tf.cast(num_rows_of(batch), tf.int64)
+            return result if is_custom else (), seen + tf.stack([1, count])
 
         seen, result = tf.zeros([2], tf.int64), ()
         if is_custom:  # the first batch gives the form of the results

@@ -13,14 +13,17 @@ import keras
 from tune_tf.data import Pipeline
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
 from tune_tf.training.callbacks import CallbackContext, plain_value, supported_callbacks
 from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.fit_steps import FitSteps
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.seeds import seed_python_and_numpy
+from tune_tf.training.core.step import ReplicaStep, prepare_norms, trains_by_workload
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Config, Data, Workload
@@ -124,11 +127,20 @@ class _Trial:
 
 
 class FitLoop:
-    """Loop that calls ``fit`` once per trial, on one replica, and pauses it between epochs."""
+    """Loop that calls ``fit`` once per trial and pauses it between epochs.
 
-    def __init__(self, workload: Workload, replicas: Replicas) -> None:
+    ``parallelism`` sets how as many replicas as ``replicas`` share batches.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        replicas: Replicas,
+        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
+    ) -> None:
         self._workload = workload
         self._replicas = replicas
+        self._parallelism = parallelism
         self._workload_state = WorkloadState.of(workload)
         self._trial: _Trial | None = None
         self._stopped_state: Checkpoint | None = None  # before on_train_end
@@ -164,12 +176,23 @@ class FitLoop:
             )
         self._stopped_state = None
         with self._workload_state.building(self._workload, self):
-            model = build_model(self._workload, config, self._replicas, seed)
+            model = self._build_model(config, rows, seed)
         self._workload_state.refuse_trained_variables(model.variables)
         self._workload_state.record_trained(model.trainable_variables)
         self.num_programs += 1
         trial = _Trial(config, rows, seed, model, learning_rate(model))
         self._run, self._trial = self._new_run(trial), trial
+
+    def _build_model(self, config: Config, data: Data, seed: int) -> keras.Model:
+        workload, replicas, parallelism = self._workload, self._replicas, self._parallelism
+        is_single = replicas.num == 1
+        model = build_model(workload, config, replicas, seed, may_run_eagerly=is_single)
+        prepare_norms(model, replicas.num, parallelism)
+        if not is_single or trains_by_workload(workload):
+            step = ReplicaStep(workload, model, replicas, parallelism)
+            size = workload.global_batch_size(config)
+            FitSteps(step, _num_rows(data), size).install()
+        return model
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
@@ -178,8 +201,7 @@ class FitLoop:
         with self._workload_state.record_changes(self._workload):
             metrics = self._run.next_epoch()
         took_s = time.perf_counter() - began
-        if isinstance(trial.data.train, tuple):
-            num_rows = len(keras.tree.flatten(trial.data.train)[0])
+        if num_rows := _num_rows(trial.data):
             self.performance = {ROWS_PER_S: num_rows / took_s}
         trial.epoch += 1
         if trial.model.stop_training:
@@ -233,7 +255,8 @@ class FitLoop:
             first = first_rows_of(trial.data.train, "train", 1)
             build_weights(trial.model, first[0], self._replicas)
         if not trial.model.optimizer.built:
-            trial.model.optimizer.build(trial.model.trainable_variables)
+            with self._replicas.scope():
+                trial.model.optimizer.build(trial.model.trainable_variables)
 
     def _fit(self, trial: _Trial) -> None:
         train, size = trial.data.train, self._workload.global_batch_size(trial.config)
@@ -258,3 +281,8 @@ class FitLoop:
             callbacks=[_TrialParams(self.callback_context), *run.others, run],
             verbose=0,
         )
+
+
+def _num_rows(data: Data) -> int:
+    """Return the number of training rows; 0 unless they are arrays."""
+    return len(keras.tree.flatten(data.train)[0]) if isinstance(data.train, tuple) else 0

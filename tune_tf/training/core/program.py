@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
 from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
@@ -200,16 +199,6 @@ class Program:
         )
         return _compiled_or_plain(compiled, plain) if jit_compile else plain
 
-    def check_logs(self, logs: Any) -> None:
-        """Refuse results of a custom training step without a loss."""
-        if not isinstance(logs, Mapping) or "loss" not in logs:
-            names = ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
-            raise WorkloadError(
-                f"the train_step of {type(self._workload).__name__} or its model returned {names} "
-                "but no loss: return metrics by name with the loss of the batch as 'loss', for "
-                "example {'loss': loss}"
-            )
-
     def _trace(self) -> None:
         self._epoch = self.graph_function(self._run_epoch, jit_compile=self.jit_compile)
         self._validation = self.graph_function(self._run_validation, jit_compile=self.jit_compile)
@@ -263,9 +252,7 @@ class Program:
         max_batches: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         result = self._run_batches(train, order, seeds, max_batches, training=True)
-        logs = self._logs(result)
-        if self.step.has_custom_train:
-            self.check_logs(logs if isinstance(result, Mapping) else result)
+        logs = self.step.logs(result, training=True)
         if validation is not None:
             logs |= self._run_validation(validation, seeds, max_batches)
         self._draws_unseeded = self._draws_unseeded and _reads(self._unseeded)
@@ -275,7 +262,8 @@ class Program:
         self, validation: Any, seeds: tf.Tensor | None, max_batches: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         result = self._run_batches(validation, None, seeds, max_batches, training=False)
-        return {f"val_{name}": value for name, value in self._logs(result).items()}
+        logs = self.step.logs(result, training=False)
+        return {f"val_{name}": value for name, value in logs.items()}
 
     def _run_batches(
         self,
@@ -323,13 +311,6 @@ class Program:
         if isinstance(rows, tf.data.Iterator):
             return StreamReader(rows, self._waited_s, self.step.replicas.window)
         return ResidentReader(rows, order)
-
-    def _logs(self, result: Any) -> dict[str, tf.Tensor]:
-        """Return the metrics after the last batch, with its step's result, as ``fit`` logs them."""
-        metrics = dict(self.model.get_metrics_result())
-        if isinstance(result, Mapping) and set(result) != set(metrics):
-            metrics = self.step.replicas.mean(dict(result))
-        return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
 
 
 def _compiled_or_plain(compiled: Callable[..., Any], plain: Callable[..., Any]) -> Any:

@@ -25,6 +25,7 @@ from tune_tf.training.core.batch_parts import (
     track_loss,
     unpack_batch,
     weigh_loss,
+    weigh_output_losses,
 )
 from tune_tf.training.core.build import (
     batch_norms,
@@ -92,6 +93,25 @@ class Step(abc.ABC):
 
     def end(self, *, training: bool) -> None:  # noqa: B027  replicas share their variables
         """Combine the results of a pass over all rows; called in the graph."""
+
+    def logs(self, result: Any, *, training: bool) -> dict[str, tf.Tensor]:
+        """Return the metrics after a batch, with its step's result, as ``fit`` logs them."""
+        metrics = dict(self.model.get_metrics_result())
+        if isinstance(result, Mapping) and set(result) != set(metrics):
+            metrics = self.replicas.mean(dict(result))
+        if training and self.has_custom_train:
+            self.check_logs(metrics if isinstance(result, Mapping) else result)
+        return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
+
+    def check_logs(self, logs: Any) -> None:
+        """Refuse results of a custom training step without a loss."""
+        if not isinstance(logs, Mapping) or "loss" not in logs:
+            names = ", ".join(logs) if isinstance(logs, Mapping) else repr(logs)
+            raise WorkloadError(
+                f"the train_step of {type(self._workload).__name__} or its model returned {names} "
+                "but no loss: return metrics by name with the loss of the batch as 'loss', for "
+                "example {'loss': loss}"
+            )
 
 
 def trains_by_workload(workload: Workload) -> bool:
@@ -181,7 +201,8 @@ class ReplicaStep(Step):
             return None
         share = relative_share(last - first, num_rows, num_replicas)
         y_pred = model(x, training=False)
-        loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
+        with weigh_output_losses(model, share, num_replicas):
+            loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
         loss = weigh_loss(loss, share, model, num_replicas)
         track_loss(model, loss, num_rows, num_replicas)
         model.compute_metrics(x, y, y_pred, sample_weight)
@@ -197,8 +218,6 @@ class ReplicaStep(Step):
             text = f'a batch is not divisible by the {num_replicas} replicas and uneven is "refuse"'
             _require(num_rows % num_replicas == 0, f"{text}: {remedy}")
         names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
-        if tf.is_tensor(num_rows):  # else the loss of no rows is not computed
-            names += [each.name for each in self.model.metrics if each.name.endswith("_loss")]
         if names and not self.has_custom_train:
             text = f"a batch has fewer rows than the {num_replicas} replicas, and {names[0]} needs"
             _require(num_rows >= num_replicas, f"{text} a row in each: {remedy}")
@@ -247,7 +266,8 @@ class ReplicaStep(Step):
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)
             if has_rows:
-                loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
+                with weigh_output_losses(model, share, num_replicas):
+                    loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
                 loss = weigh_loss(loss, share, model, num_replicas)
             else:  # no rows, but other replicas wait for synchronized statistics
                 loss = _zero_loss(y_pred)
@@ -275,15 +295,20 @@ class ReplicaBuilder:
         """Return a trial's fresh model, with warnings where replicas are inexact."""
         config, rows, seed = inputs
         model = build_model(self.workload, config, self.replicas, seed, rows.sample[0])
-        if self._parallelism.synchronized_batch_norm and self.replicas.num > 1:
-            for layer in batch_norms(model):
-                layer.synchronized = True
-        warn_of_inexact_norms(model, self.replicas.num, self._parallelism.micro_batches)
+        prepare_norms(model, self.replicas.num, self._parallelism)
         return model
 
     def step(self, model: keras.Model, inputs: TrialInputs) -> Step:
         """Return a step for the model that was built last."""
         return ReplicaStep(self.workload, model, self.replicas, self._parallelism)
+
+
+def prepare_norms(model: keras.Model, num_replicas: int, parallelism: Parallelism) -> None:
+    """Synchronize the BatchNormalization layers of a model if asked to; warn of inexact ones."""
+    if parallelism.synchronized_batch_norm and num_replicas > 1:
+        for layer in batch_norms(model):
+            layer.synchronized = True
+    warn_of_inexact_norms(model, num_replicas, parallelism.micro_batches)
 
 
 def _require(condition: Any, text: str) -> None:

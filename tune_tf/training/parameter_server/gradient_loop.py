@@ -159,7 +159,7 @@ class GradientProgram:
         ]
         if not step.has_custom_train:
             return values, moves, metrics, None
-        self.program.check_logs(logs)
+        self.program.step.check_logs(logs)
         return values, moves, metrics, {k: tf.convert_to_tensor(v) for k, v in logs.items()}
 
     def _run_assign(self, values: list[tf.Tensor]) -> None:
