@@ -97,6 +97,23 @@ def test_what_failed_alike_is_told_once(summary):
 
 
 @pytest.mark.parametrize(
+    ("options", "value", "note"),
+    [
+        ([16, 32, 64], 64, "the largest of its options: consider larger ones"),
+        ([64, 16, 32], 16, "the smallest of its options: consider smaller ones"),
+        ([16, 32, 64], 32, ""),
+        ([16, 32], 32, ""),
+        ([16, 32, "auto"], 32, ""),
+        ([False, True], True, ""),
+    ],
+)
+def test_a_best_option_at_an_end_of_several_numbers_is_noted(summary, options, value, note):
+    space = {"width": {"choice": options}}
+    (setting,) = summary(Told([1.0], config={"width": value}), space=space).settings
+    assert setting.note == note
+
+
+@pytest.mark.parametrize(
     ("value", "note"),
     [
         (1e-4, "at the lower end of its range: consider widening it"),

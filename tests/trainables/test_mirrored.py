@@ -1,6 +1,8 @@
 """A Trainable driven by hand, without a Ray cluster."""
 
 import math
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -142,6 +144,29 @@ def test_save_and_restore_go_on(begin, tmp_path):
 def test_a_folder_without_a_checkpoint_is_told(begin, tmp_path):
     with pytest.raises(CheckpointError, match="there is no checkpoint at"):
         begin().load_checkpoint(str(tmp_path))
+
+
+class Reading(Small):
+    """Reads a file whose path is a parameter."""
+
+    def load_data(self, config):
+        Path(config["path"]).read_text()
+        return super().load_data(config)
+
+
+def test_a_path_relative_to_the_script_is_refused_with_the_path_to_write(
+    begin, tmp_path, monkeypatch
+):
+    (tmp_path / "rows.csv").write_text("rows")
+    (tmp_path / "trial").mkdir()
+    monkeypatch.chdir(tmp_path / "trial")  # as Tune does
+    monkeypatch.setenv("TUNE_ORIG_WORKING_DIR", str(tmp_path))
+    with pytest.raises(WorkloadError, match=re.escape(f"path, '{tmp_path}/rows.csv'")):
+        begin({"path": "rows.csv"}, workload=Reading())
+    for path in ("nowhere.csv", "/nowhere.csv"):
+        with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
+            begin({"path": path}, workload=Reading())
+    begin({"path": str(tmp_path / "rows.csv")}, workload=Reading())
 
 
 def test_a_diverged_trial_says_so_and_ends(begin):

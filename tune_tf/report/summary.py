@@ -11,8 +11,10 @@ from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.report_data import ReportData
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
+from tune_tf.space.parameter import is_number
 
 _NEAR_AN_END = 0.02
+_LEAST_OPTIONS = 3  # that have ends
 _FEW_CHANGES = 8  # from one epoch to the next, for a median
 
 
@@ -191,6 +193,14 @@ def _searched(parameter: Parameter | None, record: ReportData) -> str:
 
 def _edge(parameter: Parameter | None, value: object) -> str:
     """Return a note if a value lies at an end of its range, beyond which better ones may exist."""
+    if isinstance(parameter, Choice) and is_number(value):
+        options = [option for option in parameter.options if is_number(option)]
+        if len(options) < max(_LEAST_OPTIONS, len(parameter.options)):
+            return ""
+        if value in (min(options), max(options)):
+            end, more = ("smallest", "smaller") if value == min(options) else ("largest", "larger")
+            return f"the {end} of its options: consider {more} ones"
+        return ""
     if not isinstance(parameter, Float | Int) or not isinstance(value, int | float):
         return ""
     log = parameter.log and min(parameter.low, value) > 0

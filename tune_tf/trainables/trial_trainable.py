@@ -1,6 +1,7 @@
 """Base trainable of all kinds of parallelism."""
 
 import abc
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 from ray import tune
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
+from tune_tf.errors import WorkloadError
 from tune_tf.events import log_path
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
@@ -108,7 +110,25 @@ class TrialTrainable(tune.Trainable, abc.ABC):
             self._best.clear()
             self._has_stopped = False
         log = log_path(self._settings.log_folder, self.trial_name)
-        self._processes.start(TrialStart(self.trial_id, dict(config), self._seed(), log))
+        try:
+            self._processes.start(TrialStart(self.trial_id, dict(config), self._seed(), log))
+        except FileNotFoundError as error:
+            refuse_relative_path(error)
+            raise
 
     def _seed(self) -> int:
         return seed_of_trial(self._settings.seed, self.trial_id, self.trial_name)
+
+
+def refuse_relative_path(error: FileNotFoundError) -> None:
+    """Raise a WorkloadError with the absolute path of a file that the script would have found.
+
+    Tune runs a trial in a folder of its own, and keeps the script's in an environment variable.
+    """
+    folder, name = os.environ.get("TUNE_ORIG_WORKING_DIR"), str(error.filename or "")
+    if not folder or not name or Path(name).is_absolute() or not Path(folder, name).exists():
+        return
+    raise WorkloadError(
+        f"{name!r} is not in the folder of the trial, where its code runs: write the absolute "
+        f"path, {str(Path(folder, name))!r}"
+    ) from error

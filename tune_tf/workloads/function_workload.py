@@ -2,10 +2,8 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload
 
 
@@ -27,7 +25,6 @@ class FunctionWorkload(Workload):
         self._model = model
         self.data = data
         self._callbacks = tuple(callbacks)
-        self._folder = Path.cwd()
 
     @property
     def model_function(self) -> Callable[[Config], Any]:
@@ -36,24 +33,11 @@ class FunctionWorkload(Workload):
 
     def build_model(self, config: Config) -> Any:
         """Return the function's model."""
-        return self._call(self._model, config)
+        return self._model(config)
 
     def load_data(self, config: Config) -> Data:
         """Return the data."""
-        return self.data if isinstance(self.data, Data) else self._call(self.data, config)
-
-    def _call(self, function: Callable[[Config], Any], config: Config) -> Any:
-        """Call a function; of a file that it finds only in the script's folder, tell the path."""
-        try:
-            return function(config)
-        except FileNotFoundError as error:
-            path = self._folder / str(error.filename or "")
-            if str(path) == error.filename or not error.filename or not path.exists():
-                raise
-            raise WorkloadError(
-                f"{error.filename!r} is not in the folder of the trial, where its code runs: "
-                f"write the absolute path, {str(path)!r}"
-            ) from error
+        return self.data if isinstance(self.data, Data) else self.data(config)
 
     def callbacks(self, config: Config) -> Sequence[Any]:
         """Return copies of the callbacks, which have state."""

@@ -17,7 +17,7 @@ from tune_tf.workloads.digits import DigitsMLP
 GB = 10**9
 
 
-def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
+def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None, keep="last"):
     config = SweepConfig.from_dict(
         {
             "name": "small",
@@ -29,6 +29,7 @@ def forecast(tmp_path, *, budget=None, machine=None, broken=0, memory=None):
             "resources": {"cpus": 3},
             "searcher": {"sampler": "random"},  # it takes no time to think
             "storage_path": str(tmp_path),
+            "keep": keep,
         }
     )
     profiles = profiles_of(broken=("width=64: ValueError: no",) * broken)
@@ -86,6 +87,12 @@ def test_a_process_grows_with_the_programs_that_it_will_keep(tmp_path):
     # Two structures met, 10 MB apart; four there are: two widths, with and without dropout.
     assert GB + 10**7 < made.memory_bytes.likely <= GB + 3 * 10**7
     assert made.memory_bytes.low == GB // 2
+
+
+def test_checkpoints_that_may_hold_the_best_epoch_too_are_twice_as_large(tmp_path):
+    last, best = (forecast(tmp_path, keep=keep).disk_bytes for keep in ("last", "best"))
+    assert best.low == last.low
+    assert 1.2 * last.likely < best.likely < 2 * last.likely
 
 
 def test_a_time_budget_bounds_the_sweep(tmp_path):

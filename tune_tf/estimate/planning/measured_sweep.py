@@ -244,10 +244,12 @@ class MeasuredSweep:
             num_saved = 1 + num_intervals  # one at the end of the trial
             counts.append(max(1.0, min(num_saved, self.num_to_keep or num_saved)))
         count = Range.of(counts)
+        # A checkpoint also holds the trial's best epoch, if that is kept and is an earlier one.
+        states = 2 if self.plan.config.keep_best is not None else 1
         return Range(
             (sizes[0] + mean) / 2 * count.low,
-            mean * count.likely,
-            (sizes[-1] + mean) / 2 * count.high,
+            states * mean * count.likely,
+            states * (sizes[-1] + mean) / 2 * count.high,
         )
 
     def _trials_with_checkpoints(self) -> Range:
