@@ -48,18 +48,22 @@ def import_workload(
         module = _import_file(reference, (base_dir / path).resolve())
     else:
         module = _import_module(reference, path, base_dir.resolve())
-    names = sorted(name for name, value in vars(module).items() if is_workload(value))
-    known = ", ".join(names) or "none"
+    names = sorted(
+        name
+        for name, value in vars(module).items()
+        if is_workload(value) and not name.startswith("_")
+    )
+    known = f"its workloads are {', '.join(names)}" if names else "it has no workload"
     if not hasattr(module, attribute):
         raise WorkloadError(
             f"workload {reference!r}: {module.__file__ or path} has no {attribute!r}"
-            f"{did_you_mean(attribute, names)}; its workloads are {known}"
+            f"{did_you_mean(attribute, names)}; {known}"
         )
     workload = getattr(module, attribute)
     if not is_workload(workload):
         raise WorkloadError(
-            f"workload {reference!r}: {attribute} is {workload!r}, which is not a "
-            f"tune_tf.Workload; the workloads of {module.__file__ or path} are {known}"
+            f"workload {reference!r}: {attribute} of {module.__file__ or path} is {workload!r}, "
+            f"which is not a tune_tf.Workload; {known}"
         )
     return _workload_of(reference, workload, base_dir, data)
 

@@ -150,6 +150,8 @@ def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
         low, high = description["log_low"], description["log_high"]
         name, source = description["name"], description["source"]
         held_out = bool(description.get("held_out", False))
+    except FileNotFoundError as error:
+        raise InvalidSettingsError([f"there is no file {path}"]) from error
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidSettingsError(
             [f"{path} is not a table of learning curves: {type(error).__name__}: {error}"]

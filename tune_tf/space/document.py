@@ -186,6 +186,9 @@ _SYNTAX_REMEDIES = {
     "found character '\\t'": "indent with spaces, not tabs",
     "mapping values are not allowed here": "put text that holds a colon in quotes",
     "found another document": "remove the line `---`",
+    "found undefined alias": "put text that begins with * in quotes",
+    "while parsing a flow sequence": "close the list by ]",
+    "while parsing a flow mapping": "close the mapping by }",
 }
 """What to do, by a part of a YAML error's text."""
 
