@@ -24,7 +24,7 @@ from tune_tf.cli.console import counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.formatting import value_text
+from tune_tf.formatting import counted, value_text
 from tune_tf.ranking import best_so_far, kept_result
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
@@ -147,7 +147,8 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too
-    budget = f"at most {config.budget.num_samples} trials of at most {config.epochs} epochs"
+    trials, epochs = config.budget.num_samples, config.epochs or 0
+    budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
     console.print(Text(f"{config.name}: {budget} (epochs: {config.epochs})"))
     with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
         try:
