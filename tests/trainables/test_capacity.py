@@ -33,6 +33,24 @@ def test_trials_that_fit(parallelism, room, trials):
 
 
 @pytest.mark.parametrize(
+    ("share", "node", "processes"),
+    [
+        (TrialResources(1, 0.2), {"CPU": 9, "GPU": 1}, 5),  # 1 // 0.2 is 4
+        (TrialResources(1, 0.1), {"CPU": 9, "GPU": 0.3}, 0),  # less than a card
+        (TrialResources(1, 0.4), {"CPU": 9, "GPU": 2}, 4),  # two on each card
+        (TrialResources(1, 0.7), {"CPU": 9, "GPU": 3}, 3),
+        (TrialResources(1, 2), {"CPU": 9, "GPU": 5}, 2),
+        (TrialResources(2), {"CPU": 9}, 4),
+        (TrialResources(1, 1), {"CPU": 9}, 0),
+    ],
+)
+def test_processes_that_fit_on_a_node(share, node, processes, monkeypatch):
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": node}])
+
+    assert capacity_by_node(share) == [processes]
+
+
+@pytest.mark.parametrize(
     ("parallelism", "room", "workers"),
     [
         pytest.param(MultiWorker(3), [1, 4], 3, id="all"),

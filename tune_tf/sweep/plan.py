@@ -1,5 +1,6 @@
 """Plan of a sweep, checked without training, and its scheduler, searcher and tracker."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +154,7 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
 
 @ray.remote(num_cpus=1, max_retries=0, max_calls=1)  # TensorFlow is configured once per process
 def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a task without GPUs would see all
     from tune_tf.tracking.trial_run import throwaway_run
     from tune_tf.training.reuse.mutability import structural_parameters  # loads TensorFlow
 

@@ -1,7 +1,7 @@
 """Resources of trials, and the number that fits on an idle Ray cluster."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -11,6 +11,7 @@ from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 
 _CONNECT_TIMEOUT_S = 2.0
+_RAY_UNITS = 10_000
 
 
 def capacity_by_node(share: TrialResources, *, reachable: bool = False) -> list[int]:
@@ -23,9 +24,20 @@ def capacity_by_node(share: TrialResources, *, reachable: bool = False) -> list[
     if reachable:
         nodes = [node for node in nodes if _is_reachable(node)] or nodes
     return [
-        int(min(node["Resources"].get(kind, 0) // count for kind, count in share.bundle.items()))
+        min(_num_fitting(node["Resources"], kind, count) for kind, count in share.bundle.items())
         for node in nodes
     ]
+
+
+def _num_fitting(node: Mapping[str, float], kind: str, count: float) -> int:
+    """Return how many requests for a resource a node can serve.
+
+    Ray counts in ten-thousandths, and takes a fraction of a GPU from a single card.
+    """
+    total, each = (round(number * _RAY_UNITS) for number in (node.get(kind, 0), count))
+    if kind == "GPU" and count < 1:
+        return total // _RAY_UNITS * (_RAY_UNITS // each)
+    return total // each
 
 
 def _is_reachable(node: dict[str, Any]) -> bool:

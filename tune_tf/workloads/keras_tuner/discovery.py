@@ -190,13 +190,15 @@ def probe_build(build: Callable[[Any], Any], inputs: HyperparameterValues) -> Bu
     Raises:
         InvalidSettingsError: With all hyperparameters that have no counterpart.
     """
-    import keras_tuner  # late: loads TensorFlow
+    import keras  # late: loads TensorFlow
+    import keras_tuner
 
     hps = keras_tuner.HyperParameters()
     hps.values = dict(inputs)
     build_error = None
     try:
-        build(hps)
+        with keras.device("cpu"):  # this process reserves no GPU, whose memory is the trials'
+            build(hps)
     except WorkloadError:
         raise  # the hypermodel is unsupported for any values
     except Exception as error:  # noqa: BLE001  some combinations cannot be built
