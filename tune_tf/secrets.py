@@ -1,15 +1,15 @@
 """Masking of secrets, and references to environment variables in a sweep file.
 
 A secret is recognized by its shape (a password in a URI, a bearer token, the keys of well-known
-services) or by its value, if an environment variable with a telling name holds it. A password that
-is a plain word in a sentence is not recognized.
+services) or by its value, if an environment variable or a setting of a sweep with a telling name
+holds it. Another password that is a plain word in a sentence is not recognized.
 """
 
 import functools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -24,7 +24,7 @@ _NAMES = (
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
 _SECRET_WORD = re.compile(rf"\w*(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
-_SECRET_SETTING = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
+_SECRET_SETTING = re.compile(rf"(?:(?:{_NAMES})|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
 _NO_SECRETS = frozenset({"PWD", "OLDPWD"})
 _DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
 _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -80,9 +80,30 @@ def mask_all(texts: Mapping[str, str], environ: Mapping[str, str] = os.environ) 
 
 
 def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return the values of environment variables whose names denote secrets."""
+    """Return the registered secrets and those of environment variables with telling names."""
     values = (environ[name] for name in environ if is_secret_name(name))
-    return frozenset(value for value in values if len(value) >= _SHORTEST_VALUE)
+    return _registered.union(value for value in values if len(value) >= _SHORTEST_VALUE)
+
+
+def register_secrets(settings: Mapping[str, Any], uris: Iterable[str] = ()) -> None:
+    """Mask the secrets in settings and URIs in all that this process writes from now on."""
+    global _registered  # noqa: PLW0603  a frozen set, which another thread may be reading
+    found = {value for value in _secrets_in(settings) if len(value) >= _SHORTEST_VALUE}
+    _registered = _registered | found | uri_passwords(uris)
+
+
+_registered: frozenset[str] = frozenset()
+
+
+def _secrets_in(settings: Any, name: str = "") -> Iterator[str]:
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            yield from _secrets_in(value, str(key))
+    elif isinstance(settings, list | tuple):
+        for value in settings:
+            yield from _secrets_in(value, name)
+    elif _is_secret(name, settings):
+        yield settings
 
 
 def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
@@ -114,8 +135,16 @@ def _hidden(name: str, value: Any) -> Any:
         return mask_settings(value)
     if isinstance(value, list | tuple):
         return [_hidden(name, each) for each in value]
-    secret = isinstance(value, str) and _SECRET_SETTING.search(name) is not None
-    return HIDDEN if secret and not _REFERENCE.search(value) else value
+    return HIDDEN if _is_secret(name, value) else value
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    """Return whether a setting holds a secret itself, and no reference to one."""
+    return (
+        isinstance(value, str)
+        and _SECRET_SETTING.search(name) is not None
+        and not _REFERENCE.search(value)
+    )
 
 
 def _masked(text: str, values: frozenset[str]) -> str:

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from tune_tf.errors import (
     WorkloadError,
     did_you_mean,
 )
-from tune_tf.secrets import expand_references, hide_password, mask_settings, uri_passwords
+from tune_tf.secrets import expand_references, hide_password, mask_secrets, mask_settings
 from tune_tf.space.document import YamlDocument, yaml_text
 from tune_tf.version import __version__
 
@@ -102,17 +103,7 @@ class SweepFolder:
     @property
     def masked_file(self) -> str:
         """Text of the sweep file with secret values in ``data`` masked."""
-        if self.config.data is None:
-            return self.sweep_file
-        settings = YamlDocument.parse(self.sweep_file).data
-        return yaml_text({**settings, "data": mask_settings(settings["data"])})
-
-    @property
-    def secrets(self) -> frozenset[str]:
-        """Secrets that the URIs of the settings contain or refer to."""
-        searcher, mlflow = self.config.searcher, self.config.mlflow
-        uris = (searcher.storage, searcher.warm_start_from, mlflow and mlflow.tracking_uri)
-        return uri_passwords(uri for uri in uris if uri)
+        return masked_sweep_file(self.sweep_file)
 
     def edited(self) -> SweepConfig | None:
         """Return the edited settings of ``sweep.yaml``; None if unchanged.
@@ -221,6 +212,14 @@ class SweepFolder:
         write_atomically(self.path / _CONFIG, self.sweep_file)
         for name in (_INFO_COPY, _INFO):
             write_atomically(self.path / name, text)
+
+
+def masked_sweep_file(text: str) -> str:
+    """Return the text of a sweep file with its secrets masked, those of ``data`` by their names."""
+    settings = YamlDocument.parse(text).data
+    if isinstance(settings, Mapping) and isinstance(settings.get("data"), Mapping):
+        text = yaml_text({**settings, "data": mask_settings(settings["data"])})
+    return mask_secrets(text)
 
 
 def has_relative_path(uri: str) -> bool:

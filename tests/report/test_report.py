@@ -166,17 +166,19 @@ def test_text_of_a_user_is_shown_and_never_run(tmp_path):
 
 
 def test_secrets_stand_in_no_file(tmp_path):
-    secret = "hunter2-and-more"
+    secret, named = "hunter2-and-more", "several plain words"
     space = {"source": {"choice": [f"postgresql://me:{secret}@db/x", "b"]}}
     told = [
         Told([0.1], config={"source": space["source"]["choice"][0]}),
-        Told([], Outcome.ERROR, config={"source": "b"}, cause=f"psql://me:{secret}@db failed"),
+        Told([], Outcome.ERROR, config={"source": "b"}, cause=f"psql://me:{secret}@db: {named}"),
     ]
-    result = sweep_on_disk(tmp_path, told, space=space)
+    data = {"path": "a.csv", "login": {"pwd": named}}
+    result = sweep_on_disk(tmp_path, told, space=space, data=data)
     files = write_report(result, tmp_path / "report")
     assert "me:***@db" in files["report.html"].read_text()
     assert "me:***@db" in files["trials.csv"].read_text()
-    assert not [name for name, file in files.items() if secret.encode() in file.read_bytes()]
+    for each in (secret, named):
+        assert not [name for name, file in files.items() if each.encode() in file.read_bytes()]
 
 
 @pytest.mark.slow

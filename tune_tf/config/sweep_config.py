@@ -45,6 +45,7 @@ from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism, keep_conflict
 from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
+from tune_tf.secrets import register_secrets
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
 from tune_tf.space.parameter import smallest_number
@@ -191,6 +192,15 @@ class SweepConfig(Settings):
             raise InvalidSettingsError(ErrorDetail(where, text))
         limited = {**limited, "max_t": epochs}
         return {**scheduler, "base": limited} if changes_resources else limited
+
+    @model_validator(mode="after")
+    def _register_secrets(self) -> Self:
+        uris = self.searcher.storage, self.searcher.warm_start_from
+        register_secrets(
+            self.data or {},
+            (uri for uri in (*uris, self.mlflow and self.mlflow.tracking_uri) if uri),
+        )
+        return self
 
     @model_validator(mode="after")
     def _set_epochs(self) -> Self:

@@ -18,7 +18,7 @@ from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
-from tune_tf.sweep_folder import trial_folder_name
+from tune_tf.sweep_folder import masked_sweep_file, trial_folder_name
 
 _MANY_TRIALS = 300
 
@@ -71,7 +71,7 @@ class ReportData:
             read_curve(result.path / trial_folder_name(trial.number) / RESULTS, metric)
             for trial in result.trials
         )
-        return cls(result, curves, mask_secrets(settings))
+        return cls(result, curves, masked_sweep_file(settings))
 
     @cached_property
     def masked(self) -> Callable[[str], str]:

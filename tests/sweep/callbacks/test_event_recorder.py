@@ -167,19 +167,20 @@ def test_a_run_that_is_made_after_the_last_step_is_noted(tmp_path):
 
 
 def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(trial_of, tmp_path, monkeypatch):
+    from tune_tf import secrets
     from tune_tf.sweep.callbacks.recorders import EventRecorder
 
+    monkeypatch.setattr(secrets, "_registered", frozenset())
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
     driver, trial = Driver(tmp_path), trial_of(4)
     outcome_tracker, _ = driver.callbacks
-    driver.callbacks[1] = EventRecorder(
-        driver.diary, outcome_tracker, secrets=frozenset({"in-the-uri"})
-    )
+    secrets.register_secrets({"pwd": "in-the-data"}, ["postgresql://me:in-the-uri@host/db"])
+    driver.callbacks[1] = EventRecorder(driver.diary, outcome_tracker)
     log = tmp_path / "trial_00004" / "log.txt"
     log.parent.mkdir()
-    log.write_text("planted-t0ken and in-the-uri\n")
+    log.write_text("planted-t0ken, in-the-uri, in-the-data\n")
     driver.start(trial)
     driver.report(trial, done=True, stop_reason="completed")
     driver.tell("on_trial_complete", trial, trial=trial)
-    assert log.read_text() == "************* and **********\n"
+    assert log.read_text() == "*************, **********, ***********\n"
     driver.leave()

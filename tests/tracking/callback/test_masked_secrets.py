@@ -1,6 +1,7 @@
 """Nothing that a sweep writes holds a secret that it came across."""
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ ENV_TOKEN = "env-T0ken-Planted"
 IN_THE_ERROR = "AKIA" + "PLANTED7" * 2
 IN_THE_CONFIG = "ghp_" + "Planted7" * 5
 SECRETS = (URI_PASSWORD, STORAGE_PASSWORD, ENV_TOKEN, IN_THE_ERROR)
+NAMES = (
+    *("password", "db_password", "passwords", "passwd", "passphrase", "pwd", "db_pwd", "pass"),
+    *("token", "tokens", "accessToken", "hf-token", "auth", "basic_auth", "auth_key", "authKeys"),
+    *("api_key", "apiKey", "api-keys", "access_key", "private_key", "secret_key", "encryption_key"),
+    *("aws_secret_access_key", "key_id", "secret", "client_secret", "secrets", "credential"),
+    *("credentials", "CREDENTIALS"),
+)
+IN_THE_DATA = {name: f"plain words of {name}" for name in NAMES}
 
 
 def _files_with(secret, *folders):
@@ -37,6 +46,7 @@ def written(ray_cluster, store_uri, client, tmp_path, monkeypatch, caplog, capfd
         {
             "name": "digits",
             "workload": "somewhere:Workload",
+            "data": {"path": "a.csv", "servers": [{"nested": dict(IN_THE_DATA)}]},
             "objective": {"metric": "loss", "mode": "min"},
             "space": {"rate": {"choice": [1.0, 2.0]}},
             "budget": {"num_samples": 2},
@@ -53,7 +63,9 @@ def written(ray_cluster, store_uri, client, tmp_path, monkeypatch, caplog, capfd
     def train(config):
         tune.report({"loss": config["rate"]})
         if config["rate"] == 2.0:
-            raise ValueError(f"no access with {IN_THE_ERROR} and {ENV_TOKEN}")
+            sys.stdout.write("\n".join(IN_THE_DATA.values()))
+            others = "; ".join(IN_THE_DATA.values())
+            raise ValueError(f"no access with {IN_THE_ERROR} and {ENV_TOKEN}: {others}")
 
     with caplog.at_level(logging.DEBUG, logger="tune_tf"):
         analysis = tune.run(
@@ -88,6 +100,10 @@ def test_no_planted_secret_is_in_anything_that_a_sweep_wrote(written, tmp_path, 
     found = {secret: _files_with(secret, tmp_path, staging) for secret in SECRETS}
     assert found == {secret: [] for secret in SECRETS}
     assert not [secret for secret in SECRETS if secret in said]
+    found = {name: _files_with(secret, tmp_path, staging) for name, secret in IN_THE_DATA.items()}
+    own = {str(written[0] / name) for name in ("sweep.yaml", ".sweep-info")}
+    assert set().union(*found.values()) == own
+    assert {Path(path).stat().st_mode & 0o077 for path in own} == {0}  # its owner's alone
     # Tune itself needs a config whole, to go on with; what is written of it for people is masked.
     with_config = _files_with(IN_THE_CONFIG, tmp_path)
     assert with_config

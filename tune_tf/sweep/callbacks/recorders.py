@@ -112,8 +112,7 @@ class StudyFinalizer(Callback):
 class EventRecorder(Callback):
     """Tune callback that writes starts, pauses and outcomes of trials to the event log.
 
-    Tune must call the outcome tracker first. In trial logs, ``secrets`` are masked besides those of
-    the environment.
+    Tune must call the outcome tracker first.
     """
 
     def __init__(
@@ -121,12 +120,10 @@ class EventRecorder(Callback):
         event_log: EventLog,
         outcome_tracker: OutcomeTracker,
         tracker: MLflowCallback | None = None,
-        secrets: frozenset[str] = frozenset(),
     ) -> None:
         self._event_log = event_log
         self._outcome_tracker = outcome_tracker
         self._tracker = tracker
-        self._secrets = secrets
         self._running_trials: dict[str, Trial] = {}
         self._num_seen = 0
         self._unstarted: dict[str, Trial] = {}  # nor in the event log
@@ -192,7 +189,7 @@ class EventRecorder(Callback):
         self._recorded[trial_id] = outcome
         self._running_trials.pop(trial_id, None)
         log = self._event_log.folder / trial_name(trial) / TRIAL_LOG
-        mask_log(log, secret_values() | self._secrets)
+        mask_log(log, secret_values())
         last = {name: value for name, value in latest_result(trial).items() if name != "config"}
         self._event_log.record_end(
             trial_id, trial_number(trial), trial.config, outcome, trial_cause(trial), last
