@@ -99,3 +99,10 @@ def test_csv_has_every_field_and_a_line_a_trial(rows):
     assert [line["val_accuracy"] for line in lines] == ["0.7", "0.4", "0.8", "0.2"]
     assert list(lines[0])[:3] == ["number", "trial_id", "outcome"]
     assert [line["config/momentum"] for line in lines] == ["", "0.9", "", "0.9"]
+
+
+def test_a_spreadsheet_runs_no_cell(rows):
+    for row in rows.rows:
+        row["outcome"] = "=1+1"
+    lines = list(csv.DictReader(io.StringIO(rows.to_csv())))
+    assert {line["outcome"] for line in lines} == {"'=1+1"}

@@ -50,6 +50,17 @@ def test_the_file_holds_all_trials_in_order_of_number(record, tmp_path):
     assert (rows[0]["node"], rows[0]["trained_s"]) == ("node-1", "2.0")
 
 
+def test_a_spreadsheet_runs_no_cell_of_the_file(tmp_path):
+    evil = '=HYPERLINK("http://x","y")'
+    told = [Told([0.5], config={"a": evil, "b": -1.5, "c": ["@x"]}, host="+1"), Told([-0.5])]
+    write_csv(ReportData.of(sweep_on_disk(tmp_path, told)), tmp_path / "trials.csv")
+    with (tmp_path / "trials.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert (rows[0]["config/a"], rows[0]["node"]) == (f"'{evil}", "'+1")
+    assert (rows[0]["config/b"], rows[0]["config/c"]) == ("-1.5", '["@x"]')
+    assert rows[1]["val_accuracy"] == "-0.5"
+
+
 def test_a_sweep_without_trials_has_a_file_all_the_same(tmp_path):
     write_csv(ReportData.of(sweep_on_disk(tmp_path, [])), tmp_path / "trials.csv")
     assert (tmp_path / "trials.csv").is_file()

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
+from tune_tf.formatting import csv_cell
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
@@ -113,9 +113,9 @@ class TrialRows:
         """Return CSV with a header line; lists and mappings as JSON."""
         text = io.StringIO()
         writer = csv.DictWriter(text, self.fields, lineterminator="\n")
-        writer.writeheader()
+        writer.writerow({name: csv_cell(name) for name in self.fields})
         for row in self.rows:
-            writer.writerow({name: _csv_value(value) for name, value in row.items()})
+            writer.writerow({name: csv_cell(value) for name, value in row.items()})
         return text.getvalue()
 
     def _field(self, name: str) -> str:
@@ -143,10 +143,6 @@ def local_time(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def _csv_value(value: Any) -> Any:
-    return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
 
 
 @dataclass(frozen=True)

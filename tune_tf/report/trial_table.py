@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tune_tf.formatting import value_text
+from tune_tf.formatting import csv_cell, value_text
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.report_data import ReportData
 
@@ -70,18 +70,13 @@ def write_csv(record: ReportData, path: Path) -> None:
     for column in map(str, frame.columns):
         if column.startswith("config/"):
             name = column.removeprefix("config/")
-            frame[column] = [_csv_value(config.get(name)) for config in record.masked_configs]
+            frame[column] = [config.get(name) for config in record.masked_configs]
     first = [curve.segments[0] if curve.segments else None for curve in record.curves]
     frame["cause"] = [record.cause(trial) for trial in record.trials]
     frame["trained_s"] = [curve.trained_s for curve in record.curves]
     frame["started_after_s"] = [it.start_s - record.start_s if it else np.nan for it in first]
     frame["ended_after_s"] = record.end_times
     frame["node"] = [it.host if it else "" for it in first]
-    frame.to_csv(path, index=False)
-
-
-def _csv_value(value: object) -> object:
-    """Return a number, a text or None as it is, and any other value as text."""
-    return (
-        value if value is None or isinstance(value, str | int | float) else value_text(value, 10**6)
-    )
+    texts = frame.select_dtypes(exclude="number").columns
+    frame[texts] = frame[texts].map(csv_cell)
+    frame.rename(columns=csv_cell).to_csv(path, index=False)
