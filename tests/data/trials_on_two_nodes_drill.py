@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,9 @@ class CountedDigits(DigitsMLP):
         node = ray.get_runtime_context().get_node_id()
         with Path(self.log).open("a") as file:
             file.write(f"{node} {os.getpid()}\n")
+        begun = time.monotonic()  # else one process may train all trials before the other starts
+        while len(Path(self.log).read_text().splitlines()) < 2 and time.monotonic() < begun + 60:
+            time.sleep(0.1)
         images, labels = load_digits().images, load_digits().target
         x = prepared([*images], scaled).rows
         return Data((x[:1000], labels[:1000]), (x[1000:], labels[1000:]))

@@ -127,7 +127,7 @@ def values_of(model):
     return [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
 
 
-def run(replicas, workload, epochs=3, **spread):
+def run(replicas, workload, epochs=2, **spread):
     """Run a trial; return metrics by epoch and the values of all variables."""
     loop = begun(replicas, workload, **spread)
     history = [loop.epoch() for _ in range(epochs)]
@@ -136,7 +136,7 @@ def run(replicas, workload, epochs=3, **spread):
     return history, values
 
 
-def run_by_keras(workload, replicas, epochs=3):
+def run_by_keras(workload, replicas, epochs=2):
     """Run the same trial by one call of ``keras.Model.fit``, without any loop."""
     with seeded_generators(SEED):
         data = workload.load_data({})
@@ -263,7 +263,7 @@ def test_a_restored_trial_gives_the_numbers_of_one_that_never_stopped(
     first, second, replicas_of, tmp_path
 ):
     workload = InOrder(mlp(optimizer=lambda: optimizers.Adam(0.01, clipnorm=0.1)), ROWS)
-    expected = run(replicas_of(1), workload)
+    expected = run(replicas_of(1), workload, epochs=3)
     loop = begun(replicas_of(first), workload)
     loop.epoch()
     loop.state().write(tmp_path)
