@@ -47,8 +47,13 @@ def test_only_the_training_rows_may_come_from_a_pipeline(replicas_of):
 
 @pytest.mark.parametrize(
     ("memory_bytes", "streamed_parts"),
-    [(None, []), (4000, []), (1500, ["train"]), (700, ["train", "validation"])],
-    ids=["a CPU", "room for all", "room for validation rows", "no room"],
+    [
+        pytest.param(None, [], id="a CPU"),
+        pytest.param(4000, [], id="room for all"),
+        pytest.param(2500, ["validation"], id="room for training rows alone"),
+        pytest.param(1500, ["train"], id="room for validation rows"),
+        pytest.param(700, ["train", "validation"], id="no room"),
+    ],
 )
 def test_arrays_that_a_device_has_no_room_for_are_streamed(memory_bytes, streamed_parts):
     data = draw(37, 19)  # 37 and 19 rows of 6 floats and a label, 28 or 32 bytes each

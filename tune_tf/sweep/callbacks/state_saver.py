@@ -89,6 +89,8 @@ class StateSaver(Callback):
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Raise SweepConflictError if Tune has not restored all trials."""
+        if not self._expected:
+            return
         if missing := self._expected - {trial.trial_id for trial in trials}:
             raise SweepConflictError(
                 f"Ray Tune did not restore {len(missing)} trials of the sweep and would run them "

@@ -1,6 +1,7 @@
 """Training and validation rows in the memory of a trial's devices."""
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,15 +74,20 @@ def place_rows(
 ) -> DeviceRows:
     """Copy rows to the device of every replica; None skips the copy.
 
-    Rows of a pipeline are streamed, and so are arrays that take more than half of a GPU's memory.
+    Rows of a pipeline are streamed, and so are arrays beyond half of a GPU's memory, those for
+    validation first.
     Data sets are read anew for each trial: ``load`` returns new ones for a trial's seed, and
     ``seed`` is that of ``rows``.
     """
     source = DatasetSource(rows, seed, load or (lambda seed: rows))
-    train = _place(rows.train, "train", replicas, source)
+    memory = replicas and replicas.devices.memory_bytes
+    room = math.inf if memory is None else _RESIDENT_SHARE * memory
+    train = _place(rows.train, "train", replicas, source, room)
     validation = None
     if rows.validation is not None:
-        validation = _place(rows.validation, "validation", replicas, source)
+        if not isinstance(train, STREAMS):
+            room -= num_bytes(rows.train)
+        validation = _place(rows.validation, "validation", replicas, source, room)
     if isinstance(train, STREAMS):
         sample = train.sample
     else:
@@ -116,7 +122,10 @@ def first_rows_of(part: Any, name: str, count: int) -> Any:
     )
 
 
-def _place(part: Any, name: str, replicas: Replicas | None, source: DatasetSource) -> Any:
+def _place(
+    part: Any, name: str, replicas: Replicas | None, source: DatasetSource, room: float
+) -> Any:
+    """Return a part as it is read, on the devices if it takes no more bytes than there is room."""
     if isinstance(part, Batches):
         return DatasetStream(part, name, source)
     window = whole_batch if replicas is None else replicas.window
@@ -124,9 +133,8 @@ def _place(part: Any, name: str, replicas: Replicas | None, source: DatasetSourc
         return Stream(part, name, window)
     if replicas is None:
         return None
-    size, memory = num_bytes(part), replicas.devices.memory_bytes
-    if memory is not None and size > _RESIDENT_SHARE * memory:
-        text = "Data.%s takes %.1f GB and is streamed to the device, which has %.1f GB"
-        _log.info(text, name, size / 1e9, memory / 1e9)
+    if (size := num_bytes(part)) > room:
+        text = "Data.%s takes %.1f GB and is streamed to the device, which has room for %.1f GB"
+        _log.info(text, name, size / 1e9, room / 1e9)
         return Stream(Pipeline(part), name, window)
     return replicas.place(part)
