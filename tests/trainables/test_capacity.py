@@ -92,6 +92,17 @@ def test_workers_without_room_are_refused_at_once(ray_cluster, parallelism, reso
         check_cluster(resources, parallelism)
 
 
+def test_gpus_that_only_several_nodes_have_are_those_of_several_workers(monkeypatch):
+    node = {"Alive": True, "Resources": {"CPU": 9.0, "GPU": 2.0}}
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: [node, node])
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"GPU": 4.0})
+    with pytest.raises(UnavailableResourcesError, match=r"is `parallelism: {kind: multi_worker}`"):
+        check_cluster(TrialResources(4, 4), Mirrored(4))
+    with pytest.raises(UnavailableResourcesError, match=r"or add a machine$"):
+        check_cluster(TrialResources(5, 5), Mirrored(5))
+
+
 def test_a_node_that_does_not_answer_has_no_room(monkeypatch):
     with socket.socket() as listening, socket.socket() as gone:
         listening.bind(("127.0.0.1", 0))

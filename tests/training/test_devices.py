@@ -1,5 +1,6 @@
 """Devices and threads are claimed once a process; GPUs are fakes here."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -112,6 +113,21 @@ def claim(monkeypatch):
         return devices.claim_devices(resources, num_replicas), calls
 
     return claim
+
+
+def test_the_gpus_that_ray_reserved_are_seen_whatever_the_environment_says(claim, monkeypatch):
+    import ray
+
+    from tune_tf.training import devices
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")  # as with Ray's ..._NOSET_...
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    monkeypatch.setattr(devices, "is_actor", lambda: True)
+    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3, 1])
+    claim(TrialResources(gpus=2), 2)
+
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # that of nvidia-smi and of Ray
 
 
 def test_a_trial_without_gpus_sees_none(claim):

@@ -103,7 +103,7 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
             f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
             "but no node of the Ray cluster has that (the most of each: "
             f"{_format_counts(largest_node(share))}): it would wait forever; ask for less, or add "
-            "a machine"
+            f"a machine{_advice_to_spread(resources, parallelism)}"
         )
     if sum(capacity) >= parallelism.num_workers and len(set(shares)) > 1:
         raise UnavailableResourcesError(
@@ -120,6 +120,14 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
         + (", another placement" if parallelism.placement == "strict_spread" else "")
         + ", or add machines"
     )
+
+
+def _advice_to_spread(resources: TrialResources, parallelism: Parallelism) -> str:
+    """Return an advice for a trial whose GPUs several nodes have together; else nothing."""
+    in_cluster = ray.cluster_resources().get("GPU", 0)
+    if parallelism.num_workers > 1 or not 1 < resources.gpus <= in_cluster:
+        return ""
+    return "; a trial on the GPUs of several nodes is `parallelism: {kind: multi_worker}`"
 
 
 def _format_counts(counts: dict[str, float]) -> str:

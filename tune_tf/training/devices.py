@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import ray
 import tensorflow as tf
 
+from tune_tf.data.node_cache.node_cache import is_actor
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.extras import install_command
 from tune_tf.resources import TrialResources
@@ -128,6 +130,8 @@ def _claim(resources: TrialResources, num_devices: int) -> Devices:
     with _unless_initialized():
         tf.config.threading.set_intra_op_parallelism_threads(resources.cpus)
         tf.config.threading.set_inter_op_parallelism_threads(resources.cpus)
+    if resources.gpus:
+        _show_reserved_gpus()
     gpus = tf.config.list_physical_devices("GPU")
     if resources.gpus:
         return _claim_gpus(gpus, resources, num_devices)
@@ -147,6 +151,17 @@ def _claim(resources: TrialResources, num_devices: int) -> Devices:
             f"in this process and has {num_cpus}: start the trial in a fresh process"
         )
     return Devices(tuple(f"CPU:{i}" for i in range(num_devices)))
+
+
+def _show_reserved_gpus() -> None:
+    """Show CUDA the GPUs that Ray reserved for this process, in the order of ``nvidia-smi``.
+
+    Ray does so itself unless ``RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES`` is set. CUDA's own
+    order puts the fastest card first.
+    """
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    if is_actor() and (reserved := ray.get_gpu_ids()):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, reserved))
 
 
 def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int) -> Devices:

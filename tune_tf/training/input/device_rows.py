@@ -80,7 +80,7 @@ def place_rows(
     ``seed`` is that of ``rows``.
     """
     source = DatasetSource(rows, seed, load or (lambda seed: rows))
-    memory = replicas and replicas.devices.memory_bytes
+    memory = None if replicas is None else replicas.devices.memory_bytes
     room = math.inf if memory is None else _RESIDENT_SHARE * memory
     train = _place(rows.train, "train", replicas, source, room)
     validation = None
