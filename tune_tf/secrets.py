@@ -19,6 +19,7 @@ HIDDEN: Final = "***"
 """Replacement of a secret."""
 
 _SHORTEST_VALUE = 6
+_SHORTEST_SETTING = 8  # else words such as those of `tokens: [unknown]` were masked everywhere
 _NAMES = (
     r"(?:api|access|private|secret|auth|encryption)[_-]?key|key[_-]?id"
     r"|token|password|passwd|passphrase|secret|credentials?"
@@ -88,7 +89,7 @@ def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
 def register_secrets(settings: Mapping[str, Any], uris: Iterable[str] = ()) -> None:
     """Mask the secrets in settings and URIs in all that this process writes from now on."""
     global _registered  # noqa: PLW0603  a frozen set, which another thread may be reading
-    found = {value for value in _secrets_in(settings) if len(value) >= _SHORTEST_VALUE}
+    found = {value for value in _secrets_in(settings) if len(value) >= _SHORTEST_SETTING}
     _registered = _registered | found | uri_passwords(uris)
 
 

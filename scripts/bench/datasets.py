@@ -20,7 +20,7 @@ import tensorflow as tf
 from measuring.interleaved import take_turns
 from measuring.summary import Target, print_summary, print_table
 
-from tune_tf import Data, Workload, trainable
+from tune_tf import Data, TrialResources, Workload, trainable
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN
 
@@ -81,7 +81,8 @@ class _Ours:
     """Epochs of a trial."""
 
     def __init__(self, kind: str) -> None:
-        self._trial = trainable(_Digits(kind), seed=_SEED)(config={})
+        resources = TrialResources(cpus=os.cpu_count() or 1)  # `fit` takes all
+        self._trial = trainable(_Digits(kind), seed=_SEED, resources=resources)(config={})
         self.weights = self._trial._processes._loop.trial.program.model.get_weights()  # noqa: SLF001
         self.losses: list[float] = []
 

@@ -2,6 +2,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tune_tf import secrets
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.secrets import (
     expand_references,
@@ -9,6 +10,7 @@ from tune_tf.secrets import (
     is_secret_name,
     mask_all,
     mask_secrets,
+    register_secrets,
     uri_passwords,
 )
 
@@ -149,3 +151,12 @@ def test_passwords_in_uris_and_what_they_refer_to_are_found():
     ]
     found = uri_passwords(uris, {"DB": "of-the-environment"})
     assert found == {"hunt@er2", "s3cretly", "in-query", "of-the-environment"}
+
+
+def test_settings_with_telling_names_are_masked_by_value_from_then_on(monkeypatch):
+    monkeypatch.setattr(secrets, "_registered", frozenset())
+    text = "open sesame, hidden well, ${REFERENCE}, unknown, image"
+    assert mask_secrets(text, {}) == text
+    settings = {"pwd": "open sesame", "in": [{"tokens": ["unknown", "hidden well"]}]}
+    register_secrets(settings | {"auth": "${REFERENCE}", "key": "image", "max_tokens": 12345678})
+    assert mask_secrets(text, {}) == "***, ***, ${REFERENCE}, unknown, image"
