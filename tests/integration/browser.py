@@ -64,12 +64,6 @@ class Browser:
 
         self._wait(clicked, xpath)
 
-    def scroll_to(self, xpath: str) -> None:
-        """Wait until an element is there, and bring the last of its kind into view."""
-        self.wait_for_element(xpath)
-        last = self.driver.find_elements("xpath", xpath)[-1]
-        self.driver.execute_script("arguments[0].scrollIntoView(true)", last)
-
     def _wait(self, condition: Callable[[], Any], what: str) -> Any:
         from selenium.common.exceptions import StaleElementReferenceException
         from selenium.webdriver.support.wait import WebDriverWait

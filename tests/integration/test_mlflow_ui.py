@@ -11,6 +11,8 @@ import urllib.request
 import pytest
 from browser import chromium
 
+from tune_tf.tracking.names import TIME_TOTAL
+
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 _NUM_TRIALS = 4
@@ -112,14 +114,15 @@ def test_the_sweeps_page_says_what_came_of_it(browser, pages, runs):
 
 def test_a_trials_page_draws_its_curves(browser, pages, runs):
     _, children = runs
-    longest = max(children.values(), key=lambda run: run.data.metrics["tune/time_total_s"])
+    longest = max(children.values(), key=lambda run: run.data.metrics[TIME_TOTAL])
     name = longest.info.run_name
     path = f"{longest.info.experiment_id}/runs/{longest.info.run_id}/model-metrics"
     browser.open(f"{pages}/{path}")
-    browser.wait_for(f"{name} (perf/rows_per_s)")  # sections are in the order of the alphabet
-    browser.scroll_to("//*[text()='Model metrics']")
-    browser.wait_for(f"{name} (val_accuracy)", f"{name} (loss)")
+    text = browser.wait_for(f"{name} (val_accuracy)", f"{name} (loss)")
+    assert "rows_per_s" not in text
     browser.wait_for_element("//*[local-name()='path' and contains(@class, 'js-line')]")
+    browser.open(f"{pages}/{path.replace('model-metrics', 'system-metrics')}")
+    browser.wait_for(f"{name} (system/rows_per_s)")
 
 
 def test_the_report_is_shown_among_the_sweeps_artifacts(browser, pages, runs):

@@ -42,7 +42,7 @@ def killed(folder_of):
     sweep = TrackedSweep(folder.sweep_id, folder.tracking_uri, folder.config.mlflow.experiment_name)
     spool = Spool(folder.path / SPOOL_FOLDER, sweep.to_dict())
     spool.append(1, RunUpdate(PARENT, 0, name=folder.sweep_id))
-    metrics = {"val_accuracy": 0.5, "tune/time_total_s": 1.0}
+    metrics = {"val_accuracy": 0.5, "system/time_total_s": 1.0}
     spool.append(2, RunUpdate("t1", 0, reports=[Report(1, 1000, metrics)]))
     spool.close()
     return folder

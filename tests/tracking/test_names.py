@@ -47,6 +47,8 @@ def test_nan_and_inf_are_metrics():
 def test_of_rays_bookkeeping_only_the_total_time_is_logged():
     result = {"time_total_s": 2.5, "pid": 7, "training_iteration": 3, "config": {"lr": 0.1}}
     assert mlflow_metrics(result) == {TIME_TOTAL: 2.5}
+    speed = {"perf/rows_per_s": 9.0, "val_loss": 0.5}
+    assert mlflow_metrics(speed) == {"system/rows_per_s": 9.0, "val_loss": 0.5}
 
 
 def test_the_total_time_comes_last_so_that_a_step_that_has_it_has_all():

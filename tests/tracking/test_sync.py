@@ -19,7 +19,7 @@ def left_behind(path, store_uri):
     spool = Spool(path, sweep.to_dict())
     spool.append(1, RunUpdate(PARENT, 0, name="the sweep"))
     for step in (1, 2):
-        metrics = {"loss": 1.0, "tune/time_total_s": float(step)}
+        metrics = {"loss": 1.0, "system/time_total_s": float(step)}
         spool.append(1 + step, RunUpdate("t1", 0, reports=[Report(step, step, metrics)]))
     spool.close()
     return TrackedSweep("s1", store_uri, "digits")

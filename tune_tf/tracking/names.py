@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tune_tf.result_keys import KEPT, reported_metrics
+from tune_tf.result_keys import KEPT, PERFORMANCE, SYSTEM_METRICS, reported_metrics
 from tune_tf.space import flatten
 
 MAX_KEY_LENGTH = 250
@@ -17,7 +17,7 @@ MAX_RUN_NAME_LENGTH = 250
 MAX_EXPERIMENT_NAME_LENGTH = 256
 _MAX_FILE_NAME_BYTES = 200
 
-TIME_TOTAL = "tune/time_total_s"
+TIME_TOTAL = f"{SYSTEM_METRICS}time_total_s"
 """The only one of Ray's own metrics that is logged; every report has it, so it marks the steps."""
 
 EXPLOITS = "tune/exploits"
@@ -80,11 +80,13 @@ def is_metric_value(value: object) -> bool:
 def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the reported numbers and the total time of a result; nested names joined by ``/``.
 
-    Metrics of the best epoch, where a trial keeps that, are among them.
+    Metrics of the best epoch, where a trial keeps that, are among them. Speed and memory get the
+    prefix of system metrics, for which MLflow has a page of its own, so that a run's charts begin
+    with its learning curves.
     """
     kept = {name: value for name, value in result.items() if name.startswith(KEPT)}
     metrics = {
-        mlflow_key(name): float(value)
+        mlflow_key(_as_system_metric(name)): float(value)
         for name, value in flatten({**reported_metrics(result), **kept}).items()
         if is_metric_value(value)
     }
@@ -92,6 +94,11 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     if is_metric_value(time_total):
         metrics[TIME_TOTAL] = float(time_total)  # type: ignore[arg-type]
     return metrics
+
+
+def _as_system_metric(name: str) -> str:
+    is_performance = name.startswith(PERFORMANCE)
+    return f"{SYSTEM_METRICS}{name.removeprefix(PERFORMANCE)}" if is_performance else name
 
 
 def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:

@@ -97,7 +97,7 @@ def test_a_sweep_is_a_parent_and_a_child_for_each_trial(sweep, callback_of):
     assert child.data.params == {"rate": "2.0", "opt/name": "sgd"}
     assert child.data.tags["mlflow.parentRunId"] == store.parent.info.run_id
     assert child.data.tags["tune_tf.trial_name"] == child.info.run_name
-    assert child.data.metrics.keys() == {"val_accuracy", "eval/auc", "tune/time_total_s"}
+    assert child.data.metrics.keys() == {"val_accuracy", "eval/auc", "system/time_total_s"}
     assert store.points(child, "val_accuracy") == [(1, 2.0), (2, 4.0), (3, 6.0)]
     assert {run.data.tags["team"] for run in [*store.children, store.parent]} == {"blue"}
     assert callback.run_ids() == {
