@@ -61,6 +61,15 @@ PEAK_MEMORY: Final = f"{PERFORMANCE}peak_memory_bytes"
 """Peak host memory of a trial's processes, including earlier trials in them."""
 
 
+def logged_name(name: str) -> str:
+    """Return the name of a metric in MLflow, where speed and memory are system metrics.
+
+    MLflow has a page of its own for these, so a run's charts begin with its learning curves.
+    """
+    is_performance = name.startswith(PERFORMANCE)
+    return f"{SYSTEM_METRICS}{name.removeprefix(PERFORMANCE)}" if is_performance else name
+
+
 def reported_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a result, nested or flat, that the trial itself reported."""
     return {

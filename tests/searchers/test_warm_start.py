@@ -256,7 +256,8 @@ def tracked(tmp_path):
         for name, value in params.items():
             client.log_param(made, name, value)
         points = [Metric("loss", loss, 0, step) for step, loss in enumerate(losses, 1)]
-        client.log_batch(made, [*points, Metric("size", size, 0, 1)])
+        speed = Metric("system/rows_per_s", 10 * losses[-1], 0, len(losses))
+        client.log_batch(made, [*points, speed, Metric("size", size, 0, 1)])
         client.set_terminated(made, status)
         return made
 
@@ -284,6 +285,10 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     assert (second.state.name, second.value, second.params["momentum"]) == ("PRUNED", 0.75, 0.5)
     assert [trial.constraints["size <= 10"] for trial in study.trials] == [-5.0, 10.0]
     assert [trial.user_attrs["warm_start_key"] for trial in study.trials] == runs[:2]
+    by_speed = SearchCriteria.of(Objective("perf/rows_per_s", "max"), {})
+    study = fresh(by_speed)
+    import_trials(study, SPACE, by_speed, WarmStart("mlflow:digits", uri))
+    assert (study.trials[0].value, study.trials[0].intermediate_values) == (2.5, {2: 2.5})
     assert taken.skipped == {
         "their batch is not 32": 1,
         "their units is out of range here": 1,

@@ -4,6 +4,7 @@ from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.tracking.descriptions import BestTrial, SweepDetails
+from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.parent_run import ParentRun
 
 
@@ -64,6 +65,17 @@ def test_the_best_report_of_a_running_trial_is_kept(mode, best):
     for step, loss in enumerate([3.0, 1.0, float("nan"), 1.0], start=1):
         parent.record_report("a", step, {"loss": loss})
     assert parent.best_report("a") == best
+
+
+def test_speed_may_be_the_objective():
+    parent = parent_of(Objective("perf/rows_per_s", "max"))
+    logged = mlflow_metrics({"perf/rows_per_s": 9.0})
+    parent.record_report("a", 1, logged)
+    assert parent.best_report("a") == (9.0, 1)
+    result = {"perf/rows_per_s": 9.0}
+    assert parent.record_end("a", "trial a", {}, Outcome.COMPLETED, result)
+    metrics = parent.live_metrics({"a": Outcome.COMPLETED}, best=True)
+    assert (metrics["best/perf/rows_per_s"], metrics["system/rows_per_s"]) == (9.0, 9.0)
 
 
 def test_a_resume_goes_on_from_the_state():

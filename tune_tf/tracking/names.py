@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tune_tf.result_keys import KEPT, PERFORMANCE, SYSTEM_METRICS, reported_metrics
+from tune_tf.result_keys import KEPT, SYSTEM_METRICS, logged_name, reported_metrics
 from tune_tf.space import flatten
 
 MAX_KEY_LENGTH = 250
@@ -48,6 +48,11 @@ def mlflow_key(name: str) -> str:
     return key
 
 
+def metric_key(name: str) -> str:
+    """Convert the name of a trial's metric to a valid one of MLflow."""
+    return mlflow_key(logged_name(name))
+
+
 def truncate(text: str, length: int) -> str:
     """Truncate a text to ``length`` characters, with ``...`` at the end if it is longer."""
     return text if len(text) <= length else text[: length - 3] + "..."
@@ -80,13 +85,11 @@ def is_metric_value(value: object) -> bool:
 def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the reported numbers and the total time of a result; nested names joined by ``/``.
 
-    Metrics of the best epoch, where a trial keeps that, are among them. Speed and memory get the
-    prefix of system metrics, for which MLflow has a page of its own, so that a run's charts begin
-    with its learning curves.
+    Metrics of the best epoch, where a trial keeps that, are among them.
     """
     kept = {name: value for name, value in result.items() if name.startswith(KEPT)}
     metrics = {
-        mlflow_key(_as_system_metric(name)): float(value)
+        metric_key(name): float(value)
         for name, value in flatten({**reported_metrics(result), **kept}).items()
         if is_metric_value(value)
     }
@@ -94,11 +97,6 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     if is_metric_value(time_total):
         metrics[TIME_TOTAL] = float(time_total)  # type: ignore[arg-type]
     return metrics
-
-
-def _as_system_metric(name: str) -> str:
-    is_performance = name.startswith(PERFORMANCE)
-    return f"{SYSTEM_METRICS}{name.removeprefix(PERFORMANCE)}" if is_performance else name
 
 
 def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:

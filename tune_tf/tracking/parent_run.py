@@ -15,6 +15,7 @@ from tune_tf.tracking.descriptions import BestTrial, SweepDetails, sweep_descrip
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
     NUM_ENDED_METRIC,
+    metric_key,
     mlflow_key,
     mlflow_params,
     truncate,
@@ -71,7 +72,7 @@ class ParentRun:
         """Record a report of a running trial."""
         self._num_results += 1
         objective = self._objective
-        if objective is None or not is_finite(value := metrics.get(mlflow_key(objective.metric))):
+        if objective is None or not is_finite(value := metrics.get(metric_key(objective.metric))):
             return
         number = float(value)  # type: ignore[arg-type]
         best = self._best_reports.get(trial_id)
@@ -193,7 +194,7 @@ class ParentRun:
         """
         if self.best is None or self._objective is None:
             return {}
-        return {mlflow_key(f"{each}{self._objective.metric}"): self.best.value for each in prefixes}
+        return {metric_key(f"{each}{self._objective.metric}"): self.best.value for each in prefixes}
 
     def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:
         changed = {
