@@ -11,7 +11,7 @@ BEST = BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01, "opt": {"name": "a|b
 
 
 def test_description_of_a_sweep_has_objective_outcomes_and_best_trial():
-    outcomes = [Outcome.COMPLETED, Outcome.PRUNED, Outcome.PRUNED, Outcome.OUT_OF_BUDGET]
+    outcomes = {Outcome.COMPLETED: 1, Outcome.PRUNED: 2, Outcome.OUT_OF_BUDGET: 1}
     text = descriptions.sweep_description(
         "FINISHED", outcomes, 40, SweepDetails(), objective=ACCURACY, best=BEST
     )
@@ -25,7 +25,7 @@ def test_description_of_a_sweep_has_objective_outcomes_and_best_trial():
 
 def test_an_interrupted_sweep_says_how_to_go_on():
     text = descriptions.sweep_description(
-        "KILLED", [], 0, SweepDetails(resume_with="tune-tf resume digits")
+        "KILLED", {}, 0, SweepDetails(resume_with="tune-tf resume digits")
     )
     assert "interrupted.**" in text
     assert text.endswith("Resume with `tune-tf resume digits`.")
@@ -33,7 +33,7 @@ def test_an_interrupted_sweep_says_how_to_go_on():
 
 def test_a_running_sweep_does_not_say_how_to_resume():
     assert "resume" not in descriptions.sweep_description(
-        "RUNNING", [], 0, SweepDetails(resume_with="tune-tf resume digits")
+        "RUNNING", {}, 0, SweepDetails(resume_with="tune-tf resume digits")
     )
 
 
@@ -46,7 +46,7 @@ def test_the_space_is_told_as_a_sweep_file_has_it():
             "batch_size": 64,
         }
     )
-    text = descriptions.sweep_description("RUNNING", [], 0, SweepDetails(space=space))
+    text = descriptions.sweep_description("RUNNING", {}, 0, SweepDetails(space=space))
     assert text.endswith(
         "Searched:\n\n| parameter | values |\n|---|---|\n"
         "| optimizer | choice adamw, rmsprop, sgd |\n"

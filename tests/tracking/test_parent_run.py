@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 
 from tune_tf.constraint import Constraint
@@ -39,9 +41,9 @@ def test_without_any_finite_value_there_is_no_best(parent):
 
 def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
     end(parent, "a", 2.0)
-    outcomes = {"a": Outcome.COMPLETED, "x": Outcome.INTERRUPTED}
+    outcomes = Counter([Outcome.COMPLETED, Outcome.INTERRUPTED])
     first = parent.live_metrics(outcomes, best=True)
-    second = parent.live_metrics({**outcomes, "b": Outcome.PRUNED}, best=False)
+    second = parent.live_metrics(outcomes + Counter([Outcome.PRUNED]), best=False)
     best = {"best/loss": 2.0, "loss": 2.0}
     assert first == {"trials/completed": 1.0, **best, "trials/ended": 1.0}
     assert second == {"trials/pruned": 1.0, "trials/ended": 2.0}
@@ -49,14 +51,14 @@ def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
 
 
 def test_at_the_end_only_changed_counts_are_logged(parent):
-    outcomes = {"a": Outcome.COMPLETED, "x": Outcome.INTERRUPTED}
+    outcomes = Counter([Outcome.COMPLETED, Outcome.INTERRUPTED])
     parent.live_metrics(outcomes, best=False)
     assert parent.final_metrics(outcomes) == {"trials/interrupted": 1.0}
 
 
 def test_after_a_resume_counts_of_zero_are_logged_too():
     parent = parent_of(None, state=parent_of(None).state())
-    assert parent.final_metrics({}) == {f"trials/{each.value}": 0.0 for each in Outcome}
+    assert parent.final_metrics(Counter()) == {f"trials/{each.value}": 0.0 for each in Outcome}
 
 
 @pytest.mark.parametrize(("mode", "best"), [("min", (1.0, 2)), ("max", (3.0, 1))])
@@ -74,7 +76,7 @@ def test_speed_may_be_the_objective():
     assert parent.best_report("a") == (9.0, 1)
     result = {"perf/rows_per_s": 9.0}
     assert parent.record_end("a", "trial a", {}, Outcome.COMPLETED, result)
-    metrics = parent.live_metrics({"a": Outcome.COMPLETED}, best=True)
+    metrics = parent.live_metrics(Counter([Outcome.COMPLETED]), best=True)
     assert (metrics["best/perf/rows_per_s"], metrics["system/rows_per_s"]) == (9.0, 9.0)
 
 
@@ -92,14 +94,22 @@ def test_a_resume_goes_on_from_the_state():
 
 def test_after_a_resume_the_best_value_is_logged_at_the_end(parent):
     end(parent, "a", 2.0)
-    assert "loss" not in parent.final_metrics({})  # it was logged when the trial ended
+    assert "loss" not in parent.final_metrics(Counter())  # it was logged when the trial ended
     resumed = parent_of(Objective("loss", "min"), state=parent.state())
-    assert resumed.final_metrics({"a": Outcome.COMPLETED})["loss"] == 2.0
+    assert resumed.final_metrics(Counter([Outcome.COMPLETED]))["loss"] == 2.0
 
 
 def test_after_a_resume_all_counts_are_logged_at_the_end():
     """MLflow skips a step that it has, so an earlier count may be missing there."""
     parent = parent_of(None, state=parent_of(None).state())
-    outcomes = {"a": Outcome.COMPLETED}
+    outcomes = Counter([Outcome.COMPLETED])
     parent.live_metrics(outcomes, best=False)
     assert parent.final_metrics(outcomes)["trials/completed"] == 1.0
+
+
+def test_a_best_trial_that_ends_again_worse_gives_way_to_the_second_best(parent):
+    """As after a resume, for which a trial continued."""
+    for trial, value in (("a", 2.0), ("b", 1.0), ("c", 3.0)):
+        end(parent, trial, value)
+    assert end(parent, "b", 2.5)
+    assert parent.best_tags()["tune_tf.best_trial_id"] == "a"

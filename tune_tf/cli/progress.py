@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import math
 import os
 import signal
 import time
@@ -23,13 +22,10 @@ from rich.text import Text
 from tune_tf.cli.console import counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
 from tune_tf.config import SweepConfig
-from tune_tf.constraint import is_feasible
 from tune_tf.formatting import counted, value_text
-from tune_tf.ranking import best_so_far, kept_result
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
-from tune_tf.sweep.callbacks.progress import ProgressLines, trial_state
-from tune_tf.tune_internals.trial_state import latest_result
+from tune_tf.sweep.callbacks.progress import ProgressLines, num_epochs
 
 _LIVE_EVERY_S = 0.25
 
@@ -48,7 +44,6 @@ class TerminalProgress(ProgressLines):
         if console.is_terminal:
             self._every_s = _LIVE_EVERY_S
         self._cluster: dict[str, float] = {}
-        self._values: dict[str, float] = {}  # of ended trials by id, in order of their ends
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -66,38 +61,36 @@ class TerminalProgress(ProgressLines):
         """Stop drawing."""
         self._live.stop()
 
-    def _draw(self, trials: list[Trial]) -> None:
+    def _draw(self) -> None:
         if self._console.is_terminal:
-            counts = Counter(map(trial_state, trials))
-            num_ended = sum(trial.is_finished() for trial in trials)
-            self._live.update(self._display(trials, counts, num_ended), refresh=True)
+            self._live.update(self._display(), refresh=True)
         else:
-            self._print(Text(self._line(trials)))
+            self._print(Text(self._line()))
 
-    def _display(self, trials: list[Trial], counts: Counter[str], num_ended: int) -> RenderableType:
-        total = self._config.budget.num_samples
+    def _display(self) -> RenderableType:
+        total, num_ended = self._config.budget.num_samples, self._ended.total()
         table = Table.grid(padding=(0, 2))
         table.add_row(
             Text(self._config.name, style="bold"),
             ProgressBar(total=total, completed=num_ended, width=32),
             f"{num_ended}/{total} trials",
-            self._times(num_ended),
+            self._times(),
         )
         rows: list[RenderableType] = [
             table,
-            Text("  ").join([counted_states(counts), Text(self._pace(trials, num_ended), "dim")]),
-            Text(self._best(trials)),
+            Text("  ").join([counted_states(self._counts()), Text(self._pace(), "dim")]),
+            Text(self._best()),
         ]
-        curve = self._best_so_far(trials)
+        curve = self._curve
         if len(curve) > 1:
             first, last = value_text(curve[0]), value_text(curve[-1])
             rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
         return Group(*rows)
 
-    def _pace(self, trials: list[Trial], num_ended: int) -> str:
+    def _pace(self) -> str:
         """Return the reserved resources, the rate of trials and the number of epochs."""
         reserved: Counter[str] = Counter()
-        for trial in trials:
+        for trial in self._ends.unfinished:
             if trial.status == Trial.RUNNING:
                 reserved.update(trial.placement_group_factory.required_resources)
         self._cluster = self._cluster or ray.cluster_resources()
@@ -107,21 +100,10 @@ class TerminalProgress(ProgressLines):
             if self._cluster.get(name)
         ]
         minutes = max(self._clock() - self._begun, 1.0) / 60
-        if new := num_ended - (self._num_ended_before or 0):
+        if new := self._ended.total() - (self._num_ended_before or 0):
             parts.append(f"{new / minutes:.3g} trials per minute")
-        epochs = sum(int(latest_result(trial).get("training_iteration", 0)) for trial in trials)
+        epochs = self._num_epochs + sum(map(num_epochs, self._ends.unfinished))
         return ", ".join([*parts, f"{epochs} epochs"])
-
-    def _best_so_far(self, trials: list[Trial]) -> list[float]:
-        """Return the best value after each ended trial."""
-        objective = self._config.leading_objective
-        for trial in trials:
-            if trial.is_finished() and trial.trial_id not in self._values:
-                last = kept_result(latest_result(trial))
-                feasible = is_feasible(self._config.constraints, last)
-                value = last.get(objective.metric, math.nan) if feasible else math.nan
-                self._values[trial.trial_id] = value
-        return best_so_far(self._values.values(), objective)
 
     def _print(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)

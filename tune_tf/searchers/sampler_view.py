@@ -11,7 +11,7 @@ sampler several times first cost several times as much.
 """
 
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import optuna
@@ -63,19 +63,21 @@ class PointIndex:
 
     def __init__(self, matches: Callable[[FrozenTrial], bool]) -> None:
         self._matches = matches
-        self._examined_numbers: set[int] = set()
+        self._num_seen = 0
+        self._unfinished: list[int] = []  # of those seen
         self._finished_points: set[Point] = set()
 
-    def among(self, trials: Iterable[FrozenTrial]) -> Collection[Point]:
-        """Return the matching parameters; finished trials are examined only once."""
+    def among(self, trials: Sequence[FrozenTrial]) -> Collection[Point]:
+        """Return the matching parameters of all trials, by number; finished ones are read once."""
         unfinished_points: set[Point] = set()
-        for trial in trials:
-            if trial.number in self._examined_numbers:
-                continue
-            points = unfinished_points
-            if trial.state.is_finished():
-                self._examined_numbers.add(trial.number)
-                points = self._finished_points
+        numbers = [*self._unfinished, *range(self._num_seen, len(trials))]
+        self._num_seen, self._unfinished = len(trials), []
+        for number in numbers:
+            trial = trials[number]
+            points = self._finished_points
+            if not trial.state.is_finished():
+                self._unfinished.append(number)
+                points = unfinished_points
             if self._matches(trial) and trial.params and _is_discrete(trial):
                 points.add(params_key(trial))
         return self._finished_points | unfinished_points

@@ -87,7 +87,7 @@ class StudySearcher(Searcher):
         return {
             "_settings": replace(self._settings, storage=None) if in_memory else self._settings,
             "_storage": self._storage if in_memory else None,
-            "_registry": self._registry.state.copy() if self._registry else None,
+            "_registry": self._registry.state if self._registry else None,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class StudySearcher(Searcher):
         self._storage = storage or self._storage
         self._registry = None
         if registry_state is not None:
-            self._open(registry_state)
+            self._open(registry_state.copy())  # a copied searcher shares it
 
     def _open(self, state: RegistryState | None = None) -> TrialRegistry:
         """Return the registry of the study's trials, which is opened on first use."""

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,19 +111,22 @@ def _amounts(bundle: Mapping[str, float]) -> str:
 
 def sweep_description(
     status: str,
-    outcomes: Iterable[Outcome],
+    outcomes: Mapping[Outcome, int],
     num_results: int,
     details: SweepDetails,
     *,
     objective: Objective | None = None,
     best: BestTrial | None = None,
 ) -> str:
-    """Return the description of a parent run with MLflow's ``status``."""
+    """Return the description of a parent run with MLflow's ``status``.
+
+    ``outcomes`` are those of the ended trials, counted.
+    """
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
     if objective is not None:
         word = "Maximizes" if objective.mode == "max" else "Minimizes"
         parts[0] += f"{word} `{objective.metric}`. "
-    parts[0] += _counts(Counter(outcomes), num_results)
+    parts[0] += _counts(outcomes, num_results)
     if status == "KILLED" and details.resume_with:
         parts.append(f"Resume with `{details.resume_with}`.")
     if best is not None and objective is not None:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -106,8 +106,14 @@ class ParentRun:
             return False
         feasible = self.is_feasible(result) is not False
         number = float(value)  # type: ignore[arg-type]
-        self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
-        best, before = best_of(self._candidates.values(), self._objective), self.best
+        before, ended_again = self.best, trial_id in self._candidates
+        new = self._candidates[trial_id] = Candidate(trial_id, outcome, number, feasible)
+        best = best_of(
+            self._candidates.values()
+            if ended_again
+            else [*([self._candidates[before.trial_id]] if before else []), new],
+            self._objective,
+        )
         if best is None:
             self.best = None
         elif best.key == trial_id:
@@ -121,15 +127,19 @@ class ParentRun:
 
     def start_update(self, name: str | None, outcomes: Mapping[str, Outcome]) -> RunUpdate:
         """Return the update before any trial runs."""
-        tags, texts = self._description("RUNNING", outcomes.values()), self._details.artifacts()
+        tags, texts = (
+            self._description("RUNNING", Counter(outcomes.values())),
+            self._details.artifacts(),
+        )
         return RunUpdate(PARENT, name=name, tags=tags, texts=texts, reopen=True)
 
     def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> RunUpdate:
         """Return the update after the end of a trial."""
-        metrics = self.live_metrics(outcomes, best=new_best)
+        counts = Counter(outcomes.values())
+        metrics = self.live_metrics(counts, best=new_best)
         best_tags = self.best_tags() if new_best else {}
-        tags = {**self._description("RUNNING", outcomes.values()), **best_tags}
-        report = Report(_num_ended(outcomes), now_ms(), metrics)
+        tags = {**self._description("RUNNING", counts), **best_tags}
+        report = Report(_num_ended(counts), now_ms(), metrics)
         return RunUpdate(PARENT, tags=tags, reports=[report])
 
     def end_update(self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]) -> RunUpdate:
@@ -147,12 +157,13 @@ class ParentRun:
                 tags["tune_tf.best_checkpoint"] = path
             if status != "KILLED":  # a resumed sweep may find a better one
                 params = {mlflow_key(f"best_{k}"): v for k, v in mlflow_params(best.config).items()}
-        metrics = self.final_metrics(outcomes)
-        step = _num_ended(outcomes)
+        counts = Counter(outcomes.values())
+        metrics = self.final_metrics(counts)
+        step = _num_ended(counts)
         return RunUpdate(
             PARENT,
             params=params,
-            tags={**tags, **self._description(status, ended)},
+            tags={**tags, **self._description(status, Counter(ended))},
             reports=[Report(step, time_ms, metrics, once=False)] if metrics else [],
             status=status,
             end_ms=time_ms,
@@ -169,19 +180,17 @@ class ParentRun:
             tags["tune_tf.best_config"] = truncate(config, MAX_TAG_LENGTH)
         return tags
 
-    def live_metrics(self, outcomes: Mapping[str, Outcome], *, best: bool) -> dict[str, float]:
+    def live_metrics(self, counts: Counter[Outcome], *, best: bool) -> dict[str, float]:
         """Return the changed metrics after the end of a trial; ``best`` if the best changed."""
-        counts = Counter(outcomes.values())
-        counts.pop(Outcome.INTERRUPTED, None)
-        changed = self._changed({f"trials/{it.value}": float(n) for it, n in counts.items()})
+        ended = {it: n for it, n in counts.items() if it is not Outcome.INTERRUPTED}
+        changed = self._changed({f"trials/{it.value}": float(n) for it, n in ended.items()})
         if best:
             changed |= self._best_metrics("best/", "")
-        changed[NUM_ENDED_METRIC] = float(counts.total())  # last: a step with it is complete
+        changed[NUM_ENDED_METRIC] = float(_num_ended(counts))  # last: a step with it is complete
         return changed
 
-    def final_metrics(self, outcomes: Mapping[str, Outcome]) -> dict[str, float]:
+    def final_metrics(self, counts: Counter[Outcome]) -> dict[str, float]:
         """Return the counts that changed since the last metrics, or all after a resume."""
-        counts = Counter(outcomes.values())
         kinds = list(Outcome) if self._resumed else list(counts)
         final = {f"trials/{each.value}": float(counts[each]) for each in kinds}
         # After a resume, an earlier value may have been skipped because MLflow had its step.
@@ -203,10 +212,10 @@ class ParentRun:
         self._last_metrics.update(changed)
         return changed
 
-    def _description(self, status: str, outcomes: Iterable[Outcome]) -> dict[str, str]:
+    def _description(self, status: str, counts: Counter[Outcome]) -> dict[str, str]:
         text = sweep_description(
             status,
-            outcomes,
+            counts,
             self._num_results,
             self._details,
             objective=self._objective,
@@ -215,9 +224,9 @@ class ParentRun:
         return {DESCRIPTION_TAG: text}
 
 
-def _num_ended(outcomes: Mapping[str, Outcome]) -> int:
+def _num_ended(counts: Counter[Outcome]) -> int:
     """Return the number of finally ended trials, the step of the parent's reports."""
-    return sum(outcome is not Outcome.INTERRUPTED for outcome in outcomes.values())
+    return counts.total() - counts[Outcome.INTERRUPTED]
 
 
 def sweep_status(outcomes: Collection[Outcome], *, interrupted: bool) -> str:

@@ -8,7 +8,7 @@ what Tune did pass.
 import inspect
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
@@ -22,6 +22,7 @@ from tune_tf.tune_internals.scheduler_limits import has_reached_limit, scheduler
 from tune_tf.tune_internals.trial_state import trial_error
 
 _CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
+_SAVED = "_update_auto_checkpoint_time"  # called after each save, with its time in seconds
 _NO_METRIC = "_metric"  # what Tune calls the metric of a run that has none
 
 _current: ContextVar[Any] = ContextVar("controller", default=None)
@@ -110,6 +111,26 @@ def observe_stops() -> None:
     stopper = getattr(controller, "_stopper", None)
     if stopper is not None and not isinstance(stopper, ObservedStopper):
         controller._stopper = ObservedStopper(stopper)  # noqa: SLF001 - see the module
+
+
+def limit_time_of_snapshots(share: float) -> None:
+    """Make the calling controller save its state less often once that takes too long.
+
+    Saving takes as long as there are trials. Tune does the same if its period is not set, but saves
+    every 10 s at most.
+
+    Args:
+        share: Part of the time that saving may take.
+    """
+    manager: Any = getattr(calling_controller(), "_checkpoint_manager", None)
+    least_s = getattr(manager, "_checkpoint_period", None)
+    if least_s is None or not hasattr(manager, _SAVED):
+        return
+
+    def adapt(time_taken: float) -> None:
+        manager._checkpoint_period = max(least_s, time_taken * (1 / share - 1))  # noqa: SLF001
+
+    setattr(manager, _SAVED, adapt)
 
 
 def is_complete(trial: Trial, result: Mapping[str, Any]) -> bool:
@@ -201,7 +222,7 @@ def num_active() -> int | None:
     if calling_controller() is None:
         return None
     inactive = (Trial.TERMINATED, Trial.ERROR, Trial.PAUSED)
-    return sum(trial.status not in inactive for trial in _trials())
+    return sum(trial.status not in inactive for trial in _live_trials())
 
 
 def max_concurrent(default: int | None) -> int | None:
@@ -265,9 +286,20 @@ def _trials() -> list[Trial]:
     return list(controller.get_trials()) if controller is not None else []
 
 
+def _live_trials() -> Collection[Trial]:
+    """Return the trials that are not finished, perhaps with some that are; not all of thousands."""
+    live: Callable[[], Collection[Trial]] = getattr(
+        calling_controller(), "get_live_trials", _trials
+    )
+    return live()
+
+
 def _find_trial(trial_id: str) -> Trial | None:
     controller = calling_controller()
-    return controller.get_trial(trial_id) if controller is not None else None
+    if controller is None:
+        return None
+    live = (trial for trial in _live_trials() if trial.trial_id == trial_id)
+    return next(live, None) or controller.get_trial(trial_id)
 
 
 def _searchers() -> list[Searcher]:

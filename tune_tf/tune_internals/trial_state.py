@@ -1,6 +1,6 @@
 """State of Tune's trials: last results, errors, status, checkpoints and running averages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,25 @@ def trial_error(trial: Trial) -> str:
     if not trial.error_file or not Path(trial.error_file).is_file():
         return ""
     return mask_secrets(Path(trial.error_file).read_text(errors="replace"))
+
+
+class EndedTrials:
+    """Finds the trials that have ended since the last look, without a walk over all of them.
+
+    Attributes:
+        unfinished: The trials that had not ended at the last look.
+    """
+
+    def __init__(self) -> None:
+        self.unfinished: list[Trial] = []
+        self._num_seen = 0
+
+    def take(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the trials that have ended since the last call; ``trials`` are Tune's, all."""
+        seen = [*self.unfinished, *trials[self._num_seen :]]
+        self._num_seen = len(trials)
+        self.unfinished = [trial for trial in seen if not trial.is_finished()]
+        return [trial for trial in seen if trial.is_finished()]
 
 
 class RunningAverageTrimmer(Callback):

@@ -15,7 +15,7 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.ranking import kept_result
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
-from tune_tf.tune_internals.trial_state import latest_result
+from tune_tf.tune_internals.trial_state import EndedTrials, latest_result
 
 _HOUR_S = 3600
 _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
@@ -50,6 +50,8 @@ class BudgetLimit(Callback):
         self._running: dict[str, Trial] = {}
         self.spending = Spending()
         self._seen: set[str] = set()
+        self._ends = EndedTrials()
+        self._without_outcome: list[Trial] = []
         self._best: float | None = None
         self._num_without_gain = 0
         self._is_resumed = False
@@ -153,8 +155,11 @@ class BudgetLimit(Callback):
         outcomes = self._outcome_tracker.outcomes
         if patience is None or len(self._seen) == len(outcomes):
             return None
-        for trial in trials:
+        ended, self._without_outcome = [*self._without_outcome, *self._ends.take(trials)], []
+        for trial in ended:
             outcome = outcomes.get(trial.trial_id)
+            if outcome is None:
+                self._without_outcome.append(trial)
             if outcome is None or trial.trial_id in self._seen:
                 continue
             self._seen.add(trial.trial_id)

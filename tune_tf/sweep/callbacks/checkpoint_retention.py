@@ -71,6 +71,8 @@ class CheckpointRetention(Callback):
         self._newest: dict[str, str] = {}
         self._num_ended_done: int | None = None
         self._done: set[str] = set()
+        self._kept: set[str] = set()  # the best at the last look
+        self._beaten: set[str] = set()  # ended trials that have dropped out of them
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Update the list of trials."""
@@ -82,6 +84,8 @@ class CheckpointRetention(Callback):
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Note that a trial runs, possibly again."""
+        if trial.trial_id in self._kept | self._beaten:
+            self._beaten.clear()  # the places of the best are open again
         self._done.discard(trial.trial_id)
         self._num_ended_done = None
 
@@ -106,7 +110,8 @@ class CheckpointRetention(Callback):
             return
         self._checked_s = self._clock()
         ended = {trial.trial_id: trial for trial in self._trials if self._has_ended(trial)}
-        best = self._best(ended.values())
+        best = self._best(ended[each] for each in ended if each not in self._beaten)
+        self._kept, self._beaten = best, ended.keys() - best
         needed = saved.needed | self._needed() | _resume_checkpoints(ended[each] for each in best)
         for trial_id in ended.keys() - best - self._done:
             if trial_id in saved.ended:

@@ -1,5 +1,6 @@
 """Progress of a running sweep, as lines of text."""
 
+import math
 import sys
 import time
 from collections import Counter
@@ -13,8 +14,9 @@ from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.formatting import duration, printable, value_text
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, kept_result
-from tune_tf.tune_internals.trial_state import latest_result
+from tune_tf.ranking import Candidate, best_of, best_so_far, kept_result
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.tune_internals.trial_state import EndedTrials, latest_result
 
 STATES = ("running", "pending", "paused", *(outcome.value for outcome in Outcome))
 """States of a trial of a running sweep, in display order."""
@@ -31,6 +33,11 @@ class ProgressLines(Callback):
         self._begun = self._drawn = clock()
         self._every_s = _PRINT_EVERY_S
         self._num_ended_before: int | None = None
+        self._ends = EndedTrials()
+        self._ended = Counter[str]()  # trials by state
+        self._num_epochs = 0  # of ended trials
+        self._best_ended: list[Candidate[Trial]] = []  # one at most
+        self._curve: list[float] = []  # best value so far after each ended trial
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Begin anew in the process that unpickles it, the driver on a remote cluster."""
@@ -38,47 +45,66 @@ class ProgressLines(Callback):
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Draw at most every so many seconds."""
+        for trial in self._ends.take(trials):
+            self._add_ended(trial)
         if self._num_ended_before is None:
-            self._num_ended_before = sum(trial.is_finished() for trial in trials)
+            self._num_ended_before = self._ended.total()
         now = self._clock()
         if now - self._drawn >= self._every_s:
             self._drawn = now
-            self._draw(trials)
+            self._draw()
 
-    def _draw(self, trials: list[Trial]) -> None:
-        sys.stdout.write(f"{printable(f'{self._config.name}: {self._line(trials)}')}\n")
+    def _add_ended(self, trial: Trial) -> None:
+        candidate = self._candidate(trial)
+        self._ended[trial_state(trial)] += 1
+        self._num_epochs += num_epochs(trial)
+        objective = self._config.leading_objective
+        best = best_of([*self._best_ended, candidate], objective)
+        self._best_ended = [best] if best else []
+        values = [*self._curve[-1:], candidate.value if candidate.feasible else math.nan]
+        self._curve += best_so_far(values, objective)[len(self._curve[-1:]) :]
+
+    def _candidate(self, trial: Trial) -> Candidate[Trial]:
+        last = kept_result(latest_result(trial))
+        value = last.get(self._config.leading_objective.metric, math.nan)
+        feasible = is_feasible(self._config.constraints, last)
+        return Candidate(trial, Outcome.of_result(last), value, feasible)
+
+    def _draw(self) -> None:
+        sys.stdout.write(f"{printable(f'{self._config.name}: {self._line()}')}\n")
         sys.stdout.flush()
 
-    def _line(self, trials: list[Trial]) -> str:
-        counts = Counter(map(trial_state, trials))
-        states = ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-        num_ended = sum(trial.is_finished() for trial in trials)
-        total = self._config.budget.num_samples
-        return (
-            f"{num_ended}/{total} trials ({states}), {self._times(num_ended)}; {self._best(trials)}"
-        )
+    def _counts(self) -> Counter[str]:
+        return self._ended + Counter(map(trial_state, self._ends.unfinished))
 
-    def _times(self, num_ended: int) -> str:
+    def _line(self) -> str:
+        counts, total = self._counts(), self._config.budget.num_samples
+        states = ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
+        trials = f"{self._ended.total()}/{total} trials ({states})"
+        return f"{trials}, {self._times()}; {self._best()}"
+
+    def _times(self) -> str:
         elapsed, budget = self._clock() - self._begun, self._config.budget
+        num_ended = self._ended.total()
         estimates = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
         if new := num_ended - (self._num_ended_before or 0):
             estimates.append(elapsed / new * (budget.num_samples - num_ended))
         text = f"{_whole_seconds(elapsed)} elapsed"
         return f"{text}, at most {_whole_seconds(min(estimates))} left" if estimates else text
 
-    def _best(self, trials: list[Trial]) -> str:
+    def _best(self) -> str:
         objective = self._config.leading_objective
-        candidates = []
-        for trial in trials:
-            last = kept_result(latest_result(trial))
-            feasible = is_feasible(self._config.constraints, last)
-            value = last.get(objective.metric)
-            candidates.append(Candidate(trial, Outcome.of_result(last), value, feasible))
-        best = best_of(candidates, objective)
+        running = map(self._candidate, self._ends.unfinished)
+        best = best_of([*self._best_ended, *running], objective)
         if best is None:
             return "no result yet"
         config = ", ".join(f"{k}={value_text(v)}" for k, v in best.key.config.items())
         return f"best {objective.metric} {value_text(best.value)} by {best.key}: {config}"
+
+
+def num_epochs(trial: Trial) -> int:
+    """Return the number of epochs that a trial has reported."""
+    return int(latest_result(trial).get(TRAINING_ITERATION, 0))
 
 
 def trial_state(trial: Trial) -> str:

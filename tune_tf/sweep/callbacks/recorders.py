@@ -21,7 +21,7 @@ from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
 from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tune_internals.trial_state import latest_result, trial_error
+from tune_tf.tune_internals.trial_state import EndedTrials, latest_result, trial_error
 
 _PARAMS = "params.json"
 
@@ -125,6 +125,7 @@ class EventRecorder(Callback):
         self._outcome_tracker = outcome_tracker
         self._tracker = tracker
         self._running_trials: dict[str, Trial] = {}
+        self._ended = EndedTrials()
         self._num_seen = 0
         self._unstarted: dict[str, Trial] = {}  # nor in the event log
         self._recorded: dict[str, Outcome] = {
@@ -152,10 +153,8 @@ class EventRecorder(Callback):
             if trial.status == Trial.PAUSED:
                 del self._running_trials[trial_id]
                 self._event_log.record_pause(trial_id)
-        if len(self._recorded) != len(self._outcome_tracker.outcomes):
-            for trial in trials:
-                if trial.is_finished():
-                    self._record_end(trial)
+        for trial in self._ended.take(trials):
+            self._record_end(trial)
         self._record_parent_run()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -12,7 +13,11 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import SweepConflictError, TuneTfError
+from tune_tf.sweep.cluster import SNAPSHOT_PERIOD, TUNE_ENVIRONMENT
 from tune_tf.sweep.state.snapshots import STATE_FILES, SnapshotWriter
+from tune_tf.tune_internals.controller import limit_time_of_snapshots
+
+_SHARE_OF_TIME = 0.05
 
 
 class SchedulerStateSaver(Callback):
@@ -55,6 +60,11 @@ class StateSaver(Callback):
         self._expected = frozenset(expected)
         self._archived_ns = 0
         self._paths: list[Path] = []
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Let Tune save less often where its state is large, unless the user has set how often."""
+        if os.environ.get(SNAPSHOT_PERIOD) == TUNE_ENVIRONMENT[SNAPSHOT_PERIOD]:
+            limit_time_of_snapshots(_SHARE_OF_TIME)
 
     @contextlib.contextmanager
     def require_restore(self) -> Iterator[None]:

@@ -27,6 +27,7 @@ from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.resources import TrialResources
 from tune_tf.sweep.cluster import cluster
 from tune_tf.tracking.trial_run import throwaway_run
+from tune_tf.tune_internals.trial_state import EndedTrials
 from tune_tf.workload import Config, Workload
 from tune_tf.workloads import column_model
 from tune_tf.workloads.column_model import DATES_FILE, column_dtypes, dates_of
@@ -119,7 +120,9 @@ class ExportPrestart(tune.Callback):
         self._export_process = export_process
         self._budget = budget
         self._clock = clock
-        self._num_ended = 0
+        self._num_ended = 0  # in this session, with a hook
+        self._num_finished = 0
+        self._ends = EndedTrials()
         self._begun_s = clock()
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -130,7 +133,8 @@ class ExportPrestart(tune.Callback):
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
         elapsed_s = self._clock() - self._begun_s
-        num_remaining = self._budget.num_samples - sum(each.is_finished() for each in trials)
+        self._num_finished += len(self._ends.take(trials))
+        num_remaining = self._budget.num_samples - self._num_finished
         remaining_s = elapsed_s / self._num_ended * num_remaining
         if self._budget.time_budget_s is not None:
             remaining_s = min(remaining_s, self._budget.time_budget_s - elapsed_s)
