@@ -21,8 +21,10 @@ from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SchedulerSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
+from tune_tf.tune_internals.controller import ControllerProxy
+from tune_tf.tune_internals.trial_state import EndedTrials
 
-_UNSAVED = ("_trials", "_saved_state")
+_UNSAVED = ("_trials", "_ends", "_saved_state")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class ResumeMixin(TrialScheduler):
         self.objective = objective
         self.settings = settings
         self._trials: dict[str, Trial] = {}
+        self._ends = EndedTrials()
         self._saved_state: _SavedState | None = None
 
     @property
@@ -128,7 +131,10 @@ class ResumeMixin(TrialScheduler):
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Return the trial that Ray's scheduler wants to run next."""
         self._restore_state(tune_controller)
-        return super().choose_trial_to_run(tune_controller, **options)
+        self._ends.take(tune_controller.get_trials())
+        # Ray's schedulers look for a pending or paused one among all.
+        proxy = ControllerProxy(tune_controller, get_trials=lambda: self._ends.unfinished)
+        return super().choose_trial_to_run(proxy, **options)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes to be saved."""

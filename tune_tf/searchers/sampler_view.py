@@ -64,19 +64,20 @@ class PointIndex:
     def __init__(self, matches: Callable[[FrozenTrial], bool]) -> None:
         self._matches = matches
         self._num_seen = 0
-        self._unfinished: list[int] = []  # of those seen
+        self.unfinished: list[int] = []
+        """Numbers of the unfinished trials among those seen."""
         self._finished_points: set[Point] = set()
 
     def among(self, trials: Sequence[FrozenTrial]) -> Collection[Point]:
         """Return the matching parameters of all trials, by number; finished ones are read once."""
         unfinished_points: set[Point] = set()
-        numbers = [*self._unfinished, *range(self._num_seen, len(trials))]
-        self._num_seen, self._unfinished = len(trials), []
+        numbers = [*self.unfinished, *range(self._num_seen, len(trials))]
+        self._num_seen, self.unfinished = len(trials), []
         for number in numbers:
             trial = trials[number]
             points = self._finished_points
             if not trial.state.is_finished():
-                self._unfinished.append(number)
+                self.unfinished.append(number)
                 points = unfinished_points
             if self._matches(trial) and trial.params and _is_discrete(trial):
                 points.add(params_key(trial))
@@ -103,10 +104,10 @@ class SamplerView:
 
     def ask(self, suggest: Suggest, stored: optuna.Study) -> optuna.Trial:
         """Return a new Optuna trial of the ``stored`` study, with a new config if possible."""
-        if self.study.get_trials(False, (TrialState.WAITING,)):
-            return self.study.ask()
         trials = stored.get_trials(deepcopy=False)
         refused = self._diverged.among(trials)
+        if any(trials[each].state is TrialState.WAITING for each in self._diverged.unfinished):
+            return self.study.ask()
         repeats = not isinstance(self.study.sampler, ExhaustiveSampler)
         known = self._tried.among(trials) if repeats and self._rungs() else NO_POINTS
         if not refused and not known:

@@ -69,11 +69,14 @@ class EndedTrials:
     def __init__(self) -> None:
         self.unfinished: list[Trial] = []
         self._num_seen = 0
+        self._last_seen: Trial | None = None
 
     def take(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials that have ended since the last call; ``trials`` are Tune's, all."""
+        if self._last_seen not in trials[self._num_seen - 1 : self._num_seen]:
+            self.unfinished, self._num_seen = [], 0  # another run of Tune's, or the first look
         seen = [*self.unfinished, *trials[self._num_seen :]]
-        self._num_seen = len(trials)
+        self._num_seen, self._last_seen = len(trials), trials[-1] if trials else None
         self.unfinished = [trial for trial in seen if not trial.is_finished()]
         return [trial for trial in seen if trial.is_finished()]
 
