@@ -2,14 +2,17 @@
 
 import contextlib
 import functools
+import math
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import keras
+import tensorflow as tf
 from keras.src.random import seed_generator
 from tensorflow.python.framework import ops as tensorflow_ops
+from tensorflow.python.ops import gen_stateless_random_ops_v2, random_ops_util
 
 from tune_tf.errors import WorkloadError
 
@@ -33,6 +36,8 @@ _MODEL_BOOKKEEPING = _LAYER_BOOKKEEPING | {
     *("_distribute_strategy", "train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
+_NUM_BITS: Final = {tf.float32: 23, tf.float16: 10, tf.bfloat16: 7}  # of a uniform number
+_LEAST_UNIFORM: Final = 1e-7  # whose logarithm is finite
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
 _BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
@@ -85,6 +90,67 @@ def _install_xla_choice() -> None:
         return _compile_thread.chooses_xla and bool(choose(model))
 
     trainer._resolve_auto_jit_compile = choose_if_allowed  # noqa: SLF001
+
+
+@contextlib.contextmanager
+def draws_as_without_xla() -> Iterator[None]:
+    """Let random operations of graphs that XLA compiles, made in this context, draw as others do.
+
+    TensorFlow draws the same bits by Philox, compiled or not, if it is told to, but makes numbers
+    of them in two ways. A kernel takes the lowest bits for a uniform number, and pairs of those for
+    normal ones (Box and Muller, 1958); XLA takes the highest bits, and the inverse of the error
+    function. Here graphs do what kernels do (``random_distributions_utils.h`` of TensorFlow), for
+    ``tf.random.stateless_*``, and so for Keras' layers: integers, and uniform and normal numbers in
+    32 and 16 bits.
+    """
+    choose: Any = getattr(random_ops_util, "get_key_counter_alg", None)
+
+    def choose_philox(seed: Any, alg: Any) -> Any:
+        return choose(seed, "philox" if alg in (None, "auto_select") else alg)
+
+    parts = (
+        (random_ops_util, "get_key_counter_alg", choose_philox),
+        (gen_stateless_random_ops_v2, "stateless_random_uniform_v2", _uniform),
+        (gen_stateless_random_ops_v2, "stateless_random_normal_v2", _normal),
+    )
+    with contextlib.ExitStack() as patches:
+        for owner, name, replacement in parts if all(hasattr(*part[:2]) for part in parts) else ():
+            patches.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        yield
+
+
+def _uniform(
+    shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None
+) -> Any:
+    """Return numbers from 0 to 1, excluded: the lowest bits of a draw as a fraction."""
+    kind = tf.as_dtype(dtype)
+    if kind not in _NUM_BITS:
+        return tf.raw_ops.StatelessRandomUniformV2(
+            shape=shape, key=key, counter=counter, alg=alg, dtype=kind, name=name
+        )
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=shape, key=key, counter=counter, alg=alg, dtype=tf.uint32
+    )
+    lowest = tf.cast(bits & (2 ** _NUM_BITS[kind] - 1), tf.int32)
+    return tf.cast(lowest, kind) * tf.constant(2.0 ** -_NUM_BITS[kind], kind)
+
+
+def _normal(
+    shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None
+) -> Any:
+    """Return normal numbers, two of each two uniform ones: a radius and an angle."""
+    kind = tf.as_dtype(dtype)
+    if kind not in _NUM_BITS:
+        return tf.raw_ops.StatelessRandomNormalV2(
+            shape=shape, key=key, counter=counter, alg=alg, dtype=kind, name=name
+        )
+    number = tf.reduce_prod(shape)
+    pairs = tf.reshape(_uniform([(number + 1) // 2 * 2], key, counter, alg), [-1, 2])
+    radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, 0], _LEAST_UNIFORM)))
+    angle = 2.0 * math.pi * pairs[:, 1]
+    numbers = tf.stack([tf.sin(angle) * radius, tf.cos(angle) * radius], axis=1)
+    return tf.cast(tf.reshape(tf.reshape(numbers, [-1])[:number], shape), kind)
 
 
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Epoch of a model as a traced program, shared by trials of one structure."""
 
+import contextlib
 import logging
 import random
 import re
@@ -18,7 +19,11 @@ from tune_tf.training.core.step import Step
 from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.reader import DatasetReader, Reader, ResidentReader, StreamReader
-from tune_tf.training.keras_internals import global_seed_generator, unregister_new_gradients
+from tune_tf.training.keras_internals import (
+    draws_as_without_xla,
+    global_seed_generator,
+    unregister_new_gradients,
+)
 from tune_tf.training.reuse.fingerprint import fingerprint
 from tune_tf.training.reuse.reuse_check import ReuseRecord
 from tune_tf.training.reuse.workload_state import WorkloadState
@@ -193,7 +198,7 @@ class Program:
         # no code object.
         plain, compiled = (
             tf.function(
-                partial(self._trace_body, body), autograph=False, jit_compile=jit, **options
+                partial(self._trace_body, body, jit), autograph=False, jit_compile=jit, **options
             )
             for jit in (None, True)
         )
@@ -224,7 +229,7 @@ class Program:
                 mirrored = self.step.replicas.num > 1 or not isinstance(source, keras.Variable)
                 variable.assign(source.numpy() if mirrored else source.value)
 
-    def _trace_body(self, body: Callable[..., Any], *args: Any) -> Any:
+    def _trace_body(self, body: Callable[..., Any], jit_compile: bool | None, *args: Any) -> Any:
         def create_variable(create: Callable[..., Any], **settings: Any) -> Any:
             self.unshareable_reason = "tracing created a variable that cannot be reset"
             variable = create(**settings)
@@ -233,6 +238,7 @@ class Program:
 
         before = _random_states()
         with (
+            draws_as_without_xla() if jit_compile else contextlib.nullcontext(),
             self._traced_scalars.in_graph(),
             unregister_new_gradients(),
             tf.variable_creator_scope(create_variable),
