@@ -35,8 +35,15 @@ class Replicas:
         return 0, num_rows
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which variables become mirrored."""
-        return self._strategy.scope() if self._strategy else contextlib.nullcontext()
+        """Return the context in which variables become mirrored, or lie on the only device."""
+        return self._strategy.scope() if self._strategy else self.device_scope()
+
+    def device_scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context of a single device, where TensorFlow would choose another."""
+        name = self.devices.names[0]
+        if self._strategy or name == _default_device():
+            return contextlib.nullcontext()
+        return tf.device(name)
 
     def run(self, step: Callable[..., Any], *args: Any) -> Any:
         """Run ``step(replica, *args)`` in every replica; ``replica`` counts from 0."""
@@ -147,6 +154,11 @@ class _Strategy(_SingleReplicaMixin, tf.distribute.MirroredStrategy):
 
 class _MultiWorkerStrategy(_SingleReplicaMixin, tf.distribute.MultiWorkerMirroredStrategy):
     """Replicas in several processes."""
+
+
+def _default_device() -> str:
+    """Return the device on which TensorFlow runs what it is not told to run elsewhere."""
+    return "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
 
 
 @functools.cache
