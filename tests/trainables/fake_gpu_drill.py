@@ -79,6 +79,7 @@ class Probe(tune.Trainable):
         limits = [tf.config.get_logical_device_configuration(gpu) for gpu in visible]
         self._told = {
             "gpus": reserved.gpus,
+            "type": reserved.accelerator_type,
             "cards": os.environ.get("CUDA_VISIBLE_DEVICES", ""),  # Ray leaves it unset for none
             "names": devices.names,
             "num_visible": len(visible),
@@ -96,7 +97,11 @@ def claimed(*gpus):
     """Return what trials that run at the same time are given, by the numbers of their GPUs."""
     folder = tempfile.mkdtemp()
     trials_of = {
-        num: trainable(Heavy, Mirrored(int(num) or 1), resources=TrialResources(cpus=1, gpus=num))
+        num: trainable(
+            Heavy,
+            Mirrored(int(num) or 1),
+            resources=TrialResources(1, num, "H100" if num == 2 else None, {"fast_disk": 0.25}),
+        )
         for num in gpus
     }
     tune.run(
@@ -137,6 +142,7 @@ def main():
             address="local",
             num_cpus=4,
             num_gpus=len(CARDS_MIB),
+            resources={"accelerator_type:H100": 1, "fast_disk": 1},
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",

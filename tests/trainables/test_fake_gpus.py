@@ -32,6 +32,12 @@ def test_trials_at_the_same_time_use_disjoint_gpus(told):
     assert (whole["names"], whole["num_visible"], whole["limits"]) == (["GPU:0", "GPU:1"], 2, [])
 
 
+def test_trials_reserve_the_type_of_gpus_that_they_ask_for(told):
+    types = [trial["type"] for trial in told["claimed"]]
+
+    assert sorted(types, key=str) == ["H100", None, None, None]
+
+
 def test_a_trial_without_gpus_sees_none(told):
     (trial,) = (trial for trial in told["claimed"] if not trial["gpus"])
 

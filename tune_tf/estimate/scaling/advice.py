@@ -67,6 +67,10 @@ def settings_of(candidate: ScalingCandidate) -> str:
     resources: dict[str, Any] = {"cpus": candidate.resources.cpus}
     if candidate.resources.gpus:
         resources["gpus"] = candidate.resources.gpus
+    if candidate.resources.accelerator_type is not None:
+        resources["accelerator_type"] = candidate.resources.accelerator_type
+    if candidate.resources.custom:
+        resources["custom"] = dict(candidate.resources.custom)
     return f"parallelism: {_flow(values)}\nresources: {_flow(resources)}"
 
 

@@ -279,9 +279,7 @@ def _needed_resources(candidate: ScalingCandidate) -> dict[str, float]:
 
 
 def _free_resources() -> dict[str, float]:
-    free = ray.available_resources()
-    known = {kind: free.get(kind, 0.0) for kind in ("CPU", "GPU")}
-    return known | {"bytes": float(psutil.virtual_memory().available)}
+    return ray.available_resources() | {"bytes": float(psutil.virtual_memory().available)}
 
 
 def _rates(running: _RunningCandidate) -> tuple[float, ...]:

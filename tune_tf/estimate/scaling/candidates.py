@@ -172,17 +172,18 @@ def candidates(
     on_gpus: bool,
     loop: str = "graph",
     quick: bool = False,
+    declared: TrialResources = TrialResources(),  # noqa: B008  frozen
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
     Their settings for batches and BatchNormalization are those of the parallelism ``like``. Kinds
-    that the loop cannot train are left out. ``quick`` skips candidates between the extremes.
+    that the loop cannot train are left out. ``quick`` skips candidates between the extremes. The
+    type of accelerator and the custom resources are ``declared`` ones.
     """
 
     def resources(num_devices: int) -> TrialResources:
-        return TrialResources(
-            cpus=num_devices * cpus_per_device, gpus=num_devices if on_gpus else 0
-        )
+        gpus = num_devices if on_gpus else 0
+        return declared.with_counts(num_devices * cpus_per_device, gpus)
 
     reference = ScalingCandidate("devices", _with_settings(Mirrored(), like), resources(1))
     compared = [reference]

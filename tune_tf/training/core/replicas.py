@@ -172,6 +172,13 @@ def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
     return _Strategy(list(devices.names), cross_device_ops=reduction)
 
 
+def _communication(devices: Devices) -> Any:
+    """Return how workers exchange gradients: by NCCL between GPUs, else as TensorFlow chooses."""
+    options = tf.distribute.experimental
+    kind = options.CommunicationImplementation
+    return options.CommunicationOptions(implementation=kind.AUTO if devices.on_cpu else kind.NCCL)
+
+
 class MultiWorkerReplicas(Replicas):
     """Replicas of one worker, which reduce with those of the other workers.
 
@@ -191,7 +198,7 @@ class MultiWorkerReplicas(Replicas):
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
         self._strategy: Any
         try:
-            self._strategy = _MultiWorkerStrategy()
+            self._strategy = _MultiWorkerStrategy(communication_options=_communication(devices))
         except tf.errors.UnknownError as error:
             if "Could not start gRPC server" not in str(error):
                 raise
