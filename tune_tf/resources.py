@@ -1,7 +1,7 @@
 """CPUs and GPUs of a trial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tune_tf.errors import InvalidSettingsError
 
@@ -19,7 +19,8 @@ class TrialResources:
     Args:
         cpus: CPU cores, an integer of at least 1; also the number of TensorFlow's threads.
         gpus: GPUs; an integer, or a fraction below 1 to share a GPU.
-        accelerator_type: Type of the GPUs, as Ray names it; None for any. Example: ``H100``.
+        accelerator_type: Type of GPU, as Ray names it, of the nodes that a trial runs on; None for
+            any. It reserves none: ``gpus`` does. Example: ``H100``.
         custom: Custom resources of Ray that each process of the trial reserves, by name. Example:
             ``{fast_disk: 1}``.
 
@@ -46,19 +47,14 @@ class TrialResources:
                 f"gpus above 1 must be an integer, not {self.gpus!r}: Ray shares a single card in "
                 "fractions, but never one card and a part of another"
             )
-        errors += self._accelerator_errors() + _custom_errors(self.custom)
+        kind = self.accelerator_type
+        if kind is not None and (not isinstance(kind, str) or not kind or ":" in kind):
+            errors.append(
+                f"accelerator_type must be a type as Ray names it, like H100, not {kind!r}"
+            )
+        errors += _custom_errors(self.custom)
         if errors:
             raise InvalidSettingsError(errors)
-
-    def _accelerator_errors(self) -> list[str]:
-        kind = self.accelerator_type
-        if kind is None:
-            return []
-        if not isinstance(kind, str) or not kind or ":" in kind:
-            return [f"accelerator_type must be a type as Ray names it, like H100, not {kind!r}"]
-        if self.gpus == 0:
-            return [f"accelerator_type is {kind} but gpus is 0: reserve GPUs too, `gpus: 1`"]
-        return []
 
     @classmethod
     def of_bundle(cls, bundle: Mapping[str, float]) -> "TrialResources":
@@ -73,8 +69,7 @@ class TrialResources:
 
     def with_counts(self, cpus: int, gpus: float) -> "TrialResources":
         """Return as many CPUs and GPUs, with the same custom resources and type of GPU."""
-        kind = self.accelerator_type if gpus else None
-        return TrialResources(cpus, gpus, kind, self.custom)
+        return replace(self, cpus=cpus, gpus=gpus)
 
     @property
     def bundle(self) -> dict[str, float]:

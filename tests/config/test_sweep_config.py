@@ -275,9 +275,9 @@ BAD = {
     ),
     "cpus": ({"resources": {"cpus": 0}}, "resources", "cpus must be an integer"),
     "gpu-type": (
-        {"resources": {"accelerator_type": "H100"}},
+        {"resources": {"accelerator_type": 100}},
         "resources",
-        "gpus is 0: reserve GPUs too, `gpus: 1`",
+        "a type as Ray names it, like H100, not 100",
     ),
     "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "write `gpus: 1`"),
     "gpus": ({"resources": {"gpus": 2}}, "resources", "gpus is 2 but parallelism.num_replicas"),

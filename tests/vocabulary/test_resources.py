@@ -55,7 +55,7 @@ def test_a_bundle_names_only_what_is_reserved(resources, bundle):
     [
         ({"gpus": 1, "accelerator_type": ""}, "a type as Ray names it, like H100, not ''"),
         ({"gpus": 1, "accelerator_type": 100}, "like H100, not 100"),
-        ({"accelerator_type": "H100"}, "is H100 but gpus is 0: .*`gpus: 1`"),
+        ({"accelerator_type": "a:b"}, "like H100, not 'a:b'"),
         ({"custom": ["disk"]}, r"custom must map names to numbers, .* not \['disk'\]"),
         ({"custom": {"GPU": 1}}, "custom.GPU is a resource of Ray's own"),
         ({"custom": {"memory": 1}}, "custom.memory is a resource of Ray's own"),
@@ -74,5 +74,5 @@ def test_other_counts_keep_custom_resources_and_the_type_of_gpus():
     resources = TrialResources(4, 2, "H100", {"disk": 1})
 
     assert resources.with_counts(2, 1) == TrialResources(2, 1, "H100", {"disk": 1})
-    assert resources.with_counts(2, 0) == TrialResources(2, 0, None, {"disk": 1})
+    assert resources.with_counts(2, 0) == TrialResources(2, 0, "H100", {"disk": 1})
     assert str(resources) == "4 CPU, 2 GPU, of type H100, 1 disk"

@@ -69,6 +69,8 @@ class Measurement:
         busy_cores: CPU seconds per second of its processes.
         other_cores: CPU seconds per second of all other processes in that time.
         input_share: Share of an epoch that the loop takes without a model; None if not measured.
+        staleness: Mean and largest number of updates by which the weights of a gradient were old;
+            None for synchronous training.
         error: Reason why it could not be measured, or empty.
     """
 
@@ -83,6 +85,7 @@ class Measurement:
     busy_cores: float | None = None
     other_cores: float = 0.0
     input_share: float | None = None
+    staleness: tuple[float, int] | None = None
     error: str = ""
 
     @property
@@ -143,6 +146,7 @@ class Measurement:
             "busy_cores": self.busy_cores,
             "other_cores": self.other_cores,
             "input_share": self.input_share,
+            "staleness": self.staleness,
         }
 
 
