@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tune_tf import Data, Mirrored, TrialResources, Validation, Workload, trainable
+from tune_tf import Data, Mirrored, ModelParallel, TrialResources, Validation, Workload, trainable
 from tune_tf.outcome import Outcome
 from tune_tf.testing import FakeGpus, gpu_error
 from tune_tf.testing.fake_gpus import GPU_ERRORS
@@ -130,7 +130,12 @@ def test_errors_of_gpus_are_those_that_a_retry_heals(kind):
     assert Outcome.of_error(f"{type(error).__name__}: {error}") is expected
 
 
-DEVICES = []  # of the weights of each model; what a workload itself keeps is reset
+def cpus_of(variable):
+    """Return the logical CPUs of a variable's copies."""
+    return " ".join(each.device[-5:] for each in getattr(variable, "values", [variable]))
+
+
+DEVICES = []  # of the weights of each model, by layer; what a workload itself keeps is reset
 
 
 class Line(Workload):
@@ -141,11 +146,9 @@ class Line(Workload):
         return Data((x, x.sum(1)), (x[:8], x[:8].sum(1)))
 
     def build_model(self, config):
-        dense = keras.layers.Dense(1)
-        model = keras.Sequential([keras.Input((3,)), dense])
+        model = keras.Sequential([keras.Input((3,)), *map(keras.layers.Dense, (2, 1))])
         model.compile("sgd", "mse", jit_compile=False)
-        value = dense.kernel.value
-        DEVICES.append([each.device[-5:] for each in getattr(value, "values", [value])])
+        DEVICES.append([cpus_of(layer.kernel.value) for layer in model.layers])
         return model
 
     def global_batch_size(self, config):
@@ -156,11 +159,13 @@ class Line(Workload):
 def train(monkeypatch):
     """Return a function that trains two epochs of a trial; it returns losses and devices."""
 
-    def train(gpus, **settings):
+    def train(gpus, parallelism=None, **settings):
         monkeypatch.setattr("tune_tf.training.devices._claimed", {})
         DEVICES.clear()
         resources = TrialResources(cpus=2, gpus=gpus)
-        kind = trainable(Line, Mirrored(gpus or 1), resources=resources, seed=1, **settings)
+        kind = trainable(
+            Line, parallelism or Mirrored(gpus or 1), resources=resources, seed=1, **settings
+        )
         trial = kind(config={})
         losses = [trial.train()["val_loss"] for _ in range(2)]
         trial.cleanup()
@@ -177,7 +182,16 @@ def test_a_trial_trains_on_its_gpus_with_the_numbers_of_the_cpu(train, monkeypat
         of_gpus, devices = train(num_gpus)
 
     assert np.allclose(of_gpus, of_cpu, rtol=1e-6)
-    assert devices == [["CPU:0", "CPU:1"][:num_gpus]]
+    assert devices == [[" ".join(["CPU:0", "CPU:1"][:num_gpus])] * 2]
+
+
+def test_each_stage_of_a_model_is_on_a_gpu_of_its_own(train):
+    of_cpu, _ = train(0)
+    with FakeGpus(4096, 4096):
+        of_stages, devices = train(2, ModelParallel(2))
+
+    assert np.allclose(of_stages, of_cpu, rtol=1e-6)
+    assert devices == [["CPU:2"] * 2, ["CPU:0", "CPU:1"]]  # the first model is on the host
 
 
 def test_a_trial_on_a_gpu_validates_asynchronously_on_the_cpu(train):
@@ -186,7 +200,7 @@ def test_a_trial_on_a_gpu_validates_asynchronously_on_the_cpu(train):
         ahead, devices = train(1, validation=Validation(asynchronous=True))
 
     assert ahead == waited_for
-    assert devices == [["CPU:0"], ["CPU:1"]]
+    assert devices == [["CPU:0"] * 2, ["CPU:1"] * 2]
 
 
 def test_workers_are_told_of_them_by_the_environment(gpus):
