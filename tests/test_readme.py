@@ -30,6 +30,7 @@ def pages_of_python():
         "shared_pipeline",
         "per_example",
         "own_data",
+        "fake_gpus",
         "looking",
         "stages",
         "folds",

@@ -72,6 +72,7 @@ _OUT_OF_MEMORY = re.compile(
     r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|Out of memory while trying"
     # A GPU without memory for cuBLAS and cuDNN, or for a copy
     r"|CU\w+_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|No (?:blas|dnn) support for stream"
+    r"|using StreamExecutor without (?:BLAS|DNN) support"
     r"|failed to create cublas handle|cuDNN failed to initialize|Dst tensor is not initialized"
     r"|running low on memory"  # Ray's memory monitor
 )

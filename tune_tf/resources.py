@@ -1,9 +1,15 @@
 """CPUs and GPUs of a trial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tune_tf.errors import InvalidSettingsError
+
+ACCELERATOR_PREFIX = "accelerator_type:"
+"""Prefix of Ray's resource of a node that has accelerators of a type."""
+
+_ACCELERATOR_SHARE = 0.001  # as Ray's own tasks and actors request it
+_OF_RAY = {"CPU", "GPU", "memory", "object_store_memory"}
 
 
 @dataclass(frozen=True)
@@ -13,6 +19,10 @@ class TrialResources:
     Args:
         cpus: CPU cores, an integer of at least 1; also the number of TensorFlow's threads.
         gpus: GPUs; an integer, or a fraction below 1 to share a GPU.
+        accelerator_type: Type of GPU, as Ray names it, of the nodes that a trial runs on; None for
+            any. It reserves none: ``gpus`` does. Example: ``H100``.
+        custom: Custom resources of Ray that each process of the trial reserves, by name. Example:
+            ``{fast_disk: 1}``.
 
     Raises:
         InvalidSettingsError: A number is invalid; lists all errors.
@@ -20,6 +30,8 @@ class TrialResources:
 
     cpus: int = 1
     gpus: float = 0
+    accelerator_type: str | None = None
+    custom: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Validate the values."""
@@ -35,15 +47,67 @@ class TrialResources:
                 f"gpus above 1 must be an integer, not {self.gpus!r}: Ray shares a single card in "
                 "fractions, but never one card and a part of another"
             )
+        kind = self.accelerator_type
+        if kind is not None and (not isinstance(kind, str) or not kind or ":" in kind):
+            errors.append(
+                f"accelerator_type must be a type as Ray names it, like H100, not {kind!r}"
+            )
+        errors += _custom_errors(self.custom)
         if errors:
             raise InvalidSettingsError(errors)
 
     @classmethod
     def of_bundle(cls, bundle: Mapping[str, float]) -> "TrialResources":
         """Return the resources of a process in a placement-group bundle."""
-        return cls(cpus=max(1, int(bundle.get("CPU", 1))), gpus=bundle.get("GPU", 0))
+        names = [name for name in bundle if name.startswith(ACCELERATOR_PREFIX)]
+        return cls(
+            cpus=max(1, int(bundle.get("CPU", 1))),
+            gpus=bundle.get("GPU", 0),
+            accelerator_type=names[0].removeprefix(ACCELERATOR_PREFIX) if names else None,
+            custom={name: bundle[name] for name in bundle.keys() - _OF_RAY - set(names)},
+        )
+
+    def with_counts(self, cpus: int, gpus: float) -> "TrialResources":
+        """Return as many CPUs and GPUs, with the same custom resources and type of GPU."""
+        return replace(self, cpus=cpus, gpus=gpus)
 
     @property
     def bundle(self) -> dict[str, float]:
         """Placement-group bundle of a process that has all of it."""
-        return {"CPU": float(self.cpus)} | ({"GPU": float(self.gpus)} if self.gpus else {})
+        bundle = {"CPU": float(self.cpus)} | ({"GPU": float(self.gpus)} if self.gpus else {})
+        if self.accelerator_type is not None:
+            bundle[f"{ACCELERATOR_PREFIX}{self.accelerator_type}"] = _ACCELERATOR_SHARE
+        return bundle | {name: float(count) for name, count in self.custom.items()}
+
+    def __str__(self) -> str:
+        """Return what is reserved, such as ``2 CPU, 1 GPU, of type H100``."""
+        return format_bundle(self.bundle)
+
+
+def format_bundle(bundle: Mapping[str, float]) -> str:
+    """Return the resources of a bundle as text."""
+    return ", ".join(
+        f"of type {name.removeprefix(ACCELERATOR_PREFIX)}"
+        if name.startswith(ACCELERATOR_PREFIX)
+        else f"{count:g} {name}"
+        for name, count in bundle.items()
+    )
+
+
+def _custom_errors(custom: object) -> list[str]:
+    """Return the errors of custom resources."""
+    if not isinstance(custom, Mapping):
+        return [f"custom must map names to numbers, like {{fast_disk: 1}}, not {custom!r}"]
+    errors = []
+    for name, count in custom.items():
+        if not isinstance(name, str) or not name or ":" in name:
+            errors.append(f"custom must have names without ':' as keys, not {name!r}")
+        elif name.upper() in ("CPU", "GPU", "CPUS", "GPUS") or name in _OF_RAY:
+            errors.append(f"custom.{name} is a resource of Ray's own, not a custom one")
+        elif isinstance(count, bool) or not isinstance(count, int | float):
+            errors.append(f"custom.{name} must be a number, not {count!r}")
+        elif not 0 < count < float("inf") or (count > 1 and count != int(count)):
+            errors.append(
+                f"custom.{name} must be a whole number, or a fraction below 1, not {count!r}"
+            )
+    return errors

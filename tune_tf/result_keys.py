@@ -57,6 +57,12 @@ ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
 INPUT_WAIT: Final = f"{PERFORMANCE}input_wait"
 """Fraction of an epoch, 0 to 1, spent waiting for rows."""
 
+STALENESS_MEAN: Final = "async/staleness_mean"
+"""Mean number of updates by which the gradients of an epoch were behind."""
+
+STALENESS_MAX: Final = "async/staleness_max"
+"""Largest number of updates by which a gradient of an epoch was behind."""
+
 PEAK_MEMORY: Final = f"{PERFORMANCE}peak_memory_bytes"
 """Peak host memory of a trial's processes, including earlier trials in them."""
 

@@ -125,6 +125,9 @@ VARIANTS = {
         "scheduler": {"name": "resource_changing", "base": {"name": "asha", "max_t": 3}}
     },
     "resources": {"resources": {"cpus": 2, "gpus": 0.5}},
+    "gpu-type": {
+        "resources": {"gpus": 1, "accelerator_type": "H100", "custom": {"fast_disk": 1}},
+    },
     "random": {"searcher": {"sampler": "random", "storage": "sqlite:///optuna.db"}},
     "objectives": {
         "objective": [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}],
@@ -271,6 +274,11 @@ BAD = {
         "num_workers must be an integer of at least 2",
     ),
     "cpus": ({"resources": {"cpus": 0}}, "resources", "cpus must be an integer"),
+    "gpu-type": (
+        {"resources": {"accelerator_type": 100}},
+        "resources",
+        "a type as Ray names it, like H100, not 100",
+    ),
     "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "write `gpus: 1`"),
     "gpus": ({"resources": {"gpus": 2}}, "resources", "gpus is 2 but parallelism.num_replicas"),
     "no-budget": ({"budget": None}, "budget", f"{SECTION} of settings, not nothing (null)"),

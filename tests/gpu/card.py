@@ -85,6 +85,26 @@ class Wide(Workload):
         return config["rows"]
 
 
+class Heavy(Workload):
+    """A model whose weight takes ``mib`` of a GPU's memory."""
+
+    def load_data(self, config):
+        x = np.ones((8, 1), "float32")
+        return Data((x, x), (x, x))
+
+    def build_model(self, config):
+        import keras
+
+        table = keras.layers.Embedding(config["mib"] * 2**20 // 4, 1, trainable=False)
+        model = keras.Sequential([keras.Input((1,)), table, keras.layers.Flatten()])
+        model.add(keras.layers.Dense(1))
+        model.compile("sgd", "mse")
+        return model
+
+    def global_batch_size(self, config):
+        return 8
+
+
 def history(workload, config, num_epochs, gpus, **settings):
     """Return the metrics of each epoch of a trial in a process of its own."""
 

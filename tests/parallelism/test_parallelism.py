@@ -341,3 +341,27 @@ def test_a_new_kind_has_rules_schema_label_and_resources_of_its_settings():
 )
 def test_a_kind_knows_its_layout_with_another_number_of_replicas(parallelism, num_replicas, scaled):
     assert parallelism.scaled_to(num_replicas) == scaled
+
+
+@pytest.mark.parametrize(
+    "parallelism",
+    [
+        Mirrored(2),
+        MultiWorker(2),
+        ModelParallel(2),
+        Hybrid(2, 1),
+        Asynchronous(2, server_cpus=0),
+        Folds(2, num_devices=2),
+        Ensemble(2, num_devices=2),
+    ],
+    ids=lambda parallelism: parallelism.kind,
+)
+def test_each_process_is_on_a_node_with_the_type_of_gpus_and_the_custom_resources(parallelism):
+    resources = TrialResources(2, 2, "H100", {"fast_disk": 1})
+    parallelism.check(resources)
+
+    shares = parallelism.shares(resources)
+    assert len(shares) == parallelism.num_workers
+    assert {(share.accelerator_type, *share.custom.items()) for share in shares} == {
+        ("H100", ("fast_disk", 1))
+    }

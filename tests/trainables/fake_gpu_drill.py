@@ -8,93 +8,152 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from unittest.mock import patch
 
 import ray
-from ray import tune
+from ray import cloudpickle, tune
 
-from tune_tf import Mirrored, TrialResources, trainable
-from tune_tf.workloads.digits import DigitsMLP
+from tune_tf import Data, Mirrored, TrialResources, Workload, trainable
+from tune_tf.testing import FakeGpus
+from tune_tf.trainables.memory.oom_retries import OomRetries
 
-NUM_TRIALS = 3
+CARDS_MIB = (4096, 4104, 4112, 4120)
+WEIGHT_MIB = 270  # more than a quarter of any card leaves, and less than half of one
 
 
 @ray.remote(num_cpus=0)
 class Gathering:
     """Lets nobody go on before all are there."""
 
-    def __init__(self):
+    def __init__(self, num):
         import asyncio
 
         self._all = asyncio.Event()
-        self._num = 0
+        self._missing = num
 
     async def arrive(self):
-        self._num += 1
-        if self._num == NUM_TRIALS:
+        self._missing -= 1
+        if not self._missing:
             self._all.set()
         await self._all.wait()
 
 
+class Heavy(Workload):
+    """A model with one weight, of ``WEIGHT_MIB``."""
+
+    def load_data(self, config):
+        import numpy as np
+
+        x = np.ones((8, 1), "float32")
+        return Data((x, x), (x, x))
+
+    def build_model(self, config):
+        import keras
+
+        class Weight(keras.layers.Layer):
+            def build(self, shape):
+                size = WEIGHT_MIB * 2**20
+                self.add_weight(shape=(size,), dtype="int8", initializer="zeros", trainable=False)
+
+            def call(self, x):
+                return x
+
+        model = keras.Sequential([keras.Input((1,)), Weight(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        return model
+
+    def global_batch_size(self, config):
+        return 8
+
+
 class Probe(tune.Trainable):
-    """Claims its devices as a trial does, where TensorFlow sees as many GPUs as Ray says."""
+    """Claims its devices as a trial does."""
 
     def setup(self, config):
         import tensorflow as tf
 
         from tune_tf.training.devices import claim_devices
 
-        reserved = self.trial_resources.required_resources
-        self._gpus = int(reserved.get("GPU", 0))
-        cards = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1,2,3")  # Ray leaves it unset for none
-        visible = [f"gpu{card}" for card in cards.split(",")]
-        with (
-            patch.object(tf.config, "list_physical_devices", return_value=visible),
-            patch.object(tf.config.experimental, "set_memory_growth") as grown,
-            patch.object(tf.config, "set_visible_devices") as shown,
-        ):
-            resources = TrialResources(cpus=1, gpus=self._gpus)
-            self._names = claim_devices(resources, self._gpus or 1).names
-        self._grown = [call.args[0] for call in grown.call_args_list]
-        self._hides_all = [call.args for call in shown.call_args_list] == [([], "GPU")]
+        reserved = TrialResources.of_bundle(self.trial_resources.required_resources)
+        devices = claim_devices(reserved, max(1, int(reserved.gpus)))
+        visible = tf.config.get_visible_devices("GPU")
+        limits = [tf.config.get_logical_device_configuration(gpu) for gpu in visible]
+        self._told = {
+            "gpus": reserved.gpus,
+            "type": reserved.accelerator_type,
+            "cards": os.environ.get("CUDA_VISIBLE_DEVICES", ""),  # Ray leaves it unset for none
+            "names": devices.names,
+            "num_visible": len(visible),
+            "limits": [logical[0].memory_limit for logical in limits if logical],
+            "logical": [each.name for each in tf.config.list_logical_devices()],
+        }
         ray.get(config["gathering"].arrive.remote())
 
     def step(self):
-        told = {"gpus": self._gpus, "names": self._names, "grown": self._grown}
-        told["hides_all"] = self._hides_all
-        Path(self.config["folder"], f"{os.getpid()}.json").write_text(json.dumps(told))
+        Path(self.config["folder"], f"{os.getpid()}.json").write_text(json.dumps(self._told))
         return {"done": True}
 
 
-def main():
-    ray.init(
-        address="local",
-        num_cpus=NUM_TRIALS,
-        num_gpus=4,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+def claimed(*gpus):
+    """Return what trials that run at the same time are given, by the numbers of their GPUs."""
     folder = tempfile.mkdtemp()
     trials_of = {
-        gpus: trainable(DigitsMLP, Mirrored(gpus or 1), resources=TrialResources(cpus=1, gpus=gpus))
-        for gpus in (0, 2)
+        num: trainable(
+            Heavy,
+            Mirrored(int(num) or 1),
+            resources=TrialResources(1, num, "H100" if num == 2 else None, {"fast_disk": 0.25}),
+        )
+        for num in gpus
     }
     tune.run(
         tune.with_resources(
             Probe, lambda config: trials_of[config["gpus"]].default_resource_request(config)
         ),
         config={
-            "gpus": tune.grid_search([2, 2, 0]),
-            "gathering": Gathering.remote(),
+            "gpus": tune.grid_search(list(gpus)),
+            "gathering": Gathering.remote(len(gpus)),
             "folder": folder,
         },
         storage_path=tempfile.mkdtemp(),
         verbose=0,
     )
-    told = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
-    ray.shutdown()
-    sys.stdout.write("\n" + json.dumps(sorted(told, key=lambda each: each["grown"])) + "\n")
+    return [json.loads(path.read_text()) for path in Path(folder).iterdir()]
+
+
+def retried():
+    """Return the outcome of a trial that does not fit into its quarter of a card."""
+    [trial] = tune.run(
+        trainable(Heavy, resources=TrialResources(cpus=1, gpus=0.25), seed=1),
+        config={},
+        stop={"training_iteration": 1},
+        callbacks=[OomRetries(Heavy)],
+        raise_on_failed_trial=False,
+        storage_path=tempfile.mkdtemp(),
+        verbose=0,
+    ).trials
+    error = Path(trial.error_file).read_text() if trial.error_file else ""
+    share = trial.placement_group_factory.bundles[0]["GPU"]
+    return {"status": trial.status, "share": share, "error": error[-3000:]}
+
+
+def main():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with FakeGpus(*CARDS_MIB) as gpus:
+        ray.init(
+            address="local",
+            num_cpus=4,
+            num_gpus=len(CARDS_MIB),
+            resources={"accelerator_type:H100": 1, "fast_disk": 1},
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env=gpus.runtime_env,
+        )
+        told = {
+            "claimed": claimed(2, 0, 0.75, 0.75),
+            "retried": retried(),
+        }
+        ray.shutdown()
+    sys.stdout.write("\n" + json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

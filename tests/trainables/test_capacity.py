@@ -103,6 +103,63 @@ def test_gpus_that_only_several_nodes_have_are_those_of_several_workers(monkeypa
         check_cluster(TrialResources(5, 5), Mirrored(5))
 
 
+TYPED = [
+    {"CPU": 9.0, "GPU": 2.0, "accelerator_type:A100": 1.0},
+    {"CPU": 9.0, "GPU": 4.0, "accelerator_type:H100": 1.0, "fast_disk": 2.0, "node:10.0.0.2": 1.0},
+    {"CPU": 9.0, "memory": 1e9},
+]
+
+
+@pytest.fixture
+def typed_nodes(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"GPU": 6.0})
+    monkeypatch.setattr(
+        ray, "nodes", lambda: [{"Alive": True, "Resources": node} for node in TYPED]
+    )
+
+
+@pytest.mark.parametrize(
+    ("resources", "room"),
+    [
+        (TrialResources(1, 1, "H100"), [0, 4, 0]),
+        (TrialResources(1, 1, "A100"), [2, 0, 0]),
+        (TrialResources(1, 1, custom={"fast_disk": 1}), [0, 2, 0]),
+        (TrialResources(1, custom={"fast_disk": 0.5}), [0, 4, 0]),
+    ],
+)
+def test_a_type_of_gpu_and_custom_resources_are_room_on_the_nodes_that_have_them(
+    typed_nodes, resources, room
+):
+    assert capacity_by_node(resources) == room
+    check_cluster(resources)
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        pytest.param(
+            TrialResources(1, 1, "H10O"),
+            r"accelerator_type is 'H10O', which no node .* its types are A100, H100; .*'H100'\?",
+            id="type",
+        ),
+        pytest.param(
+            TrialResources(1, custom={"slow_disk": 1}),
+            r"custom names slow_disk, .* its resources are fast_disk, memory; .*--resources",
+            id="custom",
+        ),
+        pytest.param(
+            TrialResources(1, 4, "A100"),
+            r"asks for 1 CPU, 4 GPU, of type A100, but no node .* each: 9 CPU, 2 GPU\)",
+            id="too many of a type",
+        ),
+    ],
+)
+def test_a_type_of_gpu_or_a_resource_that_no_node_has_is_refused(typed_nodes, resources, message):
+    with pytest.raises(UnavailableResourcesError, match=message):
+        check_cluster(resources, Mirrored(max(1, int(resources.gpus))))
+
+
 def test_a_node_that_does_not_answer_has_no_room(monkeypatch):
     with socket.socket() as listening, socket.socket() as gone:
         listening.bind(("127.0.0.1", 0))

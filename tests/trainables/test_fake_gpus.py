@@ -1,4 +1,4 @@
-"""Trials that reserve GPUs, on fakes: each gets those that Ray reserved for it, and no other."""
+"""Trials that reserve GPUs, on fake ones: each gets those that Ray reserved, and no other."""
 
 import json
 import subprocess
@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def trials():
-    """What each of three trials at a time was given, of four fake GPUs."""
+def told():
+    """What trials were given, of four fake GPUs."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("fake_gpu_drill.py"))],
         capture_output=True,
@@ -23,14 +23,40 @@ def trials():
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_trials_at_the_same_time_use_disjoint_gpus(trials):
-    cards = [card for trial in trials for card in trial["grown"]]
+def test_trials_at_the_same_time_use_disjoint_gpus(told):
+    cards = {trial["gpus"]: trial["cards"].split(",") for trial in told["claimed"]}
+    (whole,) = (trial for trial in told["claimed"] if trial["gpus"] == 2)
+    shared = [trial["cards"] for trial in told["claimed"] if trial["gpus"] == 0.75]
 
-    assert sorted(cards) == ["gpu0", "gpu1", "gpu2", "gpu3"]
-    assert [trial["names"] for trial in trials if trial["gpus"]] == [["GPU:0", "GPU:1"]] * 2
+    assert sorted([*cards[2], *shared]) == ["0", "1", "2", "3"]
+    assert (whole["names"], whole["num_visible"], whole["limits"]) == (["GPU:0", "GPU:1"], 2, [])
 
 
-def test_a_trial_without_gpus_sees_none(trials):
-    (trial,) = (trial for trial in trials if not trial["gpus"])
+def test_trials_reserve_the_type_of_gpus_that_they_ask_for(told):
+    types = [trial["type"] for trial in told["claimed"]]
 
-    assert (trial["names"], trial["hides_all"]) == (["CPU:0"], True)
+    assert sorted(types, key=str) == ["H100", None, None, None]
+
+
+def test_a_trial_without_gpus_sees_none(told):
+    (trial,) = (trial for trial in told["claimed"] if not trial["gpus"])
+
+    assert (trial["names"], trial["num_visible"]) == (["CPU:0"], 0)
+    assert trial["logical"] == ["/device:CPU:0"]
+
+
+def test_a_share_is_one_of_the_card_that_ray_reserved(told):
+    """The cards have 4096, 4104, 4112 and 4120 MiB, of which CUDA takes 768 in each process."""
+    shared = [trial for trial in told["claimed"] if trial["gpus"] == 0.75]
+
+    assert {trial["cards"]: trial["limits"] for trial in shared} == {
+        trial["cards"]: [2304 + 6 * int(trial["cards"])] for trial in shared
+    }
+
+
+def test_a_trial_that_does_not_fit_into_its_share_completes_with_twice_as_much(told):
+    retried = told["retried"]
+
+    assert (retried["status"], retried["share"]) == ("TERMINATED", 0.5), retried["error"]
+    assert "ResourceExhaustedError" in retried["error"]
+    assert "by allocator GPU_0_bfc" in retried["error"]

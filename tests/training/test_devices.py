@@ -1,11 +1,13 @@
 """Devices and threads are claimed once a process; GPUs are fakes here."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
+import tensorflow as tf
 
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.resources import TrialResources
@@ -73,46 +75,37 @@ def test_missing_devices_are_reported_and_others_can_still_be_claimed():
     assert printed[2] == "('CPU:0',)"
 
 
+CARDS = (16384, 16384, 8192)
+
+
 @pytest.fixture
 def claim(monkeypatch):
-    """Return a function that claims devices where there are fake GPUs, and what it then set."""
-    import tensorflow as tf
-
+    """Return a function that claims devices where there are GPUs of so many MiB."""
+    from tune_tf.testing import FakeGpus
     from tune_tf.training import devices
 
-    claimed = {}
-    calls = []
+    monkeypatch.setattr(devices, "_claimed", {})
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with contextlib.ExitStack() as stack:
 
-    def noting(name, error=None):
-        def note(*arguments):
-            calls.append((name, *arguments))
-            if error:
-                raise error
+        def claim(resources, num_devices=1, *, gpus=CARDS, visible=None, used=False):
+            if visible is not None:
+                monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+            stack.close()
+            stack.enter_context(FakeGpus(*gpus, reserved_mib=480))
+            if used:
+                tf.config.list_logical_devices()
+            return devices.claim_devices(resources, num_devices)
 
-        return note
+        yield claim
 
-    def claim(
-        resources, num_replicas=1, *, gpus=("gpu0", "gpu1"), card_mib=16384, used=False, then=None
-    ):
-        error = RuntimeError("cannot be modified after being initialized") if used else None
-        monkeypatch.setattr(devices, "_claimed", claimed)
-        monkeypatch.setattr(devices, "gpu_memory_mib", lambda: card_mib)
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(gpus))
-        for owner, name in (
-            (tf.config, "set_visible_devices"),
-            (tf.config, "set_logical_device_configuration"),
-            (tf.config.experimental, "set_memory_growth"),
-        ):
-            monkeypatch.setattr(owner, name, noting(name, error))
-        for name in ("intra", "inter"):
-            monkeypatch.setattr(
-                tf.config.threading, f"set_{name}_op_parallelism_threads", lambda count: None
-            )
-        if then is not None:
-            then()
-        return devices.claim_devices(resources, num_replicas), calls
 
-    return claim
+def limits():
+    """Return the memory limit of each GPU that TensorFlow is told to use."""
+    return [
+        [each.memory_limit for each in tf.config.get_logical_device_configuration(gpu) or ()]
+        for gpu in tf.config.get_visible_devices("GPU")
+    ]
 
 
 def test_the_gpus_that_ray_reserved_are_seen_whatever_the_environment_says(claim, monkeypatch):
@@ -120,21 +113,20 @@ def test_the_gpus_that_ray_reserved_are_seen_whatever_the_environment_says(claim
 
     from tune_tf.training import devices
 
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")  # as with Ray's ..._NOSET_...
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     monkeypatch.setattr(devices, "is_actor", lambda: True)
-    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3, 1])
-    claim(TrialResources(gpus=2), 2)
+    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [2, 1])
+    claimed = claim(TrialResources(gpus=2), 2, visible="0,1,2")  # as with Ray's ..._NOSET_...
 
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert str(claimed) == "GPU:0, GPU:1 of cards 2,1"
     assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # that of nvidia-smi and of Ray
 
 
 def test_a_trial_without_gpus_sees_none(claim):
-    devices, calls = claim(TrialResources())
+    devices = claim(TrialResources())
 
     assert (devices.names, devices.memory_bytes) == (("CPU:0",), None)
-    assert calls == [("set_visible_devices", [], "GPU")]
+    assert tf.config.list_logical_devices("GPU") == []
 
 
 @pytest.mark.parametrize(
@@ -153,55 +145,65 @@ def test_devices_are_told_with_the_numbers_of_the_cards(monkeypatch, names, card
     assert str(Devices(names)) == told
 
 
-def test_whole_gpus_give_memory_as_it_is_needed(claim):
-    devices, calls = claim(TrialResources(gpus=2), 2)
+@pytest.mark.parametrize(
+    ("visible", "num_devices", "smallest"),
+    [(None, 2, 16384), ("0,2", 2, 8192), ("2,0", 1, 8192), ("1", 1, 16384)],
+)
+def test_whole_gpus_give_memory_as_it_is_needed(claim, visible, num_devices, smallest):
+    devices = claim(TrialResources(gpus=num_devices), num_devices, visible=visible)
 
-    assert devices.names == ("GPU:0", "GPU:1")
-    assert devices.memory_bytes == 16384 * 2**20
-    assert calls == [("set_memory_growth", gpu, True) for gpu in ("gpu0", "gpu1")]
+    assert devices.names == ("GPU:0", "GPU:1")[:num_devices]
+    assert devices.memory_bytes == (smallest - 480) * 2**20
+    gpus = tf.config.get_visible_devices("GPU")
+    grow = tf.config.experimental.get_memory_growth
+    assert [grow(gpu) for gpu in gpus] == [True] * num_devices  # and no other is touched
+    assert limits() == [[]] * num_devices
 
 
 def test_whole_gpus_of_unknown_size_are_taken_too(claim, monkeypatch):
-    from tune_tf.training import devices
-
-    def unknown():
-        raise UnavailableResourcesError("nvidia-smi failed")
-
-    claimed, _ = claim(
-        TrialResources(gpus=1),
-        then=lambda: monkeypatch.setattr(devices, "gpu_memory_mib", unknown),
-    )
+    monkeypatch.setattr("tune_tf.training.devices._QUERY", ("false",))
+    claimed = claim(TrialResources(gpus=1))
 
     assert (claimed.names, claimed.memory_bytes) == (("GPU:0",), None)
 
 
-def test_a_fraction_of_a_gpu_is_a_limit_of_memory(claim):
-    devices, calls = claim(TrialResources(gpus=0.25))
+@pytest.mark.parametrize(
+    ("visible", "card_mib"),
+    [
+        (None, 16384),
+        ("2", 8192),
+        ("2,0", 8192),
+        ("GPU-00000002-0000-4000-8000-000000000000", 8192),
+        ("GPU-00000001-0000-4000-8000-000000000000,2", 16384),
+    ],
+)
+def test_a_fraction_of_a_gpu_is_a_limit_of_memory_on_the_card_that_it_is_of(
+    claim, visible, card_mib
+):
+    devices = claim(TrialResources(gpus=0.25), visible=visible)
 
-    ((name, gpu, (logical,)),) = calls
+    limit = int(0.25 * (card_mib - 480)) - 768
     assert devices.names == ("GPU:0",)
-    assert devices.memory_bytes == logical.memory_limit * 2**20
-    assert (name, gpu) == ("set_logical_device_configuration", "gpu0")
-    assert logical.memory_limit == 16384 * 0.25 - 768
+    assert devices.memory_bytes == limit * 2**20
+    assert limits() == [[limit]]  # no other card is used, whose memory TensorFlow would take
 
 
 def test_devices_claimed_again_are_not_set_again(claim):
-    claim(TrialResources(gpus=0.5))
-    devices, calls = claim(TrialResources(gpus=0.5), used=True)
+    first = claim(TrialResources(gpus=0.5))
 
-    assert devices.names == ("GPU:0",)
-    assert len(calls) == 1
+    assert claim(TrialResources(gpus=0.5), used=True) == first
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param({"gpus": ()}, r"sees 0 .*CUDA_VISIBLE_DEVICES.*nvidia-smi", id="invisible"),
+        pytest.param({"gpus": ()}, r"sees 0 .*CUDA_VISIBLE_DEVICES.*nvidia-smi", id="none"),
+        pytest.param({"visible": "7,0"}, r"sees 0 .*CUDA_VISIBLE_DEVICES='7,0'", id="invisible"),
         pytest.param(
-            {"card_mib": 2048}, r"-256 MiB are left, .* reserve at least 0\.50", id="small"
+            {"gpus": (2528,)}, r"-256 MiB are left, .* reserve at least 0\.50", id="small"
         ),
         pytest.param(
-            {"used": True}, "limit of 3328 MiB could not be set: .* already used", id="used"
+            {"used": True}, "limit of 3208 MiB could not be set: .* already used", id="used"
         ),
     ],
 )

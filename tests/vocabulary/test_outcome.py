@@ -63,6 +63,7 @@ def test_what_rays_memory_monitor_ended_ran_out_of_memory():
     "error",
     [
         "InternalError: No blas support for stream [Op:MatMul]",  # seen on an H100
+        "Attempting to perform BLAS operation using StreamExecutor without BLAS support",
         "failed to create cublas handle: the resource allocation failed",
         "CUBLAS_STATUS_ALLOC_FAILED",
         "Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED",

@@ -32,7 +32,47 @@ def test_bad_resources_are_refused(cpus, gpus, match):
         pytest.param(TrialResources(), {"CPU": 1.0}, id="default"),
         pytest.param(TrialResources(4, 2), {"CPU": 4.0, "GPU": 2.0}, id="whole-cards"),
         pytest.param(TrialResources(1, 0.25), {"CPU": 1.0, "GPU": 0.25}, id="a-share"),
+        pytest.param(
+            TrialResources(1, 2, "H100", {"fast_disk": 1, "licence": 0.5}),
+            {
+                "CPU": 1.0,
+                "GPU": 2.0,
+                "accelerator_type:H100": 0.001,
+                "fast_disk": 1.0,
+                "licence": 0.5,
+            },
+            id="a-type",
+        ),
     ],
 )
 def test_a_bundle_names_only_what_is_reserved(resources, bundle):
     assert resources.bundle == bundle
+    assert TrialResources.of_bundle(bundle) == resources
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"gpus": 1, "accelerator_type": ""}, "a type as Ray names it, like H100, not ''"),
+        ({"gpus": 1, "accelerator_type": 100}, "like H100, not 100"),
+        ({"accelerator_type": "a:b"}, "like H100, not 'a:b'"),
+        ({"custom": ["disk"]}, r"custom must map names to numbers, .* not \['disk'\]"),
+        ({"custom": {"GPU": 1}}, "custom.GPU is a resource of Ray's own"),
+        ({"custom": {"memory": 1}}, "custom.memory is a resource of Ray's own"),
+        ({"custom": {"accelerator_type:H100": 1}}, "names without ':' as keys"),
+        ({"custom": {"disk": 0}}, "custom.disk must be a whole number, or a fraction .* not 0"),
+        ({"custom": {"disk": 1.5}}, "custom.disk must be a whole number"),
+        ({"custom": {"disk": "1"}}, "custom.disk must be a number, not '1'"),
+    ],
+)
+def test_bad_types_and_custom_resources_are_refused(settings, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        TrialResources(**settings)
+
+
+def test_other_counts_keep_custom_resources_and_the_type_of_gpus():
+    resources = TrialResources(4, 2, "H100", {"disk": 1})
+
+    assert resources.with_counts(2, 1) == TrialResources(2, 1, "H100", {"disk": 1})
+    assert resources.with_counts(2, 0) == TrialResources(2, 0, "H100", {"disk": 1})
+    assert str(resources) == "4 CPU, 2 GPU, of type H100, 1 disk"

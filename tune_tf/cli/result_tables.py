@@ -32,7 +32,7 @@ def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_jso
         print_json(
             {
                 "config": config.to_dict(),
-                "resources": {"cpus": plan.resources.cpus, "gpus": plan.resources.gpus},
+                "resources": asdict(plan.resources),
                 "max_concurrent_trials": plan.max_concurrent_trials,
                 "examples": plan.examples,
                 "warnings": warnings or [],
@@ -59,7 +59,7 @@ def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_jso
     table.add_row(
         "trials",
         f"{config.budget.num_samples}, {plan.max_concurrent_trials} at a time, each with "
-        f"{plan.resources.cpus} CPU(s) and {plan.resources.gpus:g} GPU(s)",
+        f"{plan.resources}",
     )
     for number, example in enumerate(plan.examples):
         parts = ", ".join(f"{path}={value_text(value)}" for path, value in flatten(example).items())

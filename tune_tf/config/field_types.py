@@ -66,6 +66,10 @@ def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
         return field_schema(declared, limit.value)
     if declared == int | None:
         return {"anyOf": [field_schema(int, minimum), {"type": "null"}]}
+    if declared == str | None:
+        return {"anyOf": [field_schema(str), {"type": "null"}]}
+    if declared == Mapping[str, float]:
+        return {"type": "object", "additionalProperties": field_schema(float)}
     if declared is int:
         return {"type": "integer", "minimum": minimum}
     names = {bool: "boolean", float: "number", str: "string"}
@@ -75,14 +79,19 @@ def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
 def _schema_of(kind: type) -> dict[str, Any]:
     schema = _object_schema(
         {field.name: _with_default(field, field_schema(field.type)) for field in fields(kind)},
-        [field.name for field in fields(kind) if field.default is MISSING],
+        [field.name for field in fields(kind) if _default_of(field) is MISSING],
     )
     describe_settings(schema, kind)
     return schema
 
 
 def _with_default(field: Field[Any], schema: dict[str, Any]) -> dict[str, Any]:
-    return schema if field.default is MISSING else {**schema, "default": field.default}
+    default = _default_of(field)
+    return schema if default is MISSING else {**schema, "default": default}
+
+
+def _default_of(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:

@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.estimate.workload_sample import BUILDS_MODEL, read_process_counts
+from tune_tf.result_keys import STALENESS_MAX, STALENESS_MEAN
 from tune_tf.training.system_metrics import peak_memory_bytes
 
 ProgressCallback = Callable[[str, float], None]
@@ -33,12 +34,14 @@ _CAPACITY_WAIT_S = 60.0
 class EpochTimings:
     """Seconds of consecutive epochs of a trial.
 
-    ``cpu_s`` and ``other_cpu_s`` are CPU seconds of its and all other processes on the node.
+    ``cpu_s`` and ``other_cpu_s`` are CPU seconds of its and all other processes on the node;
+    ``staleness`` is the mean and the largest of each epoch of asynchronous workers.
     """
 
     epochs_s: tuple[float, ...]
     cpu_s: float
     other_cpu_s: float
+    staleness: tuple[tuple[float, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,10 @@ class TrialActor:
     def train(self, seconds: float = 0.0) -> EpochTimings:
         """Train whole epochs, at least one, until the time is over."""
         trial_before_s, machine_before_s = self._cpu_seconds(), _machine_cpu_seconds()
-        epochs_s = _train(self._trainable, seconds)
+        epochs_s, staleness = _train(self._trainable, seconds)
         cpu_s = self._cpu_seconds() - trial_before_s
         other_cpu_s = max(0.0, _machine_cpu_seconds() - machine_before_s - cpu_s)
-        return EpochTimings(epochs_s, cpu_s, other_cpu_s)
+        return EpochTimings(epochs_s, cpu_s, other_cpu_s, staleness)
 
     def save(self) -> tuple[float, int]:
         """Save a checkpoint; return the seconds it took, and its bytes."""
@@ -109,7 +112,7 @@ class TrialActor:
         """Return the seconds per epoch of another trial on the same devices, after tracing."""
         trainable = trainable_class(config=config)
         trainable.train()
-        epochs_s = _train(trainable, seconds)
+        epochs_s, _ = _train(trainable, seconds)
         trainable.stop()
         return sum(epochs_s) / len(epochs_s)
 
@@ -211,13 +214,19 @@ def new_counts_folder() -> str:
     return str(Path(tempfile.gettempdir(), f"tune-tf-counts-{uuid.uuid4().hex}"))
 
 
-def _train(trainable: tune.Trainable, seconds: float) -> tuple[float, ...]:
+def _train(
+    trainable: tune.Trainable, seconds: float
+) -> tuple[tuple[float, ...], tuple[tuple[float, int], ...]]:
+    """Return the seconds of each epoch, and the staleness of asynchronous ones."""
     epochs_s: list[float] = []
+    staleness: list[tuple[float, int]] = []
     while not epochs_s or sum(epochs_s) < seconds:
         start = time.perf_counter()
-        trainable.train()
+        result = trainable.train()
         epochs_s.append(time.perf_counter() - start)
-    return tuple(epochs_s)
+        if STALENESS_MEAN in result:
+            staleness.append((result[STALENESS_MEAN], result[STALENESS_MAX]))
+    return tuple(epochs_s), tuple(staleness)
 
 
 def robust_spread(values: Sequence[float]) -> float:

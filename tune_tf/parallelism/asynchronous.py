@@ -65,7 +65,7 @@ class Asynchronous(Parallelism):
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
         """Return the resources of each process: the workers, then the server."""
-        worker = TrialResources(
+        worker = resources.with_counts(
             (resources.cpus - self.server_cpus) // self.num_workers,
             resources.gpus / self.num_workers,
         )

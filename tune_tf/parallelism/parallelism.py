@@ -149,7 +149,7 @@ class Parallelism:
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
         """Return the resources of each process of a trial."""
         num = self.num_workers
-        return (TrialResources(resources.cpus // num, resources.gpus / num),) * num
+        return (resources.with_counts(resources.cpus // num, resources.gpus / num),) * num
 
     def check(self, resources: TrialResources) -> None:
         """Check that the resources of a trial fit its devices; the error lists all conflicts."""

@@ -42,6 +42,11 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
     if ray.is_initialized():
         shares = parallelism.shares(resources)
         return num_trials(capacity_by_node(shares[0]), parallelism, shares)
+    if resources.custom:
+        raise UnavailableResourcesError(
+            f"a trial asks for {', '.join(resources.custom)}, which a cluster that is started for "
+            "the sweep does not have: start it by `ray start --head --resources`, or connect to one"
+        )
     num_cpus = os.cpu_count() or 1
     if resources.cpus > num_cpus:
         raise UnavailableResourcesError(

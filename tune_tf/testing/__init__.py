@@ -1,19 +1,8 @@
-"""Contract tests of Trainables, schedulers and workloads, and a chaos test of sweeps.
+"""Contract tests of Trainables, schedulers and workloads, fake GPUs, and a chaos test.
 
-They need pytest, and run real trials on the connected Ray cluster.
+The contract tests need pytest, and run real trials on the connected Ray cluster.
 """
 
-from tune_tf.testing.scheduler_contract import SchedulerContract, Script, ScriptedTrainable
-from tune_tf.testing.trainable_contract import TrainableContract, TrainableResults
-from tune_tf.testing.truth import TrialStates, assert_consistent_states, trial_states
+import lazy_loader
 
-__all__ = [
-    "SchedulerContract",
-    "Script",
-    "ScriptedTrainable",
-    "TrainableContract",
-    "TrainableResults",
-    "TrialStates",
-    "assert_consistent_states",
-    "trial_states",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,9 +6,9 @@ from typing import Any
 
 import ray
 
-from tune_tf.errors import UnavailableResourcesError
+from tune_tf.errors import UnavailableResourcesError, did_you_mean
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.resources import TrialResources
+from tune_tf.resources import ACCELERATOR_PREFIX, TrialResources, format_bundle
 
 _CONNECT_TIMEOUT_S = 2.0
 _RAY_UNITS = 10_000
@@ -77,9 +77,16 @@ def max_workers(capacity: list[int], parallelism: Parallelism) -> int:
 
 
 def largest_node(share: TrialResources) -> dict[str, float]:
-    """Return, for each resource of a share, the largest amount on a single live node."""
+    """Return, for each resource of a share, the largest amount on a single live node.
+
+    Nodes without its type of accelerator do not count.
+    """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in share.bundle}
+    if share.accelerator_type is not None:
+        kind = f"{ACCELERATOR_PREFIX}{share.accelerator_type}"
+        nodes = [node for node in nodes if kind in node]
+    kinds = [kind for kind in share.bundle if not kind.startswith(ACCELERATOR_PREFIX)]
+    return {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in kinds}
 
 
 def default_resources(parallelism: Parallelism) -> TrialResources:
@@ -97,18 +104,19 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     capacity = capacity_by_node(share)
     if num_trials(capacity, parallelism, shares):
         return
-    asked = _format_counts(share.bundle)
+    asked = str(share)
     if not any(capacity):
+        _check_names(share)
         raise UnavailableResourcesError(
             f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
             "but no node of the Ray cluster has that (the most of each: "
-            f"{_format_counts(largest_node(share))}): it would wait forever; ask for less, or add "
+            f"{format_bundle(largest_node(share))}): it would wait forever; ask for less, or add "
             f"a machine{_advice_to_spread(resources, parallelism)}"
         )
     if sum(capacity) >= parallelism.num_workers and len(set(shares)) > 1:
         raise UnavailableResourcesError(
             f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
-            f"{_format_counts(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
+            f"{format_bundle(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
             "workers, which the Ray cluster does not have: it would wait forever; use fewer "
             "workers, server_cpus: 0, or add machines"
         )
@@ -122,13 +130,32 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     )
 
 
+def _check_names(share: TrialResources) -> None:
+    """Refuse a type of accelerator or a custom resource that no node has."""
+    known = {kind for node in ray.nodes() if node["Alive"] for kind in node["Resources"]}
+    types = sorted(
+        kind.removeprefix(ACCELERATOR_PREFIX)
+        for kind in known
+        if kind.startswith(ACCELERATOR_PREFIX)
+    )
+    if share.accelerator_type is not None and share.accelerator_type not in types:
+        raise UnavailableResourcesError(
+            f"resources.accelerator_type is {share.accelerator_type!r}, which no node of the Ray "
+            f"cluster has: its types are {', '.join(types) or 'none'}"
+            + did_you_mean(share.accelerator_type, types)
+        )
+    if missing := sorted(share.custom.keys() - known):
+        custom = sorted(kind for kind in known - {"CPU", "GPU"} if ":" not in kind)
+        raise UnavailableResourcesError(
+            f"resources.custom names {', '.join(missing)}, which no node of the Ray cluster has: "
+            f"its resources are {', '.join(custom) or 'none'}; start Ray with "
+            f"`ray start --resources '{{\"{missing[0]}\": 1}}'`"
+        )
+
+
 def _advice_to_spread(resources: TrialResources, parallelism: Parallelism) -> str:
     """Return an advice for a trial whose GPUs several nodes have together; else nothing."""
     in_cluster = ray.cluster_resources().get("GPU", 0)
     if parallelism.num_workers > 1 or not 1 < resources.gpus <= in_cluster:
         return ""
     return "; a trial on the GPUs of several nodes is `parallelism: {kind: multi_worker}`"
-
-
-def _format_counts(counts: dict[str, float]) -> str:
-    return ", ".join(f"{count:g} {kind}" for kind, count in counts.items())

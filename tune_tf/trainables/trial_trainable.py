@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 from ray import tune
@@ -31,6 +32,7 @@ class TrialTrainable(tune.Trainable, abc.ABC):
     """
 
     _processes: Any
+    _setup_error: Exception | None = None  # out of memory
 
     def setup(
         self,
@@ -50,7 +52,14 @@ class TrialTrainable(tune.Trainable, abc.ABC):
         self._clock = clock
         self._best = None if settings.keep is None else BestEpoch(settings.keep)
         self._has_stopped = False
-        self.set_up_processes(config)
+        try:
+            self.set_up_processes(config)
+        except Exception as error:
+            is_oom = Outcome.of_error("".join(format_exception(error))) is Outcome.OOM
+            cannot_shrink = isinstance(error.__cause__, WorkloadError)
+            if self.trial_resources is None or cannot_shrink or not is_oom:
+                raise
+            self._setup_error = error  # Tune retries no trial that fails before its first step
 
     @abc.abstractmethod
     def set_up_processes(self, config: Config) -> None:
@@ -58,6 +67,7 @@ class TrialTrainable(tune.Trainable, abc.ABC):
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
+        self._raise_setup_error()
         report = self._processes.epoch()
         result = report.numbers | {"devices": str(self._processes.devices)}
         outcome = infer_outcome(
@@ -93,6 +103,7 @@ class TrialTrainable(tune.Trainable, abc.ABC):
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Restore the state from a folder of this node, with any number of replicas or devices."""
+        self._raise_setup_error()
         self._processes.read_checkpoint(Path(checkpoint))
         if self._best is not None:
             self._has_stopped = False
@@ -103,6 +114,15 @@ class TrialTrainable(tune.Trainable, abc.ABC):
         """Begin another trial, with the same numbers as in a fresh process."""
         self._begin(new_config)
         return True
+
+    def stop(self) -> None:
+        """End the trial, if it began."""
+        if self._setup_error is None:
+            super().stop()
+
+    def _raise_setup_error(self) -> None:
+        if self._setup_error is not None:
+            raise self._setup_error
 
     def _begin(self, config: Config) -> None:
         self._last_checkpoint = self._clock()

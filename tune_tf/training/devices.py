@@ -1,12 +1,14 @@
 """Devices and threads of a trial's process, set before TensorFlow initializes them."""
 
 import contextlib
+import importlib
 import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import ray
 import tensorflow as tf
@@ -23,7 +25,11 @@ An H100 with driver 580, cuBLAS and cuDNN takes 631.
 """
 
 _LEAST_MIB = 256
-_QUERY = ("nvidia-smi", "--query-gpu=memory.total,memory.reserved", "--format=csv,noheader,nounits")
+_QUERY = (
+    "nvidia-smi",
+    "--query-gpu=memory.total,memory.reserved,mig.mode.current",
+    "--format=csv,noheader,nounits",
+)
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 _log = logging.getLogger(__name__)
@@ -49,27 +55,75 @@ def memory_limit_mib(fraction: float, card_mib: int) -> int:
 
 
 def gpu_memory_mib(
-    *, run: Run = subprocess.run, environment: Mapping[str, str] = os.environ
+    num_gpus: int = 1,
+    *,
+    run: Run = subprocess.run,
+    environment: Mapping[str, str] = os.environ,
+    nvml: Any = None,
 ) -> int:
-    """Return the memory in MiB of the first GPU that this process may use, less the driver's own.
+    """Return the memory in MiB of the smallest of the first GPUs that this process may use.
 
-    The driver is asked because TensorFlow knows the memory only once it is too late for a limit.
+    The driver's own memory is left out. The driver is asked because TensorFlow knows the memory
+    only once it is too late for a limit. ``nvml`` is the module ``pynvml``, for MIG instances.
 
     Raises:
         UnavailableResourcesError: The driver does not report the memory.
     """
-    first = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    query = [*_QUERY, *(["--id", first] if first else [])]
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "")
+    names = [name.strip() for name in visible.split(",") if name.strip()][:num_gpus]
+    sizes = []
+    for name in names or [""]:
+        if name.startswith("MIG-"):
+            sizes.append(_mig_memory_mib(name, nvml))
+        else:
+            sizes += _card_memory_mib(name, run)
+    return min(sizes[:num_gpus])
+
+
+def _card_memory_mib(name: str, run: Run) -> list[int]:
+    """Return the memory of a GPU by number or UUID, or of all GPUs without a name."""
+    query = [*_QUERY, *(["--id", name] if name else [])]
     try:
         result = run(query, capture_output=True, text=True, check=True, timeout=30)
-        total, *others = result.stdout.splitlines()[0].split(",")
-        reserved = others[0].strip() if others else ""  # old drivers do not tell
-        return int(total) - (int(reserved) if reserved.isdigit() else 0)
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        raise UnavailableResourcesError(
-            "the trial reserved a fraction of a GPU, but the size of the card is unknown, so its "
-            f"share cannot be enforced: `{' '.join(query)}` failed ({error}); repair the driver "
-            "installation, or reserve whole GPUs"
+        cards = [line.split(",") for line in result.stdout.splitlines()]
+        sizes = []
+        for total, *others in cards:
+            reserved, mig, *_ = (*map(str.strip, others), "", "")  # old drivers do not tell
+            if mig == "Enabled":
+                raise _unknown_memory(
+                    f"GPU {name or 0} is split by MIG; start Ray with the names of the instances: "
+                    "CUDA_VISIBLE_DEVICES=MIG-..., which `nvidia-smi -L` lists"
+                )
+            sizes.append(int(total) - (int(reserved) if reserved.isdigit() else 0))
+        return sizes or [int("")]
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise _unknown_memory(
+            f"`{' '.join(query)}` failed ({error}); repair the driver installation"
+        ) from error
+
+
+def _unknown_memory(reason: str) -> UnavailableResourcesError:
+    return UnavailableResourcesError(
+        "the trial reserved a fraction of a GPU, but the size of the card is unknown, so its share "
+        f"cannot be enforced: {reason}, or reserve whole GPUs"
+    )
+
+
+def _mig_memory_mib(name: str, nvml: Any) -> int:
+    """Return the memory of a MIG instance, which ``nvidia-smi --id`` does not know."""
+    try:
+        nvml = nvml or importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByUUID(name)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+        return (int(memory.total) - int(memory.reserved)) // 2**20
+    except ImportError as error:
+        raise _unknown_memory(
+            f"{name} is a MIG instance, whose memory only NVML knows: {install_command('gpu')}"
+        ) from error
+    except nvml.NVMLError as error:
+        raise _unknown_memory(
+            f"NVML does not report the memory of the MIG instance {name} ({error})"
         ) from error
 
 
@@ -77,7 +131,8 @@ def gpu_memory_mib(
 class Devices:
     """Logical devices on which a process trains, for example ``("GPU:0", "GPU:1")``.
 
-    ``memory_bytes`` is that of one device; None if unknown, and for CPUs, which read rows in place.
+    ``memory_bytes`` is that of the smallest one; None if unknown, and for CPUs, which read rows in
+    place.
     """
 
     names: tuple[str, ...]
@@ -173,6 +228,10 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int)
             f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA; {_driver()}): check "
             f"`nvidia-smi` on that node, and {install_command('gpu')} there"
         )
+    gpus, others = gpus[:num_devices], gpus[num_devices:]
+    if others:  # TensorFlow would take their memory
+        with _unless_initialized():
+            tf.config.set_visible_devices(gpus, "GPU")
     limit: int | None
     if resources.gpus < 1:
         limit = memory_limit_mib(resources.gpus, gpu_memory_mib())
@@ -186,7 +245,7 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int)
             ) from error
     else:
         try:
-            limit = gpu_memory_mib()
+            limit = gpu_memory_mib(num_devices)
         except UnavailableResourcesError as error:
             _log.info("The memory of the GPUs is unknown: %s", error)
             limit = None

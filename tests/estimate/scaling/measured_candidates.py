@@ -1,7 +1,9 @@
 """Measurements as the tests of this folder make them."""
 
+from dataclasses import replace
+
 from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
-from tune_tf.parallelism import Mirrored, MultiWorker
+from tune_tf.parallelism import Asynchronous, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 
 _REFERENCE = (1000.0, 1020.0, 980.0)
@@ -43,6 +45,13 @@ def replicas(num, speed_up, **how):
 def workers(num, speed_up):
     """Return a measurement of workers."""
     return measured(speed_up, parallelism=MultiWorker(num), resources=TrialResources(cpus=num))
+
+
+def asynchronous(num, speed_up, staleness):
+    """Return a measurement of asynchronous workers."""
+    made = Asynchronous(num, server_cpus=0)
+    measurement = measured(speed_up, parallelism=made, resources=TrialResources(cpus=num))
+    return replace(measurement, staleness=staleness)
 
 
 def cores(num, speed_up):

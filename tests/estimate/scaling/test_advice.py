@@ -3,10 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from measured_candidates import batch, cores, failed, measured, part, replicas, workers
+from measured_candidates import (
+    asynchronous,
+    batch,
+    cores,
+    failed,
+    measured,
+    part,
+    replicas,
+    workers,
+)
 
 from tune_tf.config import SweepConfig
+from tune_tf.estimate.sample_process import EpochTimings
 from tune_tf.estimate.scaling.advice import advise, settings_of
+from tune_tf.estimate.scaling.benchmark_rounds import staleness_of
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 
@@ -113,3 +124,43 @@ def test_it_says_when_others_used_the_machine():
     sentences = advise([crowded], on_gpus=False).sentences
     assert sentences[-1].startswith("Other processes kept 1.2 cores of this machine busy")
     assert "Other processes" not in " ".join(advise([ONE], on_gpus=False).sentences)
+
+
+STALE = asynchronous(4, 3.6, (2.75, 7))
+
+
+@pytest.mark.parametrize(
+    ("others", "advised"),
+    [
+        pytest.param([replicas(2, 1.5), STALE], "Choose 4 asynchronous workers.", id="chosen"),
+        pytest.param(
+            [replicas(2, 1.5), asynchronous(4, 2.2, (2.75, 7))],
+            "If a single trial must finish sooner: 4 asynchronous workers",
+            id="sooner",
+        ),
+    ],
+)
+def test_the_price_of_asynchronous_training_is_named_before_it_is_advised(others, advised):
+    text = " ".join(advise([ONE, *others], on_gpus=False).sentences)
+
+    price, _, rest = text.partition(advised)
+    assert "were 2.8 updates old on average and 7 at most, as measured here" in price
+    assert "would be 3 if all were equally fast, which acts like a momentum of about 0.75" in price
+    assert "numbers of one device is 2 replicas, 1.50 times as fast as one" in price
+    assert "updates old" not in rest
+
+
+def test_the_price_of_asynchronous_training_that_is_not_advised_is_not_named():
+    text = " ".join(advise([ONE, replicas(4, 3.9), STALE], on_gpus=False).sentences)
+
+    assert "updates old" not in text
+
+
+def test_the_staleness_of_all_rounds_is_one_mean_and_one_maximum():
+    rounds = [
+        EpochTimings((1.0, 1.0), 1.0, 0.0, ((1.0, 3), (2.0, 5))),
+        EpochTimings((1.0,), 1.0, 0),
+    ]
+
+    assert staleness_of(rounds) == (1.5, 5)
+    assert staleness_of(rounds[1:]) is None

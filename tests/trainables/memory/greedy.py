@@ -1,5 +1,7 @@
 """A workload that needs more memory the more rows it takes at once."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -60,3 +62,14 @@ class OwnStep(GreedyWorkload):
 
     def train_step(self, model, batch):
         return model.train_step(batch)
+
+
+class GreedyAtFirst(GreedyWorkload):
+    """Has no memory for its weights the first time, as the file ``config["file"]`` tells."""
+
+    def build_model(self, config):
+        file = Path(config["file"])
+        if not file.exists():
+            file.touch()
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+        return super().build_model(config)

@@ -10,7 +10,7 @@ from pathlib import Path
 import greedy
 import pytest
 import stand_in_memory
-from greedy import ROWS, GreedyWorkload, OwnStep
+from greedy import ROWS, GreedyAtFirst, GreedyWorkload, OwnStep
 from ray import cloudpickle, tune
 from stand_in_memory import StandInTrial
 
@@ -82,6 +82,18 @@ def test_each_retry_takes_twice_as_many_pieces_from_the_last_checkpoint(run, cap
         f"{last} 2 micro-batches at an equal global batch (retry 1 of 2)",
         f"{last} 4 micro-batches at an equal global batch (retry 2 of 2)",
     ]
+
+
+@pytest.mark.tf
+@pytest.mark.slow
+def test_a_trial_without_memory_for_its_weights_is_retried_too(run, tmp_path):
+    spread = MultiWorker(2)  # one process is tried with fake GPUs
+    config = ENOUGH | {"file": str(tmp_path / "tried")}
+    trial, outcome = run(trainable(GreedyAtFirst, spread, seed=3), config, parallelism=spread)
+
+    assert outcome is Outcome.COMPLETED
+    assert trial.last_result["micro_batches"] == 2
+    assert Path(trial.error_file).read_text().count("Failure #") == 1
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Training that does not wait for validation reports the same numbers."""
 
 import math
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -41,9 +42,10 @@ def ahead(replicas_of):
 
         trial = property(lambda self: self._inner.trial)
         _replicas = property(lambda self: self._inner._replicas)
+        validation = property(lambda self: self._validator._cached)
 
-    return lambda workload, num=1: Driven(
-        GraphLoop(workload, replicas_of(num)), Validator(workload, replicas_of(num))
+    return lambda workload, num=1, **settings: Driven(
+        GraphLoop(workload, replicas_of(num)), Validator(workload, replicas_of(num), **settings)
     )
 
 
@@ -68,6 +70,60 @@ def test_each_epoch_reports_the_numbers_of_validation_that_is_waited_for(
 
     waiting, _ = run_fresh(workload, replicas_of(num_replicas), epochs=4)
     assert furthest((history, [0]), (waiting, [0])) <= (0 if num_replicas == 1 else 1e-6)
+
+
+class Watching(keras.layers.Layer):
+    """Keeps the graph in which it was traced last, and its weight."""
+
+    graphs: ClassVar = []
+
+    def build(self, shape):
+        self.add_weight(shape=(), name="weight")
+
+    def call(self, x):
+        import tensorflow as tf
+
+        if not isinstance(x, keras.KerasTensor):
+            self.graphs.append(tf.compat.v1.get_default_graph())
+        return x + self.weights[0]
+
+
+PLACED_BY_INPUT = ("Placeholder", "ReadVariableOp", "Const", "Identity", "NoOp")
+
+
+def devices_of(graph):
+    """Return the devices of a graph's operations that compute, and of the graph around its loop."""
+    import tensorflow as tf
+
+    devices = set()
+    while graph is not None:
+        devices |= {
+            tf.DeviceSpec.from_string(operation.device).to_string()
+            for operation in graph.get_operations()
+            if operation.type not in PLACED_BY_INPUT
+        }
+        graph = getattr(graph, "outer_graph", None)
+        graph = graph if hasattr(graph, "inputs") else None  # else what is eager
+    return devices
+
+
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_rows_weights_and_graph_are_on_the_device_that_it_is_given(
+    ahead, replicas_of, num_replicas
+):
+    workload = Given(mlp(lambda: keras.layers.Dropout(0.3), Watching), DATA)
+    loop = begin(ahead(workload, num_replicas, device="CPU:4"), workload)
+    history = [loop.epoch() for _ in range(3)]
+    loop.finish()
+
+    waiting, _ = run_fresh(workload, replicas_of(num_replicas))
+    assert furthest((history, [0]), (waiting, [0])) <= (0 if num_replicas == 1 else 1e-6)
+    program, rows = loop.validation.program, loop.validation.inputs.rows.validation
+    placed = [*keras.tree.flatten(rows), *(each.value for each in program.model.variables)]
+    assert {each.device[-5:] for each in placed} == {"CPU:4"}
+    program.retrace()
+    program.validate(rows)
+    assert {name[-5:] for name in devices_of(Watching.graphs[-1])} == {"CPU:4"}
 
 
 def test_the_next_trial_in_a_process_costs_no_trace_and_is_as_in_a_fresh_one(ahead, replicas_of):

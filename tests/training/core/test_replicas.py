@@ -10,9 +10,9 @@ from trials import ByTape, Given, begin, draw, furthest, furthest_values, run, r
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core import build
+from tune_tf.training.core import build, replicas
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
 from tune_tf.training.devices import Devices
 
 pytestmark = pytest.mark.tf
@@ -279,3 +279,20 @@ def test_replicas_add_up_by_what_their_devices_can_do(names, reduction, monkeypa
 
     assert asked["devices"] == list(names)
     assert isinstance(asked["reduction"], reduction)
+
+
+@pytest.mark.parametrize(("device", "expected"), [("GPU:0", "NCCL"), ("CPU:0", "AUTO")])
+def test_workers_exchange_gradients_by_nccl_between_gpus(monkeypatch, device, expected):
+    given = {}
+
+    class Strategy:
+        num_replicas_in_sync = 2
+
+        def __init__(self, **settings):
+            given.update(settings)
+
+    monkeypatch.setenv("TF_CONFIG", "")
+    monkeypatch.setattr(replicas, "_MultiWorkerStrategy", Strategy)
+    MultiWorkerReplicas(Devices((device,)), ["127.0.0.1:1", "127.0.0.1:2"], 0)
+
+    assert given["communication_options"].implementation.value == expected

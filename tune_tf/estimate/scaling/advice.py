@@ -33,6 +33,7 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
     families = {family: members[1:] for family, members in curves["devices"].items()}
     parallel = [each for members in families.values() for each in members]
     chosen = max(filter(_pays, parallel), key=attrgetter("speed_up"), default=reference)
+    sooner = _sooner(reference, chosen, parallel)
     device = "GPU" if on_gpus else "core"
     sentences = [
         f"One replica on one {device} trains {reference.rows_per_s:,.0f} rows a second "
@@ -45,7 +46,8 @@ def advise(measurements: Sequence[Measurement], *, on_gpus: bool) -> Advice:
         "gain only where one replica leaves cores idle. On GPUs, measure again."
         if parallel and not on_gpus
         else "",
-        _choice_text(reference, chosen, parallel, device),
+        *(_staleness_text(reference, each, parallel) for each in (chosen, sooner)),
+        _choice_text(reference, chosen, sooner, device),
         _batches_text(*curves["batch"][""]),
         _data_text(*curves["data"][""]),
         _input_text(successful),
@@ -67,6 +69,10 @@ def settings_of(candidate: ScalingCandidate) -> str:
     resources: dict[str, Any] = {"cpus": candidate.resources.cpus}
     if candidate.resources.gpus:
         resources["gpus"] = candidate.resources.gpus
+    if candidate.resources.accelerator_type is not None:
+        resources["accelerator_type"] = candidate.resources.accelerator_type
+    if candidate.resources.custom:
+        resources["custom"] = dict(candidate.resources.custom)
     return f"parallelism: {_flow(values)}\nresources: {_flow(resources)}"
 
 
@@ -101,22 +107,49 @@ def _gain_text(measurement: Measurement, device: str, joint: str = "") -> str:
     )
 
 
-def _choice_text(
-    reference: Measurement, chosen: Measurement, parallel: Sequence[Measurement], device: str
-) -> str:
+def _sooner(
+    reference: Measurement, chosen: Measurement, parallel: Sequence[Measurement]
+) -> Measurement | None:
+    """Return what is clearly faster than the choice, but wastes devices; None if nothing is."""
     fastest = max(parallel, key=attrgetter("speed_up"), default=reference)
+    is_clear = _is_clear(fastest.speed_up / chosen.speed_up, fastest)
+    return fastest if fastest not in (reference, chosen) and is_clear else None
+
+
+def _staleness_text(
+    reference: Measurement, advised: Measurement | None, parallel: Sequence[Measurement]
+) -> str:
+    """Return what asynchronous training costs, if it is advised."""
+    if advised is None or advised.staleness is None:
+        return ""
+    mean, largest = advised.staleness
+    num = advised.candidate.parallelism.num_workers
+    synchronous = [each for each in parallel if each.staleness is None]
+    exact = max(synchronous, key=attrgetter("speed_up"), default=reference)
+    return (
+        f"{advised.candidate.label} train with old gradients: each was computed from weights that "
+        f"were {mean:.1f} updates old on average and {largest} at most, as measured here, and "
+        f"would be {num - 1} if all were equally fast, which acts like a momentum of about "
+        f"{1 - 1 / num:.2f}. Numbers differ from those of one device and from run to run. The "
+        f"fastest with the numbers of one device is {exact.candidate.label}, "
+        f"{exact.speed_up:.2f} times as fast as one."
+    )
+
+
+def _choice_text(
+    reference: Measurement, chosen: Measurement, sooner: Measurement | None, device: str
+) -> str:
     text = f"Choose {chosen.candidate.label}."
     if chosen is reference:
         text = (
             f"Choose one {device} per trial, and let a sweep run as many concurrent trials as "
             f"there are {device}s: that uses them all."
         )
-    ratio = fastest.speed_up / chosen.speed_up
-    if fastest not in (reference, chosen) and _is_clear(ratio, fastest):
+    if sooner is not None:
         text += (
-            f" If a single trial must finish sooner: {fastest.candidate.label} "
-            f"({fastest.candidate.family}), {ratio:.2f} times as fast, at "
-            f"{fastest.efficiency:.0%} of what its {device}s could do."
+            f" If a single trial must finish sooner: {sooner.candidate.label} "
+            f"({sooner.candidate.family}), {sooner.speed_up / chosen.speed_up:.2f} times as fast, "
+            f"at {sooner.efficiency:.0%} of what its {device}s could do."
         )
     return text
 

@@ -279,9 +279,8 @@ def _needed_resources(candidate: ScalingCandidate) -> dict[str, float]:
 
 
 def _free_resources() -> dict[str, float]:
-    free = ray.available_resources()
-    known = {kind: free.get(kind, 0.0) for kind in ("CPU", "GPU")}
-    return known | {"bytes": float(psutil.virtual_memory().available)}
+    free: dict[str, float] = ray.available_resources()
+    return free | {"bytes": float(psutil.virtual_memory().available)}
 
 
 def _rates(running: _RunningCandidate) -> tuple[float, ...]:
@@ -304,7 +303,17 @@ def _to_measurement(running: _RunningCandidate, reference_rates: tuple[float, ..
         gpu_memory_bytes=usage.gpu_bytes,
         busy_cores=sum(each.cpu_s for each in running.rounds) / seconds,
         other_cores=sum(each.other_cpu_s for each in running.rounds) / seconds,
+        staleness=staleness_of(running.rounds),
     )
+
+
+def staleness_of(rounds: Sequence[EpochTimings]) -> tuple[float, int] | None:
+    """Return the mean and the largest staleness of all epochs; None for synchronous training."""
+    epochs = [epoch for each in rounds for epoch in each.staleness]
+    if not epochs:
+        return None
+    means, largest = zip(*epochs, strict=True)
+    return sum(means) / len(means), max(largest)
 
 
 def _replica_rows(measurement: Measurement) -> tuple[int, int]:

@@ -69,6 +69,8 @@ class Measurement:
         busy_cores: CPU seconds per second of its processes.
         other_cores: CPU seconds per second of all other processes in that time.
         input_share: Share of an epoch that the loop takes without a model; None if not measured.
+        staleness: Mean and largest number of updates by which the weights of a gradient were old;
+            None for synchronous training.
         error: Reason why it could not be measured, or empty.
     """
 
@@ -83,6 +85,7 @@ class Measurement:
     busy_cores: float | None = None
     other_cores: float = 0.0
     input_share: float | None = None
+    staleness: tuple[float, int] | None = None
     error: str = ""
 
     @property
@@ -143,6 +146,7 @@ class Measurement:
             "busy_cores": self.busy_cores,
             "other_cores": self.other_cores,
             "input_share": self.input_share,
+            "staleness": self.staleness,
         }
 
 
@@ -172,17 +176,18 @@ def candidates(
     on_gpus: bool,
     loop: str = "graph",
     quick: bool = False,
+    declared: TrialResources = TrialResources(),  # noqa: B008  frozen
 ) -> tuple[ScalingCandidate, ...]:
     """Return the candidates to compare; the first is the reference: one replica on one device.
 
     Their settings for batches and BatchNormalization are those of the parallelism ``like``. Kinds
-    that the loop cannot train are left out. ``quick`` skips candidates between the extremes.
+    that the loop cannot train are left out. ``quick`` skips candidates between the extremes. The
+    type of accelerator and the custom resources are ``declared`` ones.
     """
 
     def resources(num_devices: int) -> TrialResources:
-        return TrialResources(
-            cpus=num_devices * cpus_per_device, gpus=num_devices if on_gpus else 0
-        )
+        gpus = num_devices if on_gpus else 0
+        return declared.with_counts(num_devices * cpus_per_device, gpus)
 
     reference = ScalingCandidate("devices", _with_settings(Mirrored(), like), resources(1))
     compared = [reference]

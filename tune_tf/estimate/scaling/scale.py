@@ -17,6 +17,7 @@ from tune_tf.estimate.scaling.advice import Advice, advise
 from tune_tf.estimate.scaling.benchmark_rounds import Effort, ScalingBenchmark
 from tune_tf.estimate.scaling.candidates import Measurement, candidates
 from tune_tf.formatting import counted
+from tune_tf.resources import TrialResources
 from tune_tf.space.paths import nest
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import checked_tracking_uri
@@ -124,6 +125,7 @@ def scale_workload(
                 on_gpus=on_gpus,
                 loop=config.loop,
                 quick=quick,
+                declared=config.resources or TrialResources(),
             ),
             profile=profile,
         )

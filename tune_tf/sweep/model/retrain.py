@@ -255,8 +255,9 @@ def final_resources(config: SweepConfig, parallelism: Parallelism) -> TrialResou
     if not parallelism.fills_node:
         return config.resources or default_resources(parallelism)
     on_gpus = _gpus_of_a_node(config) > 0
-    cpus = int(largest_node(TrialResources(cpus=1)).get("CPU", 1))
-    return TrialResources(
+    declared = config.resources or TrialResources()
+    cpus = int(largest_node(declared.with_counts(1, 0)).get("CPU", 1))
+    return declared.with_counts(
         cpus=max(1, cpus, 0 if on_gpus else parallelism.num_replicas),
         gpus=parallelism.num_replicas if on_gpus else 0,
     )
@@ -266,4 +267,5 @@ def _gpus_of_a_node(config: SweepConfig) -> int:
     """Return the largest GPU count of a node; 0 if the sweep requests none."""
     if config.resources is not None and not config.resources.gpus:
         return 0
-    return int(largest_node(TrialResources(cpus=1, gpus=1)).get("GPU", 0))
+    declared = config.resources or TrialResources()
+    return int(largest_node(declared.with_counts(1, 1)).get("GPU", 0))

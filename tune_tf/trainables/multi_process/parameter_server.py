@@ -10,6 +10,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from tune_tf.errors import WorkerLostError
+from tune_tf.result_keys import STALENESS_MAX, STALENESS_MEAN
 from tune_tf.trainables.multi_process.worker import Worker
 from tune_tf.trainables.trial_process import EpochReport
 from tune_tf.training.parameter_server.tasks import Array, BatchScheduler, Idle, Task, TaskResult
@@ -107,8 +108,8 @@ class ParameterServer(Worker):
         statistics = epoch.scheduler.statistics
         report = self._report(metrics, self._loop.num_programs, self._loop)
         extra = {
-            "async/staleness_mean": statistics.mean_staleness,
-            "async/staleness_max": statistics.max_staleness,
+            STALENESS_MEAN: statistics.mean_staleness,
+            STALENESS_MAX: statistics.max_staleness,
             "async/gradients_per_s": len(statistics.staleness) / epoch.took_s,
             "async/gradients_stale": statistics.num_stale,
             "async/gradients_late": statistics.num_late,

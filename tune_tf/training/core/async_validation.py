@@ -5,7 +5,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
@@ -22,19 +21,21 @@ from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import STREAMS, DeviceRows
 from tune_tf.workload import Config, Workload
 
-_DEVICE = "CPU:0"
-
 
 class Validator:
-    """Validator of trials on the CPU, with programs shared by trials of one structure."""
+    """Validator of trials on one device, with programs shared by trials of one structure.
 
-    def __init__(self, workload: Workload, replicas: Replicas) -> None:
+    Rows, weights and graph are copies on ``device``; ``replicas`` hold the rows of training.
+    """
+
+    def __init__(self, workload: Workload, replicas: Replicas, device: str = "CPU:0") -> None:
         self._replicas = replicas
-        builder = ReplicaBuilder(workload, Replicas(Devices((_DEVICE,))), Mirrored())
+        self._single = Replicas(Devices((device,)))
+        builder = ReplicaBuilder(workload, self._single, Mirrored())
         self._programs = ProgramCache(builder)
         self._cached: TrialProgram
         self._source: DeviceRows | None = None
-        self._rows: DeviceRows  # those of the source, on the CPU
+        self._rows: DeviceRows  # those of the source, on the validator's device
 
     @property
     def num_programs(self) -> int:
@@ -49,9 +50,7 @@ class Validator:
                 "set: leave validation.asynchronous out, or return arrays"
             )
         if rows is not self._source:
-            with tf.device(_DEVICE):
-                copy = self._replicas.first_copy(rows.validation)
-                validation = tf.nest.map_structure(tf.identity, copy)
+            validation = self._single.place(self._replicas.first_copy(rows.validation))
             self._source, self._rows = rows, replace(rows, validation=validation)
         self._cached = self._programs.find(TrialInputs(config, self._rows, seed))
 

@@ -141,7 +141,8 @@ class Program:
         """Run :meth:`epoch` on arrays with only the first batch of each loop."""
         if not eagerly:
             return self._run(self._epoch, inputs, self._one_batch)
-        with self._workload_state.record_changes(self._workload):
+        device = self.step.replicas.device_scope()
+        with self._workload_state.record_changes(self._workload), device:
             return self._run(self._run_epoch, inputs, self._one_batch)
 
     def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
@@ -239,6 +240,7 @@ class Program:
         before = _random_states()
         with (
             draws_as_without_xla() if jit_compile else contextlib.nullcontext(),
+            self.step.replicas.device_scope(),
             self._traced_scalars.in_graph(),
             unregister_new_gradients(),
             tf.variable_creator_scope(create_variable),

@@ -35,8 +35,15 @@ class Replicas:
         return 0, num_rows
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which variables become mirrored."""
-        return self._strategy.scope() if self._strategy else contextlib.nullcontext()
+        """Return the context in which variables become mirrored, or lie on the only device."""
+        return self._strategy.scope() if self._strategy else self.device_scope()
+
+    def device_scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context of a single device, where TensorFlow would choose another."""
+        name = self.devices.names[0]
+        if self._strategy or name == _default_device():
+            return contextlib.nullcontext()
+        return tf.device(name)
 
     def run(self, step: Callable[..., Any], *args: Any) -> Any:
         """Run ``step(replica, *args)`` in every replica; ``replica`` counts from 0."""
@@ -149,6 +156,11 @@ class _MultiWorkerStrategy(_SingleReplicaMixin, tf.distribute.MultiWorkerMirrore
     """Replicas in several processes."""
 
 
+def _default_device() -> str:
+    """Return the device on which TensorFlow runs what it is not told to run elsewhere."""
+    return "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+
+
 @functools.cache
 def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
     """Return the strategy of this process.
@@ -158,6 +170,13 @@ def _strategy(devices: Devices) -> "tf.distribute.MirroredStrategy":
     """
     reduction = tf.distribute.ReductionToOneDevice() if devices.on_cpu else None
     return _Strategy(list(devices.names), cross_device_ops=reduction)
+
+
+def _communication(devices: Devices) -> Any:
+    """Return how workers exchange gradients: by NCCL between GPUs, else as TensorFlow chooses."""
+    options = tf.distribute.experimental
+    kind = options.CommunicationImplementation
+    return options.CommunicationOptions(implementation=kind.AUTO if devices.on_cpu else kind.NCCL)
 
 
 class MultiWorkerReplicas(Replicas):
@@ -179,7 +198,7 @@ class MultiWorkerReplicas(Replicas):
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
         self._strategy: Any
         try:
-            self._strategy = _MultiWorkerStrategy()
+            self._strategy = _MultiWorkerStrategy(communication_options=_communication(devices))
         except tf.errors.UnknownError as error:
             if "Could not start gRPC server" not in str(error):
                 raise
