@@ -298,7 +298,7 @@ def test_what_is_not_used_is_dropped_where_room_is_short(tmp_path, monkeypatch):
 
     workload = Counted(tmp_path)
     monkeypatch.setattr(
-        node_cache, "_store_bytes", lambda: 33 * ROWS
+        node_cache, "object_store_bytes", lambda: 2 * 33 * ROWS
     )  # 4 bytes a number, 8 a label
 
     async def load(*sizes):

@@ -10,9 +10,10 @@ import pytest
 from preparing_functions import dear, image_of
 
 from tune_tf.data import preparation_counts, prepared
+from tune_tf.data.prepare import prepare_actor
 from tune_tf.data.prepare.preparation import Preparation
 from tune_tf.data.prepare.prepare_actor import PreparationCounts, prepare_on_cluster
-from tune_tf.errors import WorkerError
+from tune_tf.errors import WorkerError, WorkerLostError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -32,6 +33,27 @@ def kill_preparer():
 
     for name in preparers():
         ray.kill(ray.get_actor(name, namespace="tune_tf"))
+
+
+def test_rows_are_awaited_until_ray_knows_that_a_node_was_lost(monkeypatch):
+    from ray.exceptions import ActorUnavailableError
+
+    failures = iter([ActorUnavailableError("", None)] * 6)
+    monkeypatch.setattr(prepare_actor, "_PAUSE_S", 0.0)
+
+    def request(*_):
+        for failure in failures:
+            raise failure
+        return "rows"
+
+    monkeypatch.setattr(prepare_actor, "_request", request)
+    preparation = Preparation([1], image_of(), stop_at_failure=True)
+    assert prepare_on_cluster(preparation) == "rows"
+
+    failures = iter([ActorUnavailableError("", None)] * 6)
+    monkeypatch.setattr(prepare_actor, "_UNAVAILABLE_S", 0.0)
+    with pytest.raises(WorkerLostError, match="lost 4 times"):
+        prepare_on_cluster(preparation)
 
 
 @pytest.mark.slow

@@ -112,19 +112,34 @@ def test_what_cannot_be_sent_to_other_processes_is_told():
         prepared([1], lambda number: (number, lock)[0])
 
 
-@pytest.mark.slow
-def test_processes_on_two_nodes_share_one_run():
+def told_by(drill):
+    """Return what a drill in a process of its own printed."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("two_nodes_drill.py"))],
+        [sys.executable, str(Path(__file__).with_name(drill))],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=500,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_processes_on_two_nodes_share_one_run():
+    told = told_by("two_nodes_drill.py")
     assert told["num_nodes_of_askers"] == 2
     assert told["num_nodes_of_workers"] == 2
     assert told["free_cpus"] == 0
     assert told["counts"] == [8, 1]
     assert told["all_equal"]
+
+
+@pytest.mark.slow
+def test_each_node_holds_rows_larger_than_its_store_once_and_outside_of_memory():
+    told = told_by("rows_beyond_memory_drill.py")
+    assert told["num_run"] == 1
+    assert told["copies"] == pytest.approx(3, abs=0.1)
+    assert max(told["memory"]) < told["rows"] / 3
+    assert told["losses"] == told["losses_in_memory"]
+    assert told["sums"] == told["sums"][:1] * 4  # the last ones on a new node, after a loss

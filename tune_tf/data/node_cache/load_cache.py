@@ -64,3 +64,7 @@ class LoadCache(Generic[Loaded]):
         for action in entry.reads.use_actions:
             action()
         return dict(entry.reads.digests), entry.loaded
+
+    def discard(self, is_unusable: Callable[[Loaded], bool]) -> None:
+        """Drop data that cannot be used any more."""
+        self._entries = [entry for entry in self._entries if not is_unusable(entry.loaded)]

@@ -11,7 +11,10 @@ from tune_tf.data.leased_actor import LeasedActor, leased_actor
 from tune_tf.data.nested import num_bytes
 from tune_tf.data.node_cache.load_cache import LoadCache
 from tune_tf.data.node_cache.recording_config import ReadDigests, RecordingConfig, plain_config
+from tune_tf.data.node_cache.stored_data import StoredData
 from tune_tf.data.node_cache.workload_copies import LOAD_DATA, AttributeChanges, WorkloadCopies
+from tune_tf.data.prepare.preparation import object_store_bytes
+from tune_tf.data.prepare.prepare_actor import collect_fetched_rows
 from tune_tf.data.rows import as_arrays
 from tune_tf.workload import Data, Workload
 
@@ -74,7 +77,7 @@ class NodeDataLoader:
 
     def _from_cache(self, config: Mapping[str, Any]) -> tuple[Data, AttributeChanges] | None:
         import ray
-        from ray.exceptions import RayTaskError
+        from ray.exceptions import ObjectLostError, RayTaskError
 
         cache, user = leased_actor(NodeCache, "data", self._keep_s)
         if not ray.get(cache.lease.remote(self._data_id, user)):
@@ -94,8 +97,12 @@ class NodeDataLoader:
             return None
         if isinstance(config, RecordingConfig):
             config.record_reads(reads)
-        data: tuple[Data, AttributeChanges] = ray.get(cached.data)
-        return data
+        try:
+            stored: StoredData = ray.get(cached.data)
+            return stored.fetch(), stored.changes
+        except ObjectLostError:
+            ray.get(cache.discard.remote(self._data_id, [cached.data]))
+            raise
 
 
 def is_actor() -> bool:
@@ -107,12 +114,12 @@ def is_actor() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CachedData:
-    """Data without test rows in the object store of a node, and the loader's attribute changes.
+    """Data without test rows in the object store of a node.
 
     ``data`` is None if they are not arrays or cannot be pickled; every process then loads its own.
     """
 
-    data: "ray.ObjectRef[tuple[Data, AttributeChanges]] | None"
+    data: "ray.ObjectRef[StoredData] | None"
     num_bytes: int
 
 
@@ -143,7 +150,7 @@ class NodeCache(LeasedActor):
         copies = WorkloadCopies(workload)
         self._caches[data_id] = LoadCache(
             lambda config: _load(copies, config, floatx),
-            _store_bytes(),
+            int(object_store_bytes() * _SHARE_OF_STORE),
             lambda cached: cached.num_bytes,
         )
 
@@ -153,6 +160,12 @@ class NodeCache(LeasedActor):
         async with self._loading:
             return await asyncio.to_thread(cache.get_with_reads, config)
 
+    async def discard(self, data_id: str, lost: "list[ray.ObjectRef[StoredData]]") -> None:
+        """Discard data that can no longer be read, such as those of a lost node."""
+        async with self._loading:
+            if data_id in self._caches:
+                self._caches[data_id].discard(lambda cached: cached.data in lost)
+
     def _drop(self, key: str) -> None:
         self._caches.pop(key, None)
 
@@ -160,24 +173,16 @@ class NodeCache(LeasedActor):
 def _load(copies: WorkloadCopies, config: Mapping[str, Any], floatx: str) -> CachedData:
     import ray
 
-    data, changes = copies.run(LOAD_DATA, lambda workload: workload.load_data(config))
-    arrays = as_arrays(data, floatx=floatx)
-    if arrays is None:
-        return CachedData(None, 0)
+    with collect_fetched_rows() as fetched:
+        data, changes = copies.run(LOAD_DATA, lambda workload: workload.load_data(config))
+        arrays = as_arrays(data, floatx=floatx)
+        if arrays is None:
+            return CachedData(None, 0)
+        stored = StoredData.of(arrays, replace(changes, owner=None), fetched)
     size = sum(num_bytes(part) for part in (arrays.train, arrays.validation) if part)
     try:
-        return CachedData(ray.put((arrays, replace(changes, owner=None))), size)
+        return CachedData(ray.put(stored), size)
     except Exception as error:  # noqa: BLE001  pickling an attribute may raise anything
         names = ", ".join(f"self.{name}" for name in sorted(changes.values))
         _log.warning("Each trial loads its data: load_data set %s: %s", names, error)
         return CachedData(None, 0)
-
-
-def _store_bytes() -> int:
-    """Return how many bytes of this node's object store unused data may occupy."""
-    import ray
-
-    node_id = ray.get_runtime_context().get_node_id()
-    nodes = (node["Resources"] for node in ray.nodes() if node["NodeID"] == node_id)
-    resources: dict[str, float] = next(nodes, {})
-    return int(resources.get("object_store_memory", 0) * _SHARE_OF_STORE)

@@ -1,5 +1,8 @@
 """Chunks of consecutive records: their rows and failures, and their assembly."""
 
+import mmap
+import os
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +13,7 @@ import numpy as np
 from tune_tf.data.nested import (
     Nested,
     format_spec,
+    leaves_of,
     map_nested,
     num_bytes,
     row_of,
@@ -100,10 +104,20 @@ class AssembledRows:
     failures: tuple[RecordFailure, ...]
 
 
-def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool) -> AssembledRows:
+def assemble(
+    stream: Iterable[Chunk],
+    num_records: int,
+    *,
+    stop_at_failure: bool,
+    max_memory: float = float("inf"),
+) -> AssembledRows:
     """Copy chunks, in the order of their records, into arrays allocated once for all rows.
 
-    A row that differs in spec from the first counts as a failure.
+    A row that differs in spec from the first counts as a failure. Rows of more than ``max_memory``
+    bytes are written to a temporary file.
+
+    Raises:
+        OSError: The disk has no space for them.
     """
     kept = np.empty(num_records, np.int64)
     spec: Nested = None
@@ -114,10 +128,7 @@ def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool
         failures += chunk.failures
         if chunk.numbers and spec is None:
             spec = chunk.spec
-            # Memory is used only as the arrays are filled.
-            rows = map_nested(
-                lambda leaf: np.empty((num_records, *leaf.shape[1:]), leaf.dtype), chunk.rows
-            )
+            rows = _allocate(chunk.rows, num_records, max_memory)
         if chunk.numbers and chunk.spec != spec:
             error = (
                 f"ValueError: its row is {format_spec(chunk.spec)}, but the row of record "
@@ -133,6 +144,25 @@ def assemble(stream: Iterable[Chunk], num_records: int, *, stop_at_failure: bool
     failures.sort(key=lambda failure: failure.index)
     rows = None if spec is None else map_nested(lambda leaf: leaf[:end], rows)
     return AssembledRows(rows, kept[:end], tuple(failures))
+
+
+def _allocate(chunk_rows: Nested, num_records: int, max_memory: float) -> Nested:
+    num_in_chunk = max(len(leaf) for _, leaf in leaves_of("", chunk_rows))
+    in_file = num_bytes(chunk_rows) / num_in_chunk * num_records > max_memory
+
+    def array(leaf: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+        shape, size = (num_records, *leaf.shape[1:]), leaf[:1].nbytes * num_records
+        # Memory is used only as the array is filled.
+        return np.ndarray(shape, leaf.dtype, _file_memory(size) if in_file and size else None)
+
+    return map_nested(array, chunk_rows)
+
+
+def _file_memory(size: int) -> mmap.mmap:
+    """Return the memory of a new file without a name, which the system writes out when short."""
+    with tempfile.TemporaryFile(prefix="tune_tf-rows-", dir=os.environ.get("RAY_TMPDIR")) as file:
+        os.posix_fallocate(file.fileno(), 0, size)  # on a full disk, writing would end the process
+        return mmap.mmap(file.fileno(), size)
 
 
 def _fill(rows: Nested, chunk_rows: Nested, start: int, end: int) -> None:

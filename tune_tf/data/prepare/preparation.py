@@ -107,6 +107,9 @@ class PackedPreparation:
     def run(self) -> AssembledRows:
         """Prepare the records. Call it in a dedicated process.
 
+        Rows that do not fit into this node's object store, which Ray then keeps in a file, are
+        not collected in memory either.
+
         This process starts alone and hands over to a pool of actors if the rest would take longer
         than starting the pool.
 
@@ -114,7 +117,12 @@ class PackedPreparation:
             ChangedFunctionError: The function differs from that of the sending process.
             WorkerLostError: Processes of the pool were lost repeatedly over the same records.
         """
-        return assemble(self._chunks(), self.num_records, stop_at_failure=self.stop_at_failure)
+        return assemble(
+            self._chunks(),
+            self.num_records,
+            stop_at_failure=self.stop_at_failure,
+            max_memory=object_store_bytes(),
+        )
 
     def _chunks(self) -> Iterator[Chunk]:
         began = time.monotonic()
@@ -221,6 +229,16 @@ def _cpu_nodes() -> list[str | None]:
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
     return [node["NodeID"] for node in nodes for _ in range(int(node["Resources"].get("CPU", 0)))]
+
+
+def object_store_bytes() -> float:
+    """Return the size of this node's object store."""
+    import ray
+
+    node_id = ray.get_runtime_context().get_node_id()
+    nodes = (node["Resources"] for node in ray.nodes() if node["NodeID"] == node_id)
+    resources: dict[str, float] = next(nodes, {})
+    return resources.get("object_store_memory", 0.0)
 
 
 def _to_table(chunk: Chunk) -> Any:

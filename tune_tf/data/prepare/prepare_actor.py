@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tune_tf.data.leased_actor import NAMESPACE, LeasedActor, actor_name, leased_actor
 from tune_tf.data.prepare.chunk import AssembledRows
@@ -15,11 +17,18 @@ from tune_tf.data.prepare.preparation import (
 )
 from tune_tf.errors import WorkerError, WorkerLostError
 
+if TYPE_CHECKING:
+    import ray
+
 _NAME = "preparer"
 _KEEP_S = 300.0
 """Seconds that unused data are kept: longer than the gap between two trials."""
 
 _MAX_LOST = 3
+
+_UNAVAILABLE_S = 60.0
+"""Seconds that Ray may take to declare a lost node dead; its actors are unavailable until then."""
+_PAUSE_S = 0.5
 
 _CHANGED = "the function differs in the process that prepares"
 
@@ -46,6 +55,28 @@ def preparation_counts() -> PreparationCounts:
     return PreparationCounts()
 
 
+@dataclass(frozen=True, eq=False)
+class FetchedRows:
+    """Prepared rows, which are views of an object of this node's object store."""
+
+    reference: "ray.ObjectRef[AssembledRows]"
+    assembled: AssembledRows
+
+
+_collectors: list[list[FetchedRows]] = []
+
+
+@contextlib.contextmanager
+def collect_fetched_rows() -> Iterator[list[FetchedRows]]:
+    """Collect all rows that this process fetches meanwhile."""
+    fetched: list[FetchedRows] = []
+    _collectors.append(fetched)
+    try:
+        yield fetched
+    finally:
+        _collectors.remove(fetched)
+
+
 def prepare_on_cluster(
     preparation: Preparation, keep_s: float = _KEEP_S
 ) -> tuple[AssembledRows, bool]:
@@ -63,11 +94,18 @@ def prepare_on_cluster(
 
     key = preparation.key()
     lost: Exception | None = None
-    for _ in range(1 + _MAX_LOST):
+    num_lost = 0
+    unavailable_until = time.monotonic() + _UNAVAILABLE_S
+    while num_lost <= _MAX_LOST:
         try:
             return _request(key, preparation, keep_s)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             lost = error
+            is_unavailable = isinstance(error, ray.exceptions.ActorUnavailableError)
+            if is_unavailable and time.monotonic() < unavailable_until:
+                time.sleep(_PAUSE_S)
+            else:
+                num_lost += 1
     raise WorkerLostError(
         f"the process that prepares data, or its node, was lost {1 + _MAX_LOST} times: find "
         "out what ended it, such as too little memory"
@@ -170,4 +208,9 @@ def _request(key: str, preparation: Preparation, keep_s: float) -> tuple[Assembl
         raise WorkerError(
             f"the preparation of {len(preparation.records)} record(s) failed: {answer.error}"
         )
-    return ray.get(answer.rows[0]), answer.is_first
+    (reference,) = answer.rows
+    rows: AssembledRows = ray.get(reference)
+    if rows.rows is not None:
+        for fetched in _collectors:
+            fetched.append(FetchedRows(reference, rows))
+    return rows, answer.is_first

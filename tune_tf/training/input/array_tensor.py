@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-_ALIGNED = 64  # bytes; alignment that TensorFlow's kernels require
+from tune_tf.data.node_cache.stored_data import TENSOR_ALIGNMENT
 
 
 def tensor_of(array: Any) -> tf.Tensor:
@@ -16,7 +16,11 @@ def tensor_of(array: Any) -> tf.Tensor:
     """
     if not isinstance(array, np.ndarray) or array.flags.writeable:
         return tf.constant(array)
-    if not array.flags.c_contiguous or array.ctypes.data % _ALIGNED or array.dtype.kind in "SUOV":
+    if (
+        not array.flags.c_contiguous
+        or array.ctypes.data % TENSOR_ALIGNMENT
+        or array.dtype.kind in "SUOV"
+    ):
         return tf.constant(array)
     return tf.experimental.dlpack.from_dlpack(np.asarray(_Exportable(array)).__dlpack__())
 
