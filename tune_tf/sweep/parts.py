@@ -18,9 +18,9 @@ from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
+from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.memory.recycling import ActorRecycler
-from tune_tf.trainables.multi_worker import fewer_workers
 from tune_tf.trainables.resource_warnings import InputWaitMonitor, ReservationMonitor
 from tune_tf.tune_internals.trial_state import RunningAverageTrimmer
 

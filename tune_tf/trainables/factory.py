@@ -14,6 +14,7 @@ from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import check_cluster, default_resources
+from tune_tf.trainables.fewer_workers import check_callbacks
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.multi_process.worker import PickledWorkload
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
@@ -153,6 +154,7 @@ def _create_workload(workload: type[Workload]) -> Workload:
 def _placement_group(
     parallelism: Parallelism, resources: TrialResources | None, config: Any
 ) -> tune.PlacementGroupFactory:
+    check_callbacks(parallelism)
     resources = resources or default_resources(parallelism)
     check_cluster(resources, parallelism)
     bundles = [share.bundle for share in parallelism.shares(resources)]

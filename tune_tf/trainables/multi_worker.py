@@ -2,15 +2,7 @@
 
 import logging
 from dataclasses import replace
-from typing import Any
 
-from ray import tune
-from ray.tune.experiment import Trial
-
-from tune_tf.parallelism import Parallelism
-from tune_tf.resources import TrialResources
-from tune_tf.trainables.capacity import capacity_by_node, max_workers
-from tune_tf.trainables.memory.retry_resources import with_bundles
 from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
 from tune_tf.trainables.multi_process.processes import Bundles
 from tune_tf.trainables.multi_process.worker import Worker, WorkerProcess, WorkerSetup
@@ -73,34 +65,3 @@ class MultiWorkerTrainable(ProcessTrainable):
     """Trainable for one model in several processes that train synchronously on parts of a batch."""
 
     group_class = WorkerGroup
-
-
-class FewerWorkers(tune.Callback):
-    """Callback that shrinks a failed trial to the live nodes, where its restore would wait forever.
-
-    ``min_workers`` is the lower limit. The global batch size and the trial's numbers stay the same.
-    A later restore grows the trial again as far as the nodes allow.
-    """
-
-    def __init__(self, parallelism: Parallelism) -> None:
-        self._parallelism = parallelism
-
-    def on_trial_recover(self, trial: Trial, **info: Any) -> None:
-        """Fit a recovering trial to the live nodes."""
-        reserved = trial.placement_group_factory
-        bundles = [bundle for bundle in reserved.bundles if bundle]
-        share = TrialResources.of_bundle(bundles[0])
-        minimum = self._parallelism.min_workers or self._parallelism.num_workers
-        capacity = capacity_by_node(share, reachable=True)
-        num_workers = max(max_workers(capacity, self._parallelism), minimum)
-        if num_workers == len(bundles):
-            return
-        _log.warning(
-            "trial %s continues with %d workers instead of %d", trial, num_workers, len(bundles)
-        )
-        trial.update_resources(with_bundles(reserved, [{}, *[share.bundle] * num_workers]))
-
-
-def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
-    """Return the callback if the parallelism sets ``min_workers``, else none."""
-    return [] if parallelism.min_workers is None else [FewerWorkers(parallelism)]

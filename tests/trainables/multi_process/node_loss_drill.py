@@ -16,8 +16,7 @@ import ray
 from ray import tune
 from ray.cluster_utils import Cluster
 
-from tune_tf import MultiWorker, trainable
-from tune_tf.trainables.multi_worker import fewer_workers
+from tune_tf import FewerWorkers, MultiWorker, trainable
 from tune_tf.workloads.digits import DigitsMLP
 
 CONFIG = {"width": 8, "learning_rate": 1e-2, "dropout": 0.0, "batch_size": 100}
@@ -114,7 +113,7 @@ def sweep(parallelism, cluster):
         verbose=0,
         storage_path=tempfile.mkdtemp(),
         checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
-        callbacks=[*fewer_workers(parallelism), recorder],
+        callbacks=[FewerWorkers(parallelism), recorder],
         raise_on_failed_trial=False,
     ).trials
     return {
