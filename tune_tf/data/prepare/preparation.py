@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested
 from tune_tf.data.prepare.chunk import AssembledRows, Chunk, assemble, chunks
@@ -247,13 +249,23 @@ def _to_table(chunk: Chunk) -> Any:
 
     buffers: list[pickle.PickleBuffer] = []
     pickled = pickle.dumps(chunk, protocol=5, buffer_callback=buffers.append)
-    arrays = [[buffer.raw() for buffer in buffers]]
+    arrays = [_to_array(buffer.raw()) for buffer in buffers]
+    joined = pa.concat_arrays(arrays) if arrays else pa.array([], pa.large_binary())
     return pa.table(
         {
             "chunk": pa.array([pickled], pa.large_binary()),
-            "arrays": pa.array(arrays, pa.list_(pa.large_binary())),
+            "arrays": pa.LargeListArray.from_arrays([0, len(arrays)], joined),
         }
     )
+
+
+def _to_array(memory: memoryview) -> Any:
+    """Return an array of one value, which is released: ``pa.array`` keeps memory views forever."""
+    import pyarrow as pa
+
+    ends = pa.py_buffer(np.array([0, memory.nbytes], np.int64))
+    buffers = [None, ends, pa.py_buffer(memory)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, buffers)
 
 
 def _from_table(table: Any) -> Iterator[Chunk]:
