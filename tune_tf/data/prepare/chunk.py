@@ -21,7 +21,7 @@ from tune_tf.data.nested import (
     stacked,
 )
 
-_MAX_BYTES = 16 * 2**20
+CHUNK_BYTES = 16 * 2**20
 """Size of the rows of a chunk: a few images or many numbers, little beside a worker's memory."""
 
 
@@ -55,7 +55,7 @@ def chunks(
     fn: Callable[[Any], Nested],
     *,
     stop_at_failure: bool,
-    max_bytes: int = _MAX_BYTES,
+    max_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Chunk]:
     """Prepare records in order and yield them in chunks of about ``max_bytes`` of rows.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested
-from tune_tf.data.prepare.chunk import AssembledRows, Chunk, assemble, chunks
+from tune_tf.data.prepare.chunk import CHUNK_BYTES, AssembledRows, Chunk, assemble, chunks
 from tune_tf.errors import WorkerLostError, WorkloadError
 
 _BATCHES_A_WORKER = 8
@@ -178,6 +178,7 @@ def _chunks_by_pool(packed: PackedPreparation) -> Iterator[Chunk]:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
+    context.target_max_block_size = CHUNK_BYTES  # larger blocks are spilled by a small store
     # Items in memory need no read task, for which no CPU might be free.
     items = [{"start": start, "records": records} for start, records in packed.batches.items()]
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
