@@ -36,6 +36,7 @@ def split(rows, at=400):
 CASES = {
     "slices": (split, {0, 1, 2, 3}),
     "no validation": (lambda rows: Data((rows["image"], rows["label"])), {0, 1}),
+    "an empty validation": (lambda rows: Data((rows["image"], rows["label"]), ()), {0, 1}),
     "nested": (
         lambda rows: Data((({"a": rows["image"][:400]}, [rows["image"][400:]]), rows["label"])),
         {0, 1, 2},

@@ -40,8 +40,8 @@ class StoredData:
         cls, data: Data, changes: AttributeChanges, fetched: Sequence[FetchedRows]
     ) -> "StoredData":
         """Return the stored form of arrays; ``fetched`` are the rows that their loader prepared."""
-        parts = (data.train, data.validation or ())
-        arrays = [leaf for _, leaf in leaves_of("", parts)]
+        parts = (data.train, data.validation)
+        arrays = [leaf for part in parts if part for _, leaf in leaves_of("", part)]
         places: dict[int, _Place] = {}
         for rows in fetched:
             found = ((i, _Place.of(array, rows)) for i, array in enumerate(arrays))
@@ -50,8 +50,8 @@ class StoredData:
             if size >= _LEAST_SHARE * num_bytes(rows.assembled.rows):
                 places |= inside
         stored = [places.get(i, leaf) for i, leaf in enumerate(arrays)]
-        train, validation = map_nested(lambda leaf: leaf[:0], parts)
-        return cls(replace(data, train=train, validation=validation or None), stored, changes)
+        train, validation = (part and map_nested(lambda leaf: leaf[:0], part) for part in parts)
+        return cls(replace(data, train=train, validation=validation), stored, changes)
 
     def fetch(self) -> Data:
         """Return the data, as read-only views of this node's object store."""
