@@ -72,6 +72,14 @@ FILES = {
     "bell": (f"{GOOD}a: \x07\n", r"line 8: holds the character '\\x07': remove it"),
     "alias": ("name: *a\n", "line 1: .* undefined alias 'a': put text that begins with"),
     "python": ("import os\n", "line 1: must be a mapping like `name: value`, not 'import os'"),
+    "bomb": (
+        f"{GOOD}a0: &a0 [x]\n"
+        + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)),
+        "is not YAML: it holds more than 50,000 values, each use of an alias counted",
+    ),
+    "digits": (changed("epochs", "9" * 10_000), "line 7: is not YAML: 9+… is too large a number"),
+    "deep": (changed("data", "[" * 10_000), "is not YAML: mappings and lists are nested more"),
+    "large": (GOOD + "# more\n" * 1_500_000, "is larger than 500 kB: settings are short"),
     "no-workload": (changed("workload", "models:Mine"), "there is no module 'models'; looked"),
     "no-file": (changed("workload", "mine.py:Mine"), "there is no file .*/mine.py"),
     "no-class": (

@@ -1,8 +1,11 @@
 """YamlDocument: plain data with lines."""
 
+import time
+
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
+from tune_tf.space import SearchSpace
 from tune_tf.space.document import YamlDocument
 
 
@@ -77,3 +80,50 @@ def test_a_malformed_override_is_named(override, text):
     (detail,) = YamlDocument.parse("a: 1\n").overriding([override]).errors
     assert detail.where == f"--set {override}"
     assert text in detail.what
+
+
+def _aliases(first, entry, joined):
+    """Return anchors that each stand for ten of the one before."""
+    lines = (entry.format(n, joined.join([f"*a{n - 1}"] * 10)) for n in range(1, 12))
+    return "".join([f"a0: &a0 {first}\n", *lines])
+
+
+HOSTILE = {
+    "a billion values": (_aliases("[x]", "a{0}: &a{0} [{1}]\n", ","), "more than 50,000 values"),
+    "a billion merges": (_aliases("{x: 1}", "a{0}: &a{0} {{<<: [{1}]}}\n", ","), "more than 50,"),
+    "decimal digits": (f"a: {'9' * 10_000}", r"line 1: is not YAML: 9+… is too large a number"),
+    "hexadecimal digits": (f"a: 0x{'f' * 100_000}", "0xf+… is too large a number"),
+    "open lists": (f"a: {'[' * 10_000}", "nested more than 64 deep"),
+    "lists": (f"a: {'[' * 10_000}{']' * 10_000}", "nested more than 64 deep"),
+    "mappings": ("{a: " * 10_000, "nested more than 64 deep"),
+    "lists in lines": ("- " * 10_000, "nested more than 64 deep"),
+    "keys": ("? " * 10_000, "nested more than 64 deep"),
+    "long text": ("-" * 100_000, "must be a mapping like `name: value`, not '-{70,90}…$"),
+    "long tag": ("a: !" + "x" * 100_000, "could not determine a constructor for the tag"),
+    "object": ("a: !!python/object/apply:os.abort []", "sweep files hold plain data only"),
+    "no number": ("b: 1\na: !!int abc", "line 2: is not YAML: abc cannot be read"),
+    "no truth": ("a: !!bool abc", "abc cannot be read"),
+    "no date": ("a: 2026-02-31", "cannot be read .*day is out of range"),
+    "mapping as key": ("? [a, {b: c}]\n: 1\n", "is not YAML: unhashable type"),
+    "no character": (r'a: "\U00110000"', "is not YAML: "),
+    "no character at all": (r'a: "\UFFFFFFFF"', "is not YAML: "),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), HOSTILE.values(), ids=HOSTILE)
+def test_absurd_yaml_is_refused_at_once_and_in_a_line(text, told):
+    began_s = time.process_time()
+    with pytest.raises(InvalidSettingsError, match=told) as refused:
+        SearchSpace.from_yaml(f"{text}\n")
+    assert time.process_time() - began_s < 1
+    assert len(str(refused.value)) < 500
+    assert "\n" not in str(refused.value)
+
+
+def test_a_huge_file_is_refused_unread(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text("a: 1\n" * 2_000_000)
+    with pytest.raises(
+        InvalidSettingsError, match=r"(?s)space.yaml.*is larger than 500 kB: settin"
+    ):
+        SearchSpace.from_yaml(path)

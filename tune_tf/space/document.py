@@ -1,17 +1,21 @@
 """YAML document as plain data with line numbers for errors."""
 
 import io
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.formatting import bytes_text, value_text
 
 OVERRIDE = "--set"
 """Name of the command line's override option."""
@@ -50,7 +54,9 @@ class YamlDocument:
     def read(cls, path: Path) -> "YamlDocument":
         """Load a file; see :meth:`load`."""
         try:
-            text = path.read_text(encoding="utf-8")
+            with path.open("rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+            text = data.decode()
         except FileNotFoundError:
             text = f"there is no such file; looked for {path.absolute()}"
             raise InvalidSettingsError(text, str(path)) from None
@@ -61,6 +67,9 @@ class YamlDocument:
             raise InvalidSettingsError(text, str(path)) from error
         except OSError as error:
             raise InvalidSettingsError(f"cannot be read: {error.strerror}", str(path)) from error
+        if len(data) > _MAX_BYTES:
+            text = f"is larger than {bytes_text(_MAX_BYTES)}: settings are short; name data by path"
+            raise InvalidSettingsError(text, str(path))
         return cls.parse(text, str(path))
 
     @classmethod
@@ -73,7 +82,7 @@ class YamlDocument:
         if node is None or data is None:
             raise InvalidSettingsError("is empty: it must hold a mapping of settings", source)
         if not isinstance(data, dict):
-            kind = "a list" if isinstance(data, list) else f"{data!r}"
+            kind = "a list" if isinstance(data, list) else value_text(repr(data))
             text = f"must be a mapping like `name: value`, not {kind}"
             raise InvalidSettingsError(ErrorDetail("", text, _line(node)), source)
         if any(detail.what == _CIRCULAR for detail in errors):
@@ -163,13 +172,73 @@ def inline_yaml(value: Any) -> str:
 
 
 _CIRCULAR = "contains itself through an alias: write it out"
+_MAX_BYTES = 500_000
+_MAX_DEPTH = 64
+_MAX_VALUES = 50_000
+_TOO_DEEP = f"mappings and lists are nested more than {_MAX_DEPTH} deep"
+_OPENED = re.compile(r"(?:[\[{]\s*){%d}" % (_MAX_DEPTH + 1))
+_INVALID = (ValueError, LookupError, TypeError, OverflowError)
+"""Errors of ruamel.yaml's constructors, and of its scanner."""
+
+
+class _BoundedComposer(Composer):
+    """Composer that refuses documents that nest too deep or whose aliases multiply values."""
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader=loader)
+        self._depth = self._num_values = 0
+        self._sizes: dict[int, int] = {}  # values that a finished node stands for, by its id
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose a node, or return that of an alias."""
+        self._depth += 1
+        event = self.parser.peek_event()
+        before = self._num_values
+        if self._depth > _MAX_DEPTH:
+            raise ConstructorError(None, None, _TOO_DEEP, event.start_mark)
+        node = super().compose_node(parent, index)
+        if id(node) in self._sizes:
+            self._num_values += self._sizes[id(node)]
+        else:
+            self._num_values += 1
+            self._sizes[id(node)] = self._num_values - before
+        if self._num_values > _MAX_VALUES:
+            text = f"it holds more than {_MAX_VALUES:,} values, each use of an alias counted"
+            raise ConstructorError(None, None, text, event.start_mark)
+        self._depth -= 1
+        return node
+
+
+class _PlainConstructor(SafeConstructor):
+    """Constructor of plain data that says on which line a value is wrong."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """Construct the value of a node."""
+        try:
+            value = super().construct_object(node, deep=deep)
+            if isinstance(value, int):
+                float(value)  # too large for a parameter, and to be printed
+        except _INVALID as error:
+            is_number = isinstance(error, OverflowError) or "digits" in str(error)
+            reason = "is too large a number" if is_number else f"cannot be read ({error})"
+            problem = f"{value_text(str(node.value), 40)} {reason}"
+            raise ConstructorError(None, None, problem, node.start_mark) from None
+        return value
 
 
 def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail]]:
     """Return plain data, their node, the line of each key, and the errors in its structure."""
     loader = YAML(typ="safe", pure=True)
+    loader.Composer, loader.Constructor = _BoundedComposer, _PlainConstructor
     loader.allow_duplicate_keys = True  # found below, with their lines
-    data, node = loader.load(text), loader.compose(text)
+    if found := _OPENED.search(text):  # ruamel.yaml takes seconds to scan them
+        line = text.count("\n", 0, found.start()) + 1
+        raise YAMLError(f"{_TOO_DEEP} (line {line})")
+    try:
+        node = loader.compose(text)
+        data = None if node is None else loader.constructor.construct_document(node)
+    except (*_INVALID, RecursionError) as error:
+        raise YAMLError(value_text(str(error))) from None
     lines: dict[str, int] = {}
     errors: list[ErrorDetail] = []
     if node is not None:
@@ -199,7 +268,7 @@ def _syntax_error(error: YAMLError, document: str) -> ErrorDetail:
         return ErrorDetail("", f"holds the character {chr(error.character)!r}: remove it", line)
     if not isinstance(error, MarkedYAMLError):
         return ErrorDetail("", f"is not YAML: {error}")
-    text = ", ".join(part for part in (error.problem, error.context) if part)
+    text = ", ".join(value_text(part, 200) for part in (error.problem, error.context) if part)
     mark = error.problem_mark or error.context_mark
     text += next((f": {remedy}" for part, remedy in _SYNTAX_REMEDIES.items() if part in text), "")
     return ErrorDetail("", f"is not YAML: {text}", mark.line + 1 if mark else None)
