@@ -3,14 +3,17 @@
 import contextlib
 import errno
 import fcntl
+import functools
 import json
+import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
+_log = logging.getLogger(__name__)
 
 
 def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) -> None:
@@ -49,13 +52,29 @@ def append_bytes(file: int, data: bytes, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in the lines of a file, if it exists; skip damaged lines."""
+def read_json_lines(
+    path: Path, is_valid: Callable[[dict[str, Any]], bool] = bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the valid JSON objects in the lines of a file, if it exists; skip damaged lines.
+
+    A warning counts them, but for a last line that is still being written.
+    """
     try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
+        content = path.read_bytes()
+    except FileNotFoundError:
         return
-    yield from json_objects(lines)
+    except OSError as error:
+        warn_of_damage(path, f"cannot be read ({error.strerror})")
+        return
+    lines = content.splitlines()
+    num_valid = 0
+    for value in filter(is_valid, json_objects(lines)):
+        num_valid += 1
+        yield value
+    is_partial = bool(content) and not content.endswith(b"\n")
+    if num_valid + is_partial < len(lines):
+        num_damaged = len(lines) - num_valid
+        warn_of_damage(path, f"is damaged: {num_damaged} of {len(lines)} lines are skipped")
 
 
 def json_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -63,9 +82,32 @@ def json_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         value = None
         with contextlib.suppress(ValueError):
-            value = json.loads(line)
+            value = parse_json(line)
         if isinstance(value, dict):
             yield value
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse JSON; raise ValueError also for deep nesting and integers that are no float."""
+    try:
+        return _DECODER.decode(text.decode())
+    except (RecursionError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _float_sized(digits: str) -> int:
+    number = int(digits)
+    float(number)
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_int=_float_sized)
+
+
+@functools.lru_cache(1000)
+def warn_of_damage(path: Path, text: str) -> None:
+    """Warn of a damaged file, once a process."""
+    _log.warning("%s %s", path, text)
 
 
 def lock_file(file: int, *, shared: bool = False) -> bool:

@@ -82,5 +82,5 @@ def is_finite(value: object) -> bool:
     """Return whether a value is a finite number."""
     try:
         return math.isfinite(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False

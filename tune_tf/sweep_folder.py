@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tune_tf.atomic_files import write_atomically
+from tune_tf.atomic_files import parse_json, warn_of_damage, write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.config.stored_workload import StoredReference, write_workload
 from tune_tf.errors import (
     InvalidSettingsError,
     SweepConflictError,
+    TuneTfError,
     UnknownSweepError,
     WorkloadError,
     did_you_mean,
@@ -24,6 +25,7 @@ from tune_tf.space.document import YamlDocument, yaml_text
 from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
+_TRUNCATED = "sweep.yaml.truncated"
 _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and .pkl files
 _INFO_COPY = ".sweep-info"  # read if the first is damaged
 _JOURNAL = "study.journal"
@@ -108,20 +110,35 @@ class SweepFolder:
     def edited(self) -> SweepConfig | None:
         """Return the edited settings of ``sweep.yaml``; None if unchanged.
 
-        A missing or truncated file is restored. Invalid settings are an InvalidSettingsError.
+        A missing or truncated file is restored; what is left of it is kept beside it. A file with
+        anything else is left as it is: invalid settings are an InvalidSettingsError.
         """
         path = self.path / _CONFIG
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            text = ""
-        if self.sweep_file.startswith(text):
-            if text != self.sweep_file:
-                _log.warning("%s was truncated or is missing; it is rewritten", path)
-                self.save()
+        data = path.read_bytes() if path.is_file() else b""
+        written = self.sweep_file.encode()
+        if data == written:
             return None
-        config = SweepConfig.from_yaml(path)
+        if not path.exists() or (path.is_file() and written.startswith(data)):
+            # Without its last lines it may be an edit.
+            if data.endswith(b"\n") and (config := self._settings_of(path)):
+                return None if config.to_dict() == self.config.to_dict() else config
+            if data.strip():
+                path.rename(path.with_name(_TRUNCATED))
+            _log.warning("%s was truncated or is missing; it is rewritten", path)
+            self.save()
+            return None
+        try:
+            config = SweepConfig.from_yaml(path)
+        except InvalidSettingsError as error:
+            what = f"correct it, or remove it: a resume restores it from {_INFO}"
+            raise InvalidSettingsError([*error.details, what], str(path)) from None
         return None if config.to_dict() == self.config.to_dict() else config
+
+    def _settings_of(self, path: Path) -> SweepConfig | None:
+        try:
+            return SweepConfig.from_yaml(path)
+        except TuneTfError:
+            return None
 
     def with_config(self, config: SweepConfig) -> "SweepFolder":
         """Save new settings, which take effect at the next resume."""
@@ -242,14 +259,23 @@ def _read_info(path: Path) -> dict[str, Any]:
     errors = []
     for name in (_INFO, _INFO_COPY):
         try:
-            info = json.loads((path / name).read_text(encoding="utf-8"))
+            info = parse_json((path / name).read_bytes())
             info["format"] = int(info["format"])
             if info["format"] <= _FORMAT:
                 info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
                 info["settings"] = YamlDocument.parse(str(info["settings"])).data
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             errors.append(error)
         else:
+            if errors:
+                warn_of_damage(path / _INFO, f"is damaged ({errors[0]}): {name} is read instead")
             return dict(info)
     reason = f"no {errors[0]}" if isinstance(errors[0], KeyError) else errors[0]
     raise UnknownSweepError(

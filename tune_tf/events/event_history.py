@@ -7,6 +7,9 @@ from typing import Any
 
 from tune_tf.atomic_files import read_json_lines
 from tune_tf.outcome import Outcome
+from tune_tf.result_keys import LATEST_S, is_valid_result
+
+_LAST_NUMBER = 10**9
 
 EVENT_LOG = "events.jsonl"
 """Name of the event log in a sweep's folder."""
@@ -67,29 +70,35 @@ class EventHistory:
     def read(cls, folder: Path) -> "EventHistory":
         """Read the event log of a sweep's folder; skip damaged lines and a missing file."""
         history = cls()
-        for event in read_json_lines(folder / EVENT_LOG):
-            try:
-                history._apply(event)
-            except (KeyError, TypeError, ValueError):
-                continue
+        for _ in read_json_lines(folder / EVENT_LOG, history._can_apply):
+            pass
         return history
+
+    def _can_apply(self, event: Mapping[str, Any]) -> bool:
+        try:
+            self._apply(event)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return False
+        return True
 
     def _apply(self, event: Mapping[str, Any]) -> None:
         at, kind = float(event["at"]), event["event"]
+        if not 0 <= at < LATEST_S:
+            raise ValueError(f"no time: {at}")
         if kind == "begun":
             self._begin_session(int(event["process"]), str(event["host"]), at)
         elif kind == "tracked":
             self.run_id = str(event["run_id"])
         elif kind in ("suspended", "resumed"):
-            self.suspension = event.get("why")
+            self.suspension = _text(event.get("why"))
         elif kind == "over":
-            self.run_ids.update(event["run_ids"])
+            self.run_ids.update({key: str(it) for key, it in dict(event["run_ids"]).items()})
             if self.sessions:
                 session = self.sessions[-1]
                 session.ended_cleanly = True
                 session.interrupted = bool(event["interrupted"])
-                session.ended_early = event.get("ended_early")
-                session.missing_outputs = tuple(event.get("left", ()))
+                session.ended_early = _text(event.get("ended_early"))
+                session.missing_outputs = tuple(map(str, event.get("left", ())))
         else:
             self._apply_to_trial(kind, event, at)
         if self.sessions:
@@ -111,12 +120,15 @@ class EventHistory:
             self.trials[event["trial_id"]].checkpoints_removed = True
         elif kind == "tested":
             trial = self.trials[event["trial_id"]]
-            trial.test_metrics, trial.tested_s = dict(event["metrics"]), at
+            metrics = {str(name): float(it) for name, it in dict(event["metrics"]).items()}
+            trial.test_metrics, trial.tested_s = metrics, at
         elif kind == "ended":
-            outcome = Outcome(event["outcome"])
+            outcome, last = Outcome(event["outcome"]), dict(event.get("last", {}))
+            if last and not is_valid_result(last):
+                raise ValueError("no result")
             trial = self._trial(event)
-            trial.outcome, trial.ended_s, trial.cause = outcome, at, event["cause"]
-            trial.waiting, trial.last = None, dict(event.get("last", {}))
+            trial.outcome, trial.ended_s, trial.cause = outcome, at, _text(event["cause"])
+            trial.waiting, trial.last = None, last
 
     def _begin_session(self, process: int, host: str, at: float) -> None:
         self.sessions.append(Session(at, at, process=process, host=host))
@@ -129,6 +141,12 @@ class EventHistory:
     def _trial(self, event: Mapping[str, Any]) -> TrialEvents:
         trial_id = str(event["trial_id"])
         if trial_id not in self.trials:
-            trial = TrialEvents(trial_id, int(event["number"]), dict(event["config"]))
-            self.trials[trial_id] = trial
+            number = int(event["number"])
+            if not 0 <= number <= _LAST_NUMBER:
+                raise ValueError(f"no number of a trial: {number}")
+            self.trials[trial_id] = TrialEvents(trial_id, number, dict(event["config"]))
         return self.trials[trial_id]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from tune_tf.atomic_files import write_atomically
+from tune_tf.atomic_files import parse_json, warn_of_damage, write_atomically
 from tune_tf.config import SweepConfig
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, first_line
 from tune_tf.forecast.actuals import Actuals
 from tune_tf.forecast.forecast import Forecast
 from tune_tf.secrets import mask_secrets
@@ -69,8 +69,11 @@ def _write(path: Path, data: Forecast | ForecastWithActuals) -> None:
 
 def _read(path: Path, kind: type[FileContent]) -> FileContent | None:
     try:
-        return TypeAdapter(kind).validate_python(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        return TypeAdapter(kind).validate_python(parse_json(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, OverflowError) as error:
+        warn_of_damage(path, f"is damaged and not used: {first_line(error)}")
         return None
 
 

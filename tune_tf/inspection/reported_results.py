@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tune_tf.atomic_files import json_objects, read_json_lines
+from tune_tf.result_keys import TRAINING_ITERATION, is_valid_result
 
 RESULTS: Final = "result.json"
 REMOTE_CHECKPOINT: Final = "checkpoint.uri"
@@ -17,7 +18,7 @@ _TAIL_BYTES = 16_384
 
 def read_results(path: Path) -> Iterator[Mapping[str, Any]]:
     """Return the results in a ``result.json``; skip a partial line of a killed driver."""
-    return read_json_lines(path)
+    return read_json_lines(path, _is_complete)
 
 
 def read_last_result(path: Path) -> Mapping[str, Any]:
@@ -29,10 +30,15 @@ def read_last_result(path: Path) -> Mapping[str, Any]:
             lines = file.read().splitlines()
     except OSError:
         return {}
-    last = next(json_objects(reversed(lines[1:] if start else lines)), None)
-    if last is None and start:  # the last line is longer than what was read
-        last = next(iter(deque(read_json_lines(path), maxlen=1)), None)
+    objects = json_objects(reversed(lines[1:] if start else lines))
+    last = next(filter(_is_complete, objects), None)
+    if last is None and (start or lines):  # the last line is longer, or the file is damaged
+        last = next(iter(deque(read_json_lines(path, _is_complete), maxlen=1)), None)
     return last or {}
+
+
+def _is_complete(result: Mapping[str, Any]) -> bool:
+    return TRAINING_ITERATION in result and is_valid_result(result)
 
 
 def metric_value(report: Mapping[str, Any], metric: str) -> Any:

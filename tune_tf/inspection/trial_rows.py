@@ -14,6 +14,7 @@ from tune_tf.formatting import csv_cell
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.outcome import is_finite
+from tune_tf.result_keys import LATEST_S
 from tune_tf.space.parameter import is_number
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -140,7 +141,7 @@ def _row(sweep: SweepView, trial: TrialView) -> dict[str, Any]:
 
 def local_time(seconds: float | None) -> str | None:
     """Format seconds since 1970 as local time: ``2026-09-21 10:13:20``."""
-    if seconds is None:
+    if seconds is None or not 0 <= seconds < LATEST_S:
         return None
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
 

@@ -63,15 +63,15 @@ class ReportData:
     def of(cls, result: SweepResult) -> "ReportData":
         """Read the learning curves and settings from the folder of a sweep."""
         try:
-            settings = (result.path / "sweep.yaml").read_text(encoding="utf-8")
-        except OSError:
-            settings = result.config.to_yaml()
+            settings = masked_sweep_file((result.path / "sweep.yaml").read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # missing or damaged
+            settings = masked_sweep_file(result.config.to_yaml())
         metric = result.objective.metric
         curves = tuple(
             read_curve(result.path / trial_folder_name(trial.number) / RESULTS, metric)
             for trial in result.trials
         )
-        return cls(result, curves, masked_sweep_file(settings))
+        return cls(result, curves, settings)
 
     @cached_property
     def masked(self) -> Callable[[str], str]:

@@ -176,7 +176,7 @@ _MAX_BYTES = 500_000
 _MAX_DEPTH = 64
 _MAX_VALUES = 50_000
 _TOO_DEEP = f"mappings and lists are nested more than {_MAX_DEPTH} deep"
-_OPENED = re.compile(r"(?:[\[{]\s*){%d}" % (_MAX_DEPTH + 1))
+_OPENED = re.compile(rf"(?:[\[{{]\s*){{{_MAX_DEPTH + 1}}}")
 _INVALID = (ValueError, LookupError, TypeError, OverflowError)
 """Errors of ruamel.yaml's constructors, and of its scanner."""
 
@@ -212,7 +212,7 @@ class _BoundedComposer(Composer):
 class _PlainConstructor(SafeConstructor):
     """Constructor of plain data that says on which line a value is wrong."""
 
-    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
         """Construct the value of a node."""
         try:
             value = super().construct_object(node, deep=deep)

@@ -113,7 +113,7 @@ def _add_unlogged_trials(
         last = dict(read_last_result(path / RESULTS))
         if not last:
             continue
-        trial_id, config = str(last["trial_id"]), last.pop("config", {})
+        trial_id, config = str(last.get("trial_id", path.name)), last.pop("config", {})
         events = history.trials.get(trial_id)
         if events is None:
             number = int(path.name.rpartition("_")[2])

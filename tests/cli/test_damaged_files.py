@@ -1,0 +1,242 @@
+"""Each file of a sweep's folder, damaged in each way, under each verb that looks at it."""
+
+import itertools
+import json
+import re
+import shutil
+import sys
+
+import pytest
+import ray
+from forecasts import forecast
+from sweep_in_progress import IDS, SweepInProgress
+from tune_files import TuneFiles
+
+from tune_tf.atomic_files import warn_of_damage
+from tune_tf.cli import main
+from tune_tf.forecast import ForecastWithActuals, write_actuals
+from tune_tf.outcome import Outcome
+from tune_tf.report import report
+
+VERBS = {
+    "status": ["status", "{}"],
+    "list": ["list", "--storage-path", "{}/.."],
+    "show": ["show", "{}", "1"],
+    "trials": ["trials", "{}", "--csv", "--sort", "val_accuracy"],
+    "compare": ["compare", "{}", "{}/../../others/other"],
+    "report": ["report", "{}"],
+    "resume": ["resume", "{}"],
+}
+WRONG = (None, "x", [1], {"a": 1}, -1, 1e400, 10**400, 1e300)
+TORN = {
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+    "binary": lambda whole: bytes(range(256)) * 9,
+    "null bytes": lambda whole: bytes(len(whole)),
+    "ends in null bytes": lambda whole: whole + bytes(9),
+    "list": lambda whole: b"[]",
+    "text": lambda whole: b'"x"\n',
+    "nothing": lambda whole: b"null\n",
+    "mapping": lambda whole: b'{"a": 1}\n',
+    "deep": lambda whole: b"[" * 100_000,
+    "digits": lambda whole: b"9" * 10_000,
+}
+OF_TUNE = (
+    "experiment_state-*",
+    "search_gen_state-*",
+    "searcher-state-*",
+    "callback-states-*",
+    "snapshots/*.zip",
+)
+FILES = (
+    *OF_TUNE,
+    "sweep.yaml",
+    "sweep-info",
+    ".sweep-info",
+    "events.jsonl",
+    "forecast",
+    "study.journal",
+    "trial_00001/result.json",
+    "trial_00001/error.txt",
+    "trial_00001/checkpoint_000002/trial.npz",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of an interrupted sweep with all that may be in it."""
+    root = tmp_path_factory.mktemp("damaged")
+    other = SweepInProgress(root / "others", name="other")
+    other.run(0, 0.3)
+    other.finish()
+    other.path.rename(root / "others" / "other")
+    sweep = SweepInProgress(
+        root / "sweeps", workload="tune_tf.workloads.digits:DigitsMLP", mlflow=None
+    )
+    tune = TuneFiles(sweep)
+    for number in (0, 1):
+        sweep.start(number)
+        sweep.report(number, 0.1, 0.2, 0.3, **({"stop_cause": "tired"} if number else {}))
+        tune.trial(number, IDS[number], sweep.config_of(number))
+        tune.checkpoint(number, 3)
+        tune.report(number, 3)
+        (sweep.path / f"trial_{number:05d}" / "error.txt").write_text("ValueError: no\n")
+    sweep.end(0, Outcome.ERROR, cause="ValueError: no")
+    tune.end(0)
+    tune.save()
+    (sweep.path / "study.journal").write_bytes(b"")
+    write_actuals(sweep.path, ForecastWithActuals(forecast(), None))
+    sweep.diary.record_parent_run("f" * 32)
+    sweep.diary.record_creation(IDS[2], 2, sweep.config_of(2))
+    sweep.diary.record_test(IDS[0], {"test_loss": 0.5})
+    sweep.diary.record_suspension("the disk is full")
+    sweep.finish(interrupted=True, run_ids={IDS[0]: "e" * 32})
+    return sweep.path
+
+
+@pytest.fixture
+def outcome_of(folder, monkeypatch, capfd):
+    """Call a verb where no cluster may start and no code is loaded; return all that it printed."""
+
+    class ClusterStartsError(Exception):
+        pass
+
+    def start(*arguments, **options):
+        raise ClusterStartsError
+
+    monkeypatch.setattr(ray, "init", start)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # an earlier test's cluster
+    monkeypatch.setattr(report, "PLOTS", ())
+    monkeypatch.setattr("tune_tf.sweep.run.check_settings", lambda *arguments: None)
+    monkeypatch.setattr("tune_tf.sweep.run.make_searcher", lambda *arguments: None)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(name):
+        warn_of_damage.cache_clear()
+        arguments = [each.format(folder) for each in VERBS[name]]
+        monkeypatch.setattr(sys, "argv", ["tune-tf", *arguments])
+        with pytest.raises((SystemExit, ClusterStartsError)) as ended:
+            main()
+        text = "".join(capfd.readouterr())
+        assert "Traceback" not in text, text
+        return ended.value, text
+
+    return call
+
+
+@pytest.fixture
+def damaged(folder, tmp_path):
+    """Give a file other content; the folder is whole after the test, and after a resume."""
+    kept = tmp_path / "kept"
+    shutil.copytree(folder, kept)
+
+    def restore():
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+
+    def damage(path, content, *, after=None):
+        if after == "resume":
+            restore()
+        path.write_bytes(content)
+
+    yield damage
+    restore()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_verb_fails_over_a_damaged_file(name, folder, damaged, outcome_of):
+    (path, *_) = folder.glob(name)
+    whole = path.read_bytes()
+    before = None
+    verbs = ["resume"] if name in OF_TUNE else VERBS
+    for (how, tear), verb in itertools.product(TORN.items(), verbs):
+        damaged(path, tear(whole), after=before)
+        before = verb
+        try:
+            outcome_of(verb)
+        except BaseException as error:
+            raise AssertionError(f"{verb} of {name}: {how}") from error
+
+
+def _wrong_lines(whole):
+    """Yield the lines of a file with the values of a key replaced by wrong ones."""
+    lines = [json.loads(line) for line in whole.splitlines()]
+    for key, value in itertools.product({key for line in lines for key in line}, WRONG):
+        changed = [{**line, key: value} if key in line else line for line in lines]
+        yield f"{key}={value!r:.9}", [json.dumps(line).encode() for line in changed]
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "trial_00001/result.json"])
+def test_no_verb_fails_over_a_value_of_the_wrong_kind(name, folder, damaged, outcome_of):
+    path = folder / name
+    for how, lines in _wrong_lines(path.read_bytes()):
+        path.write_bytes(b"\n".join([*lines, b""]))
+        for verb in ("status", "show"):
+            try:
+                outcome_of(verb)
+            except BaseException as error:
+                raise AssertionError(f"{verb} of {name}: {how}") from error
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "told"),
+    [
+        ("events.jsonl", "binary", r"events.jsonl is damaged: \d+ of \d+ lines are skipped"),
+        ("trial_00001/result.json", "text", r"result.json is damaged: 1 of 1 lines are skipped"),
+        ("sweep-info", "cut", r"sweep-info is damaged .*: .sweep-info is read instead"),
+    ],
+)
+def test_status_names_the_file_that_is_damaged(
+    name, how, told, folder, damaged, outcome_of, caplog
+):
+    damaged(folder / name, TORN[how]((folder / name).read_bytes()))
+    outcome_of("status")
+    assert re.search(told, caplog.text)
+
+
+@pytest.mark.parametrize("verb", ["resume", "status", "trials"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"name: [a",
+        b"\xff\xfen\x00a\x00",
+        b"name: a\0\n",
+        b"[]",
+        b"name: b\n",
+        b"a: " + b"[" * 10_000,
+        bytes(100),
+    ],
+    ids=["cut", "utf-16", "null byte", "list", "edited", "deep", "zeros"],
+)
+def test_a_sweep_file_with_other_content_is_refused_and_kept(
+    verb, content, folder, damaged, outcome_of
+):
+    path = folder / "sweep.yaml"
+    damaged(path, content)
+    ended, text = outcome_of(verb)
+    assert path.read_bytes() == content
+    refuses = verb == "resume"
+    assert ended.code == (2 if refuses else 0)
+    told = r"sweep.yaml: .*correct it, or remove it: a resume restores it from sweep-info"
+    assert bool(re.search(told, text, re.DOTALL)) == refuses
+
+
+def test_what_is_left_of_a_truncated_sweep_file_is_kept_beside_it(folder, damaged, outcome_of):
+    path = folder / "sweep.yaml"
+    whole = path.read_bytes()
+    damaged(path, whole[:100])
+    outcome_of("resume")
+    assert path.read_bytes() == whole
+    assert (folder / "sweep.yaml.truncated").read_bytes() == whole[:100]
+
+
+def test_a_sweep_file_without_its_last_lines_counts_as_edited(folder, damaged, outcome_of):
+    path = folder / "sweep.yaml"
+    lines = path.read_bytes().splitlines(keepends=True)
+    (place,) = (place for place, line in enumerate(lines) if line.startswith(b"mlflow:"))
+    edited = b"".join(lines[:place])  # the default is to track
+    damaged(path, edited)
+    ended, text = outcome_of("resume")
+    assert ended.code == 2
+    assert "mlflow" in text
+    assert path.read_bytes() == edited
