@@ -9,11 +9,11 @@ _BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 _ESCAPES: Final = {
     code: repr(chr(code))[1:-1]
-    for code in (*range(0x100), *range(0x200B, 0x2070), 0xFEFF)
-    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp")
+    for code in (*range(0x100), 0x61C, *range(0x200B, 0x2070), 0xFEFF, *range(0xD800, 0xE000))
+    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp")
     and chr(code) not in "\n\t\xad\u200c\u200d"
 }
-"""Escapes of characters that control a terminal or reverse text."""
+"""Escapes of characters that control a terminal, reverse text, or cannot be encoded."""
 
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

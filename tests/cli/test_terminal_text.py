@@ -1,13 +1,15 @@
 """Text of users in the terminal: whole, without markup, and with escaped control characters."""
 
 import io
+import re
+import sys
 from types import SimpleNamespace
 
 import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
-from tune_tf.cli import app
+from tune_tf.cli import app, main
 from tune_tf.cli.console import FittingTable, PlainConsole, exit_on_errors
 from tune_tf.cli.progress import TerminalProgress
 from tune_tf.cli.result_tables import print_plan, print_result
@@ -167,3 +169,92 @@ def test_a_plan_counts_one_epoch(sweeps, capsys):
     plan = SimpleNamespace(config=config, resources=resources, max_concurrent_trials=2, examples=[])
     print_plan(plan, as_json=False)
     assert "fifo, at most 1 epoch " in capsys.readouterr().out
+
+
+EVIL = "a\x1b]0;b\x07c\rd\be\x7ff\x9b2Jg\u202eh\u2066i\u061cj\udcffk"
+CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e-\u202e\u2060-\u206f\ud800-\udfff]"
+)
+"""Characters that no verb prints in a terminal: all controls but newlines and tabs."""
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal, and draws without colors."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Run a verb in a terminal; return what it printed on both streams."""
+
+    def run(*arguments):
+        streams = [Terminal(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+        monkeypatch.setattr(sys, "stdout", streams[0])
+        monkeypatch.setattr(sys, "stderr", streams[1])
+        monkeypatch.setattr(sys, "argv", ["tune-tf", *map(str, arguments)])
+        monkeypatch.setenv("TERM", "dumb")
+        monkeypatch.setenv("COLUMNS", "300")
+        with pytest.raises(SystemExit):
+            main()
+        return "".join(each.buffer.getvalue().decode() for each in streams)
+
+    return run
+
+
+@pytest.fixture
+def evil(sweeps):
+    """A sweep all of whose texts hold control characters."""
+    space = {"optimizer": {"choice": ["sgd", EVIL.replace("\udcff", "")]}, "block": {"width": 8}}
+    metric = {"metric": f"v{EVIL[:-3]}", "mode": "max"}
+    sweep = sweeps(space=space, objective=metric)
+    sweep.config_of = lambda number: {"optimizer": EVIL[:-2], "block": {"width": 8}}
+    sweep.run(
+        0, 0.5, 0.7, **{metric["metric"]: 0.5, EVIL[:-2]: 1.0}, hostname=EVIL, mlflow_run_id="f"
+    )
+    sweep.start(1)
+    sweep.report(1, 0.4, done=Outcome.ERROR, stop_cause=EVIL)
+    (sweep.path / "trial_00001" / "error.txt").write_text(EVIL, errors="surrogateescape")
+    (sweep.path / "trial_00001" / "log.txt").write_text(EVIL, errors="surrogateescape")
+    sweep.end(1, Outcome.ERROR, cause=EVIL)
+    sweep.diary.record_session_end(interrupted=False, run_ids={}, ended_early=EVIL)
+    sweep.leave()
+    return sweep
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("status {}", "list", "trials {}", "trials {} --csv", "show {} 0", "show {} 1", "best {}"),
+        *(
+            "logs {} 1",
+            "logs {} 0",
+            "compare {} {}",
+            "stop {}",
+            "resume {}",
+            "export {}",
+            "sync {}",
+        ),
+        *("promote {}", "report {}", "status EVIL", "show {} EVIL", "trials {} --sort EVIL"),
+        *("trials {} --where EVIL", "run EVIL", "run sweep.yaml", "init EVIL", "nonsenseEVIL"),
+        *(
+            "status {} --json",
+            "run sweep.yaml EVIL=1",
+            "simulate --problem EVIL",
+            "schema -o EVIL/a",
+        ),
+    ],
+)
+def test_no_verb_prints_control_characters(
+    arguments, evil, sweeps, printed, monkeypatch, tmp_path, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tune_tf.report.report.PLOTS", ())
+    (tmp_path / "sweep.yaml").write_text(f'name: "{EVIL!r:.60}"\nwith: {EVIL[-4:-2]}\n')
+    words = [
+        word.replace("EVIL", EVIL.replace("\udcff", "")).format(evil.path)
+        for word in arguments.split()
+    ]
+    text = printed(*words)
+    assert not CONTROLS.findall(text), repr(text)

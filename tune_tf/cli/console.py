@@ -87,12 +87,25 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
+def echo(*lines: str, err: bool = False) -> None:
+    """Print lines with escaped control characters."""
+    typer.echo(printable("\n".join(lines)), err=err)
+
+
+def echo_data(data: bytes) -> None:
+    """Print data as they are, but in a terminal as text with escaped control characters."""
+    if sys.stdout.isatty():
+        data = printable(data.replace(b"\r\n", b"\n").decode(errors="replace")).encode()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def print_json_or_lines(data: Mapping[str, Any], *lines: str, as_json: bool) -> None:
     """Print the result of a verb as JSON or as lines of text."""
     if as_json:
         print_json(data)
     else:
-        typer.echo("\n".join(lines))
+        echo(*lines)
 
 
 def _plain(value: Any) -> Any:
@@ -226,9 +239,9 @@ def exit_on_errors() -> Iterator[None]:
     try:
         yield
     except TuneTfError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        echo(f"error: {error}", err=True)
         is_full = isinstance(error, DiskFullError)
         sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        echo("interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)

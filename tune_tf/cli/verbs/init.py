@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_json, print_json_or_lines
+from tune_tf.cli.console import echo, print_json, print_json_or_lines
 from tune_tf.config import schema_text, write_schema
 
 
@@ -31,7 +31,7 @@ def schema(
         write_schema(output, settings_page())
     else:
         write_schema(output)
-    typer.echo(json.dumps({"path": str(output)}) if as_json else f"Wrote {output}")
+    echo(json.dumps({"path": str(output)}) if as_json else f"Wrote {output}")
 
 
 def init(
@@ -107,6 +107,6 @@ def init(
         return
     from tune_tf.cli.result_tables import print_plan
 
-    typer.echo(f"Wrote {', '.join(str(path) for path in written.files)}")
+    echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)
-    typer.echo(f"Search with: tune-tf run {written.path}")
+    echo(f"Search with: tune-tf run {written.path}")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_json_or_lines
+from tune_tf.cli.console import echo, print_json_or_lines
 
 _MAX_LINES = 20
 _NO_GPU = re.compile(rb"absl::InitializeLog|Could not find cuda drivers|failed call to cuInit")
@@ -139,7 +139,7 @@ def retrain(
         values = "  ".join(
             f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name
         )
-        typer.echo(f"epoch {epoch}  {values}", err=True)
+        echo(f"epoch {epoch}  {values}", err=True)
 
     model = retrain_trial(
         sweep,

@@ -1,13 +1,13 @@
 """``tune-tf resume``: resume or extend a sweep."""
 
 import os
-import sys
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from tune_tf.cli import options
+from tune_tf.cli.console import echo
 from tune_tf.sweep.state.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
@@ -87,7 +87,7 @@ def resume(
     from tune_tf.sweep.sweep_result import finished_result
 
     if (result := finished_result(folder)) is not None:
-        sys.stderr.write(f"{folder.sweep_id} has ended: there is nothing to resume\n")
+        echo(f"{folder.sweep_id} has ended: there is nothing to resume", err=True)
         raise typer.Exit(print_result(result, as_json=as_json))
     config = (folder.edited() if allow_changes else None) or folder.config
     run = partial(resume_sweep, folder.path, allow_changes=allow_changes)

@@ -1,6 +1,5 @@
 """``tune-tf trials``, ``show``, ``logs`` and ``best``: the trials of a sweep."""
 
-import sys
 import time
 from typing import Annotated
 
@@ -11,6 +10,8 @@ from tune_tf.cli import options
 from tune_tf.cli.console import (
     ExitCode,
     FittingTable,
+    echo,
+    echo_data,
     make_console,
     named_values,
     print_json,
@@ -21,7 +22,7 @@ from tune_tf.cli.console import (
 from tune_tf.errors import UnknownMetricError
 from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
 from tune_tf.events.trial_log import log_text
-from tune_tf.formatting import duration, printable, value_text
+from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepView, TrialRows, TrialView
 from tune_tf.inspection.trial_rows import local_time
 from tune_tf.space.document import yaml_text
@@ -58,7 +59,7 @@ def trials(
     if as_json:
         print_json(rows.rows)
     elif as_csv:
-        typer.echo(rows.to_csv(), nl=False)
+        echo_data(rows.to_csv().encode(errors="surrogateescape"))
     else:
         _print_rows(rows, len(all_rows.rows))
 
@@ -195,10 +196,9 @@ def logs(
         print_json({"trial_id": trial_view.trial_id, "path": str(path), "text": text})
         return
     for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        echo_data(chunk)
     if trial_view.log is None:
-        sys.stderr.write(f"trial {trial_view.number} has no log: {path} does not exist\n")
+        echo(f"trial {trial_view.number} has no log: {path} does not exist", err=True)
 
 
 def best(
@@ -217,7 +217,7 @@ def best(
     try:
         trial = view.trial(str(view.result.best_trial.number))
     except UnknownMetricError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        echo(f"error: {error}", err=True)
         raise typer.Exit(ExitCode.NOTHING_COMPLETED) from error
     config = view.config.space.active(trial.result.config)
     if as_json:
@@ -237,5 +237,4 @@ def best(
         lines.insert(1, f"on the test rows: {values}")
     if view.state.value == "running":
         lines.append("the sweep is still running")
-    comments = "".join(f"# {line}\n" for line in lines)
-    typer.echo(printable(comments) + yaml_text(config, inline_leaves=False), nl=False)
+    echo(*(f"# {line}" for line in lines), yaml_text(config, inline_leaves=False).rstrip())
