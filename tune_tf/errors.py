@@ -119,6 +119,17 @@ class DiskFullError(TuneTfError, OSError):
 
 
 @contextlib.contextmanager
+def note_interrupt(note: str) -> Iterator[None]:
+    """Add to an interrupt in this context what the user does next, unless it is known already."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
+
+
+@contextlib.contextmanager
 def adding_errors_to(errors: list[ErrorDetail], section: str = "") -> Iterator[None]:
     """Add the errors of invalid settings in this context to a list, each below a section."""
     try:

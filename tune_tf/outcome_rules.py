@@ -50,7 +50,8 @@ def divergence_cause(
 def error_cause(error: str) -> str:
     """Return the last lines of an error's text, without terminal colors."""
     lines = [line.strip() for line in strip_colors(error).splitlines() if line.strip(" ^~")]
-    return "\n".join(lines[-_CAUSE_LINES:])[-_CAUSE_LENGTH:]
+    cause = "\n".join(lines[-_CAUSE_LINES:])[-_CAUSE_LENGTH:]
+    return cause.encode(errors="backslashreplace").decode()  # undecodable names of files
 
 
 def last_failure(error: str) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from tune_tf.cli.console import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
+from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init, schema
 from tune_tf.cli.verbs.models import export, promote, retrain
@@ -73,5 +74,5 @@ def main() -> None:
     """Run the command line."""
     keep_ray_local(os.environ, sys.argv[1:])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes on this machine
-    with exit_on_errors():
+    with exit_on_errors(), interrupt_on_signals():
         app()

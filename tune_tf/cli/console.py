@@ -242,6 +242,6 @@ def exit_on_errors() -> Iterator[None]:
         echo(f"error: {error}", err=True)
         is_full = isinstance(error, DiskFullError)
         sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
-    except KeyboardInterrupt:
-        echo("interrupted", err=True)
+    except KeyboardInterrupt as error:
+        echo(": ".join(["interrupted", *getattr(error, "__notes__", ())]), err=True)
         sys.exit(ExitCode.INTERRUPTED)

@@ -1,9 +1,8 @@
 """Progress, warnings and signals while a sweep runs."""
 
 import contextlib
+import errno
 import logging
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from typing import Any, Self
 
 import ray
 import typer
-from ray.tune import Callback
 from ray.tune.experiment import Trial
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,6 +19,7 @@ from rich.text import Text
 
 from tune_tf.cli.console import counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
+from tune_tf.cli.signals import leave_terminal
 from tune_tf.config import SweepConfig
 from tune_tf.formatting import counted, value_text
 from tune_tf.results import SweepResult
@@ -62,6 +61,14 @@ class TerminalProgress(ProgressLines):
         self._live.stop()
 
     def _draw(self) -> None:
+        try:
+            self._draw_state()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            leave_terminal()  # it was closed
+
+    def _draw_state(self) -> None:
         if self._console.is_terminal:
             self._live.update(self._display(), refresh=True)
         else:
@@ -113,19 +120,11 @@ def _on_stderr(config: SweepConfig) -> TerminalProgress:
     return TerminalProgress(config, make_console(stderr=True))
 
 
-class _EndOnSigterm(Callback):
-    """Treats SIGTERM as Ctrl-C; installed after Ray has installed its own handler."""
-
-    def setup(self, *args: Any, **info: Any) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-
-
 def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool) -> None:
     """Run a sweep with progress, print its result, and exit with its code.
 
     ``run`` receives Ray Tune callbacks.
     """
-    handler_before = signal.getsignal(signal.SIGTERM)
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too
@@ -133,10 +132,7 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
     budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
     console.print(Text(f"{config.name}: {budget} (epochs: {config.epochs})"))
     with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
-        try:
-            result = run(callbacks=[progress, _EndOnSigterm()])
-        finally:
-            signal.signal(signal.SIGTERM, handler_before)
+        result = run(callbacks=[progress])
     raise typer.Exit(print_result(result, as_json=as_json))
 
 

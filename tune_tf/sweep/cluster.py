@@ -3,7 +3,9 @@
 import contextlib
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,7 @@ def cluster(
     address = cluster_address(settings)
     _check_address(address)
     environment = runtime_env(settings, base_dir or Path.cwd(), address)
-    with environment_defaults(TUNE_ENVIRONMENT):  # the workers inherit it
+    with environment_defaults(TUNE_ENVIRONMENT), _keep_sigterm():  # the workers inherit it
         try:
             ray.init(
                 address or "local",  # never an unrelated cluster on this machine
@@ -112,6 +114,15 @@ def cluster(
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _keep_sigterm() -> Iterator[None]:
+    """Restore a handler of SIGTERM that Ray replaces by one that exits without a word."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def cluster_address(settings: ClusterSettings) -> str | None:

@@ -12,6 +12,7 @@ from ray import tune
 from ray.tune import Callback
 
 from tune_tf.config import SweepConfig
+from tune_tf.errors import note_interrupt
 from tune_tf.events import EventLog
 from tune_tf.inspection import SweepView
 from tune_tf.inspection.sweep_card import sweep_card
@@ -69,7 +70,11 @@ def run_sweep(
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(config, base_dir, private=runs_as_user())
         copy_forecast(folder)
-        with notebook_callbacks(folder) as more, EventLog(folder.path) as event_log:
+        with (
+            _note_resume(folder),
+            notebook_callbacks(folder) as more,
+            EventLog(folder.path) as event_log,
+        ):
             nothing = Recovery(SweepStorage.of(folder.path, config))
             return run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
 
@@ -150,7 +155,11 @@ def _resume(
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
     begun_s = time.time()
-    with notebook_callbacks(folder) as more, EventLog(folder.path) as event_log:
+    with (
+        _note_resume(folder),
+        notebook_callbacks(folder) as more,
+        EventLog(folder.path) as event_log,
+    ):
         config = folder.edited() or folder.config
         changes = changes_between(folder.config, config)
         if changes:
@@ -172,6 +181,10 @@ def _resume(
             return run_trials(
                 folder, plan, event_log, begun_s, recovery, [*callbacks, *more], searcher
             )
+
+
+def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:
+    return note_interrupt(f"resume the sweep with tune-tf resume {folder.path}")
 
 
 @contextlib.contextmanager

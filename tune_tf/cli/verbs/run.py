@@ -15,7 +15,7 @@ from tune_tf.cli.console import make_console, print_json
 from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.config import SweepConfig
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, note_interrupt
 from tune_tf.inspection import SweepView
 from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
@@ -54,29 +54,30 @@ def run(
 
     Example: `tune-tf run sweep.yaml --set budget.num_samples=8`
     """
-    config = options.read_config(file, overrides, settings)
-    options.allow_remote_ray(os.environ, config.cluster.address)
-    from tune_tf.cli.progress import run_in_terminal
-    from tune_tf.cli.result_tables import print_plan
-    from tune_tf.sweep import plan_sweep, run_sweep
-    from tune_tf.sweep.cluster import cluster_address, is_client
+    with note_interrupt("no sweep was begun"):
+        config = options.read_config(file, overrides, settings)
+        options.allow_remote_ray(os.environ, config.cluster.address)
+        from tune_tf.cli.progress import run_in_terminal
+        from tune_tf.cli.result_tables import print_plan
+        from tune_tf.sweep import plan_sweep, run_sweep
+        from tune_tf.sweep.cluster import cluster_address, is_client
 
-    base_dir = file.parent.absolute()
-    lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
-    if dry_run:
-        from tune_tf.estimate.trial_check import check_sweep
+        base_dir = file.parent.absolute()
+        lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
+        if dry_run:
+            from tune_tf.estimate.trial_check import check_sweep
 
-        plan = plan_sweep(config, base_dir=base_dir)
-        with lines():
-            warnings = check_sweep(plan)
-        print_plan(plan, warnings, as_json=as_json)
-        return
-    if plan_first:
-        print_and_save_forecast(config, base_dir, quiet=as_json)
-    run = partial(run_sweep, config, base_dir=base_dir)
-    if check and not is_client(cluster_address(config.cluster)):
-        run = partial(_run_checked, config, base_dir, lines)
-    run_in_terminal(run, config, as_json=as_json)
+            plan = plan_sweep(config, base_dir=base_dir)
+            with lines():
+                warnings = check_sweep(plan)
+            print_plan(plan, warnings, as_json=as_json)
+            return
+        if plan_first:
+            print_and_save_forecast(config, base_dir, quiet=as_json)
+        run = partial(run_sweep, config, base_dir=base_dir)
+        if check and not is_client(cluster_address(config.cluster)):
+            run = partial(_run_checked, config, base_dir, lines)
+        run_in_terminal(run, config, as_json=as_json)
 
 
 @contextlib.contextmanager

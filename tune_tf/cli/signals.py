@@ -1,0 +1,54 @@
+"""Signals that end a verb in order, and the log of one whose terminal was closed."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+LOG_FILE: Final = "tune-tf.log"
+"""Name of the log, in the folder where the verb was started."""
+
+
+@contextlib.contextmanager
+def interrupt_on_signals() -> Iterator[None]:
+    """Treat SIGTERM, and SIGHUP of a closed terminal, as Ctrl-C; under nohup, SIGHUP is ignored."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGHUP:
+        signal.signal(number, signal.SIG_IGN)  # the shell and the system may both send it
+        leave_terminal()
+    signal.raise_signal(signal.SIGINT)
+
+
+def leave_terminal() -> None:
+    """Append to a log in the working directory what would be printed in a closed terminal."""
+    try:
+        log = os.open(LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    except OSError:
+        log = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if os.isatty(stream) or not _is_writable(stream):
+            os.dup2(log, stream)
+    os.close(log)
+
+
+def _is_writable(stream: int) -> bool:
+    """Return whether a stream is open, and no terminal that was closed."""
+    try:
+        os.write(stream, b"")
+    except OSError:
+        return False
+    return True
