@@ -120,12 +120,11 @@ class DiskFullError(TuneTfError, OSError):
 
 @contextlib.contextmanager
 def note_interrupt(note: str) -> Iterator[None]:
-    """Add to an interrupt in this context what the user does next, unless it is known already."""
+    """Add to an interrupt in this context what the user does next."""
     try:
         yield
     except KeyboardInterrupt as error:
-        if not getattr(error, "__notes__", ()):
-            error.add_note(note)
+        error.add_note(note)
         raise
 
 

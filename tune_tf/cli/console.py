@@ -242,6 +242,17 @@ def exit_on_errors() -> Iterator[None]:
         echo(f"error: {error}", err=True)
         is_full = isinstance(error, DiskFullError)
         sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
-    except KeyboardInterrupt as error:
-        echo(": ".join(["interrupted", *getattr(error, "__notes__", ())]), err=True)
+    except KeyboardInterrupt:
+        echo("interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)
+
+
+@contextlib.contextmanager
+def exit_on_interrupt(otherwise: str) -> Iterator[None]:
+    """Exit on Ctrl-C with the note of the interrupt that says what to do, or another one."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        notes = getattr(error, "__notes__", None) or [otherwise]
+        echo(f"interrupted: {notes[0]}", err=True)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None

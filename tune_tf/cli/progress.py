@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tune_tf.cli.console import counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
-from tune_tf.cli.signals import leave_terminal
+from tune_tf.cli.signals import leave_terminal, repeat_lost_interrupt
 from tune_tf.config import SweepConfig
 from tune_tf.formatting import counted, value_text
 from tune_tf.results import SweepResult
@@ -59,6 +59,11 @@ class TerminalProgress(ProgressLines):
     def __exit__(self, *error: object) -> None:
         """Stop drawing."""
         self._live.stop()
+
+    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
+        """Draw at most every so many seconds."""
+        repeat_lost_interrupt()
+        super().on_step_end(trials, **info)
 
     def _draw(self) -> None:
         try:

@@ -3,9 +3,12 @@
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Final
+
+_interrupts = threading.Event()
 
 LOG_FILE: Final = "tune-tf.log"
 """Name of the log, in the folder where the verb was started."""
@@ -14,10 +17,10 @@ LOG_FILE: Final = "tune-tf.log"
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
     """Treat SIGTERM, and SIGHUP of a closed terminal, as Ctrl-C; under nohup, SIGHUP is ignored."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
-        if handler is signal.SIG_DFL:
+        if handler in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _interrupt)
     try:
         yield
@@ -30,7 +33,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)  # the shell and the system may both send it
         leave_terminal()
-    signal.raise_signal(signal.SIGINT)
+    if number != signal.SIGINT and callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)
+        return
+    _interrupts.set()
+    raise KeyboardInterrupt
+
+
+def repeat_lost_interrupt() -> None:
+    """Interrupt again if a library has swallowed the first KeyboardInterrupt."""
+    if _interrupts.is_set():
+        _interrupts.clear()
+        signal.raise_signal(signal.SIGINT)
 
 
 def leave_terminal() -> None:

@@ -120,8 +120,16 @@ def cluster(
 def _keep_sigterm() -> Iterator[None]:
     """Restore a handler of SIGTERM that Ray replaces by one that exits without a word."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(handler) and threading.current_thread() is threading.main_thread():
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        yield
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        handler(signal.SIGTERM, None)
+    finally:
         signal.signal(signal.SIGTERM, handler)
 
 

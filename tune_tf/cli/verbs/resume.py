@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import echo
+from tune_tf.cli.console import echo, exit_on_interrupt
 from tune_tf.sweep.state.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
@@ -52,12 +52,13 @@ def extend(
     budget = {name: value for name, value in values.items() if value is not None}
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.progress import run_in_terminal
-    from tune_tf.sweep import extend_sweep
+    with exit_on_interrupt(f"the sweep is as before: {folder.path}"):
+        from tune_tf.cli.progress import run_in_terminal
+        from tune_tf.sweep import extend_sweep
 
-    larger = extended_budget(folder.config.budget, budget)
-    config = folder.config.model_copy(update={"budget": larger})
-    run_in_terminal(partial(extend_sweep, folder.path, budget), config, as_json=as_json)
+        larger = extended_budget(folder.config.budget, budget)
+        config = folder.config.model_copy(update={"budget": larger})
+        run_in_terminal(partial(extend_sweep, folder.path, budget), config, as_json=as_json)
 
 
 def resume(
@@ -81,14 +82,15 @@ def resume(
     """
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
-    from tune_tf.cli.progress import run_in_terminal
-    from tune_tf.cli.result_tables import print_result
-    from tune_tf.sweep import resume_sweep
-    from tune_tf.sweep.sweep_result import finished_result
+    with exit_on_interrupt(f"the sweep is as before: {folder.path}"):
+        from tune_tf.cli.progress import run_in_terminal
+        from tune_tf.cli.result_tables import print_result
+        from tune_tf.sweep import resume_sweep
+        from tune_tf.sweep.sweep_result import finished_result
 
-    if (result := finished_result(folder)) is not None:
-        echo(f"{folder.sweep_id} has ended: there is nothing to resume", err=True)
-        raise typer.Exit(print_result(result, as_json=as_json))
-    config = (folder.edited() if allow_changes else None) or folder.config
-    run = partial(resume_sweep, folder.path, allow_changes=allow_changes)
-    run_in_terminal(run, config, as_json=as_json)
+        if (result := finished_result(folder)) is not None:
+            echo(f"{folder.sweep_id} has ended: there is nothing to resume", err=True)
+            raise typer.Exit(print_result(result, as_json=as_json))
+        config = (folder.edited() if allow_changes else None) or folder.config
+        run = partial(resume_sweep, folder.path, allow_changes=allow_changes)
+        run_in_terminal(run, config, as_json=as_json)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import make_console, print_json
+from tune_tf.cli.console import exit_on_interrupt, make_console, print_json
 from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.config import SweepConfig
-from tune_tf.errors import InvalidSettingsError, note_interrupt
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
 from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
@@ -54,7 +54,7 @@ def run(
 
     Example: `tune-tf run sweep.yaml --set budget.num_samples=8`
     """
-    with note_interrupt("no sweep was begun"):
+    with exit_on_interrupt("no sweep was begun"):
         config = options.read_config(file, overrides, settings)
         options.allow_remote_ray(os.environ, config.cluster.address)
         from tune_tf.cli.progress import run_in_terminal

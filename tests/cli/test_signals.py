@@ -1,0 +1,114 @@
+"""Signals end a verb in order, and a closed terminal ends it without an error."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+
+from tune_tf.cli import signals
+from tune_tf.cli.console import exit_on_interrupt
+from tune_tf.cli.signals import interrupt_on_signals, repeat_lost_interrupt
+from tune_tf.errors import note_interrupt
+
+VERB = """
+import sys, time
+import typer
+from tune_tf import cli
+from tune_tf.cli.console import echo, exit_on_interrupt
+
+def wait():
+    with exit_on_interrupt("no sweep was begun"):
+        echo("waits")
+        for _ in range(600):
+            time.sleep(0.1)
+            echo("goes on", err=True)
+
+cli.app.command("wait")(wait)
+sys.argv = ["tune-tf", "wait"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_interrupts_and_says_what_to_do(number, capsys, monkeypatch):
+    monkeypatch.setattr(signals, "leave_terminal", lambda: None)
+    with (
+        pytest.raises(typer.Exit) as ended,
+        interrupt_on_signals(),
+        exit_on_interrupt("nothing"),
+        note_interrupt("resume it"),
+    ):
+        signal.raise_signal(number)
+    assert ended.value.exit_code == 130
+    assert "interrupted: resume it" in capsys.readouterr().err
+
+
+def test_sigterm_interrupts_where_ctrl_c_is_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupt_on_signals():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_that_a_library_swallows_is_repeated():
+    with interrupt_on_signals():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            repeat_lost_interrupt()
+
+
+def test_an_ignored_hangup_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with interrupt_on_signals():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _in_a_terminal(tmp_path):
+    """Start a verb as the leader of a session in a pseudo-terminal; return it and the master."""
+    master, terminal = os.openpty()
+    start = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{start}\n{VERB}"],
+        cwd=tmp_path,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    text = b""
+    while b"waits" not in text:
+        text += os.read(master, 1000)
+    return process, master
+
+
+def test_a_closed_terminal_ends_a_verb_in_order_with_its_words_in_a_log(tmp_path):
+    process, master = _in_a_terminal(tmp_path)
+    os.close(master)
+    assert process.wait(timeout=60) == 130
+    log = (tmp_path / "tune-tf.log").read_text()
+    assert "interrupted: no sweep was begun" in log
+    assert "Traceback" not in log
+
+
+def test_sigterm_ends_a_verb_with_its_words_in_the_terminal(tmp_path):
+    process, master = _in_a_terminal(tmp_path)
+    process.terminate()
+    text, deadline = b"", time.monotonic() + 60
+    while b"interrupted: no sweep was begun" not in text and time.monotonic() < deadline:
+        text += os.read(master, 1000)
+    assert process.wait(timeout=60) == 130
+    os.close(master)
+    assert b"Traceback" not in text
+    assert not (tmp_path / "tune-tf.log").exists()
