@@ -1,11 +1,13 @@
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
+from tune_tf.inspection import list_sweeps
 from tune_tf.sweep_folder import SweepFolder
 
 
@@ -111,3 +113,17 @@ def test_a_name_selects_the_later_of_two_sweeps_begun_in_one_second(folder_of, t
 
     assert latest.path.name == "digits-20260921-101320-1"
     assert SweepFolder.open("digits", tmp_path / "sweeps").path == latest.path
+
+
+def test_sweeps_begun_in_one_second_are_all_kept_and_found(folder_of, tmp_path):
+    now = datetime(2026, 9, 21, 10, 13, 20, tzinfo=UTC)
+    config = folder_of().config
+    shutil.rmtree(tmp_path / "sweeps")
+    with ThreadPoolExecutor(12) as pool:
+        made = [pool.submit(SweepFolder.create, config, tmp_path, now) for _ in range(12)]
+    names = {each.result().path.name for each in made}
+    stamp = "digits-20260921-101320"
+    assert names == {stamp, *(f"{stamp}-{place}" for place in range(1, 12))}
+    assert {SweepFolder.open(name, tmp_path / "sweeps").sweep_id for name in names} == names
+    assert {sweep.sweep_id for sweep in list_sweeps(tmp_path / "sweeps").sweeps} == names
+    assert SweepFolder.open("digits", tmp_path / "sweeps").sweep_id == f"{stamp}-11"

@@ -214,10 +214,10 @@ def evil(sweeps):
         0, 0.5, 0.7, **{metric["metric"]: 0.5, EVIL[:-2]: 1.0}, hostname=EVIL, mlflow_run_id="f"
     )
     sweep.start(1)
-    sweep.report(1, 0.4, done=Outcome.ERROR, stop_cause=EVIL)
+    sweep.report(1, 0.4, done=Outcome.ERROR, stop_cause=EVIL[:-2])
     (sweep.path / "trial_00001" / "error.txt").write_text(EVIL, errors="surrogateescape")
     (sweep.path / "trial_00001" / "log.txt").write_text(EVIL, errors="surrogateescape")
-    sweep.end(1, Outcome.ERROR, cause=EVIL)
+    sweep.end(1, Outcome.ERROR, cause=EVIL[:-2])
     sweep.diary.record_session_end(interrupted=False, run_ids={}, ended_early=EVIL)
     sweep.leave()
     return sweep
