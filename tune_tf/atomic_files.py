@@ -24,7 +24,9 @@ def write_atomically(path: Path, content: str | bytes, *, on_disk: bool = True) 
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            if isinstance(content, str):
+                content = content.encode(errors="backslashreplace")  # undecodable names of files
+            file.write(content)
             file.flush()
             if on_disk:
                 os.fsync(file.fileno())

@@ -114,7 +114,11 @@ class SweepConflictError(TuneTfError, RuntimeError):
     """The sweep cannot continue: another driver holds its lock, or its settings changed."""
 
 
-class DiskFullError(TuneTfError, OSError):
+class UnwritableStorageError(TuneTfError, OSError):
+    """The sweep's folder cannot be written to: make it writable, then resume the sweep."""
+
+
+class DiskFullError(UnwritableStorageError):
     """The disk is full: free space, then resume the sweep."""
 
 

@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tune_tf.errors import DiskFullError, TuneTfError
+from tune_tf.errors import TuneTfError, UnwritableStorageError
 from tune_tf.formatting import counted, printable
 
 STATE_STYLES: Final[Mapping[str, str]] = {
@@ -240,8 +240,8 @@ def exit_on_errors() -> Iterator[None]:
         yield
     except TuneTfError as error:
         echo(f"error: {error}", err=True)
-        is_full = isinstance(error, DiskFullError)
-        sys.exit(ExitCode.NOTHING_COMPLETED if is_full else ExitCode.WRONG_SETTINGS)
+        is_unwritable = isinstance(error, UnwritableStorageError)
+        sys.exit(ExitCode.NOTHING_COMPLETED if is_unwritable else ExitCode.WRONG_SETTINGS)
     except KeyboardInterrupt:
         echo("interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)

@@ -1,10 +1,16 @@
 """What is told of a workload that its sweep's first trials refuse."""
 
-import pytest
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
 
-from tune_tf.errors import WorkloadError
+import pytest
+from ray import tune
+
+from tune_tf.errors import UnwritableStorageError, WorkloadError
 from tune_tf.sweep.callbacks import guards
-from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
+from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, unwrap_tune_errors
 
 TRACEBACK = """Traceback (most recent call last):
   File "loads.py", line 1, in load
@@ -43,3 +49,28 @@ def test_another_error_ends_no_sweep(error_of):
 
     BrokenWorkloadCheck().on_trial_error(iteration=1, trials=[trial], trial=trial)
     assert trial.last_result is None
+
+
+FOLDER = SimpleNamespace(path=Path("/sweeps/small-20261126-120450"))
+UNWRITABLE = {
+    "read-only": OSError(errno.EROFS, os.strerror(errno.EROFS)),
+    "disk error": OSError(errno.EIO, os.strerror(errno.EIO)),
+    "a file in its place": NotADirectoryError(errno.ENOTDIR, "no", f"{FOLDER.path}/events.jsonl"),
+    "removed": FileNotFoundError(errno.ENOENT, "no", f"{FOLDER.path}/trial_00000/result.json"),
+    "rights taken": PermissionError(errno.EACCES, "no", f"{FOLDER.path}/study.journal"),
+}
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True], ids=["as it is", "by Tune"])
+@pytest.mark.parametrize("error", UNWRITABLE.values(), ids=UNWRITABLE)
+def test_a_folder_that_became_unwritable_is_told_with_how_to_resume(error, is_wrapped):
+    told = rf"{FOLDER.path} cannot be written to: .*resume the sweep: tune-tf resume {FOLDER.path}"
+    with pytest.raises(UnwritableStorageError, match=told), unwrap_tune_errors(FOLDER):
+        if is_wrapped:
+            raise tune.TuneError("Traceback ...") from error
+        raise error
+
+
+def test_an_error_about_another_file_is_left_as_it_is():
+    with pytest.raises(FileNotFoundError), unwrap_tune_errors(FOLDER):
+        raise FileNotFoundError(errno.ENOENT, "no", "/data/photos")

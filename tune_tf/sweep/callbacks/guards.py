@@ -16,7 +16,13 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import RAISED_AT, DiskFullError, TuneTfError, WorkloadError
+from tune_tf.errors import (
+    RAISED_AT,
+    DiskFullError,
+    TuneTfError,
+    UnwritableStorageError,
+    WorkloadError,
+)
 from tune_tf.formatting import bytes_text
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tune_internals.trial_state import latest_result, trial_error
@@ -26,6 +32,8 @@ _log = logging.getLogger(__name__)
 _CHECK_EVERY_S = 1.0
 _REFUSAL = re.compile(rf"tune_tf\.errors\.WorkloadError: (.+?)(?:\n{RAISED_AT}|\Z)", re.DOTALL)
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_UNWRITABLE = frozenset({errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV})
+_GONE = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT})
 _MORE = 1.1  # hysteresis: free space to start trials again, as a multiple of the minimum
 
 
@@ -144,6 +152,19 @@ def unwrap_tune_errors(folder: SweepFolder) -> Iterator[None]:
                 f"the disk is full: {cause}; free some space, then resume the sweep: tune-tf "
                 f"resume {folder.path}"
             ) from error
+        if isinstance(cause, OSError) and _is_unwritable(cause, folder.path):
+            raise UnwritableStorageError(
+                f"{folder.path} cannot be written to: {cause}; once it can, resume the sweep: "
+                f"tune-tf resume {folder.path}"
+            ) from error
         if isinstance(cause, TuneTfError) and cause is not error:
             raise cause from None
         raise
+
+
+def _is_unwritable(error: OSError, folder: Path) -> bool:
+    """Return whether an error says that a folder became read-only or was taken away."""
+    if error.errno in _UNWRITABLE:
+        return True
+    path = str(error.filename or error)
+    return (error.errno in _GONE or error.errno is None) and str(folder) in path
