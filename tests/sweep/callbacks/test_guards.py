@@ -65,10 +65,10 @@ UNWRITABLE = {
 @pytest.mark.parametrize("error", UNWRITABLE.values(), ids=UNWRITABLE)
 def test_a_folder_that_became_unwritable_is_told_with_how_to_resume(error, is_wrapped):
     told = rf"{FOLDER.path} cannot be written to: .*resume the sweep: tune-tf resume {FOLDER.path}"
+    raised = tune.TuneError("Traceback ...") if is_wrapped else error
+    raised.__cause__ = error if is_wrapped else None
     with pytest.raises(UnwritableStorageError, match=told), unwrap_tune_errors(FOLDER):
-        if is_wrapped:
-            raise tune.TuneError("Traceback ...") from error
-        raise error
+        raise raised
 
 
 def test_an_error_about_another_file_is_left_as_it_is():
