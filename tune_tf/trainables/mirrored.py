@@ -100,4 +100,5 @@ class ModelParallelTrainable(MirroredTrainable):
         from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
         stages = StageDevices(devices, parallelism.num_stages)
-        return stages, stage_loop(self._workload, stages, parallelism)
+        saves_memory = self._ran_out_of_memory
+        return stages, stage_loop(self._workload, stages, parallelism, saves_memory=saves_memory)

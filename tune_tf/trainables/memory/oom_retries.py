@@ -96,10 +96,10 @@ class OomRetries(tune.Callback):
     """Callback that restarts trials that ran out of memory from their last checkpoint.
 
     A retried trial gets a larger share of its GPU if it had a fraction of one, else twice as many
-    micro-batches at the same global batch size, which give the same gradients. Out of memory covers
-    TensorFlow's errors and kills by Ray's memory monitor and by the kernel. Retries do not count
-    towards ``max_failures``. After its last retry a trial fails with the outcome
-    :attr:`tune_tf.outcome.Outcome.OOM`.
+    micro-batches at the same global batch size, which give the same gradients. The micro-batches of
+    a model in stages are then no longer pipelined. Out of memory covers TensorFlow's errors and
+    kills by Ray's memory monitor and by the kernel. Retries do not count towards ``max_failures``.
+    After its last retry a trial fails with the outcome :attr:`tune_tf.outcome.Outcome.OOM`.
 
     Args:
         workload: Workload of the trials.

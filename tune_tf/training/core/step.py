@@ -250,7 +250,7 @@ class ReplicaStep(Step):
         for number in range(num_pieces):
             begin, end = split_rows(last - first, number, num_pieces)
             share = relative_share(end - begin, num_rows, num_replicas)
-            piece = batch if num_pieces == 1 else _slice_after(gradients, batch, begin, end)
+            piece = batch if num_pieces == 1 else slice_after(gradients, batch, begin, end)
             piece_loss, piece_gradients = self._gradients(piece, share)
             loss = loss + piece_loss
             gradients = list(map(add_gradients, gradients, piece_gradients))
@@ -319,8 +319,8 @@ def _require(condition: Any, text: str) -> None:
         raise WorkloadError(text)
 
 
-def _slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
-    """Return rows once earlier gradients are done, so that memory holds one piece only."""
+def slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
+    """Return rows ``[begin, end)`` once gradients of earlier rows are done, to bound memory."""
     flat = tf.nest.flatten(gradients, expand_composites=True)
     with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
         return tf.nest.map_structure(tf.identity, rows_between(batch, begin, end))

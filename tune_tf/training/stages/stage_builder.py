@@ -78,10 +78,17 @@ class StageDevices(Replicas):
 
 
 def stage_loop(
-    workload: Workload, replicas: StageDevices, parallelism: ModelParallel | Hybrid
+    workload: Workload,
+    replicas: StageDevices,
+    parallelism: ModelParallel | Hybrid,
+    *,
+    saves_memory: bool = False,
 ) -> GraphLoop:
-    """Return a loop whose epochs are single graph calls over replicas and stages."""
-    programs = ProgramCache(StageBuilder(workload, replicas, parallelism))
+    """Return a loop whose epochs are single graph calls over replicas and stages.
+
+    With ``saves_memory``, a replica processes one micro-batch at a time, without pipelining.
+    """
+    programs = ProgramCache(StageBuilder(workload, replicas, parallelism, saves_memory))
     return GraphLoop(workload, replicas, programs=programs)
 
 
@@ -94,6 +101,16 @@ class StageBuilder(ReplicaBuilder):
 
     replicas: StageDevices
     _created: list[tf.Variable]  # variables of the last build, in order
+
+    def __init__(
+        self,
+        workload: Workload,
+        replicas: StageDevices,
+        parallelism: ModelParallel | Hybrid,
+        saves_memory: bool,
+    ) -> None:
+        super().__init__(workload, replicas, parallelism)
+        self._saves_memory = saves_memory
 
     def build(self, inputs: TrialInputs) -> keras.Model:
         """Return a trial's fresh model, on the host; refuse synchronized statistics."""
@@ -123,7 +140,8 @@ class StageBuilder(ReplicaBuilder):
         for devices in replicas.by_replica:
             copy, _ = self._build(inputs, [devices[number] for number in numbers])
             pipelines.append(StagePipeline(copy, plan, devices))
-        return StageStep(self.workload, pipelines, replicas, self._parallelism.micro_batches)
+        micro_batches = self._parallelism.micro_batches
+        return StageStep(self.workload, pipelines, replicas, micro_batches, self._saves_memory)
 
     def _build(self, inputs: TrialInputs, devices: Sequence[str] = ()) -> tuple[Any, list[Any]]:
         config, rows, seed = inputs

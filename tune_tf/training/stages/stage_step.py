@@ -18,7 +18,8 @@ from tune_tf.training.core.batch_parts import (
 from tune_tf.training.core.build import build_for_training, build_losses
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import inner_optimizer
-from tune_tf.training.core.step import Step
+from tune_tf.training.core.step import Step, slice_after
+from tune_tf.training.input.reader import rows_between
 from tune_tf.training.stages.stage_plan import Call, calls_of
 from tune_tf.workload import Workload
 
@@ -170,6 +171,14 @@ class StageStep(Step):
 
     The first model replica owns the optimizer, the metrics and all state of a checkpoint. The
     others copy its weights and compute their part of the rows.
+
+    Args:
+        workload: The workload of the trials.
+        pipelines: The model replicas.
+        replicas: Their devices.
+        micro_batches: Pieces into which a replica splits its rows.
+        saves_memory: Whether a replica begins a micro-batch only after the one before, so that
+            memory holds the activations of one. Otherwise, they are pipelined.
     """
 
     def __init__(
@@ -178,10 +187,12 @@ class StageStep(Step):
         pipelines: Sequence[StagePipeline],
         replicas: Replicas,
         micro_batches: int,
+        saves_memory: bool,
     ) -> None:
         copies = [pipeline.model for pipeline in pipelines]
         super().__init__(workload, copies, replicas, micro_batches)
         self._pipelines = pipelines
+        self._saves_memory = saves_memory
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create the variables of losses, metrics and optimizer."""
@@ -203,30 +214,45 @@ class StageStep(Step):
         """Train on a batch, all replicas and stages of it."""
         total: Any = 0.0
         gradients: list[Any] = [None] * len(self.model.trainable_variables)
-        for pipeline, piece, share in self._pieces(batch, num_rows, self.micro_batches):
-            loss, piece_gradients, y_pred = pipeline.gradients(piece, share)
-            self._compute_metrics(piece, y_pred)
+        devices = self._pipelines[0].variable_devices
+        for pipeline, pieces in self._pieces(num_rows, self.micro_batches):
+            loss, replica_gradients = self._gradients(pipeline, batch, pieces, num_rows)
             total = total + loss
-            for number, device in enumerate(self._pipelines[0].variable_devices):
-                with tf.device(device):
-                    gradients[number] = add_gradients(gradients[number], piece_gradients[number])
+            gradients = _add_on(devices, gradients, replica_gradients)
         self.model.optimizer.apply(gradients, self.model.trainable_variables)
         self._copy_weights()
         track_loss(self.model, total, num_rows, 1)
 
+    def _gradients(
+        self, pipeline: StagePipeline, batch: Any, pieces: Sequence[tuple[int, int]], num_rows: int
+    ) -> tuple[Any, list[Any]]:
+        """Return loss and gradients of a replica's micro-batches, given their rows."""
+        loss: Any = 0.0
+        gradients: list[Any] = [None] * len(self.model.trainable_variables)
+        for low, high in pieces:
+            piece = slice_after(gradients if self._saves_memory else [], batch, low, high)
+            piece_loss, piece_gradients, y_pred = pipeline.gradients(piece, (high - low) / num_rows)
+            self._compute_metrics(piece, y_pred)
+            loss = loss + piece_loss
+            gradients = _add_on(pipeline.variable_devices, gradients, piece_gradients)
+        return loss, gradients
+
     def test(self, replica: int, batch: Any, num_rows: int) -> None:
         """Evaluate a batch, all replicas and stages of it."""
         total: Any = 0.0
-        for pipeline, piece, share in self._pieces(batch, num_rows, 1):
-            y_pred = pipeline.predict(piece[0])
-            total = total + pipeline.loss(piece, y_pred, share=share, training=False)
-            self._compute_metrics(piece, y_pred)
+        for pipeline, pieces in self._pieces(num_rows, 1):
+            for low, high in pieces:
+                piece = rows_between(batch, low, high)
+                y_pred = pipeline.predict(piece[0])
+                share = (high - low) / num_rows
+                total = total + pipeline.loss(piece, y_pred, share=share, training=False)
+                self._compute_metrics(piece, y_pred)
         track_loss(self.model, total, num_rows, 1)
 
     def _pieces(
-        self, batch: Any, num_rows: int, micro_batches: int
-    ) -> Iterator[tuple[StagePipeline, Any, float]]:
-        """Yield each replica's micro-batches, with their fraction of the batch's rows."""
+        self, num_rows: int, micro_batches: int
+    ) -> Iterator[tuple[StagePipeline, list[tuple[int, int]]]]:
+        """Yield each replica with the rows ``[low, high)`` of its micro-batches."""
         if not isinstance(num_rows, int):
             raise WorkloadError(
                 "a model in stages needs batches of a known number of rows: batch the data set "
@@ -234,11 +260,8 @@ class StageStep(Step):
             )
         for replica, pipeline in enumerate(self._pipelines):
             begin, end = split_rows(num_rows, replica, len(self._pipelines))
-            for number in range(micro_batches):
-                low, high = (begin + row for row in split_rows(end - begin, number, micro_batches))
-                if low < high:
-                    piece = tf.nest.map_structure(lambda a, i=low, j=high: a[i:j], batch)
-                    yield pipeline, piece, (high - low) / num_rows
+            splits = (split_rows(end - begin, i, micro_batches) for i in range(micro_batches))
+            yield pipeline, [(begin + low, begin + high) for low, high in splits if low < high]
 
     def _compute_metrics(self, batch: Any, y_pred: Any) -> None:
         x, y, sample_weight = unpack_batch(batch)
@@ -278,6 +301,15 @@ class StageStep(Step):
         for copy in self.copies[1:]:
             for variable, source in zip(copy.trainable_variables, weights, strict=True):
                 variable.assign(source)
+
+
+def _add_on(devices: Sequence[str], first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    """Return the sums of gradients, each on its device."""
+    sums = []
+    for device, *gradients in zip(devices, first, second, strict=True):
+        with tf.device(device):
+            sums.append(add_gradients(*gradients))
+    return sums
 
 
 def _state(model: keras.Model) -> list[Any]:
