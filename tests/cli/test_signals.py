@@ -34,6 +34,20 @@ cli.main()
 """
 
 
+@pytest.fixture(autouse=True)
+def usual_handlers():
+    """Handle signals as a new process does: Ray and ``nohup`` change this for all that follows."""
+    usual = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_interrupts_and_says_what_to_do(number, capsys, monkeypatch):
     monkeypatch.setattr(signals, "leave_terminal", lambda: None)
