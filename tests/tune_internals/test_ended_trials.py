@@ -1,5 +1,6 @@
 """Ended trials are found without a walk over all, and Tune's state is saved less often if large."""
 
+import itertools
 import time
 from types import SimpleNamespace
 
@@ -13,9 +14,12 @@ from tune_tf.tune_internals import controller as calls
 from tune_tf.tune_internals.trial_state import EndedTrials
 
 
+NUMBERS = itertools.count()
+
+
 class CountedTrial:
     def __init__(self, status):
-        self.status, self.num_asked = status, 0
+        self.status, self.num_asked, self.trial_id = status, 0, str(next(NUMBERS))
 
     def is_finished(self):
         self.num_asked += 1
@@ -45,6 +49,18 @@ def test_an_ended_trial_is_not_looked_at_again():
     before = sum(trial.num_asked for trial in trials[:100])
     ends.take(trials)
     assert sum(trial.num_asked for trial in trials[:100]) == before
+
+
+def test_a_trial_that_tune_retries_and_so_moves_to_the_end_changes_nothing():
+    trials = trials_of(Trial.RUNNING, Trial.TERMINATED, Trial.RUNNING, Trial.TERMINATED)
+    first, ends = trials[0], EndedTrials()
+    assert len(ends.take(trials)) == 2
+    (new,) = trials_of(Trial.PENDING)
+    trials[:] = [*trials[1:], new, first]
+    assert ends.take(trials) == []
+    assert set(ends.unfinished) == {trials[1], new, first}
+    first.status = Trial.TERMINATED
+    assert ends.take(trials) == [first]
 
 
 def test_another_run_of_tune_is_begun_from_its_first_trial():

@@ -70,15 +70,19 @@ class EndedTrials:
         self.unfinished: list[Trial] = []
         self._num_seen = 0
         self._last_seen: Trial | None = None
+        self._taken: set[str] = set()
 
     def take(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials that have ended since the last call; ``trials`` are Tune's, all."""
         if self._last_seen not in trials[self._num_seen - 1 : self._num_seen]:
-            self.unfinished, self._num_seen = [], 0  # another run of Tune's, or the first look
+            # Tune moves a trial that it retries to the end; or it is another run of Tune's.
+            self.unfinished, self._num_seen = [], 0
         seen = [*self.unfinished, *trials[self._num_seen :]]
         self._num_seen, self._last_seen = len(trials), trials[-1] if trials else None
         self.unfinished = [trial for trial in seen if not trial.is_finished()]
-        return [trial for trial in seen if trial.is_finished()]
+        ended = [each for each in seen if each.is_finished() and each.trial_id not in self._taken]
+        self._taken.update(trial.trial_id for trial in ended)
+        return ended
 
 
 class RunningAverageTrimmer(Callback):
