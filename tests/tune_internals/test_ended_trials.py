@@ -13,7 +13,6 @@ from ray.tune.schedulers import FIFOScheduler
 from tune_tf.tune_internals import controller as calls
 from tune_tf.tune_internals.trial_state import EndedTrials
 
-
 NUMBERS = itertools.count()
 
 
