@@ -55,9 +55,10 @@ def test_a_trial_that_tune_retries_and_so_moves_to_the_end_changes_nothing():
     first, ends = trials[0], EndedTrials()
     assert len(ends.take(trials)) == 2
     (new,) = trials_of(Trial.PENDING)
-    trials[:] = [*trials[1:], new, first]
+    second = trials[2]
+    trials[:] = [trials[1], trials[3], new, second, first]  # two are retried
     assert ends.take(trials) == []
-    assert set(ends.unfinished) == {trials[1], new, first}
+    assert ends.unfinished == [first, second, new]
     first.status = Trial.TERMINATED
     assert ends.take(trials) == [first]
 

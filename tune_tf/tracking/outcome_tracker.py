@@ -15,7 +15,12 @@ from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import infer_outcome
 from tune_tf.secrets import mask_secrets
 from tune_tf.tune_internals.controller import compared_metrics, is_complete, observe_stops
-from tune_tf.tune_internals.trial_state import latest_result, reported_result, trial_error
+from tune_tf.tune_internals.trial_state import (
+    NewTrials,
+    latest_result,
+    reported_result,
+    trial_error,
+)
 
 Ending = Literal["completed", "stopped", "unfinished"]
 """How Tune ended a trial: with a hook, without a hook, or not before the end of the sweep."""
@@ -44,7 +49,7 @@ class OutcomeTracker(Callback):
         self._on_close = on_close
         self._open: dict[str, Trial] = {}
         self._unstarted: dict[str, Trial] = {}
-        self._num_seen = 0
+        self._new = NewTrials()
         self._outcomes: dict[str, Outcome] = {}
         self._earlier: dict[str, Outcome] = {}
         self._started: frozenset[str] = frozenset()
@@ -113,10 +118,9 @@ class OutcomeTracker(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Find the trials that Tune stopped without a hook, as at the end of a budget."""
-        for trial in trials[self._num_seen :]:
+        for trial in self._new.take(trials):
             if trial.trial_id not in self._open and trial.trial_id not in self._outcomes:
                 self._unstarted[trial.trial_id] = trial
-        self._num_seen = len(trials)
         for trial in [trial for trial in self._open.values() if trial.is_finished()]:
             self._end(trial, "stopped")
         for trial in [trial for trial in self._unstarted.values() if trial.is_finished()]:
@@ -141,7 +145,7 @@ class OutcomeTracker(Callback):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restore the outcomes of an interrupted sweep."""
         self._unstarted.clear()
-        self._num_seen = 0
+        self._new = NewTrials()
         self._outcomes = {key: Outcome(tag) for key, tag in state.get("ended", {}).items()}
 
     def _add_earlier_outcomes(self, trials: Sequence[Trial]) -> None:

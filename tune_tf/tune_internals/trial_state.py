@@ -59,6 +59,29 @@ def trial_error(trial: Trial) -> str:
     return mask_secrets(Path(trial.error_file).read_text(errors="replace"))
 
 
+class NewTrials:
+    """Finds the trials that Tune has made since the last look, without a walk over all of them.
+
+    Tune appends them to its list, and moves a trial that it retries to the end.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def take(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the new ones, in order; ``trials`` are Tune's, all."""
+        if trials and trials[0].trial_id not in self._known:
+            self._known.clear()  # another run of Tune's
+        new: list[Trial] = []
+        for trial in reversed(trials):
+            if len(self._known) + len(new) == len(trials):
+                break
+            if trial.trial_id not in self._known:
+                new.append(trial)
+        self._known.update(trial.trial_id for trial in new)
+        return new[::-1]
+
+
 class EndedTrials:
     """Finds the trials that have ended since the last look, without a walk over all of them.
 
@@ -68,21 +91,16 @@ class EndedTrials:
 
     def __init__(self) -> None:
         self.unfinished: list[Trial] = []
-        self._num_seen = 0
-        self._last_seen: Trial | None = None
-        self._taken: set[str] = set()
+        self._new = NewTrials()
 
     def take(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials that have ended since the last call; ``trials`` are Tune's, all."""
-        if self._last_seen not in trials[self._num_seen - 1 : self._num_seen]:
-            # Tune moves a trial that it retries to the end; or it is another run of Tune's.
-            self.unfinished, self._num_seen = [], 0
-        seen = [*self.unfinished, *trials[self._num_seen :]]
-        self._num_seen, self._last_seen = len(trials), trials[-1] if trials else None
+        new = self._new.take(trials)
+        if len(new) == len(trials):
+            self.unfinished = []
+        seen = [*self.unfinished, *new]
         self.unfinished = [trial for trial in seen if not trial.is_finished()]
-        ended = [each for each in seen if each.is_finished() and each.trial_id not in self._taken]
-        self._taken.update(trial.trial_id for trial in ended)
-        return ended
+        return [trial for trial in seen if trial.is_finished()]
 
 
 class RunningAverageTrimmer(Callback):

@@ -21,7 +21,7 @@ from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
 from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tune_internals.trial_state import EndedTrials, latest_result, trial_error
+from tune_tf.tune_internals.trial_state import EndedTrials, NewTrials, latest_result, trial_error
 
 _PARAMS = "params.json"
 
@@ -126,7 +126,7 @@ class EventRecorder(Callback):
         self._tracker = tracker
         self._running_trials: dict[str, Trial] = {}
         self._ended = EndedTrials()
-        self._num_seen = 0
+        self._new = NewTrials()
         self._unstarted: dict[str, Trial] = {}  # nor in the event log
         self._recorded: dict[str, Outcome] = {
             events.trial_id: events.outcome
@@ -165,8 +165,7 @@ class EventRecorder(Callback):
 
     def _record_unstarted_before(self, trials: list[Trial], started: Trial) -> None:
         """Record unstarted trials before a started one, as a resume continues its numbering."""
-        self._unstarted |= {each.trial_id: each for each in trials[self._num_seen :]}
-        self._num_seen = len(trials)
+        self._unstarted |= {each.trial_id: each for each in self._new.take(trials)}
         self._unstarted.pop(started.trial_id, None)
         for trial_id, trial in list(self._unstarted.items()):
             if trial_number(trial) < trial_number(started):
