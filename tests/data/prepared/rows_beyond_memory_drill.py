@@ -3,9 +3,14 @@
 A process of its own: the tests' process is connected to another Ray cluster.
 """
 
+import functools
+import importlib
 import json
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +34,20 @@ def own_memory():
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
+def write_growth(path):
+    """Write by how many bytes this process has grown, a line every 10 ms."""
+    begun_with = own_memory()
+    with Path(path).open("a", buffering=1) as file:
+        while True:
+            file.write(f"{own_memory() - begun_with}\n")
+            time.sleep(0.01)
+
+
 class InMemory(Workload):
     """A linear model on rows of this process."""
 
     def rows(self):
-        return np.stack([row(number)[0] for number in range(NUM_ROWS)])
+        return np.stack([row(number) for number in range(NUM_ROWS)])
 
     def load_data(self, config):
         x = self.rows()
@@ -48,16 +62,22 @@ class InMemory(Workload):
 
 
 class Prepared(InMemory):
-    """The same on prepared rows, with the memory of the process that collected them."""
+    """The same on prepared rows; the process that collects them writes by how much it grows."""
+
+    def __init__(self, growth):
+        self.growth = growth
 
     def rows(self):
-        rows, memory = prepared(range(NUM_ROWS), row).rows
-        self.memory = int(memory.max() - memory[0])
-        return rows
+        return prepared(range(NUM_ROWS), functools.partial(row, growth=self.growth)).rows
 
 
-def row(number):
-    return np.random.default_rng(number).random(NUM_FEATURES, np.float32) / 1e3, own_memory()
+def row(number, growth=None):
+    if growth:
+        time.sleep(0.02)  # so long that other processes make most of the rows
+    if growth and number == 0:  # which the collecting process makes itself
+        importlib.import_module("ray.data")
+        threading.Thread(target=write_growth, args=(growth,), daemon=True).start()
+    return np.random.default_rng(number).random(NUM_FEATURES, np.float32) / 1e3
 
 
 def losses(workload):
@@ -68,10 +88,10 @@ def losses(workload):
 @ray.remote(num_cpus=0)
 class Trial:
     def load(self, workload):
-        """Return the sum of the rows and the memory that their collection took."""
+        """Return the sums of the rows."""
         self.data = NodeDataLoader(workload, "drill").load({})
         parts = self.data.train[0], self.data.validation[0]
-        return [float(part.sum(dtype=np.float64)) for part in parts], workload.memory
+        return [float(part.sum(dtype=np.float64)) for part in parts]
 
 
 def on(node):
@@ -88,6 +108,7 @@ def stored_bytes(address):
 def main():
     here = sys.modules[__name__]
     ray.cloudpickle.register_pickle_by_value(here)
+    folder = tempfile.mkdtemp()
     node = {"num_cpus": 1, "object_store_memory": STORE}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     nodes = [cluster.head_node, *(cluster.add_node(**node) for _ in range(2))]
@@ -106,15 +127,16 @@ def main():
             .remote(300.0)
         )
         trials = [Trial.options(scheduling_strategy=on(each)).remote() for each in nodes]
-        workload = Prepared()
-        loads = ray.get([trial.load.remote(workload) for trial in trials])
+        growth = Path(folder) / "growth"
+        workload = Prepared(str(growth))
+        sums = ray.get([trial.load.remote(workload) for trial in trials])
         copies = stored_bytes(cluster.address) / (4 * NUM_ROWS * NUM_FEATURES)
         num_run = preparation_counts().num_run
         trained = losses(workload)
         in_memory = losses(InMemory())
         cluster.remove_node(nodes[2], allow_graceful=False)
         last = Trial.options(scheduling_strategy=on(cluster.add_node(**node))).remote()
-        loads.append(ray.get(last.load.remote(workload)))
+        sums.append(ray.get(last.load.remote(workload)))
         del preparer
     finally:
         ray.shutdown()
@@ -124,8 +146,8 @@ def main():
         "copies": copies,
         "losses": trained,
         "losses_in_memory": in_memory,
-        "sums": [sums for sums, _ in loads],
-        "memory": [memory for _, memory in loads],
+        "sums": sums,
+        "growth": max(map(int, growth.read_text().split())),
         "rows": 4 * NUM_ROWS * NUM_FEATURES,
     }
     sys.stdout.write("\n" + json.dumps(told) + "\n")

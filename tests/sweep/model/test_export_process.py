@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -40,9 +39,15 @@ class Clock:
         return self.now
 
 
-def trials(num, num_ended):
-    """Return trials of which some have ended."""
-    return [SimpleNamespace(is_finished=lambda e=i < num_ended: e) for i in range(num)]
+class Trial:
+    """A trial of Tune's that ends when a test says so."""
+
+    def __init__(self, number):
+        self.trial_id = f"{number:05}"
+        self.has_ended = False
+
+    def is_finished(self):
+        return self.has_ended
 
 
 @pytest.mark.parametrize(
@@ -61,10 +66,12 @@ def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, tim
         writer, BudgetSettings(num_samples=10, time_budget_s=time_budget_s), clock=clock
     )
     early.setup()
+    trials = [Trial(number) for number in range(10)]
     for ended in range(1, num_ended + 1):
         writer.was_started = False
         clock.now = elapsed_s * ended / num_ended
-        early.on_trial_complete(iteration=0, trials=trials(min(10, ended + 2), ended), trial=None)
+        trials[ended - 1].has_ended = True
+        early.on_trial_complete(iteration=0, trials=trials[: ended + 2], trial=trials[ended - 1])
 
     assert writer.was_started is starts
 
