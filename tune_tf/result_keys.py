@@ -71,6 +71,12 @@ ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
 INPUT_WAIT: Final = f"{PERFORMANCE}input_wait"
 """Fraction of an epoch, 0 to 1, spent waiting for rows."""
 
+FROZEN_SHARE: Final = f"{PERFORMANCE}frozen_share"
+"""Estimated fraction of an epoch's operations, 0 to 1, that shared outputs of layers save."""
+
+FROZEN_BYTES: Final = f"{PERFORMANCE}frozen_bytes"
+"""Bytes of the outputs of frozen layers, which the trials of a node share."""
+
 STALENESS_MEAN: Final = "async/staleness_mean"
 """Mean number of updates by which the gradients of an epoch were behind."""
 

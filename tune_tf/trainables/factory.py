@@ -39,6 +39,7 @@ def trainable(
     log_folder: Path | None = None,
     epochs: int | None = None,
     keep: KeepBest | None = None,
+    share_frozen: bool = True,
 ) -> type[tune.Trainable]:
     """Return a Ray Tune trainable class for a workload.
 
@@ -71,6 +72,8 @@ def trainable(
         epochs: Maximum epochs of a trial, for the ``params`` of callbacks; it ends no trial.
         keep: By which objective a trial keeps its best epoch in its checkpoints, and reports that
             one's metrics as ``kept/...`` with each result. None for the last epoch.
+        share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
+            beginning of their models once, where that saves much, and train only the rest.
 
     Raises:
         InvalidSettingsError: The arguments are incompatible.
@@ -95,6 +98,7 @@ def trainable(
         log_folder,
         epochs,
         keep,
+        share_frozen,
     )
     if conflict := _conflict(workload, settings):
         raise InvalidSettingsError([conflict])

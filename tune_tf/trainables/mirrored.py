@@ -84,7 +84,8 @@ class MirroredTrainable(TrialTrainable):
         from tune_tf.training.core.replicas import Replicas
 
         replicas = Replicas(devices)
-        return replicas, GraphLoop(self._workload, replicas, parallelism)
+        frozen = self._processes.frozen_outputs(replicas)
+        return replicas, GraphLoop(self._workload, replicas, parallelism, frozen=frozen)
 
     def _reserved(self) -> TrialResources | None:
         """Return the resources that Tune reserved for this actor; None without Tune."""

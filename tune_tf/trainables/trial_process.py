@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tune_tf.training.callbacks import CallbackContext
     from tune_tf.training.core.async_validation import AsyncValidationLoop
     from tune_tf.training.core.fit_loop import FitLoop
+    from tune_tf.training.core.frozen_outputs import FrozenOutputs
     from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
@@ -107,6 +108,15 @@ class TrialProcess:
 
             self._system_metrics = SystemMetrics(reserved_gpus() if resources.gpus else ())
         self.devices = claim_devices(resources, num_devices)
+
+    def frozen_outputs(self, replicas: "Replicas") -> "FrozenOutputs | None":
+        """Return where trials find the outputs of frozen layers, if they share them."""
+        if not self._settings.share_frozen:
+            return None
+        from tune_tf.data.node_cache.computed_arrays import ComputedArrays
+        from tune_tf.training.core.frozen_outputs import FrozenOutputs
+
+        return FrozenOutputs(replicas, ComputedArrays())
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""

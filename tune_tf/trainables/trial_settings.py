@@ -26,6 +26,7 @@ class TrialSettings:
         resources: Resources to use where Tune has reserved none.
         data_id: Key under which the processes of a node share the workload's data; None to load it
             separately.
+        share_frozen: Whether trials share the outputs of frozen layers.
     """
 
     parallelism: Any
@@ -41,6 +42,7 @@ class TrialSettings:
     log_folder: Path | None = None
     epochs: int | None = None
     keep: KeepBest | None = None
+    share_frozen: bool = True
 
 
 def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int:

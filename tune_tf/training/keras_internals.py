@@ -5,8 +5,8 @@ import functools
 import math
 import random
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -206,16 +206,94 @@ def global_seed_generator() -> keras.random.SeedGenerator:
     return generator
 
 
-def calls_in_order(model: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield ``(operation, args, kwargs, outputs)`` for each call of a functional model, in order.
+class LayerCall(NamedTuple):
+    """Call of a layer or operation in a functional model, with its symbolic arguments."""
 
-    The tensors are symbolic. Other Keras objects have no calls.
+    operation: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: Sequence[Any]
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Symbolic tensors among the arguments."""
+        arguments = keras.tree.flatten((self.args, self.kwargs))
+        return [each for each in arguments if isinstance(each, keras.KerasTensor)]
+
+    def run(self, values: dict[int, Any], training: bool | None) -> Any:
+        """Call the operation as a functional model does, and add its results to ``values``.
+
+        Args:
+            values: Values of symbolic tensors by ``id``.
+            training: Overrides the ``training`` of the call, unless it is None.
+        """
+
+        def value_of(argument: Any) -> Any:
+            return values[id(argument)] if isinstance(argument, keras.KerasTensor) else argument
+
+        args, kwargs = keras.tree.map_structure(value_of, (self.args, dict(self.kwargs)))
+        if training is not None and "training" in getattr(self.operation, "_call_context_args", ()):
+            kwargs["training"] = training
+        results = self.operation(*args, **kwargs)
+        values |= zip(map(id, self.outputs), keras.tree.flatten(results), strict=False)
+        return results
+
+
+def calls_in_order(model: Any) -> Iterator[LayerCall]:
+    """Yield each call of a sequential or functional model, without its inputs, in order.
+
+    Other Keras objects have no calls.
     """
-    by_depth = vars(model).get("_nodes_by_depth") or {}
+    by_depth = vars(layer_graph(model)).get("_nodes_by_depth") or {}
     for depth in sorted(by_depth, reverse=True):
         for node in by_depth[depth]:
             arguments = node.arguments
-            yield node.operation, arguments.args, arguments.kwargs, node.outputs
+            yield LayerCall(node.operation, arguments.args, arguments.kwargs, node.outputs)
+
+
+def layer_graph(model: Any) -> Any:
+    """Return the functional model that a sequential model calls, or the model itself."""
+    return vars(model).get("_functional") or model
+
+
+def has_layer_graph(model: keras.Model) -> bool:
+    """Return whether a model is sequential or functional, and so calls its layers in a graph."""
+    if not getattr(model, "outputs", None):
+        return False
+    caller = next(each for each in type(model).__mro__ if "call" in vars(each))
+    return caller.__module__.split(".")[0] == "keras"
+
+
+@contextlib.contextmanager
+def replace_calls(calls: Mapping[keras.Model, Callable[..., Any]]) -> Iterator[None]:
+    """Let models call these functions in place of their ``call``, with any inputs.
+
+    The functions take the arguments of ``call``.
+    """
+    for model, call in calls.items():  # not by setattr, by which Keras tracks attributes
+        vars(model).update(call=call, _assert_input_compatibility=lambda *_: None)
+    try:
+        yield
+    finally:
+        for model in calls:
+            del vars(model)["call"], vars(model)["_assert_input_compatibility"]
+
+
+def standard_inputs(model: keras.Model, inputs: Any) -> list[Any]:
+    """Return the inputs of a sequential or functional model as flat tensors of its types."""
+    standardize = getattr(layer_graph(model), "_standardize_inputs", keras.tree.flatten)
+    tensors: list[Any] = standardize(inputs)
+    return tensors
+
+
+def keras_mask(tensor: Any) -> Any:
+    """Return the mask of a tensor, by which Keras' layers skip steps; None without one."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def set_keras_mask(tensor: Any, mask: Any) -> None:
+    """Set the mask of a tensor."""
+    tensor._keras_mask = mask  # noqa: SLF001
 
 
 def origin_of(tensor: Any) -> tuple[Any, int, Any]:

@@ -167,7 +167,9 @@ class Worker(WorkerProcess):
             if len(addresses) > 1
             else Replicas(self.devices)
         )
-        self.serve(GraphLoop(self._workload, replicas, self._parallelism), replicas)
+        frozen = self.frozen_outputs(replicas)
+        loop = GraphLoop(self._workload, replicas, self._parallelism, frozen=frozen)
+        self.serve(loop, replicas)
 
     def state(self) -> Files | None:
         """Return the trial's checkpoint; None on all workers but the first.

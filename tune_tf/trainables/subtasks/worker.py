@@ -149,7 +149,8 @@ class SubtaskWorker(WorkerProcess):
             idle = (traced or self._idle)[0]
             self._idle.remove(idle)
             return _Running(idle.loop, idle.specs | {spec})
-        loop = GraphLoop(self._workload, self._replicas, self._parallelism)
+        frozen = self.frozen_outputs(self._replicas)
+        loop = GraphLoop(self._workload, self._replicas, self._parallelism, frozen=frozen)
         return _Running(loop, {spec})
 
     def _end(self, subtask: int) -> None:

@@ -10,10 +10,11 @@ import tensorflow as tf
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.result_keys import INPUT_WAIT, ROWS_PER_S, Metrics
+from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE, INPUT_WAIT, ROWS_PER_S, Metrics
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
+from tune_tf.training.core.frozen_outputs import FrozenOutputs
 from tune_tf.training.core.program import Program, are_finite
 from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
 from tune_tf.training.core.replicas import Replicas
@@ -51,7 +52,8 @@ class LoopTrial:
 class GraphLoop:
     """Loop that runs each epoch as one graph call, with programs shared by trials of one structure.
 
-    ``parallelism`` sets how as many replicas as ``replicas`` share batches, unless ``programs`` do.
+    ``parallelism`` sets how as many replicas as ``replicas`` share batches, unless ``programs`` do;
+    ``frozen`` provides outputs of frozen layers.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class GraphLoop:
         parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
         *,
         programs: ProgramCache | None = None,
+        frozen: FrozenOutputs | None = None,
     ) -> None:
         self._workload = workload
         self._replicas = replicas
         self._programs = programs or ProgramCache(
             ReplicaBuilder(workload, replicas, parallelism),
             checks_reuse=type(replicas) is Replicas,
+            frozen=frozen,
         )
         self._trial: LoopTrial | None = None
         #: Context of the callbacks of the next trial.
@@ -126,6 +130,8 @@ class GraphLoop:
         """Run one epoch without calling ``on_epoch_end``."""
         trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
+        if trial.callbacks.may_change_model:
+            self._programs.follow_changes(trial.cached)
         began = time.perf_counter()
         metrics = self._run_guarded(trial)
         took_s = time.perf_counter() - began
@@ -134,6 +140,10 @@ class GraphLoop:
             ROWS_PER_S: num_rows / took_s,
             INPUT_WAIT: min(1.0, trial.program.waited_s / took_s),
         }
+        if (skipped := trial.program.skipped) is not None:
+            self.performance[FROZEN_SHARE] = skipped.layers.share
+            num_rows = trial.inputs.rows.num_train + trial.inputs.rows.num_validation
+            self.performance[FROZEN_BYTES] = float(num_rows * skipped.layers.row_bytes)
         trial.epoch += 1
         return metrics
 
@@ -166,6 +176,7 @@ class GraphLoop:
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch
         trial.cached.inputs = trial.inputs._replace(seed=checkpoint.seed)
+        self._programs.follow_changes(trial.cached)
         trial.restored = checkpoint if trial.cached.is_new else None
         if checkpoint.pending_metrics is not None:
             trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
@@ -234,6 +245,7 @@ class GraphLoop:
         trial.callbacks.train_begin()
         if trial.restored is not None:
             _load(trial.restored, trial)
+            self._programs.follow_changes(plain)
         trial.callbacks.epoch_begin(trial.epoch)
         metrics = self._run(trial)
         if traced_metrics is not None and _nearly_equal(metrics, traced_metrics):

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
+from tune_tf.training.core.frozen_outputs import SkippedLayers
 from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
 from tune_tf.training.core.step import Step
 from tune_tf.training.core.traced_scalar import TracedScalars
@@ -55,6 +56,7 @@ class Program:
         variables: All variables that the model and its step refer to, except the optimizer's
             slots, in an order that models of one structure share.
         scalars: The model's scalars to read at every call; none for a program of one trial.
+        skipped: Frozen layers whose outputs are the inputs of the rows; None for the rows' own.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class Program:
         *,
         variables: Sequence[Any],
         scalars: Sequence[Scalar],
+        skipped: SkippedLayers | None = None,
     ) -> None:
         self._workload = workload
+        self.skipped = skipped
         self._workload_state = WorkloadState.of(workload)
         self.step = step
         self.model = model = step.model
@@ -283,6 +287,18 @@ class Program:
         training: bool,
     ) -> Any:
         """Run all batches of a data set; return the last step's result if the step is custom."""
+        with contextlib.nullcontext() if self.skipped is None else self.skipped.replaced():
+            return self._run_replaced(rows, order, seeds, max_batches, training=training)
+
+    def _run_replaced(
+        self,
+        rows: Any,
+        order: tf.Tensor | None,
+        seeds: tf.Tensor | None,
+        max_batches: tf.Tensor,
+        *,
+        training: bool,
+    ) -> Any:
         step = self.step
         step.begin(training=training)
         run = self._with_preprocessing(seeds, training=training)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tune_tf.space import flatten
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
+from tune_tf.training.core.frozen_outputs import FrozenOutputs, SkippedLayers
 from tune_tf.training.core.program import Program
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
@@ -51,6 +52,7 @@ class _FreshModel:
     model: keras.Model
     scalars: list[Scalar]
     fingerprint: Fingerprint
+    skipped: SkippedLayers | None
 
 
 class ProgramCache:
@@ -62,6 +64,7 @@ class ProgramCache:
             numbers are finite. By default, the first epoch shows that.
         checks_reuse: Whether to compare reused programs with fresh ones, which this process can run
             eagerly and without other processes.
+        frozen: Where the trials find the outputs of frozen layers; None to compute them each time.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class ProgramCache:
         *,
         dry_run: Callable[[TrialProgram], bool] | None = None,
         checks_reuse: bool = False,
+        frozen: FrozenOutputs | None = None,
     ) -> None:
         self._builder = builder
         self._workload = workload = builder.workload
@@ -79,6 +83,7 @@ class ProgramCache:
         self._plain_structures: set[str] = set()  # structures that fail with traced scalars
         self._unshared: set[str] = set()  # structures whose reuse check failed
         self._dry_run = dry_run
+        self._frozen = frozen
         self._checks_reuse = checks_reuse and reuse_check.is_enabled()
         #: Number of traced programs.
         self.num_programs = 0
@@ -109,7 +114,9 @@ class ProgramCache:
         fresh = self._build(inputs._replace(rows=rows))
         self._workload_state.refuse_trained_variables(fresh.fingerprint.variables)
         if fresh.fingerprint.key in self._plain_structures:
-            fresh = self._fresh_model(fresh.model, fresh.inputs, traces_scalars=False)
+            fresh = self._fresh_model(
+                fresh.model, fresh.inputs, fresh.skipped, traces_scalars=False
+            )
         key, variables = fresh.fingerprint.key, fresh.fingerprint.variables
         for program in self._programs.get(key or "", ()):
             if program.is_valid_for(fresh.scalars):
@@ -136,6 +143,24 @@ class ProgramCache:
         self._plain_structures.discard(traced.key or "")
         self._share(traced.program, traced.key, traced.inputs.config)
 
+    def follow_changes(self, cached: TrialProgram) -> None:
+        """Compute outputs of frozen layers anew after their weights were set, or train them.
+
+        To be called after the model was changed from outside, by a checkpoint or a callback.
+        """
+        program, inputs = cached.program, cached.inputs
+        if self._frozen is None or program.skipped is None:
+            return
+        raw = inputs._replace(rows=inputs.rows.computed_from)
+        skipped, found = self._frozen.find(self._workload, program.model, raw)
+        if skipped is not None and skipped.key == program.skipped.key:
+            cached.inputs = found
+            return
+        self.unshare(cached)
+        cached.inputs, cached.key = raw, None
+        program.skipped = None
+        program.retrace()
+
     def unshare(self, cached: TrialProgram) -> None:
         """Give a program to no later trial."""
         if cached.key is not None and cached.program in self._programs.get(cached.key, ()):
@@ -160,20 +185,30 @@ class ProgramCache:
             return False
 
     def _build(self, inputs: TrialInputs, *, traces_scalars: bool = True) -> _FreshModel:
+        inputs = inputs._replace(rows=inputs.rows.computed_from or inputs.rows)
         with self._workload_state.building(self._workload, self):
             model = self._builder.build(inputs)
-        return self._fresh_model(model, inputs, traces_scalars=traces_scalars)
+        skipped = None
+        if self._frozen is not None:
+            skipped, inputs = self._frozen.find(self._workload, model, inputs)
+        return self._fresh_model(model, inputs, skipped, traces_scalars=traces_scalars)
 
     def _fresh_model(
-        self, model: keras.Model, inputs: TrialInputs, *, traces_scalars: bool
+        self,
+        model: keras.Model,
+        inputs: TrialInputs,
+        skipped: SkippedLayers | None,
+        *,
+        traces_scalars: bool,
     ) -> _FreshModel:
         config, rows, _ = inputs
         scalars = scalars_of(model) if traces_scalars else []
         computed = rows.per_example and rows.per_example.number
         size = rows.batch_size(self._workload, config)
-        batch = (rows.spec, size, self._builder.replicas.shape, computed)
+        cut = skipped and skipped.key
+        batch = (rows.spec, size, self._builder.replicas.shape, computed, cut)
         key = program_fingerprint(self._workload, model, scalars, config, batch)
-        return _FreshModel(inputs, model, scalars, key)
+        return _FreshModel(inputs, model, scalars, key, skipped)
 
     def _add(self, fresh: _FreshModel) -> TrialProgram:
         """Return a new program, shared if it has a key."""
@@ -191,7 +226,7 @@ class ProgramCache:
         inputs = fresh.inputs
         step = self._builder.step(fresh.model, inputs)
         if step.model is not fresh.model:
-            fresh = self._fresh_model(step.model, inputs, traces_scalars=bool(fresh.scalars))
+            fresh = self._fresh_model(step.model, inputs, None, traces_scalars=bool(fresh.scalars))
         return Program(
             self._workload,
             step,
@@ -199,6 +234,7 @@ class ProgramCache:
             inputs.rows.batch_size(self._workload, inputs.config),
             variables=fresh.fingerprint.variables,
             scalars=fresh.scalars,
+            skipped=fresh.skipped,
         )
 
     def _share(self, program: Program, key: str | None, config: Config) -> None:

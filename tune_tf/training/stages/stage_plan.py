@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.keras_internals import origin_of
+from tune_tf.training.keras_internals import has_layer_graph, origin_of
 
 StageOf = Callable[[Any], int | None]
 """Function from a layer to its stage, from 0; None for the stage of the layers before it."""
@@ -45,7 +45,7 @@ def calls_of(model: keras.Model) -> list[Call]:
     The order is the same for models that were built alike. A subclassed model has no graph of
     layers and raises a WorkloadError.
     """
-    if not _has_layer_graph(model):
+    if not has_layer_graph(model):
         raise WorkloadError(
             f"{type(model).__name__} calls its layers in custom code, so there is no layer graph "
             "to cut into stages: return a keras.Sequential or a functional model "
@@ -66,13 +66,6 @@ def calls_of(model: keras.Model) -> list[Call]:
             waiting.append((tensor, True))
             waiting += [(each, False) for each in reversed(node.input_tensors)]
     return calls
-
-
-def _has_layer_graph(model: keras.Model) -> bool:
-    if not getattr(model, "outputs", None):
-        return False
-    caller = next(each for each in type(model).__mro__ if "call" in vars(each))
-    return caller.__module__.split(".")[0] == "keras"
 
 
 def stage_plan(calls: Sequence[Call], num_stages: int, stage_of: StageOf) -> tuple[int, ...]:

@@ -1,0 +1,101 @@
+"""Arrays that are computed once per node, by whichever process needs them first."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+
+from tune_tf.atomic_files import locked
+from tune_tf.data.leased_actor import LeasedActor, leased_actor
+from tune_tf.data.node_cache.node_cache import KEEP_S, is_actor
+from tune_tf.data.prepare.preparation import object_store_bytes
+
+if TYPE_CHECKING:
+    import ray
+
+    Reference = ray.ObjectRef["Arrays"]
+
+Arrays = list["np.ndarray[object, np.dtype[np.generic]]"]
+
+_NAME = "computed"
+_SHARE_OF_MEMORY = 0.5
+
+
+class ComputedArrays:
+    """Cache of computed arrays, which the processes of a node share.
+
+    They lie in the node's object store and are read-only. A process that is not a Ray actor keeps
+    its own.
+
+    Args:
+        keep_s: Seconds that unused arrays are kept.
+    """
+
+    def __init__(self, keep_s: float = KEEP_S) -> None:
+        self._keep_s = keep_s
+        self._own: dict[str, Arrays] = {}
+
+    @property
+    def max_bytes(self) -> float:
+        """Bytes that the arrays of a key may take."""
+        memory = object_store_bytes() if is_actor() else psutil.virtual_memory().available
+        return _SHARE_OF_MEMORY * memory
+
+    def get(self, key: str, compute: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays of a key, which are computed if no process of the node did it before.
+
+        Others that ask meanwhile wait; if the computing process ends, the next one computes.
+        """
+        if not is_actor():
+            if key not in self._own:
+                self._own = {key: compute()}
+            return self._own[key]
+        import ray
+
+        try:
+            cache, user = leased_actor(ArrayCache, _NAME, self._keep_s)
+            if (found := ray.get(cache.find.remote(key, user))) is not None:
+                return list(ray.get(found[0]))
+            with locked(Path(tempfile.gettempdir(), f"tune_tf-{key[:64]}.lock")):
+                if (found := ray.get(cache.find.remote(key, user))) is None:
+                    found = ray.get(cache.add.remote(key, compute()))
+                return list(ray.get(found[0]))
+        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError):
+            return compute()
+
+
+class ArrayCache(LeasedActor):
+    """Ray actor that owns computed arrays in the object store of its node.
+
+    The least recently used ones are dropped once they take more than half of the store.
+    """
+
+    def __init__(self, keep_s: float) -> None:
+        super().__init__(keep_s)
+        self._found: dict[str, tuple[Reference, int]] = {}  # the most recently used last
+
+    async def find(self, key: str, user: str) -> "list[Reference] | None":
+        """Lease arrays to a process; return a reference to them, or None."""
+        self._lease(key, user)
+        if key not in self._found:
+            return None
+        self._found[key] = self._found.pop(key)
+        return [self._found[key][0]]
+
+    async def add(self, key: str, arrays: Arrays) -> "list[Reference]":
+        """Keep arrays and return a reference to them."""
+        import ray
+
+        reference = await asyncio.to_thread(ray.put, arrays)
+        self._found[key] = reference, sum(each.nbytes for each in arrays)
+        limit = _SHARE_OF_MEMORY * object_store_bytes()
+        while len(self._found) > 1 and sum(size for _, size in self._found.values()) > limit:
+            del self._found[next(iter(self._found))]
+        return [reference]
+
+    def _drop(self, key: str) -> None:
+        self._found.pop(key, None)
