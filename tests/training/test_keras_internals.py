@@ -202,3 +202,41 @@ def test_xla_is_used_on_request_only(monkeypatch):
     assert not compiled(allowed=False, jit_compile="auto")
     assert compiled(allowed=False, jit_compile=True)
     assert compiled(allowed=True)  # other threads choose as before
+
+
+def test_calls_of_a_functional_model_are_replayed(model):
+    x = np.ones((2, 6), "float32")
+    values = {id(model.inputs[0]): tf.constant(x)}
+    calls = [each for each in internals.calls_in_order(model) if each.inputs]
+    for call in calls:
+        call.run(values, training=None)
+    replayed = values[id(model.outputs[0])]
+    np.testing.assert_array_equal(replayed, model(x, training=False))
+    dropout = next(each for each in calls if isinstance(each.operation, layers.Dropout))
+    dropout.run(values, training=True)
+    assert np.any(values[id(dropout.outputs[0])] == 0)
+
+
+def test_the_call_of_a_model_is_replaced_for_any_inputs(model):
+    one = keras.Sequential([layers.Input((6,)), layers.Dense(2)])
+    assert internals.layer_graph(one) is not one
+    assert internals.layer_graph(model) is model
+    for each in (one, model):
+        with internals.replace_calls({each: lambda inputs, training=None, **_: (training, inputs)}):
+            training, inputs = each((tf.zeros((2, 9)),), training=True)
+        assert training is True
+        assert inputs[0].shape == (2, 9)
+        assert each(np.zeros((1, 6))).shape[0] == 1
+        assert "_assert_input_compatibility" not in vars(each)
+        (tensor,) = internals.standard_inputs(each, np.zeros((2, 6)))
+        assert tensor.dtype == tf.float32
+
+
+def test_masks_are_read_and_set():
+    codes = tf.constant([[1, 2, 0]])
+    embedded = layers.Embedding(3, 4, mask_zero=True)(codes)
+    assert internals.keras_mask(codes) is None
+    assert internals.keras_mask(embedded).numpy().tolist() == [[True, True, False]]
+    internals.set_keras_mask(embedded, tf.constant([[True, False, False]]))
+    lstm = layers.LSTM(2)
+    np.testing.assert_allclose(lstm(embedded), lstm(embedded[:, :1]), atol=1e-6)

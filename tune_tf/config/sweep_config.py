@@ -100,6 +100,8 @@ class SweepConfig(Settings):
             not counted as failures.
         reuse_actors: Whether a process runs one trial after the other.
         loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
+        share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
+            beginning of their models, such as of a pretrained backbone, once; where it saves much.
         validation: When validation rows are evaluated. Example: ``{asynchronous: true}``.
         checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
             iteration.
@@ -146,6 +148,7 @@ class SweepConfig(Settings):
     oom_retries: Annotated[int, Field(ge=0)] = 2
     reuse_actors: bool = True
     loop: Literal["graph", "fit"] = "graph"
+    share_frozen: bool = True
     validation: ValidationSection = Validation()
     checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10
     keep: Literal["best", "last"] = "last"

@@ -139,6 +139,7 @@ def _run_tune(
             epochs=config.epochs,
             elastic=scheduler.fresh_actors,  # resizing schedulers need them
             keep=config.keep_best,
+            share_frozen=config.share_frozen,
         ),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),

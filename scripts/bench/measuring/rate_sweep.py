@@ -1,5 +1,6 @@
 """Sweep over learning rates on two slots, with reused actors."""
 
+import statistics
 import tempfile
 from typing import Any
 
@@ -10,19 +11,24 @@ NUM_TRIALS = 8
 
 
 class RateSweep:
-    """Sweep of eight trials that keeps their last losses by learning rate.
+    """Sweep of trials, by default eight, that keeps their last losses by learning rate.
 
     Args:
         make: Makes the trainable, which is not timed.
         base_rate: Smallest learning rate; the others are its multiples.
         num_epochs: Iterations of a trial.
+        num: Number of trials.
     """
 
-    def __init__(self, make: Any, *, base_rate: float, num_epochs: int) -> None:
+    def __init__(
+        self, make: Any, *, base_rate: float, num_epochs: int, num: int = NUM_TRIALS
+    ) -> None:
         self._make = make
-        self._rates = [base_rate * (1 + number) for number in range(NUM_TRIALS)]
+        self._rates = [base_rate * (1 + number) for number in range(num)]
         self._num_epochs = num_epochs
         self.losses: dict[float, float] = {}
+        #: Mean seconds of training of the last sweep's trials.
+        self.trial_s = 0.0
 
     def prepare(self) -> None:
         """Create the trainable."""
@@ -40,6 +46,8 @@ class RateSweep:
                 storage_path=folder,
                 verbose=0,
             )
+        times = [trial.last_result["time_total_s"] for trial in analysis.trials]
+        self.trial_s = statistics.fmean(times)
         self.losses = {
             trial.config["learning_rate"]: trial.last_result["loss"] for trial in analysis.trials
         }

@@ -1,10 +1,10 @@
-"""Arrays that are computed once per node, by whichever process needs them first."""
+"""ArrayList that are computed once per node, by whichever process needs them first."""
 
 import asyncio
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -17,9 +17,7 @@ from tune_tf.data.prepare.preparation import object_store_bytes
 if TYPE_CHECKING:
     import ray
 
-    Reference = ray.ObjectRef["Arrays"]
-
-Arrays = list["np.ndarray[object, np.dtype[np.generic]]"]
+ArrayList = list["np.ndarray[Any, Any]"]
 
 _NAME = "computed"
 _SHARE_OF_MEMORY = 0.5
@@ -37,7 +35,7 @@ class ComputedArrays:
 
     def __init__(self, keep_s: float = KEEP_S) -> None:
         self._keep_s = keep_s
-        self._own: dict[str, Arrays] = {}
+        self._own: dict[str, ArrayList] = {}
 
     @property
     def max_bytes(self) -> float:
@@ -45,7 +43,7 @@ class ComputedArrays:
         memory = object_store_bytes() if is_actor() else psutil.virtual_memory().available
         return _SHARE_OF_MEMORY * memory
 
-    def get(self, key: str, compute: Callable[[], Arrays]) -> Arrays:
+    def get(self, key: str, compute: Callable[[], ArrayList]) -> ArrayList:
         """Return the arrays of a key, which are computed if no process of the node did it before.
 
         Others that ask meanwhile wait; if the computing process ends, the next one computes.
@@ -76,9 +74,11 @@ class ArrayCache(LeasedActor):
 
     def __init__(self, keep_s: float) -> None:
         super().__init__(keep_s)
-        self._found: dict[str, tuple[Reference, int]] = {}  # the most recently used last
+        self._found: dict[
+            str, tuple[ray.ObjectRef[ArrayList], int]
+        ] = {}  # the most recently used last
 
-    async def find(self, key: str, user: str) -> "list[Reference] | None":
+    async def find(self, key: str, user: str) -> "list[ray.ObjectRef[ArrayList]] | None":
         """Lease arrays to a process; return a reference to them, or None."""
         self._lease(key, user)
         if key not in self._found:
@@ -86,7 +86,7 @@ class ArrayCache(LeasedActor):
         self._found[key] = self._found.pop(key)
         return [self._found[key][0]]
 
-    async def add(self, key: str, arrays: Arrays) -> "list[Reference]":
+    async def add(self, key: str, arrays: ArrayList) -> "list[ray.ObjectRef[ArrayList]]":
         """Keep arrays and return a reference to them."""
         import ray
 

@@ -155,6 +155,7 @@ def _start_process(plan: SweepPlan, config: Config) -> SampleProcess:
         loop=settings.loop,
         validation=settings.validation,
         seed=settings.seed,
+        share_frozen=settings.share_frozen,
     )
     return SampleProcess(trainable_class, dict(config), counts_folder)
 

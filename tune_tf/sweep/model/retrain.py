@@ -195,6 +195,7 @@ def _train(
                 seed=config.seed,
                 checkpoint_interval_s=config.checkpoint_interval_s,
                 epochs=epochs,
+                share_frozen=config.share_frozen,
             ),
             name=path.name,
             storage_path=config.remote_storage or str(path.parent),

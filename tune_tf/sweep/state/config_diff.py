@@ -26,6 +26,7 @@ _CHANGEABLE = (
     "max_failures",
     "oom_retries",
     "checkpoint_interval_s",
+    "share_frozen",
 )
 """Settings that a resume reads again; a section includes all its settings."""
 _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tune_tf.training.core.build import layers_in
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
+from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import (
     LayerCall,
     calls_in_order,
@@ -189,7 +190,9 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
     Raises:
         NotSharedError: There is no such cut, or it saves too little.
     """
-    names = [name for name in _METHODS if getattr(type(model), name) is not getattr(keras.Model, name)]
+    names = [
+        name for name in _METHODS if getattr(type(model), name) is not getattr(keras.Model, name)
+    ]
     if names:
         raise NotSharedError(f"the model replaces {names[0]}, which may use the rows")
     if not has_layer_graph(model):
@@ -201,7 +204,7 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
         raise NotSharedError(too_large if cuts else reason)
     enough = _NEARLY_ALL * max(cut.saved for cut in fitting)
     good = (cut for cut in fitting if cut.saved >= enough)
-    cut = min(good, key=lambda each: (each.row_bytes, -each.saved))
+    cut = min(good, key=lambda each: each.row_bytes)  # the first of equal ones
     frozen = max(each.saved for each in cuts)
     total = sum(map(_operations, _calls(model)))
     share = cut.saved / (frozen + (1 + _BACKWARD) * (total - frozen))
@@ -369,8 +372,8 @@ def _checked_masks(layers: FrozenLayers, x: Any) -> list[bool]:
     before = [variable.numpy() for variable in layers.variables]
     outputs = layers.outputs(x)
     trained = layers.outputs(x, training=True)
-    num_rows = len(keras.tree.flatten(x)[0])
-    single = [layers.outputs(keras.tree.map_structure(lambda a: a[i : i + 1], x)) for i in range(num_rows)]
+    numbers = range(len(keras.tree.flatten(x)[0]))
+    single = [layers.outputs(rows_between(x, i, i + 1)) for i in numbers]
     if not all(map(_equal, outputs, trained)):
         raise NotSharedError("the outputs of the frozen layers differ between two calls")
     after = [variable.numpy() for variable in layers.variables]
@@ -379,12 +382,14 @@ def _checked_masks(layers: FrozenLayers, x: Any) -> list[bool]:
     for number, output in enumerate(outputs):
         rows = np.concatenate([np.asarray(each[number]) for each in single])
         if rows.shape != output.shape or not np.allclose(rows, output, 1e-3, 1e-4):
-            raise NotSharedError("the outputs of the frozen layers depend on other rows of the batch")
+            raise NotSharedError(
+                "the outputs of the frozen layers depend on other rows of the batch"
+            )
     num_tensors = len(layers.levels[-1].tensors)
     has_mask = [keras_mask(each) is not None for each in outputs[:num_tensors]]
     whole = layers.model(x, training=False)
     with layers.skipped(has_mask):
-        rest = layers.model(tuple(outputs), training=False)
+        rest = layers.model(tuple(map(tf.identity, outputs)), training=False)  # without masks
     if not all(map(_equal, keras.tree.flatten(whole), keras.tree.flatten(rest))):
         raise NotSharedError("the rest of the model gives other predictions")
     return has_mask

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.data.digest import digest
-from tune_tf.data.node_cache.computed_arrays import Arrays, ComputedArrays
+from tune_tf.data.node_cache.computed_arrays import ArrayList, ComputedArrays
 from tune_tf.formatting import bytes_text
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.frozen_layers import (
@@ -24,6 +24,7 @@ from tune_tf.training.core.frozen_layers import (
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import trains_by_workload
 from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.input.reader import rows_between
 from tune_tf.workload import Workload
 
 _CHUNK_ROWS = 64
@@ -35,10 +36,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class SkippedLayers:
-    """Frozen layers of a model that a program skips; ``has_mask`` as of :func:`check_outputs`."""
+    """Frozen layers of a model that a program skips.
+
+    Args:
+        has_mask: As of :func:`check_outputs`.
+        structure: Key of the layers and of their connections.
+    """
 
     layers: FrozenLayers
     has_mask: Sequence[bool]
+    structure: str
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -95,17 +102,22 @@ class FrozenOutputs:
         structure = layers.structure
         if structure.key is None:
             raise NotSharedError(structure.obstacle)
-        skipped = SkippedLayers(layers, self._checked_masks(structure.key, layers, rows.sample[0]))
-        return skipped, self.rows(skipped, rows, structure.key)
+        has_mask = self._checked_masks(structure.key, layers, rows.sample[0])
+        skipped = SkippedLayers(layers, has_mask, structure.key)
+        return skipped, self._outputs(skipped, rows, structure.key)
 
-    def rows(self, skipped: SkippedLayers, rows: DeviceRows, structure: str = "") -> DeviceRows:
+    def outputs(self, skipped: SkippedLayers, rows: DeviceRows) -> DeviceRows | None:
         """Return rows whose inputs are the outputs of frozen layers with their current weights.
 
-        Raises:
-            NotSharedError: The weights are others in each trial.
+        None if the weights differ in each trial.
         """
+        try:
+            return self._outputs(skipped, rows, skipped.structure)
+        except NotSharedError:
+            return None
+
+    def _outputs(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> DeviceRows:
         layers = skipped.layers
-        structure = structure or str(layers.structure.key)
         values = [variable.numpy() for variable in layers.variables]
         settings = (
             keras.config.floatx(),
@@ -125,15 +137,14 @@ class FrozenOutputs:
         placed = replace(
             rows,
             train=(self._place(arrays[:count]), *rows.train[1:]),
-            validation=rows.validation
-            and (self._place(arrays[count:]), *rows.validation[1:]),
-            spec=[(each.shape[1:], each.dtype.name) for each in arrays],
+            validation=rows.validation and (self._place(arrays[count:]), *rows.validation[1:]),
+            spec=(rows.spec, *((each.shape, each.dtype.name) for each in arrays)),
             computed_from=rows,
         )
         self._placed = rows, key, placed
         return placed
 
-    def _place(self, arrays: Arrays) -> tuple[Any, ...]:
+    def _place(self, arrays: ArrayList) -> tuple[Any, ...]:
         placed: tuple[Any, ...] = self._replicas.place(tuple(arrays))
         return placed
 
@@ -143,19 +154,21 @@ class FrozenOutputs:
             try:
                 with self._replicas.device_scope():
                     self._checked[structure] = check_outputs(layers, x)
-            except NotSharedError as reason:
+            except (tf.errors.ResourceExhaustedError, MemoryError):
+                raise
+            except Exception as reason:  # noqa: BLE001  the whole model raises it too, if it matters
                 self._checked[structure] = str(reason)
         checked = self._checked[structure]
         if isinstance(checked, str):
             raise NotSharedError(checked)
         return checked
 
-    def _compute(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> Arrays:
+    def _compute(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> ArrayList:
         self._variants[structure] += 1
         if self._variants[structure] > _MAX_VARIANTS:
-            raise NotSharedError(
-                "their weights differ between trials: load them, or give their initializers seeds"
-            )
+            reason = "the weights differ between trials: load them, or give initializers seeds"
+            self._checked[structure] = reason
+            raise NotSharedError(reason)
         layers = skipped.layers
         parts = [self._inputs(part) for part in (rows.train, rows.validation) if part]
         spec = keras.tree.map_structure(
@@ -165,7 +178,9 @@ class FrozenOutputs:
         with tf.device(self._replicas.devices.names[0]):
             arrays = [array for x in parts for array in _in_chunks(compute, x)]
         size = bytes_text(sum(each.nbytes for each in arrays))
-        text = "The outputs of the frozen layers up to %s take %s and are computed once on this node"
+        text = (
+            "The outputs of the frozen layers up to %s take %s and are computed once on this node"
+        )
         _log.info(text, layers.name, size)
         return arrays
 
@@ -180,14 +195,13 @@ class FrozenOutputs:
         return self._content[1] or None
 
 
-def _in_chunks(compute: Callable[[Any], Sequence[Any]], x: Any) -> Arrays:
+def _in_chunks(compute: Callable[[Any], Sequence[Any]], x: Any) -> ArrayList:
     """Return the results of a computation on rows, which it gets in parts."""
     num_rows = len(keras.tree.flatten(x)[0])
-    arrays: Arrays = []
+    arrays: ArrayList = []
     for begin in range(0, num_rows, _CHUNK_ROWS):
         end = min(begin + _CHUNK_ROWS, num_rows)
-        part = keras.tree.map_structure(lambda a: a[begin:end], x)  # noqa: B023  called here
-        results = [tensor.numpy() for tensor in compute(part)]
+        results = [tensor.numpy() for tensor in compute(rows_between(x, begin, end))]
         if not arrays:
             arrays = [np.empty((num_rows, *each.shape[1:]), each.dtype) for each in results]
         for array, result in zip(arrays, results, strict=True):

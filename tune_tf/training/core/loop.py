@@ -110,9 +110,7 @@ class GraphLoop:
         callbacks.train_begin()
         # A callback changed the model (by freezing a layer, say), or it cannot be compared.
         if trial.structure is None or cached.program.structure() != trial.structure:
-            self._programs.unshare(cached)
-            cached.program.retrace()
-            cached.key = None
+            self._programs.retrace(cached)
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
@@ -131,7 +129,7 @@ class GraphLoop:
         trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
         if trial.callbacks.may_change_model:
-            self._programs.follow_changes(trial.cached)
+            self._programs.follow_weights(trial.cached)
         began = time.perf_counter()
         metrics = self._run_guarded(trial)
         took_s = time.perf_counter() - began
@@ -176,7 +174,7 @@ class GraphLoop:
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch
         trial.cached.inputs = trial.inputs._replace(seed=checkpoint.seed)
-        self._programs.follow_changes(trial.cached)
+        self._programs.follow_weights(trial.cached)
         trial.restored = checkpoint if trial.cached.is_new else None
         if checkpoint.pending_metrics is not None:
             trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
@@ -245,7 +243,7 @@ class GraphLoop:
         trial.callbacks.train_begin()
         if trial.restored is not None:
             _load(trial.restored, trial)
-            self._programs.follow_changes(plain)
+            self._programs.follow_weights(plain)
         trial.callbacks.epoch_begin(trial.epoch)
         metrics = self._run(trial)
         if traced_metrics is not None and _nearly_equal(metrics, traced_metrics):

@@ -143,23 +143,25 @@ class ProgramCache:
         self._plain_structures.discard(traced.key or "")
         self._share(traced.program, traced.key, traced.inputs.config)
 
-    def follow_changes(self, cached: TrialProgram) -> None:
-        """Compute outputs of frozen layers anew after their weights were set, or train them.
-
-        To be called after the model was changed from outside, by a checkpoint or a callback.
-        """
+    def follow_weights(self, cached: TrialProgram) -> None:
+        """Let a trial have the outputs of frozen layers whose weights were set from outside."""
         program, inputs = cached.program, cached.inputs
-        if self._frozen is None or program.skipped is None:
+        rows = inputs.rows.computed_from
+        if self._frozen is None or program.skipped is None or rows is None:
             return
-        raw = inputs._replace(rows=inputs.rows.computed_from)
-        skipped, found = self._frozen.find(self._workload, program.model, raw)
-        if skipped is not None and skipped.key == program.skipped.key:
-            cached.inputs = found
-            return
+        outputs = self._frozen.outputs(program.skipped, rows)
+        if outputs is None:
+            self.retrace(cached)
+        else:
+            cached.inputs = inputs._replace(rows=outputs)
+
+    def retrace(self, cached: TrialProgram) -> None:
+        """Trace the changed model of a trial anew, as a whole and for this trial alone."""
         self.unshare(cached)
-        cached.inputs, cached.key = raw, None
-        program.skipped = None
-        program.retrace()
+        rows = cached.inputs.rows
+        cached.inputs = cached.inputs._replace(rows=rows.computed_from or rows)
+        cached.program.skipped = cached.key = None
+        cached.program.retrace()
 
     def unshare(self, cached: TrialProgram) -> None:
         """Give a program to no later trial."""

@@ -1,0 +1,105 @@
+"""Trials of each parallelism with frozen layers that are computed once."""
+
+import sys
+
+import keras
+import numpy as np
+import pytest
+import ray
+from ray import tune
+
+from tune_tf.parallelism import Folds, Mirrored, MultiWorker
+from tune_tf.resources import TrialResources
+from tune_tf.result_keys import FROZEN_SHARE
+from tune_tf.trainables import trainable
+from tune_tf.workload import Data, Workload
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
+
+pytestmark = [pytest.mark.tf, pytest.mark.cluster]
+
+
+class Frozen(Workload):
+    """A trained head over frozen layers."""
+
+    def load_data(self, config):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(81, 8)).astype("float32")
+        y = (x @ rng.normal(size=(8, 3))).argmax(-1).astype("int32")
+        return Data(train=(x[:65], y[:65]), validation=(x[65:], y[65:]))
+
+    def build_model(self, config):
+        seeds = [keras.initializers.GlorotUniform(seed) for seed in (1, 2)]
+        base = keras.Sequential(
+            [keras.layers.Dense(64, "relu", kernel_initializer=seed) for seed in seeds]
+        )
+        base.trainable = False
+        x = keras.Input((8,))
+        features = keras.layers.Dropout(0.2)(base(x))
+        model = keras.Model(x, keras.layers.Dense(3)(features))
+        model.compile(
+            keras.optimizers.SGD(config["learning_rate"], momentum=0.9),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        return model
+
+    def global_batch_size(self, config):
+        return 16
+
+
+def results(parallelism, share):
+    """Return the numbers of two epochs of two trials in one process."""
+    kind = trainable(
+        Frozen,
+        parallelism,
+        seed=4,
+        share_frozen=share,
+        resources=TrialResources(cpus=parallelism.num_devices),
+    )
+    found, trial = [], None
+    try:
+        for rate in (0.1, 0.01):
+            if trial is None:
+                trial = kind(config={"learning_rate": rate})
+            else:
+                assert trial.reset({"learning_rate": rate})
+            found += [trial.train() for _ in range(2)]
+    finally:
+        if trial is not None:
+            trial.stop()
+    return found
+
+
+@pytest.mark.parametrize(
+    "parallelism",
+    [
+        Mirrored(),
+        Mirrored(micro_batches=2),
+        MultiWorker(2),
+        Folds(3, num_devices=1),
+    ],
+    ids=str,
+)
+def test_numbers_are_those_of_trials_that_share_nothing(parallelism, ray_cluster):
+    shared, alone = results(parallelism, True), results(parallelism, False)
+    assert all(FROZEN_SHARE in each for each in shared)
+    assert not any(FROZEN_SHARE in each for each in alone)
+    for one, other in zip(shared, alone, strict=True):
+        for metric in ("loss", "accuracy", "val_loss", "val_accuracy"):
+            assert one[metric] == pytest.approx(other[metric], abs=1e-6)
+
+
+def test_trials_of_a_sweep(ray_cluster, tmp_path):
+    losses = []
+    for share in (True, False):
+        analysis = tune.run(
+            trainable(Frozen, seed=4, share_frozen=share),
+            config={"learning_rate": tune.grid_search([0.1, 0.03, 0.01, 0.003])},
+            stop={"training_iteration": 2},
+            storage_path=str(tmp_path),
+            verbose=0,
+        )
+        losses.append([trial.last_result["loss"] for trial in analysis.trials])
+        assert {FROZEN_SHARE in trial.last_result for trial in analysis.trials} == {share}
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
