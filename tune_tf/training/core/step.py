@@ -63,9 +63,11 @@ class Step(abc.ABC):
         self.replicas = replicas
         self.micro_batches = micro_batches
         #: Whether the user replaces Keras' ``train_step``.
-        self.has_custom_train = trains_by_workload(workload) or _replaces(self.model, "train_step")
+        self.has_custom_train = trains_by_workload(workload) or replaces_method(
+            self.model, "train_step"
+        )
         #: Whether the user replaces Keras' ``test_step``.
-        self.has_custom_test = _replaces(self.model, "test_step")
+        self.has_custom_test = replaces_method(self.model, "test_step")
 
     @abc.abstractmethod
     def build(self, sample: tuple[Any, ...]) -> None:
@@ -119,7 +121,8 @@ def trains_by_workload(workload: Workload) -> bool:
     return type(workload).train_step is not Workload.train_step or "train_step" in vars(workload)
 
 
-def _replaces(model: keras.Model, method: str) -> bool:
+def replaces_method(model: keras.Model, method: str) -> bool:
+    """Return whether a model has another method than Keras' own."""
     return getattr(type(model), method) is not getattr(keras.Model, method) or method in vars(model)
 
 
