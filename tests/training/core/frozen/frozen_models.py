@@ -21,7 +21,7 @@ def rows(x, *, weights=False, num_labels=3):
     return Data(train, validation)
 
 
-def images(size=16, **others):
+def images(size=8, **others):
     rng = np.random.default_rng(0)
     return rows(rng.random((NUM_ROWS, size, size, 3), np.float32), **others)
 
@@ -41,7 +41,7 @@ def texts():
 
 def images_and_numbers():
     rng = np.random.default_rng(0)
-    pictures = rng.random((NUM_ROWS, 16, 16, 3), np.float32)
+    pictures = rng.random((NUM_ROWS, 8, 8, 3), np.float32)
     return rows({"picture": pictures, "numbers": rng.random((NUM_ROWS, 4), np.float32)})
 
 
@@ -55,7 +55,7 @@ def pretrained(model, seed=7):
     return model
 
 
-def backbone(size=16, *, dropout=0.0, name="backbone", norm=True):
+def backbone(size=8, *, dropout=0.0, name="backbone", norm=True):
     """Return a small convolutional network."""
     x = image = keras.Input((size, size, 3))
     for filters in (8, 16, 16):
@@ -79,20 +79,20 @@ def head(features, config):
 
 
 def nested(config):
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(L.Rescaling(2.0)(image)))
     return compiled(keras.Model(image, head(features, config)), config, metrics=["accuracy"])
 
 
 def called_for_training(config):
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     features = L.Flatten()(pretrained(backbone())(image, training=True))
     return compiled(keras.Model(image, head(features, config)), config)
 
 
 def sequential(config):
     parts = [pretrained(backbone()), L.GlobalMaxPooling2D(), L.Dropout(0.2)]
-    model = keras.Sequential([L.Input((16, 16, 3)), *parts, L.Dense(3, activation="softmax")])
+    model = keras.Sequential([L.Input((8, 8, 3)), *parts, L.Dense(3, activation="softmax")])
     return compiled(model, config)
 
 
@@ -107,7 +107,7 @@ def last_layers_trained(config):
     base.trainable = True
     for layer in base.layers[:-4]:
         layer.trainable = False
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     features = L.GlobalAveragePooling2D()(base(image))
     return compiled(keras.Model(image, head(features, config)), config)
 
@@ -118,7 +118,7 @@ def nested_twice(config):
     for layer in base.layers[:-4]:
         layer.trainable = False
     middle = keras.Sequential([base, L.GlobalAveragePooling2D()])
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     return compiled(keras.Model(image, head(middle(image / 2.0), config)), config)
 
 
@@ -153,7 +153,7 @@ def text(config):
 
 
 def two_inputs(config):
-    picture, numbers = keras.Input((16, 16, 3), name="picture"), keras.Input((4,), name="numbers")
+    picture, numbers = keras.Input((8, 8, 3), name="picture"), keras.Input((4,), name="numbers")
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(picture))
     joined = L.Concatenate()([features, L.Dense(4)(numbers)])
     inputs = {"picture": picture, "numbers": numbers}
@@ -161,7 +161,7 @@ def two_inputs(config):
 
 
 def two_outputs(config):
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(image))
     outputs = [head(features, config), L.Dense(3, activation="softmax")(features)]
     return compiled(keras.Model(image, outputs), config, ["sparse_categorical_crossentropy"] * 2)
@@ -175,13 +175,13 @@ def two_labels():
 
 def shared_twice(config):
     base = pretrained(backbone())
-    picture = keras.Input((16, 16, 3))
+    picture = keras.Input((8, 8, 3))
     both = [L.GlobalAveragePooling2D()(base(each)) for each in (picture, picture[:, ::-1])]
     return compiled(keras.Model(picture, head(L.Concatenate()(both), config)), config)
 
 
 def penalized(config):
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     base = backbone()
     for layer in base.layers:
         if isinstance(layer, L.Conv2D):
@@ -191,7 +191,7 @@ def penalized(config):
 
 
 def nothing_trained(config):
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     model = pretrained(keras.Sequential([backbone(), L.Flatten(), L.Dense(3, "softmax")]))
     return compiled(keras.Model(image, model(image)), config)
 
@@ -223,7 +223,7 @@ def on_backbone(layer=None, base=backbone):
     def build(config):
         first = [layer()] if layer else []
         parts = [*first, pretrained(base()), L.GlobalAveragePooling2D()]
-        model = keras.Sequential([L.Input((16, 16, 3)), *parts, L.Dense(3, activation="softmax")])
+        model = keras.Sequential([L.Input((8, 8, 3)), *parts, L.Dense(3, activation="softmax")])
         return compiled(model, config)
 
     return build
@@ -256,7 +256,7 @@ def own_loss(config):
 
 
 def mixing_rows(config):
-    image = keras.Input((16, 16, 3))
+    image = keras.Input((8, 8, 3))
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(image))
     mixed = features - keras.ops.mean(features, axis=0, keepdims=True)
     # Cut after the mix: the rows of what comes before it take more bytes.
@@ -270,8 +270,8 @@ def random_activation(config):
 
         return x + tf.random.normal(tf.shape(x))
 
-    image = keras.Input((16, 16, 3))
-    base = pretrained(keras.Sequential([L.Conv2D(16, 5), L.Conv2D(16, 5, activation=noisy)]))
+    image = keras.Input((8, 8, 3))
+    base = pretrained(keras.Sequential([L.Conv2D(16, 3), L.Conv2D(16, 3, activation=noisy)]))
     features = L.GlobalAveragePooling2D()(base(image))
     return compiled(keras.Model(image, L.Dense(3, activation="softmax")(features)), config)
 
@@ -279,7 +279,7 @@ def random_activation(config):
 def cheap(config):
     norm = L.Normalization(mean=0.5, variance=2.0)
     parts = [norm, L.Flatten(), L.Dense(8), L.Dense(3, activation="softmax")]
-    return compiled(keras.Sequential([L.Input((16, 16, 3)), *parts]), config)
+    return compiled(keras.Sequential([L.Input((8, 8, 3)), *parts]), config)
 
 
 NOT_SHARED = {
