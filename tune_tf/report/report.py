@@ -125,9 +125,10 @@ def _write_plot(kind: PlotKind, record: ReportData, folder: Path) -> Section:
     except NothingToDrawError as reason:
         return Section(kind.name, kind.title, str(reason))
     figure = draw_static(kind.title, plot.height, plot.drawing.draw)
-    write_png(figure, folder / f"{kind.name}.png")
+    png = folder / f"{kind.name}.png"
+    write_png(figure, png)
     # Parallel coordinates need WebGL, which some browsers lack.
-    static = webp_uri(figure) if kind.plot is plot_parallel_coordinates else ""
+    static = webp_uri(png) if kind.plot is plot_parallel_coordinates else ""
     interactive = plot.drawing.to_plotly()
     section = Section(kind.name, kind.title, plot.caption, plot.height, interactive, static)
     page = render_static_plot(record, section, svg_text(figure))

@@ -1,6 +1,7 @@
 """Data of a report: the result of a sweep and the learning curves of its trials."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.plots.outcome_style import STYLES
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
@@ -228,11 +230,9 @@ def read_curve(path: Path, metric: str) -> Curve:
     segments: list[CurveSegment] = []
     since_restore_s = trained_s = 0.0
     for report in read_results(path):
-        iteration = _number(report.get("training_iteration"))
-        if not np.isfinite(iteration):
-            continue
-        values[int(iteration)] = _number(metric_value(report, metric))
-        trained_s = max(trained_s, np.nan_to_num(_number(report.get("time_total_s"))))
+        values[report[TRAINING_ITERATION]] = _number(metric_value(report, metric))
+        total_s = _number(report.get("time_total_s"))
+        trained_s = total_s if total_s > trained_s else trained_s  # not if NaN
         since_restore_s = _extend(segments, report, since_restore_s)
     iterations = sorted(values)
     return Curve(
@@ -247,7 +247,7 @@ def _extend(segments: list[CurveSegment], report: Mapping[str, Any], before_s: f
     """Extend the last segment or append a new one; return the report's ``time_since_restore``."""
     now = _number(report.get("timestamp"))
     since = _number(report.get("time_since_restore"))
-    if not (np.isfinite(now) and np.isfinite(since)):
+    if not (math.isfinite(now) and math.isfinite(since)):
         return before_s
     host = str(report.get("hostname", ""))
     process = f"{host}:{report.get('pid', '')}"
@@ -261,5 +261,5 @@ def _extend(segments: list[CurveSegment], report: Mapping[str, Any], before_s: f
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return float("nan")
-    return float(value) if np.isfinite(value) else float("nan")
+        return math.nan
+    return float(value) if math.isfinite(value) else math.nan

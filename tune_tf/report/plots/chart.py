@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -136,19 +136,24 @@ class Bars(Series):
 
     def draw(self, axes: Axes, *, crowded: bool) -> None:
         """Draw on Matplotlib's axes, as pixels if ``crowded``."""
-        if self.places:  # Matplotlib has no legend for no bars
-            draw = axes.barh if self.horizontal else axes.bar
-            draw(
-                self.places,
-                self.lengths,
-                0.8,
-                self.starts,
-                color=self.colour,
-                edgecolor="white",
-                linewidth=0 if crowded else 0.4,
-                rasterized=crowded,
-                label=self.name,
-            )
+        if not self.places:  # Matplotlib has no legend for no bars
+            return
+        start, place = np.asarray(self.starts, float), np.asarray(self.places, float)
+        end = start + np.asarray(self.lengths, float)
+        along = np.column_stack([start, end, end, start])
+        across = np.column_stack([place - 0.4, place - 0.4, place + 0.4, place + 0.4])
+        corners = (along, across) if self.horizontal else (across, along)
+        bars = PolyCollection(  # `axes.bar` takes a second for thousands
+            np.stack(corners, axis=-1),
+            facecolors=self.colour,
+            edgecolors="white",
+            linewidths=0 if crowded else 0.4,
+            rasterized=crowded,
+            label=self.name,
+        )
+        axes.add_collection(bars)
+        sticky = bars.sticky_edges
+        (sticky.x if self.horizontal else sticky.y).extend(self.starts)  # no margin before them
 
     def trace(self, *, crowded: bool) -> dict[str, Any]:
         """Return the settings of a trace of plotly.js besides those of every series."""
