@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.backend_bases import RendererBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from PIL import Image
 
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
@@ -54,7 +59,39 @@ def draw_static(title: str, height: int, draw: Callable[[Figure], None]) -> Figu
     with _quiet():
         figure.draw_without_rendering()
     figure.set_layout_engine("none")  # one layout is enough for all files
+    _rasterize(figure)
     return figure
+
+
+class _Pixels(Artist):
+    """Pixels of a figure at ``_DPI``, with their left lower corner."""
+
+    def __init__(self, pixels: NDArray[np.uint8], x: int, y: int) -> None:
+        super().__init__()
+        self.zorder = 1  # above the grid, below lines and texts
+        self._pixels, self._x, self._y = pixels, x, y
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw on the canvas of a file."""
+        scale = self.get_figure(root=True).dpi / _DPI
+        renderer.draw_image(renderer.new_gc(), self._x * scale, self._y * scale, self._pixels)
+
+
+def _rasterize(figure: Figure) -> None:
+    """Draw what is drawn as pixels, such as thousands of lines, once for all files."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for axes in figure.axes:
+        dense = [each for each in axes.collections if each.get_rasterized()]
+        if not dense:
+            continue
+        renderer.clear()
+        for each in sorted(dense, key=Artist.get_zorder):
+            each.set_rasterized(False)
+            each.draw(renderer)
+            each.remove()
+        (left, lower), (right, upper) = axes.bbox.get_points().astype(int) + [[0, 0], [1, 1]]
+        upwards = np.asarray(renderer.buffer_rgba())[::-1]
+        axes.add_artist(_Pixels(upwards[lower:upper, left:right].copy(), left, lower))
 
 
 def write_png(figure: Figure, path: Path) -> None:
