@@ -82,9 +82,10 @@ def read_json_lines(
 def json_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in lines; skip damaged lines."""
     for line in lines:
-        value = None
-        with contextlib.suppress(ValueError):
+        try:
             value = parse_json(line)
+        except ValueError:
+            continue
         if isinstance(value, dict):
             yield value
 

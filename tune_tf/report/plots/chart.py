@@ -144,7 +144,7 @@ class Bars(Series):
         across = np.column_stack([place - 0.4, place - 0.4, place + 0.4, place + 0.4])
         corners = (along, across) if self.horizontal else (across, along)
         bars = PolyCollection(  # `axes.bar` takes a second for thousands
-            np.stack(corners, axis=-1),
+            list(np.stack(corners, axis=-1)),
             facecolors=self.colour,
             edgecolors="white",
             linewidths=0 if crowded else 0.4,

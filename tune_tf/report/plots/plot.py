@@ -66,20 +66,20 @@ def draw_static(title: str, height: int, draw: Callable[[Figure], None]) -> Figu
 class _Pixels(Artist):
     """Pixels of a figure at ``_DPI``, with their left lower corner."""
 
-    def __init__(self, pixels: NDArray[np.uint8], x: int, y: int) -> None:
+    def __init__(self, whole: Figure, pixels: NDArray[np.uint8], x: int, y: int) -> None:
         super().__init__()
         self.zorder = 1  # above the grid, below lines and texts
-        self._pixels, self._x, self._y = pixels, x, y
+        self._whole, self._pixels, self._x, self._y = whole, pixels, x, y
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw on the canvas of a file."""
-        scale = self.get_figure(root=True).dpi / _DPI
+        scale = self._whole.dpi / _DPI  # SVG has 72 dpi
         renderer.draw_image(renderer.new_gc(), self._x * scale, self._y * scale, self._pixels)
 
 
 def _rasterize(figure: Figure) -> None:
     """Draw what is drawn as pixels, such as thousands of lines, once for all files."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for axes in figure.axes:
         dense = [each for each in axes.collections if each.get_rasterized()]
         if not dense:
@@ -89,9 +89,10 @@ def _rasterize(figure: Figure) -> None:
             each.set_rasterized(False)
             each.draw(renderer)
             each.remove()
-        (left, lower), (right, upper) = axes.bbox.get_points().astype(int) + [[0, 0], [1, 1]]
+        left, lower, right, upper = map(int, axes.bbox.extents)
         upwards = np.asarray(renderer.buffer_rgba())[::-1]
-        axes.add_artist(_Pixels(upwards[lower:upper, left:right].copy(), left, lower))
+        inside = upwards[lower : upper + 1, left : right + 1].copy()
+        axes.add_artist(_Pixels(figure, inside, left, lower))
 
 
 def write_png(figure: Figure, path: Path) -> None:
