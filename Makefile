@@ -37,8 +37,9 @@ test-all: install ## all tests but those of `make kills` and `make bench-quick`,
 test-fast: install ## the tests that start no cluster and train nothing large, in a minute and a half
 	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not long and not gpu"
 
-test-gpu: install ## what needs a GPU, and how fast an epoch is on it
+test-gpu: install ## what needs a GPU, how fast an epoch is on it, and the six headline ratios there
 	@$(BIN)/python -m pytest -s -m gpu tests/gpu
+	@$(BIN)/python scripts/bench/measuring/floors.py --only-measure
 
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)

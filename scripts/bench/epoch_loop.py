@@ -46,6 +46,9 @@ _TARGETS = {
 }
 
 
+_DEVICE = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"  # where `fit` trains
+
+
 class _Case:
     """Model and batch size, with their contestants."""
 
@@ -59,8 +62,8 @@ class _Case:
         self._validation: Arrays = data.validation
 
     def ours(self, num_replicas: int) -> OurEpochs:
-        devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas)))
-        return OurEpochs(self._workload, self._config, Replicas(devices))
+        devices = (_DEVICE,) if num_replicas == 1 else ("CPU:0", "CPU:1")
+        return OurEpochs(self._workload, self._config, Replicas(Devices(devices)))
 
     def fit(self, strategy: tf.distribute.Strategy) -> FitEpochs:
         model = built(self._workload, self._config, strategy)
@@ -94,7 +97,7 @@ def _measure(
     pairs = [("fit", "tune_tf")]
     if everything:
         one_device = tf.distribute.ReductionToOneDevice
-        mirrored_x1 = tf.distribute.MirroredStrategy(["CPU:0"], cross_device_ops=one_device())
+        mirrored_x1 = tf.distribute.MirroredStrategy([_DEVICE], cross_device_ops=one_device())
         mirrored_x2 = tf.distribute.MirroredStrategy(
             ["CPU:0", "CPU:1"], cross_device_ops=one_device()
         )

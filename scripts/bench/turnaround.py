@@ -17,6 +17,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import tensorflow as tf
 from baselines.fit_trials import FitTrials, TrialTimes, resident_bytes
 from measuring.interleaved import ratio_of
 from measuring.summary import Target, print_summary, print_table
@@ -51,7 +52,9 @@ class _ReusedTrainable:
     """Trainable driven by hand, as Tune drives a reused actor."""
 
     def __init__(self, num_epochs: int) -> None:
-        self._class = tune_tf.trainable(DigitsMLP, seed=1)
+        num_gpus = min(1, len(tf.config.list_physical_devices("GPU")))  # `fit` trains on it
+        resources = tune_tf.TrialResources(gpus=num_gpus)
+        self._class = tune_tf.trainable(DigitsMLP, seed=1, resources=resources)
         self._trainable: Any = None
         self._num_epochs = num_epochs
 
