@@ -32,7 +32,7 @@ from ray import tune
 from ray.air.integrations.mlflow import MLflowLoggerCallback
 from ray.tune.search.optuna import OptunaSearch
 
-from tune_tf import Data, SweepConfig, Workload, run_sweep, trainable
+from tune_tf import Data, SweepConfig, TrialResources, Workload, run_sweep, trainable
 
 _TARGETS = {
     "overhead_ours_over_plain": Target(1.0, "at most"),
@@ -112,7 +112,7 @@ def _plain(folder: Path, watch: _Watch, num_trials: int, *, tracked: bool) -> No
         store = f"sqlite:///{folder}/mlflow.db"
         callbacks.append(MLflowLoggerCallback(tracking_uri=store, experiment_name="short"))
     tune.run(
-        trainable(Short, seed=0),
+        trainable(Short, seed=0, resources=TrialResources(cpus=1)),  # no GPU, as ours
         config={"learning_rate": tune.loguniform(1e-4, 1e-1), "batch_size": 32},
         stop={"training_iteration": 1},
         search_alg=OptunaSearch(metric="val_loss", mode="min", seed=0),
