@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tune_tf.atomic_files import write_atomically
@@ -55,12 +55,20 @@ PLOTS: tuple[PlotKind, ...] = (
 """Plots in the order of the page."""
 
 
-def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
+def write_report(
+    result: SweepResult, folder: Path, updated: Callable[[], SweepResult] | None = None
+) -> dict[str, Path]:
     """Write the report of a sweep: ``report.html``, ``trials.csv`` and plots in ``plots/``.
 
     ``report.html`` has interactive plots and works offline. ``plots/`` has each plot as a PNG and
     as a page with a vector drawing. A plot that cannot be drawn, such as importances of two trials,
     is missing there, and the report gives the reason.
+
+    Args:
+        result: The result.
+        folder: Folder to write to.
+        updated: Returns the result with test metrics, which only the page shows; called after the
+            plots are drawn.
 
     Returns:
         Paths of the files, by path within the report, to be used as artifact paths.
@@ -86,6 +94,7 @@ def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
                 file = plots / f"{kind.name}.{ending}"
                 files[f"plots/{file.name}"] = file
         sections.append(section)
+    record = replace(record, result=updated()) if updated else record
     write_csv(record, files["trials.csv"])
     write_atomically(files["report.html"], render_report(record, sections))
     return files

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tune_tf.inspection import SweepState, SweepView
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.callbacks.recorders import trial_cause
-from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
+from tune_tf.sweep.model.best_model import evaluate_best, log_best_model, run_in_thread
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
@@ -126,34 +127,50 @@ def record_result(
 ) -> tuple[SweepResult, list[str]]:
     """Log the best model, evaluate it on the test rows, and write the report.
 
+    A thread draws the report's plots meanwhile.
+
     Returns:
         The result with the test metrics, and the names of missing outputs.
     """
-    folder, tracker = parts.folder, parts.tracker
-    settings, missing = folder.config.mlflow, list[str]()
-    if (
-        tracker is not None
-        and settings is not None
-        and settings.log_best_model
-        and not result.interrupted
-        and result.best_if_any
-    ):
-        logged = log_best_model(
-            result,
-            settings,
-            export_process,
-            tracking_uri=folder.tracking_uri or "",
-            run_ids=tracker.run_ids(),
-        )
-        missing += [] if logged else ["best model"]
-        evaluate_best(result, export_process, parts.event_log)
-        events = parts.event_log.history.trials
-        result = replace(result, trials=tuple(_with_test(it, events) for it in result.trials))
-    files = _write_report(result)
+    tracker, tested = parts.tracker, Future[SweepResult]()
+    drawn = result
+    report = run_in_thread(lambda: _write_report(drawn, tested.result), "tune_tf-report")
+    try:
+        result, missing = _record_best(result, parts, export_process)
+    finally:
+        tested.set_result(result)
+    files = report.result()
     if tracker is not None:
         best = result.best_if_any
         tracker.attach(files, _test_reports(best, parts.event_log) if best else {})
     return result, [*([] if files else ["report"]), *missing]
+
+
+def _record_best(
+    result: SweepResult, parts: SweepParts, export_process: ModelExportProcess
+) -> tuple[SweepResult, list[str]]:
+    """Log the best model, and evaluate it on the test rows; return as :func:`record_result`."""
+    folder, tracker = parts.folder, parts.tracker
+    settings = folder.config.mlflow
+    if (
+        tracker is None
+        or settings is None
+        or not settings.log_best_model
+        or result.interrupted
+        or not result.best_if_any
+    ):
+        return result, []
+    logged = log_best_model(
+        result,
+        settings,
+        export_process,
+        tracking_uri=folder.tracking_uri or "",
+        run_ids=tracker.run_ids(),
+    )
+    evaluate_best(result, export_process, parts.event_log)
+    events = parts.event_log.history.trials
+    tested = replace(result, trials=tuple(_with_test(it, events) for it in result.trials))
+    return tested, [] if logged else ["best model"]
 
 
 def _with_test(trial: TrialResult, events: Mapping[str, TrialEvents]) -> TrialResult:
@@ -174,15 +191,18 @@ def _test_reports(best: TrialResult, event_log: EventLog) -> dict[str, Report]:
     return {PARENT: report, best.trial_id: report}
 
 
-def _write_report(result: SweepResult) -> dict[str, Path]:
-    """Write the report and return its files by artifact path; on failure none."""
+def _write_report(result: SweepResult, updated: Callable[[], SweepResult]) -> dict[str, Path]:
+    """Write the report and return its files by artifact path; on failure none.
+
+    ``updated`` is as in :func:`tune_tf.report.write_report`.
+    """
     from tune_tf.report import write_report  # slow to import
 
     folder = result.report_path.parent
     try:
         for partial in folder.rglob(".*"):  # left by a killed driver
             partial.unlink()
-        return write_report(result, folder)
+        return write_report(result, folder, updated)
     except OSError as error:
         _log.warning("the report of %s could not be written: %s", result.sweep_id, error)
         return {}

@@ -2,11 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tune_tf.config import MLflowSettings, import_workload
 from tune_tf.errors import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _log = logging.getLogger(__name__)
+_Value = TypeVar("_Value")
 
 _FOLDER = "best_model"
 _ANSWER_S = 20.0
@@ -159,20 +160,24 @@ def _logged_best(
 
 def _await_answer(client: "MlflowClient", run_id: str) -> None:
     """Raise StoreUnavailableError if no answer comes in time: MLflow itself retries for minutes."""
-    answer = Future[None]()
-
-    def ask() -> None:
-        try:
-            client.get_run(run_id)
-            answer.set_result(None)
-        except Exception as error:  # noqa: BLE001  raised below, in the waiting thread
-            answer.set_exception(error)
-
-    # A daemon: an executor's thread would keep the process from ending.
-    threading.Thread(target=ask, name="tune_tf-best-model", daemon=True).start()
+    answer = run_in_thread(lambda: client.get_run(run_id), "tune_tf-best-model")
     if not wait([answer], _ANSWER_S).done:
         raise StoreUnavailableError("the MLflow store does not answer")
     answer.result()
+
+
+def run_in_thread(work: Callable[[], _Value], name: str) -> Future[_Value]:
+    """Run a function in a daemon thread; an executor's would keep the process from ending."""
+    future = Future[_Value]()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001  raised in the thread that asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
 
 
 @dataclass(frozen=True)
