@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FRAMEWORKS = ("tensorflow", "keras", "ray", "mlflow", "optuna", "pandas", "sklearn")
+FRAMEWORKS = ("tensorflow", "keras", "ray", "mlflow", "optuna", "pandas", "sklearn", "torch")
 
 CASES = {
     "import tune_tf": "import tune_tf",
@@ -30,7 +30,7 @@ def test_no_framework_is_loaded_by(code):
 
 @pytest.mark.parametrize("code", ["import tune_tf.sweep", "import tune_tf.trainables"])
 def test_the_driver_loads_no_tensorflow_by(code):
-    assert loaded_by(code) & {"tensorflow", "keras", "mlflow", "sklearn"} == set()
+    assert loaded_by(code) & {"tensorflow", "keras", "mlflow", "sklearn", "torch"} == set()
 
 
 @pytest.mark.mlflow

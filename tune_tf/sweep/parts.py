@@ -1,5 +1,7 @@
 """Parts of a running sweep."""
 
+from pathlib import Path
+
 from ray.tune import Callback
 
 from tune_tf.events import EventLog
@@ -9,7 +11,6 @@ from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
 from tune_tf.sweep.callbacks.recorders import EventRecorder, ResultFiles, StudyFinalizer
 from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
-from tune_tf.sweep.callbacks.tensorboard import TensorBoardWriter
 from tune_tf.sweep.cluster import session_folder
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, make_searcher, make_tracker
@@ -81,7 +82,7 @@ class SweepParts:
             SchedulerStateSaver(self.scheduler),
             ActorRecycler(),
             ResultFiles(self.folder.path, self.recovery.storage),
-            *([TensorBoardWriter(self.folder.path)] if config.tensorboard else []),
+            *(_tensorboard_writers(self.folder.path) if config.tensorboard else []),
             # After the tracker and the result files: it raises.
             BrokenWorkloadCheck(),
             # These change the restart of a failed trial, or warn.
@@ -108,3 +109,9 @@ class SweepParts:
             # Last: it only starts a process.
             *([ExportPrestart(export_process, config.budget)] if logs_best_model else []),
         ]
+
+
+def _tensorboard_writers(path: Path) -> list[Callback]:
+    from tune_tf.sweep.callbacks.tensorboard import TensorBoardWriter  # it imports PyTorch, if any
+
+    return [TensorBoardWriter(path)]
