@@ -23,6 +23,7 @@ from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_resu
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.trainables import trainable
 from tune_tf.tune_internals import controller
+from tune_tf.tune_internals.start_up import fast_start_up
 
 
 class SweepSearch(SearchGenerator):
@@ -103,6 +104,7 @@ def run_trials(
         environment_defaults(TUNE_ENVIRONMENT),
         unwrap_tune_errors(folder),
         parts.state_saver.require_restore(),
+        fast_start_up(),
     ):
         analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         parts.retention.remove_unneeded()
