@@ -2,7 +2,7 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.node_cache.load_cache import LoadCache
-from tune_tf.data.node_cache.node_cache import NodeDataLoader
+from tune_tf.data.node_cache.node_cache import NodeDataLoader, start_node_cache
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.prepare.prepare_actor import PreparationCounts, preparation_counts
 from tune_tf.data.prepare.prepared import BadRecord, Prepared, prepared
@@ -22,5 +22,6 @@ __all__ = [
     "preparation_counts",
     "prepared",
     "rows_of",
+    "start_node_cache",
     "vectorized",
 ]

@@ -95,9 +95,11 @@ class TrialProcess:
     ) -> None:
         """Claim the devices of this process for all of its trials."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        from tune_tf.data import NodeDataLoader, start_node_cache
+
+        start_node_cache(settings.data_id)  # while TensorFlow is imported
         import keras
 
-        from tune_tf.data import NodeDataLoader
         from tune_tf.training.devices import claim_devices
 
         self._workload, self._settings = workload, settings

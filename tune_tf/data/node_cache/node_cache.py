@@ -105,6 +105,13 @@ class NodeDataLoader:
             raise
 
 
+def start_node_cache(data_id: str | None, keep_s: float = KEEP_S) -> None:
+    """Start the process that holds this node's data, if it is to, without waiting for it."""
+    if data_id and is_actor():
+        cache, user = leased_actor(NodeCache, "data", keep_s)
+        cache.lease.remote(data_id, user)
+
+
 def is_actor() -> bool:
     """Return whether this process is an actor of a Ray cluster, as a trial of a sweep is."""
     import ray
