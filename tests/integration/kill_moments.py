@@ -64,7 +64,7 @@ class FolderWithoutModel:
         from mlflow.models import Model
 
         from tune_tf.atomic_files import atomic_path
-        from tune_tf.sweep.model.export_process import ModelFolder
+        from tune_tf.sweep.model.export_actor import ModelFolder
 
         with atomic_path(path) as folder:
             (folder / "data").mkdir(parents=True)
@@ -276,7 +276,7 @@ def train_nothing() -> None:
 
     parts.BudgetLimit = Stopping
     runner.trainable = lambda *_, **__: Untrained
-    export_process._ExportActor = FolderWithoutModel
+    export_process.ExportActor = FolderWithoutModel
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
-from tune_tf.sweep.model.export_process import ModelExportProcess, ModelFolder
+from tune_tf.sweep.model.export_actor import ModelFolder
+from tune_tf.sweep.model.export_process import ModelExportProcess
 
 CONFIG = {
     "name": "digits",

@@ -12,12 +12,8 @@ import pytest
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
-from tune_tf.sweep.model.export_process import (
-    ExportPrestart,
-    ModelExportProcess,
-    _ExportActor,
-    requirements,
-)
+from tune_tf.sweep.model.export_actor import ExportActor, requirements
+from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
 
 
 class Started:
@@ -76,9 +72,32 @@ def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, tim
     assert writer.was_started is starts
 
 
+def test_the_start_of_the_first_processes_counts_once():
+    writer, clock = Started(), Clock()
+    early = ExportPrestart(writer, BudgetSettings(num_samples=10), clock=clock)
+    early.setup()
+    trial = Trial(0)
+    for clock.now in (30.0, 30.5):
+        early.on_trial_start(iteration=0, trials=[trial], trial=trial)
+    clock.now, trial.has_ended = 32.0, True
+    early.on_trial_complete(iteration=0, trials=[trial], trial=trial)
+
+    assert writer.was_started
+
+
 def test_a_writer_that_was_never_needed_ends_nothing():
     with ModelExportProcess():
         pass
+
+
+def test_the_process_imports_neither_tune_nor_pandas_with_its_class():
+    code = (
+        "import sys, tune_tf.sweep.model.export_actor\n"
+        "print({'ray.tune', 'pandas', 'optuna', 'tune_tf.config'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "set()"
 
 
 def test_what_a_clean_process_needs_is_pinned():
@@ -119,7 +138,7 @@ def write(tmp_path, monkeypatch):
         trainable.save_checkpoint(str(checkpoint))
         trainable.stop()
         leave_trial()
-        return _ExportActor().write(
+        return ExportActor().write(
             workload, config, checkpoint, tmp_path / "best", {"origin": "s1"}, **options
         )
 
@@ -200,12 +219,12 @@ def test_the_written_model_is_evaluated_on_the_test_rows(write, tmp_path):
     write(workload, {})
     arguments = workload, {}, tmp_path / "checkpoint"
 
-    metrics = _ExportActor().evaluate(*arguments)
+    metrics = ExportActor().evaluate(*arguments)
 
     saved = keras.models.load_model(tmp_path / "best" / "data" / "model.keras")
     told = saved.evaluate(*workload.load_data({}).train, verbose=0, return_dict=True)
     assert metrics == {f"test_{name}": pytest.approx(told[name], abs=1e-6) for name in told}
-    assert _ExportActor().evaluate(TwoInputs(), *arguments[1:]) == {}
+    assert ExportActor().evaluate(TwoInputs(), *arguments[1:]) == {}
 
 
 def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path, monkeypatch):

@@ -5,15 +5,9 @@ the expected end of the sweep, so that the end need not wait for it.
 """
 
 import contextlib
-import json
-import os
 import shutil
-import tempfile
 import time
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,29 +15,14 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
 from tune_tf.remote_storage import CheckpointLocation
-from tune_tf.resources import TrialResources
 from tune_tf.sweep.cluster import cluster
-from tune_tf.tracking.trial_run import throwaway_run
+from tune_tf.sweep.model.export_actor import ExportActor, ModelFolder
 from tune_tf.tune_internals.trial_state import EndedTrials
 from tune_tf.workload import Config, Workload
-from tune_tf.workloads import column_model
-from tune_tf.workloads.column_model import DATES_FILE, column_dtypes, dates_of
 
 _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
-_NICENESS = 10  # the last trials have priority
-_LOADER = "tune_tf_column_model"
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
-
-
-@dataclass(frozen=True)
-class ModelFolder:
-    """Folder with a model in MLflow's format."""
-
-    path: Path
-    custom: tuple[str, ...] = ()  # the user's classes and functions to import before loading
 
 
 class ModelExportProcess:
@@ -72,7 +51,7 @@ class ModelExportProcess:
         if self._actor is None:
             self._cluster.enter_context(cluster())
             # Reserves no CPU, so it neither waits for trials nor delays them.
-            self._actor = ray.remote(num_cpus=0, max_restarts=0)(_ExportActor).remote()
+            self._actor = ray.remote(num_cpus=0, max_restarts=0)(ExportActor).remote()
 
     def write(
         self,
@@ -124,153 +103,25 @@ class ExportPrestart(tune.Callback):
         self._num_finished = 0
         self._ends = EndedTrials()
         self._begun_s = clock()
+        self._first_s: float | None = None  # start of the first trial
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Note when the session begins."""
         self._begun_s = self._clock()
 
+    def on_trial_start(self, *args: Any, **info: Any) -> None:
+        """Note when the first trial starts: the first processes take their time only once."""
+        self._first_s = self._clock() if self._first_s is None else self._first_s
+
     def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
-        elapsed_s = self._clock() - self._begun_s
+        now_s = self._clock()
+        first_s = self._begun_s if self._first_s is None else self._first_s
         self._num_finished += len(self._ends.take(trials))
         num_remaining = self._budget.num_samples - self._num_finished
-        remaining_s = elapsed_s / self._num_ended * num_remaining
+        remaining_s = (now_s - first_s) / self._num_ended * num_remaining
         if self._budget.time_budget_s is not None:
-            remaining_s = min(remaining_s, self._budget.time_budget_s - elapsed_s)
+            remaining_s = min(remaining_s, self._budget.time_budget_s - now_s + self._begun_s)
         if remaining_s <= _EARLY_S:
             self._export_process.start()
-
-
-class _ExportActor:
-    """Ray actor of the export process."""
-
-    def __init__(self) -> None:
-        os.nice(_NICENESS)
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs belong to the trials
-        if "DO_NOT_TRACK" not in os.environ:
-            os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-        from tune_tf.training.devices import claim_devices
-
-        claim_devices(TrialResources(cpus=1), 1)
-        import mlflow.keras  # noqa: F401  loaded early for the end of the sweep
-
-        self._written: tuple[CheckpointLocation, Any] | None = None  # and its model
-
-    def write(
-        self,
-        workload: Workload,
-        config: Config,
-        checkpoint: CheckpointLocation,
-        path: Path,
-        metadata: dict[str, Any],
-    ) -> ModelFolder:
-        from tune_tf.training.export import custom_objects, input_example, trained_model
-
-        with throwaway_run():
-            model = trained_model(workload, config, checkpoint)
-            example = input_example(workload, config, model)
-            served = workload.serving_model(model, config)
-            if example is not None:
-                example = workload.serving_rows(example)
-        with atomic_path(path) as folder:
-            folder.mkdir()
-            if example is not None and any(column_dtypes(served)):
-                _save_column_model(served, workload.date_formats, example, folder, metadata)
-            else:
-                _save(served, example, folder, metadata)
-        self._written = checkpoint, model
-        return ModelFolder(path, custom_objects(served))
-
-    def evaluate(
-        self, workload: Workload, config: Config, checkpoint: CheckpointLocation
-    ) -> dict[str, float]:
-        from tune_tf.training.export import evaluate_test_rows, trained_model
-
-        with throwaway_run():
-            if self._written is None or self._written[0] != checkpoint:
-                self._written = checkpoint, trained_model(workload, config, checkpoint)
-            return evaluate_test_rows(workload, config, self._written[1])
-
-
-def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:
-    import mlflow.keras
-    from mlflow.models import infer_signature
-
-    signature = None
-    if example is not None:
-        predicted = model.predict(example, verbose=0)
-        signature = infer_signature(
-            example, None if isinstance(predicted, list | tuple) else predicted
-        )
-    mlflow.keras.save_model(
-        model,
-        str(folder),
-        signature=signature,
-        input_example=example,
-        # MLflow would infer them by loading the model in another process, which takes seconds.
-        pip_requirements=requirements(),
-        metadata=metadata,
-    )
-
-
-def _save_column_model(
-    model: Any,
-    date_formats: Mapping[str, str],
-    example: Any,
-    folder: Path,
-    metadata: dict[str, Any],
-) -> None:
-    """Save a model with one input per column, which MLflow then loads as a ``ColumnModel``.
-
-    MLflow's typed columns refuse tables as pandas reads them: whole numbers for ``double``, missing
-    ones for ``long``. So the signature has names and the type ``Any``, and the model checks values.
-    """
-    import keras
-    import mlflow.pyfunc
-    import pandas as pd
-    from mlflow.models import Model, ModelSignature, infer_signature
-    from mlflow.types.schema import AnyType, ColSpec, Schema
-
-    rows = {
-        name: dates_of(values, date_formats[name]) if name in date_formats else values
-        for name, values in example.items()
-    }
-    columns = [ColSpec(AnyType(), name) for name, _ in column_dtypes(model)]
-    predicted = infer_signature(model.predict(example, verbose=0)).inputs
-    saved = Model(metadata=metadata).add_flavor(  # for mlflow.keras.load_model
-        "keras",
-        data="data",
-        keras_version=keras.__version__,
-        keras_backend=keras.backend.backend(),
-        save_exported_model=False,
-    )
-    with tempfile.TemporaryDirectory(prefix="tune_tf-") as temporary:
-        file, loader = Path(temporary, "model.keras"), Path(temporary, f"{_LOADER}.py")
-        model.save(file)
-        shutil.copyfile(column_model.__file__, loader)
-        with warnings.catch_warnings():  # of pandas about MLflow
-            warnings.simplefilter("ignore", DeprecationWarning)
-            mlflow.pyfunc.save_model(
-                str(folder),
-                loader_module=_LOADER,
-                data_path=str(file),
-                code_paths=[str(loader)],
-                mlflow_model=saved,
-                signature=ModelSignature(Schema(columns), predicted),
-                input_example=pd.DataFrame(rows),
-                pip_requirements=[*requirements(), f"pandas=={version('pandas')}"],
-            )
-    (folder / "data" / DATES_FILE).write_text(json.dumps(dict(date_formats)), encoding="utf-8")
-
-
-def requirements() -> list[str]:
-    """Return requirements to load a Keras model, pinned to the installed versions."""
-    found = []
-    for names in (("keras",), _TENSORFLOW, ("numpy",)):
-        for name in names:
-            with contextlib.suppress(PackageNotFoundError):
-                found.append(f"{name}=={version(name)}")
-                break
-    return found

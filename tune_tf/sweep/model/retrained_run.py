@@ -12,7 +12,7 @@ from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
-from tune_tf.sweep.model.export_process import ModelFolder
+from tune_tf.sweep.model.export_actor import ModelFolder
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BEST_MODEL_TAG, log_model
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
