@@ -19,10 +19,17 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(
     finished, verb, sweep_file, tmp_path
 ):
     settings = ("budget.num_samples=6", "max_concurrent_trials=2", "keep_checkpoints=2")
-    code, out, err = finished("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    timeline = ("--timeline", "trace.json")
+    code, out, err = finished("run", str(sweep_file), *timeline, "--set", *settings, cwd=tmp_path)
 
     assert code == 0, err
     assert "Best trial" in out
+    calls = [
+        event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    ]
+    assert {"imports, checks, start of Ray", "trials", "best model, report", "setup"} <= set(calls)
+    assert {"import, store, run of the sweep", "epoch", "checkpoint"} <= set(calls)
+    assert sum(name.startswith("trial ") for name in calls) == 6
     assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
     code, out, err = verb("resume", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err

@@ -12,7 +12,7 @@ from ray import tune
 from ray.tune import Callback
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import note_interrupt
+from tune_tf.errors import InvalidSettingsError, note_interrupt
 from tune_tf.events import EventLog
 from tune_tf.inspection import SweepView
 from tune_tf.inspection.sweep_card import sweep_card
@@ -30,6 +30,7 @@ from tune_tf.sweep.state.config_diff import changes_between, check_changes, exte
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.sweep_result import copy_forecast, finished_result
+from tune_tf.sweep.timeline import write_timeline
 from tune_tf.sweep_folder import SweepFolder
 
 _EVERY_S = 1.0
@@ -40,6 +41,7 @@ def run_sweep(
     *,
     base_dir: str | Path | None = None,
     callbacks: Sequence[tune.Callback] = (),
+    timeline: str | Path | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or Ctrl-C interrupts it.
 
@@ -52,6 +54,8 @@ def run_sweep(
         base_dir: Folder that a relative workload path starts from; the working directory by
             default.
         callbacks: Additional Tune callbacks, called after the sweep's own.
+        timeline: File for a Chrome trace of the driver's phases, the trials and their processes,
+            which https://ui.perfetto.dev opens; None for none.
 
     Returns:
         The result; ``interrupted`` says whether the sweep can be resumed.
@@ -61,6 +65,7 @@ def run_sweep(
     """
     base_dir = Path(base_dir or Path.cwd())
     begun_s = time.time()
+    timeline = _timeline_path(timeline, config)
     if is_remote_client(config.cluster):
         check_paths(config)
         with cluster(config.cluster, base_dir):
@@ -76,7 +81,27 @@ def run_sweep(
             EventLog(folder.path) as event_log,
         ):
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
+            result = run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
+            if timeline is not None:
+                write_timeline(timeline, folder.path)
+            return result
+
+
+def _timeline_path(path: str | Path | None, config: SweepConfig) -> Path | None:
+    """Return a timeline's absolute path; raise InvalidSettingsError if it cannot be written."""
+    if path is None:
+        return None
+    path = Path(path).absolute()
+    if is_remote_client(config.cluster):
+        raise InvalidSettingsError(
+            "a timeline needs the driver on this machine: run the sweep on the head node of the "
+            "cluster, without Ray Client"
+        )
+    if path.is_dir() or not path.parent.is_dir():
+        raise InvalidSettingsError(
+            f"a timeline cannot be written to {path}: name a file in a folder"
+        )
+    return path
 
 
 def resume_sweep(
