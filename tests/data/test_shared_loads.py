@@ -6,13 +6,15 @@ import os
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tune_tf.data import LoadCache, NodeDataLoader
+from tune_tf.data import LoadCache, NodeDataLoader, start_node_cache
 from tune_tf.data.leased_actor import NAMESPACE
+from tune_tf.data.node_cache import node_cache
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data, Workload
 
@@ -109,6 +111,20 @@ def results(calls):
     import ray
 
     return ray.get(calls, timeout=240)
+
+
+def test_a_process_leases_its_data_before_it_loads_them(monkeypatch):
+    leases = []
+    lease = types.SimpleNamespace(remote=lambda *told: leases.append(told))
+    actor = types.SimpleNamespace(lease=lease)
+    monkeypatch.setattr(node_cache, "leased_actor", lambda *_: (actor, "user"))
+    monkeypatch.setattr(node_cache, "is_actor", lambda: True)
+    start_node_cache(None)
+    start_node_cache("rows")
+    monkeypatch.setattr(node_cache, "is_actor", lambda: False)
+    start_node_cache("other rows")
+
+    assert leases == [("rows", "user")]
 
 
 def keepers():
@@ -293,8 +309,6 @@ def test_data_are_freed_and_the_keeper_ends_once_nobody_is_left(tmp_path, proces
 
 def test_what_is_not_used_is_dropped_where_room_is_short(tmp_path, monkeypatch):
     import asyncio
-
-    from tune_tf.data.node_cache import node_cache
 
     workload = Counted(tmp_path)
     monkeypatch.setattr(
