@@ -142,9 +142,9 @@ class Bars(Series):
         end = start + np.asarray(self.lengths, float)
         along = np.column_stack([start, end, end, start])
         across = np.column_stack([place - 0.4, place - 0.4, place + 0.4, place + 0.4])
-        corners = (along, across) if self.horizontal else (across, along)
+        vertices = (along, across) if self.horizontal else (across, along)
         bars = PolyCollection(  # `axes.bar` takes a second for thousands
-            list(np.stack(corners, axis=-1)),
+            list(np.stack(vertices, axis=-1)),
             facecolors=self.colour,
             edgecolors="white",
             linewidths=0 if crowded else 0.4,
