@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
 from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION
+
+KEPT_FOLDER: Final = "kept"
+"""Folder in a checkpoint with the state of the best epoch, if that is not the last one."""
+
+KEPT_INDEX: Final = "kept.json"
+"""File in each checkpoint of a trial that keeps its best epoch: its metrics and its files."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -46,6 +53,12 @@ def kept_result(result: Mapping[str, Any]) -> dict[str, Any]:
     }
     kept.pop(TRAINING_ITERATION, None)
     return {name: each for name, each in result.items() if not name.startswith(KEPT)} | kept
+
+
+def kept_folder(checkpoint: Path) -> Path:
+    """Return the folder with the state that a trial keeps: that of its last or its best epoch."""
+    kept = checkpoint / KEPT_FOLDER
+    return kept if kept.is_dir() else checkpoint
 
 
 def kept_iteration(result: Mapping[str, Any]) -> int:

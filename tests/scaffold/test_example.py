@@ -14,7 +14,7 @@ from tune_tf.cli import app
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.scaffold import write_example
-from tune_tf.scaffold.example import example_names
+from tune_tf.scaffold.init_sweep import example_names
 
 ROOT = Path(__file__).parents[2]
 

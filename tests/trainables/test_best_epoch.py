@@ -14,10 +14,9 @@ from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Asynchronous, Ensemble, Folds, ModelParallel, MultiWorker
-from tune_tf.ranking import KeepBest
+from tune_tf.ranking import KEPT_FOLDER, KeepBest
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.export import trained_model
-from tune_tf.training.kept_state import KEPT_FOLDER
 from tune_tf.validation import Validation
 from tune_tf.workload import Data, Workload
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tune_tf.atomic_files import write_atomically
-from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
+from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text, write_schema
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold.arrays import ARRAY_SUFFIXES, arrays_draft, records_draft
 from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
@@ -15,6 +15,9 @@ from tune_tf.scaffold.table import table_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 from tune_tf.workloads.table_file import TABLE_SUFFIXES, TextFormat
 from tune_tf.workloads.tfrecords import TFRECORD_SUFFIXES
+
+_EXAMPLES = Path(__file__).with_name("examples")
+_SHORT_NAMES = {"digits": "digits_cnn"}  # of examples
 
 _CLASS = "MyWorkload"  # in the templates
 
@@ -220,3 +223,30 @@ def _write(texts: Mapping[Path, str]) -> None:
             write_atomically(path, text)
         except OSError as error:
             raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def example_names() -> list[str]:
+    """Return the names of all ready sweep files."""
+    return sorted(path.stem for path in _EXAMPLES.glob("*.yaml"))
+
+
+def write_example(name: str, output: Path, *, force: bool) -> tuple[Path, ...]:
+    """Write a ready sweep file, and the schema that its editor uses; return their paths.
+
+    Raises:
+        InvalidSettingsError: There is no such example, or the file exists and not ``force``.
+    """
+    names = example_names()
+    stem = _SHORT_NAMES.get(name, name)
+    if stem not in names:
+        raise InvalidSettingsError(
+            f"there is no example {name!r}{did_you_mean(name, names)}; the examples are "
+            f"{', '.join(names)}"
+        )
+    if output.exists() and not force:
+        raise InvalidSettingsError(f"{output} exists: choose another --output, or add --force")
+    text = (_EXAMPLES / f"{stem}.yaml").read_text(encoding="utf-8")
+    output.write_text(text, encoding="utf-8")
+    schema = output.with_name(SCHEMA_FILE)
+    write_schema(schema)
+    return output, schema

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.atomic_files import write_atomically
-from tune_tf.ranking import KeepBest
+from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX, KeepBest
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION, is_machine_metric
 from tune_tf.space.parameter import is_number
 from tune_tf.trainables.multi_process.worker import read_checkpoint_files, write_checkpoint_files
-from tune_tf.training.kept_state import KEPT_FOLDER, KEPT_INDEX
 
 Writer = Callable[[Path], None]
 """Writes a state of a trial into a folder."""

@@ -16,6 +16,7 @@ from tune_tf.atomic_files import atomic_path
 from tune_tf.data import Pipeline, rows_of
 from tune_tf.data.rows import is_dataset
 from tune_tf.errors import WorkloadError
+from tune_tf.ranking import KEPT_INDEX, kept_folder
 from tune_tf.remote_storage import CheckpointLocation, local_copy
 from tune_tf.training.callbacks import restore_best_weights
 from tune_tf.training.core.build import build_for_checkpoint
@@ -23,7 +24,6 @@ from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
-from tune_tf.training.kept_state import KEPT_INDEX, kept_folder
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5

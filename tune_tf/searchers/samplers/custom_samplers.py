@@ -23,7 +23,7 @@ from optuna.samplers import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_tf.searchers.forwarding import forward_to
+from tune_tf.searchers.storage.overlay import forward_to
 
 _NOTHING: Final = object()
 

@@ -2,14 +2,21 @@
 
 import abc
 import copy
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tune_tf.searchers.forwarding import forward_to
+
+def forward_to(attribute: str, name: str) -> Callable[..., Any]:
+    """Return a method that calls the method ``name`` of an attribute of its object."""
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(getattr(self, attribute), name)(*args, **kwargs)
+
+    return forward
 
 
 class ForwardingStorage(BaseStorage):

@@ -15,8 +15,8 @@ from pyarrow import ArrowException, fs
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
+from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX
 from tune_tf.remote_storage import CheckpointLocation, join_uri
-from tune_tf.training.kept_state import KEPT_FOLDER, KEPT_INDEX
 
 _TRIAL = "trial.npz"  # as in tune_tf.training.core.checkpoint, which would load Keras
 _HEAD = "head"
