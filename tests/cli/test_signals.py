@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -77,6 +78,17 @@ def test_an_interrupt_that_a_library_swallows_is_repeated():
             signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             repeat_lost_interrupt()
+
+
+def test_one_that_was_swallowed_during_imports_is_repeated_before_the_sweep():
+    from tune_tf.cli.progress import run_in_terminal
+
+    config = SimpleNamespace(name="sweep", budget=SimpleNamespace(num_samples=1), epochs=1)
+    with interrupt_on_signals():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            run_in_terminal(lambda callbacks: pytest.fail("it began"), config, as_json=False)
 
 
 def test_an_ignored_hangup_stays_ignored():

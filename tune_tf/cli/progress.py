@@ -130,6 +130,7 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
 
     ``run`` receives Ray Tune callbacks.
     """
+    repeat_lost_interrupt()  # while modules were imported
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too

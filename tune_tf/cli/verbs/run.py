@@ -12,6 +12,7 @@ import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import exit_on_interrupt, make_console, print_json
+from tune_tf.cli.signals import repeat_lost_interrupt
 from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.config import SweepConfig
@@ -110,8 +111,10 @@ def _run_checked(
         if cluster_address(config.cluster) is not None:  # it may hold what this machine cannot
             stack.enter_context(cluster(config.cluster, base_dir))
         plan = plan_sweep(config, base_dir=base_dir)
+        repeat_lost_interrupt()
         with TrialCheckProcess(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
+            repeat_lost_interrupt()
             if process.wait(_PATIENCE_S):
                 with lines():
                     warnings = process.warnings()
