@@ -25,6 +25,7 @@ from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import trains_by_workload
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.reader import rows_between
+from tune_tf.training.reuse.fingerprint import global_settings
 from tune_tf.workload import Workload
 
 _CHUNK_ROWS = 64
@@ -119,12 +120,7 @@ class FrozenOutputs:
     def _outputs(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> DeviceRows:
         layers = skipped.layers
         values = [variable.numpy() for variable in layers.variables]
-        settings = (
-            keras.config.floatx(),
-            keras.config.epsilon(),
-            keras.config.image_data_format(),
-            self._replicas.devices.on_cpu,
-        )
+        settings = repr((global_settings(), self._replicas.devices.on_cpu))
         weights = digest((structure, settings, values))
         content = self._digest(rows)
         if weights is None or content is None:

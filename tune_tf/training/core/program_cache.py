@@ -17,7 +17,12 @@ from tune_tf.training.core.seeds import preserve_global_rng
 from tune_tf.training.core.step import ReplicaBuilder, trains_by_workload
 from tune_tf.training.input.per_example import PerExampleCache
 from tune_tf.training.reuse import reuse_check
-from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint, method_dependencies
+from tune_tf.training.reuse.fingerprint import (
+    Fingerprint,
+    fingerprint,
+    global_settings,
+    method_dependencies,
+)
 from tune_tf.training.reuse.reuse_check import ReuseRecord
 from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.workload import Config, Workload
@@ -296,14 +301,5 @@ def program_fingerprint(
     holds other constants of the trace: data shapes and types, batch size, replicas.
     """
     step = method_dependencies(workload, "train_step") if trains_by_workload(workload) else ()
-    settings = (
-        keras.config.floatx(),
-        keras.config.epsilon(),
-        keras.config.image_data_format(),
-        keras.config.dtype_policy().name,
-        keras.config.is_flash_attention_enabled(),
-        tf.config.optimizer.get_jit(),
-        tf.config.experimental.tensor_float_32_execution_enabled(),
-    )
-    roots: list[Any] = [model, step, workload.structure(config), repr(batch), settings]
+    roots: list[Any] = [model, step, workload.structure(config), repr(batch), global_settings()]
     return fingerprint(roots, scalars)

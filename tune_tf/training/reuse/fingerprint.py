@@ -92,6 +92,19 @@ def fingerprint(roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = ()) ->
     return Fingerprint(key, tuple(walk.variables))
 
 
+def global_settings() -> tuple[Any, ...]:
+    """Return the settings of Keras and TensorFlow that the numbers of a model depend on."""
+    return (
+        keras.config.floatx(),
+        keras.config.epsilon(),
+        keras.config.image_data_format(),
+        keras.config.dtype_policy().name,
+        keras.config.is_flash_attention_enabled(),
+        tf.config.optimizer.get_jit(),
+        tf.config.experimental.tensor_float_32_execution_enabled(),
+    )
+
+
 def method_dependencies(owner: Any, name: str) -> tuple[Any, ...]:
     """Return the objects that a method depends on, as roots of a fingerprint.
 
