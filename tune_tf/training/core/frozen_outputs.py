@@ -70,7 +70,7 @@ class FrozenOutputs:
     def __init__(self, replicas: Replicas, shared: ComputedArrays) -> None:
         self._replicas = replicas
         self._shared = shared
-        self._content: tuple[DeviceRows, bytes] | None = None  # of the last rows
+        self._content: tuple[DeviceRows, bytes | None] | None = None  # of the last rows
         self._placed: tuple[DeviceRows, str, DeviceRows] | None = None
         self._checked: dict[str, list[bool] | str] = {}
         self._variants: Counter[str] = Counter()
@@ -126,8 +126,9 @@ class FrozenOutputs:
         if weights is None or content is None:
             raise NotSharedError("the rows cannot be compared")
         key = (weights + content).hex()
-        if self._placed is not None and self._placed[:2] == (rows, key):
-            return self._placed[2]
+        last = self._placed
+        if last is not None and last[1] == key and _are_same(last[0], rows):
+            return last[2]
         arrays = self._shared.get(key, lambda: self._compute(skipped, rows, structure))
         count = len(arrays) // (1 if rows.validation is None else 2)
         placed = replace(
@@ -184,11 +185,15 @@ class FrozenOutputs:
         return self._replicas.first_copy(part[0])
 
     def _digest(self, rows: DeviceRows) -> bytes | None:
-        if self._content is None or self._content[0] is not rows:
+        if self._content is None or not _are_same(self._content[0], rows):
             parts = [self._inputs(part) for part in (rows.train, rows.validation) if part]
             arrays = keras.tree.map_structure(lambda a: a.numpy(), parts)
-            self._content = rows, digest(arrays) or b""
-        return self._content[1] or None
+            self._content = rows, digest(arrays)
+        return self._content[1]
+
+
+def _are_same(one: DeviceRows, other: DeviceRows) -> bool:
+    return one.train is other.train and one.validation is other.validation
 
 
 def _in_chunks(compute: Callable[[Any], Sequence[Any]], x: Any) -> ArrayList:
