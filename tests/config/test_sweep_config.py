@@ -98,6 +98,7 @@ def test_what_is_left_out_has_defaults():
         "validation": {"asynchronous": False},
         "reuse_actors": True,
         "loop": "graph",
+        "share_frozen": True,
         "checkpoint_interval_s": 10.0,
         "keep": "last",
         "keep_checkpoints": 5,
