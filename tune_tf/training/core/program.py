@@ -287,34 +287,23 @@ class Program:
         training: bool,
     ) -> Any:
         """Run all batches of a data set; return the last step's result if the step is custom."""
-        with contextlib.nullcontext() if self.skipped is None else self.skipped.replaced():
-            return self._run_replaced(rows, order, seeds, max_batches, training=training)
-
-    def _run_replaced(
-        self,
-        rows: Any,
-        order: tf.Tensor | None,
-        seeds: tf.Tensor | None,
-        max_batches: tf.Tensor,
-        *,
-        training: bool,
-    ) -> Any:
         step = self.step
         step.begin(training=training)
         run = self._with_preprocessing(seeds, training=training)
         num_rows = self.num_rows if training else self.num_validation_rows
         is_custom = step.has_custom_train if training else step.has_custom_test
-        if num_rows:
-            reader = self._reader(rows, order)
-            result = self._batches.run(run, reader, num_rows, max_batches, is_custom=is_custom)
-        else:
-            result, seen = self._batches.run_dataset(
-                run,
-                DatasetReader(rows, self._waited_s),
-                max_batches if training else self._all_batches,
-                is_custom=is_custom,
-            )
-            self._seen[0 if training else 1].assign(seen)
+        with contextlib.nullcontext() if self.skipped is None else self.skipped.replaced():
+            if num_rows:
+                reader = self._reader(rows, order)
+                result = self._batches.run(run, reader, num_rows, max_batches, is_custom=is_custom)
+            else:
+                result, seen = self._batches.run_dataset(
+                    run,
+                    DatasetReader(rows, self._waited_s),
+                    max_batches if training else self._all_batches,
+                    is_custom=is_custom,
+                )
+                self._seen[0 if training else 1].assign(seen)
         step.end(training=training)
         return result
 
