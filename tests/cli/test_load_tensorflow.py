@@ -1,4 +1,4 @@
-"""TensorFlow's lines on stderr while `export` loads it."""
+"""TensorFlow in the process of the command line: its lines on stderr, and GPUs."""
 
 import os
 import sys
@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tune_tf.cli import main
 from tune_tf.cli.verbs.models import load_tensorflow
+from tune_tf.testing import FakeGpus
 
 LINES = """WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
 I0000 00:00:17956.639 16744 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU ...
@@ -31,3 +33,16 @@ def test_lines_about_gpus_are_dropped_and_others_kept(errors, monkeypatch, capfd
     os.write(2, b"afterwards\n")
     err = capfd.readouterr().err
     assert err == f"{LINES.splitlines()[-1]}\nafterwards\n"
+
+
+@pytest.mark.tf
+def test_tensorflow_sees_no_gpu_in_the_process_of_the_command_line(monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(sys, "argv", ["tune-tf", "--version"])
+    with FakeGpus(4096):
+        with pytest.raises(SystemExit):
+            main()
+        assert tf.config.list_physical_devices("GPU")
+        assert tf.config.list_logical_devices("GPU") == []

@@ -1,5 +1,6 @@
 """The check of a sweep by one batch in a process of its own."""
 
+import dataclasses
 import http.server
 import socket
 import threading
@@ -9,7 +10,8 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, WorkloadError
-from tune_tf.estimate.trial_check import _check_server, check_sweep
+from tune_tf.estimate.trial_check import TrialCheckProcess, _check_server, check_sweep
+from tune_tf.resources import TrialResources
 from tune_tf.sweep import plan_sweep
 
 pytestmark = [pytest.mark.tf]
@@ -30,6 +32,9 @@ class Mine(tune_tf.Workload):
         x = np.ones((self.rows, 4), np.float32)
         if self.fault == "nan":
             x[:] = np.nan
+        if self.fault.startswith("/"):
+            with open(self.fault, "w") as file:
+                file.write(os.environ["CUDA_VISIBLE_DEVICES"])
         y = np.arange(self.rows) % self.labels
         return tune_tf.Data((x, y), (x, y) if self.validation else None)
 
@@ -85,6 +90,19 @@ def plan_of(tmp_path, monkeypatch):
 
 def test_a_right_sweep_passes_without_a_warning(plan_of):
     assert check_sweep(plan_of()) == []
+
+
+@pytest.mark.parametrize(("gpus", "visible"), [(0, "-1"), (1, "0,1")])
+def test_only_the_check_of_a_trial_with_gpus_sees_them(
+    gpus, visible, plan_of, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    plan = plan_of(data={"fault": str(tmp_path / "visible")})
+    plan = dataclasses.replace(plan, resources=TrialResources(1, gpus))
+    with TrialCheckProcess(plan) as process:
+        process.wait(60)
+
+    assert (tmp_path / "visible").read_text() == visible
 
 
 def test_a_metric_that_a_callback_may_add_is_a_warning(plan_of):

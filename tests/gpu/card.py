@@ -105,6 +105,32 @@ class Heavy(Workload):
         return 8
 
 
+class Head(Workload):
+    """A trained head over a frozen MobileNetV2."""
+
+    def load_data(self, config):
+        rng = np.random.default_rng(0)
+        x = rng.random((320, 96, 96, 3), "float32")
+        y = rng.integers(0, 10, 320).astype("int32")
+        return Data((x[:256], y[:256]), (x[256:], y[256:]))
+
+    def build_model(self, config):
+        import keras
+
+        keras.utils.set_random_seed(3)
+        base = keras.applications.MobileNetV2((96, 96, 3), include_top=False, weights=None)
+        base.trainable = False
+        inputs = keras.Input((96, 96, 3))
+        features = keras.layers.GlobalAveragePooling2D()(base(inputs, training=False))
+        hidden = keras.layers.Dense(64, "relu")(keras.layers.Dropout(0.2)(features))
+        model = keras.Model(inputs, keras.layers.Dense(10, "softmax")(hidden))
+        model.compile(keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
+        return model
+
+    def global_batch_size(self, config):
+        return config["batch_size"]
+
+
 def history(workload, config, num_epochs, gpus, **settings):
     """Return the metrics of each epoch of a trial in a process of its own."""
 

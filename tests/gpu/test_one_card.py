@@ -92,6 +92,27 @@ def test_an_epoch_is_compiled_by_xla_and_equal_to_one_that_is_not():
     assert np.array_equal(default, compiled)
 
 
+def test_a_compiled_epoch_draws_the_random_numbers_of_one_that_is_not():
+    plain, compiled = (
+        losses(card.history(Dropping, CONFIG | {"dropout": 0.5, "jit": jit}, 3, 1))
+        for jit in (False, True)
+    )
+
+    assert np.allclose(compiled, plain, rtol=1e-3), abs(compiled / plain - 1).max()
+
+
+def test_frozen_layers_computed_once_give_the_numbers_of_the_whole_model():
+    whole, shared, on_cpu = (
+        card.history(card.Head, CONFIG, 3, gpus, share_frozen=share)
+        for gpus, share in ((1, False), (1, True), (0, True))
+    )
+
+    assert "perf/frozen_share" not in whole[0]
+    assert shared[0]["perf/frozen_share"] > 0.9
+    assert np.allclose(losses(shared), losses(whole), rtol=1e-3)
+    assert np.allclose(losses(shared), losses(on_cpu), rtol=1e-3)
+
+
 class Flattened(DigitsCNN):
     """A convolution whose flattened output goes into a dense layer."""
 

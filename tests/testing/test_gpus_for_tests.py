@@ -141,13 +141,15 @@ DEVICES = []  # of the weights of each model, by layer; what a workload itself k
 class Line(Workload):
     """Fits a line."""
 
+    jit_compile = False
+
     def load_data(self, config):
         x = np.random.default_rng(0).random((24, 3), "float32")
         return Data((x, x.sum(1)), (x[:8], x[:8].sum(1)))
 
     def build_model(self, config):
         model = keras.Sequential([keras.Input((3,)), *map(keras.layers.Dense, (2, 1))])
-        model.compile("sgd", "mse", jit_compile=False)
+        model.compile("sgd", "mse", jit_compile=self.jit_compile)
         DEVICES.append([cpus_of(layer.kernel.value) for layer in model.layers])
         return model
 
@@ -194,13 +196,18 @@ def test_each_stage_of_a_model_is_on_a_gpu_of_its_own(train):
     assert devices == [["CPU:2"] * 2, ["CPU:0", "CPU:1"]]  # the first model is on the host
 
 
-def test_a_trial_on_a_gpu_validates_asynchronously_on_the_cpu(train):
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_trial_on_a_gpu_validates_asynchronously_on_the_cpu(
+    train, jit_compile, monkeypatch, caplog
+):
+    monkeypatch.setattr(Line, "jit_compile", jit_compile)
     with FakeGpus(4096):
         waited_for, _ = train(1)
         ahead, devices = train(1, validation=Validation(asynchronous=True))
 
-    assert ahead == waited_for
+    assert np.allclose(ahead, waited_for, rtol=1e-6)
     assert devices == [["CPU:0"] * 2, ["CPU:1"] * 2]
+    assert "XLA cannot compile" not in caplog.text
 
 
 def test_workers_are_told_of_them_by_the_environment(gpus):

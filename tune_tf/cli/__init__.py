@@ -1,10 +1,12 @@
 """The command line: verbs are thin layers over Python functions."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 
 import typer
+import wrapt
 
 from tune_tf.cli.console import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
@@ -74,5 +76,16 @@ def main() -> None:
     """Run the command line."""
     keep_ray_local(os.environ, sys.argv[1:])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes on this machine
+    _leave_gpus_to_trials()
     with exit_on_errors(), interrupt_on_signals():
         app()
+
+
+def _leave_gpus_to_trials() -> None:
+    """Hide GPUs from TensorFlow in this process, which may build models but trains none.
+
+    TensorFlow takes memory of each GPU that it sees, wherever its operations run. Ray counts the
+    GPUs by ``CUDA_VISIBLE_DEVICES``, so that stays as it is.
+    """
+    if shutil.which("nvidia-smi"):
+        wrapt.when_imported("tensorflow")(lambda tf: tf.config.set_visible_devices([], "GPU"))

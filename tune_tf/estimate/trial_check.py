@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -93,9 +94,12 @@ class TrialCheckProcess:
         arguments = (self._plan.workload, self._plan.examples, config.loop, str(folder))
         (folder / _TASK).write_bytes(cloudpickle.dumps((sys.path, arguments)))
         command = [sys.executable, "-m", "tune_tf.estimate.trial_check", str(folder)]
+        hidden = {"CUDA_VISIBLE_DEVICES": "-1"}  # as a trial without GPUs
+        shared = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}  # the first trials run meanwhile
+        environment = os.environ | (shared if self._plan.resources.gpus else hidden)
         with (folder / _OUTPUT).open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
             )
         return self
 

@@ -254,7 +254,12 @@ def run_on_cluster(run: Callable[..., SweepResult], *arguments: Any, **options: 
 
     Its output is printed here, an interrupt here interrupts it, and its TuneTfError is raised here.
     """
-    driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run).remote(*arguments, **options)
+
+    def run_without_gpus() -> SweepResult:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a task without GPUs would see all
+        return run(*arguments, **options)
+
+    driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run_without_gpus).remote()
     try:
         result: SweepResult = ray.get(driver)
     except KeyboardInterrupt:

@@ -1,8 +1,6 @@
 """Fake GPUs for tests on machines without one, in this process and in Ray's workers."""
 
 import functools
-import importlib.abc
-import importlib.machinery
 import json
 import os
 import re
@@ -13,9 +11,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any, Self
 from unittest.mock import patch
+
+import wrapt
 
 _FOLDER = "TUNE_TF_FAKE_GPUS"
 _MIB = 2**20
@@ -143,38 +144,15 @@ def install() -> ExitStack:
     search = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
     stack.enter_context(patch.dict(os.environ, {"PATH": search}))
     cards = json.loads((folder / "cards.json").read_text())
-    if "tensorflow" in sys.modules:
-        stack.enter_context(_Process(sys.modules["tensorflow"], cards).installed())
-    else:
-        finder = _TensorFlowFinder(lambda tf: _Process(tf, cards).installed())
-        sys.meta_path.insert(0, finder)
-        stack.callback(sys.meta_path.remove, finder)
-        stack.enter_context(finder.installed)
+    inside, ended = stack.enter_context(ExitStack()), Event()
+    stack.callback(ended.set)
+
+    @wrapt.when_imported("tensorflow")
+    def install_in(tf: ModuleType) -> None:
+        if not ended.is_set():
+            inside.enter_context(_Process(tf, cards).installed())
+
     return stack
-
-
-class _TensorFlowFinder(importlib.abc.MetaPathFinder):
-    """Finder of modules that changes TensorFlow once it is imported."""
-
-    def __init__(self, change: Callable[[ModuleType], ExitStack]) -> None:
-        self._change = change
-        self.installed = ExitStack()
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Return TensorFlow's spec, with a loader that also changes it."""
-        if name != "tensorflow":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return None
-        load = spec.loader.exec_module
-
-        def load_and_change(module: ModuleType) -> None:
-            load(module)
-            self.installed.enter_context(self._change(module))
-
-        spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
-        return spec
 
 
 class _Process:

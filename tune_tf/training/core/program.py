@@ -99,8 +99,13 @@ class Program:
             self._traced_scalars = TracedScalars(by_copy, replicas.num)
         step.check(self.num_rows, batch_size)
         several = replicas.shape != (1,)
-        #: Whether XLA compiles the graphs.
-        self.jit_compile = bool(model.jit_compile) and not several and not rows.is_streamed
+        #: Whether XLA compiles the graphs. It would run them on TensorFlow's first device.
+        self.jit_compile = (
+            bool(model.jit_compile)
+            and not several
+            and not rows.is_streamed
+            and replicas.is_on_first_device
+        )
         # Keras weighs the losses of several outputs by rows only if their number is static.
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
         needs_static = self.jit_compile or several or by_output or step.micro_batches > 1

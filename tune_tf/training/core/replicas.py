@@ -40,10 +40,14 @@ class Replicas:
 
     def device_scope(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context of a single device, where TensorFlow would choose another."""
-        name = self.devices.names[0]
-        if self._strategy or name == _default_device():
+        if self._strategy or self.is_on_first_device:
             return contextlib.nullcontext()
-        return tf.device(name)
+        return tf.device(self.devices.names[0])
+
+    @property
+    def is_on_first_device(self) -> bool:
+        """Whether the first replica is where TensorFlow runs what names no device."""
+        return self.devices.names[0] == _default_device()
 
     def run(self, step: Callable[..., Any], *args: Any) -> Any:
         """Run ``step(replica, *args)`` in every replica; ``replica`` counts from 0."""
