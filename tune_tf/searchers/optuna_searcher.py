@@ -30,6 +30,7 @@ from tune_tf.searchers.trial_outcome import (
     ended_outcome,
     failed_outcome,
 )
+from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import flatten, nest
 from tune_tf.tune_internals import controller
@@ -173,14 +174,15 @@ class OptunaSearcher(StudySearcher):
         with self._clear_errors():
             registry = self._reconcile()
             limit = controller.max_concurrent(self._max_concurrent)
-            num_active = None if controller.is_repeated() else controller.num_active()
-            if num_active is None:
-                num_active = registry.num_unfinished
-            if limit is not None and num_active >= limit:
+            if limit is not None and self._num_active(registry) >= limit:
                 return None
             if registry.exhausted:
                 return Searcher.FINISHED
             return nest(registry.ask(trial_id))
+
+    def _num_active(self, registry: TrialRegistry) -> int:
+        num_active = None if controller.is_repeated() else controller.num_active()
+        return registry.num_unfinished if num_active is None else num_active
 
     def on_pause(self, trial_id: str) -> None:
         """Do nothing: paused trials are looked up in Tune, for every scheduler."""

@@ -11,6 +11,7 @@ sampler several times first cost several times as much.
 """
 
 import zlib
+from collections import ChainMap
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
@@ -66,11 +67,11 @@ class PointIndex:
         self._num_seen = 0
         self.unfinished: list[int] = []
         """Numbers of the unfinished trials among those seen."""
-        self._finished_points: set[Point] = set()
+        self._finished_points: dict[Point, None] = {}
 
     def among(self, trials: Sequence[FrozenTrial]) -> Collection[Point]:
         """Return the matching parameters of all trials, by number; finished ones are read once."""
-        unfinished_points: set[Point] = set()
+        unfinished_points: dict[Point, None] = {}
         numbers = [*self.unfinished, *range(self._num_seen, len(trials))]
         self._num_seen, self.unfinished = len(trials), []
         for number in numbers:
@@ -80,8 +81,8 @@ class PointIndex:
                 self.unfinished.append(number)
                 points = unfinished_points
             if self._matches(trial) and trial.params and _is_discrete(trial):
-                points.add(params_key(trial))
-        return self._finished_points | unfinished_points
+                points[params_key(trial)] = None
+        return ChainMap(unfinished_points, self._finished_points)  # not a copy of thousands
 
 
 class SamplerView:
@@ -142,15 +143,19 @@ def draw_new_config(
         overlay.forget()
         return draft
 
-    excluded = {*refused, *known}
+    def is_excluded(draft: FrozenTrial) -> bool:
+        point = params_key(draft)
+        return point in refused or point in known
+
     drafts = [draw(study.sampler)]
-    if params_key(drafts[0]) not in excluded:
+    if not is_excluded(drafts[0]):
         return drafts[0]
     random_sampler = RandomSampler(_seed_of(drafts[0]))
-    for _ in range(min(_MAX_RANDOM_DRAWS, _RANDOM_DRAWS_PER_POINT * len(excluded))):
+    num_excluded = len({*refused, *known})
+    for _ in range(min(_MAX_RANDOM_DRAWS, _RANDOM_DRAWS_PER_POINT * num_excluded)):
         draft = draw(random_sampler)
         draft.system_attrs = drafts[0].system_attrs  # NSGA-II counts generations by them
-        if params_key(draft) not in excluded:
+        if not is_excluded(draft):
             return draft
         drafts.append(draft)
     return next((each for each in drafts if params_key(each) not in refused), drafts[0])

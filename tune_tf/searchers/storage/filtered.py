@@ -62,7 +62,9 @@ class FilteredStorage(ForwardingStorage):
         if view is None or view.rungs != rungs or len(view.visible) > len(trials):
             view = self._views[study_id] = _View(self._visibility, rungs)
         view.update(trials)
-        visible = [each for each in view.visible if states is None or each.state in states]
+        visible = view.visible.copy()
+        if states is not None:
+            visible = [each for each in visible if each.state in states]
         return copy.deepcopy(visible) if deepcopy else visible
 
 

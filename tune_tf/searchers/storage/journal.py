@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -46,12 +47,17 @@ class JournalFile(JournalFileBackend):
     Optuna synchronizes the disk for each of the dozen lines of a trial, in the loop that feeds all
     trials. Here a line is written in one call and survives a kill of this process; only a power
     failure can lose the last seconds, as with Ray Tune's own state.
+
+    Attributes:
+        changed: Ids of trials in the entries that were read, oldest first, for a reader to remove.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._write_lock = JournalFileSymlinkLock(str(path))
         super().__init__(str(path), lock_obj=self._write_lock)
+        self.changed: deque[int] = deque()
+        self._end: tuple[int, int] | None = None  # number of entries, and size of the file
 
     def repair(self) -> None:
         """Keep the readable entries of a damaged journal, and log what is lost.
@@ -92,6 +98,22 @@ class JournalFile(JournalFileBackend):
             aside,
             num_recreated,
         )
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """Yield the entries from a number on; the file is opened only if it has grown.
+
+        Optuna asks for new ones at each access to a study.
+        """
+        size = self._path.stat().st_size
+        if self._end == (log_number_from, size):
+            return
+        number = log_number_from
+        for entry in super().read_logs(log_number_from):
+            if "trial_id" in entry:
+                self.changed.append(entry["trial_id"])
+            number += 1
+            yield entry
+        self._end = number, size
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append entries, one JSON text per line; all of them or, on a full disk, none.

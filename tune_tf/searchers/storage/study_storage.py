@@ -9,12 +9,13 @@ from typing import Any
 
 import optuna
 from optuna.exceptions import StorageInternalError
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 from optuna.study import StudyDirection
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.storage.journal import JournalFile
+from tune_tf.searchers.storage.journal_storage import IncrementalJournalStorage
 
 Storage = None | str | os.PathLike[str] | BaseStorage
 """Accepted forms of a storage."""
@@ -156,7 +157,7 @@ def _open_journal(path: Path) -> BaseStorage:
         create_private_file(path)
         journal = JournalFile(path)
         journal.repair()
-        return JournalStorage(journal)
+        return IncrementalJournalStorage(journal)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidSettingsError(
             f"storage {str(path)!r} cannot be opened as an Optuna journal: {error}"
