@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
@@ -194,6 +196,23 @@ def test_an_answer_that_got_lost_doubles_nothing(method, client, open_runs):
     assert len(runs.run_ids) == 2
     assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
     assert client.get_run(runs.run_ids["t1"]).info.status == "FINISHED"
+
+
+def test_the_run_of_a_new_trial_is_not_searched_among_all_runs(open_runs):
+    steps = []
+
+    def count(connection, *statement):
+        connection.connection.dbapi_connection.set_progress_handler(lambda: steps.append(1), 1)
+
+    runs = open_runs()
+    event.listen(Engine, "before_cursor_execute", count)
+    counts = []
+    for number in range(21):
+        steps.clear()
+        runs.write(RunUpdate(f"t{number}"))
+        counts.append(len(steps))
+    event.remove(Engine, "before_cursor_execute", count)
+    assert counts[20] == counts[2]
 
 
 def test_settling_ends_a_run_as_the_trial_ended_that_was_not_begun_again(client, open_runs):

@@ -10,6 +10,7 @@ import pytest
 from tune_tf import mlflow_run
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.tracking import mlflow_internals, trial_run
+from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.trial_run import (
     NoTrialRunError,
     TrialTracking,
@@ -17,6 +18,7 @@ from tune_tf.tracking.trial_run import (
     leave_trial,
     throwaway_run,
 )
+from tune_tf.tracking.writing.run_update import PARENT, RunUpdate
 
 pytestmark = pytest.mark.mlflow
 
@@ -121,8 +123,20 @@ def test_a_trial_that_is_starting_makes_its_run_under_the_sweeps(client, trackin
 
     assert mlflow_run().run_id == made.info.run_id
     told = {key: tag for key, tag in made.data.tags.items() if key != "mlflow.runName"}
-    assert told == {**TAGS, "mlflow.parentRunId": parent.info.run_id, "mlflow.user": "ada"}
+    expected = {**TAGS, "mlflow.parentRunId": parent.info.run_id, "mlflow.user": "ada"}
+    assert told == {**expected, "tune_tf.created_by_trial": "t1"}
     assert len(client.search_runs([experiment])) == 2
+
+
+def test_the_sweep_takes_the_run_that_a_starting_trial_has_made(client, tracking, store_uri):
+    runs = SweepRuns(client, TrackedSweep("s1", store_uri, "digits"))
+    runs.write(RunUpdate(PARENT))
+    enter_trial("t1", tracking, starting=True)
+    made = mlflow_run().run_id
+    runs.write(RunUpdate("t1", params={"width": "3"}))
+
+    assert runs.run_ids["t1"] == made
+    assert client.get_run(made).data.params == {"width": "3"}
 
 
 def test_a_trial_that_starts_again_takes_the_run_that_it_has(run_id, tracking):

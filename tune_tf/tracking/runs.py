@@ -13,6 +13,7 @@ from tune_tf.tracking.names import EXPLOITS, NUM_ENDED_METRIC, TIME_TOTAL, safe_
 from tune_tf.tracking.store import sqlite_path
 from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Rejections
 from tune_tf.tracking.writing.run_update import (
+    CREATED_BY_TRIAL_TAG,
     DESCRIPTION_TAG,
     PARENT,
     PARENT_RUN_TAG,
@@ -176,10 +177,11 @@ class SweepRuns:
 
     def _adopt(self, update: RunUpdate) -> OpenRun | None:
         """Return the existing run of a trial, if any."""
-        condition = f" AND tags.`{TRIAL_ID_TAG}` = '{update.run}'" if update.run else ""
-        if update.run in self._maybe_created or (update.run and update.run not in self._existing):
-            # A failed creation may have succeeded on the server, or the trial created its run.
+        condition = f"tags.`{TRIAL_ID_TAG}` = '{update.run}'" if update.run else ""
+        if update.run in self._maybe_created:  # a failed creation may have succeeded on the server
             self._find(condition)
+        elif update.run and update.run not in self._existing:
+            self._find(f"tags.`{CREATED_BY_TRIAL_TAG}` = '{update.run}'")
         run = self._existing.get(update.run)
         if run is not None and update.fresh and _differ(run.data.params, update.params):
             # As above; a killed process may have written only part of the parameters.
@@ -276,13 +278,17 @@ def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
 def search_sweep(
     client: "MlflowClient", experiment_id: str, sweep_id: str, condition: str = ""
 ) -> "list[Run]":
-    """Return a sweep's runs, the oldest first."""
+    """Return a sweep's runs, the oldest first; with a condition, only those that meet it.
+
+    SQLite looks up the second tag only where the first one matches, so the condition precedes.
+    """
+    of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'"
     runs: list[Run] = []
     token = None
     while True:
         page = client.search_runs(
             [experiment_id],
-            f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'{condition}",
+            f"{condition} AND {of_sweep}" if condition else of_sweep,
             max_results=_PAGE,
             order_by=["attributes.start_time ASC"],
             page_token=token,

@@ -15,7 +15,12 @@ from urllib.parse import urlsplit
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.tracking.mlflow_internals import active_run
 from tune_tf.tracking.store import check_names, connect, sqlite_path
-from tune_tf.tracking.writing.run_update import PARENT_RUN_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
+from tune_tf.tracking.writing.run_update import (
+    CREATED_BY_TRIAL_TAG,
+    PARENT_RUN_TAG,
+    SWEEP_ID_TAG,
+    TRIAL_ID_TAG,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -235,7 +240,7 @@ def _find(trial: _Trial, tracking: TrialTracking) -> str | None:
     of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{tracking.sweep_id}'"
     runs = client.search_runs(
         [experiment.experiment_id],
-        f"{of_sweep} AND tags.`{TRIAL_ID_TAG}` = '{trial.trial_id}'",
+        f"tags.`{TRIAL_ID_TAG}` = '{trial.trial_id}' AND {of_sweep}",
         max_results=1,
         order_by=["attributes.start_time DESC"],
     )
@@ -249,7 +254,7 @@ def _find(trial: _Trial, tracking: TrialTracking) -> str | None:
     [parent] = oldest
     tags = {key: tag for key, tag in parent.data.tags.items() if key.startswith(_CONTEXT)}
     tags[SWEEP_ID_TAG] = tracking.sweep_id
-    tags[TRIAL_ID_TAG] = trial.trial_id
+    tags[TRIAL_ID_TAG] = tags[CREATED_BY_TRIAL_TAG] = trial.trial_id
     tags[PARENT_RUN_TAG] = parent.info.run_id
     return client.create_run(experiment.experiment_id, tags=tags).info.run_id
 
