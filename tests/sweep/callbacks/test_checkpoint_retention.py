@@ -212,3 +212,21 @@ def test_keep_checkpoints_all_removes_none(tmp_path):
     sweep.step()
     sweep.keeper.remove_unneeded()
     assert sweep.left == ["t0/0", "t1/0"]
+
+
+@pytest.mark.parametrize("num_ended", [2, 20])
+def test_trials_that_have_ended_are_not_looked_at_again(sweep, num_ended, monkeypatch):
+    from ray.tune.experiment import Trial
+
+    for number in range(num_ended):
+        sweep.end(sweep.trial(0), loss=number / 100)
+    sweep.step()
+    running, looked_at = sweep.trial(0), []
+    is_finished = Trial.is_finished
+    monkeypatch.setattr(
+        Trial, "is_finished", lambda trial: looked_at.append(trial) or is_finished(trial)
+    )
+    sweep.step()
+    sweep.keeper.on_trial_start(iteration=0, trials=sweep.trials, trial=sweep.trial(0))
+    sweep.step()
+    assert set(looked_at) == {running, sweep.trials[-1]}

@@ -18,7 +18,7 @@ from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.tracking.outcome_tracker import OutcomeTracker
-from tune_tf.tune_internals.trial_state import latest_result
+from tune_tf.tune_internals.trial_state import NewTrials, latest_result
 
 _log = logging.getLogger(__name__)
 
@@ -68,10 +68,12 @@ class CheckpointRetention(Callback):
         self._clock = clock
         self._checked_s = clock()
         self._trials: list[Trial] = []
+        self._new = NewTrials()
+        self._live: dict[str, Trial] = {}
+        self._ended: dict[str, Trial] = {}
         self._newest: dict[str, str] = {}
         self._num_ended_done: int | None = None
         self._done: set[str] = set()
-        self._kept: set[str] = set()  # the best at the last look
         self._beaten: set[str] = set()  # ended trials that have dropped out of them
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
@@ -84,7 +86,8 @@ class CheckpointRetention(Callback):
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Note that a trial runs, possibly again."""
-        if trial.trial_id in self._kept | self._beaten:
+        if trial.trial_id in self._ended:
+            self._live[trial.trial_id] = self._ended.pop(trial.trial_id)
             self._beaten.clear()  # the places of the best are open again
         self._done.discard(trial.trial_id)
         self._num_ended_done = None
@@ -97,8 +100,9 @@ class CheckpointRetention(Callback):
 
     def current_needs(self) -> CheckpointNeeds:
         """Return the checkpoints that a resume from the present state would need."""
-        ended = frozenset(trial.trial_id for trial in self._trials if trial.is_finished())
-        return CheckpointNeeds(ended, self._needed(), dict(self._newest))
+        needed = self._needed()
+        finished = (trial_id for trial_id, trial in self._live.items() if trial.is_finished())
+        return CheckpointNeeds(frozenset({*self._ended, *finished}), needed, dict(self._newest))
 
     def remove_unneeded(self) -> None:
         """Remove checkpoints that neither the sweep nor the newest state on disk needs."""
@@ -109,10 +113,10 @@ class CheckpointRetention(Callback):
         if num_ended == self._num_ended_done and not self._keeps_all_of_a_trial:
             return
         self._checked_s = self._clock()
-        ended = {trial.trial_id: trial for trial in self._trials if self._has_ended(trial)}
+        needed, ended = saved.needed | self._needed(), self._ended
         best = self._best(ended[each] for each in ended if each not in self._beaten)
-        self._kept, self._beaten = best, ended.keys() - best
-        needed = saved.needed | self._needed() | _resume_checkpoints(ended[each] for each in best)
+        self._beaten = ended.keys() - best
+        needed |= _resume_checkpoints(ended[each] for each in best)
         for trial_id in ended.keys() - best - self._done:
             if trial_id in saved.ended:
                 self._remove_all(ended[trial_id], needed)
@@ -125,13 +129,17 @@ class CheckpointRetention(Callback):
         if ended.keys() <= best | self._done:
             self._num_ended_done = num_ended
 
+    def _needed(self) -> frozenset[str]:
+        """Return what live trials and the scheduler need, after a look at which have ended."""
+        self._live |= {trial.trial_id: trial for trial in self._new.take(self._trials)}
+        for trial_id, trial in list(self._live.items()):
+            if self._has_ended(trial):
+                self._ended[trial_id] = self._live.pop(trial_id)
+        return _resume_checkpoints(self._live.values()) | self._scheduler.needed_checkpoints
+
     def _has_ended(self, trial: Trial) -> bool:
         outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
         return trial.is_finished() and outcome not in (None, Outcome.INTERRUPTED)
-
-    def _needed(self) -> frozenset[str]:
-        live = (trial for trial in self._trials if not self._has_ended(trial))
-        return _resume_checkpoints(live) | self._scheduler.needed_checkpoints
 
     def _best(self, ended: Iterable[Trial]) -> set[str]:
         """Return the ids of the trials whose checkpoints are kept.
@@ -142,7 +150,7 @@ class CheckpointRetention(Callback):
         for trial in ended:
             last = kept_result(flatten_dict(latest_result(trial)))
             values = [last.get(objective.metric) for objective in self._config.objectives]
-            outcome = self._outcome_tracker.outcomes[trial.trial_id]
+            outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
             feasible = is_feasible(self._config.constraints, last)
             candidates.append(Candidate(trial.trial_id, outcome, values[0], feasible))
             if len(values) > 1 and feasible and outcome is Outcome.COMPLETED:
