@@ -6,6 +6,7 @@ import pytest
 from tune_tf.errors import SweepConflictError
 from tune_tf.sweep.callbacks.state_saver import StateSaver
 from tune_tf.sweep.state.snapshots import SnapshotWriter, read_snapshot, snapshot_paths
+from tune_tf.tune_internals.controller import use_controller
 
 NAMES = ("experiment_state-{}.json", "search_gen_state-{}.json")
 PICKLES = ("searcher-state-{}.pkl", "callback-states-{}.pkl")
@@ -43,6 +44,18 @@ def test_of_two_sessions_the_state_that_was_written_last_counts(tmp_path, stagin
     keep = StateSaver(SnapshotWriter(tmp_path))
     keep.on_experiment_end(trials_in(staging, "a"))
     assert set(read_snapshot(snapshot_paths(tmp_path)[0]).values()) == {b"after"}
+
+
+@pytest.mark.parametrize(("save_s", "period_s"), [(0.001, 2), (0.05, 4.95), (0.2, 10), (1, 19)])
+def test_saving_takes_a_hundredth_of_the_time_or_a_twentieth_if_that_is_too_rare(
+    tmp_path, monkeypatch, save_s, period_s
+):
+    monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "2")
+    manager = SimpleNamespace(_checkpoint_period=2.0, _update_auto_checkpoint_time=None)
+    with use_controller(SimpleNamespace(_checkpoint_manager=manager)):
+        StateSaver(SnapshotWriter(tmp_path)).setup()
+    manager._update_auto_checkpoint_time(save_s)
+    assert manager._checkpoint_period == pytest.approx(period_s)
 
 
 def test_a_sweep_that_tune_began_anew_ends_before_a_trial_starts(tmp_path, staging):

@@ -17,7 +17,7 @@ from tune_tf.sweep.cluster import SNAPSHOT_PERIOD, TUNE_ENVIRONMENT
 from tune_tf.sweep.state.snapshots import STATE_FILES, SnapshotWriter
 from tune_tf.tune_internals.controller import limit_time_of_snapshots
 
-_SHARE_OF_TIME = 0.05
+_SHARE_OF_TIME = 0.01
 
 
 class SchedulerStateSaver(Callback):
