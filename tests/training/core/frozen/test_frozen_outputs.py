@@ -16,39 +16,16 @@ from frozen_models import (
     penalized,
     pretrained,
 )
+from frozen_trials import ChangesWeights, Counted, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
 
 from tune_tf.data import rows_of
-from tune_tf.data.node_cache.computed_arrays import ComputedArrays
-from tune_tf.parallelism import Mirrored
 from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE
 from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.frozen_outputs import FrozenOutputs
-from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
 
 pytestmark = pytest.mark.tf
-
-
-class Counted(ComputedArrays):
-    """Cache that counts computations."""
-
-    num_computed = 0
-    max_bytes = 1e9
-
-    def get(self, key, compute):
-        def counted():
-            self.num_computed += 1
-            return compute()
-
-        return super().get(key, counted)
-
-
-def loop_with(workload, replicas, cache=None, **spread):
-    """Return a loop that shares outputs, in a cache, or one that does not."""
-    frozen = None if cache is None else FrozenOutputs(replicas, cache)
-    return GraphLoop(workload, replicas, Mirrored(replicas.num, **spread), frozen=frozen)
 
 
 def both(workload, replicas, config=None, **spread):
@@ -209,22 +186,6 @@ def test_a_restored_trial_goes_on_as_without_an_interruption(replicas_of, tmp_pa
         other = begin(loop_with(workload, replicas_of(1), cache), workload, seed=9)
         other.restore(Checkpoint.read(tmp_path))
         assert other.epoch() == pytest.approx(expected, abs=1e-6)
-
-
-class ChangesWeights(keras.callbacks.Callback):
-    """Sets the weights of the frozen layers at the beginning of the second epoch."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            pretrained(self.model.get_layer("backbone"), 99)
-
-
-class Unfreezes(keras.callbacks.Callback):
-    """Trains all layers from the second epoch on."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            self.model.get_layer("backbone").trainable = True
 
 
 @pytest.mark.parametrize("callback", [ChangesWeights, Unfreezes])
