@@ -77,6 +77,9 @@ FROZEN_SHARE: Final = f"{PERFORMANCE}frozen_share"
 FROZEN_BYTES: Final = f"{PERFORMANCE}frozen_bytes"
 """Bytes of the outputs of frozen layers, which the trials of a node share."""
 
+FROZEN_LAYERS: Final = f"{PERFORMANCE}frozen_layers"
+"""What the outputs of frozen layers save, or why they are not shared; text, if any are frozen."""
+
 STALENESS_MEAN: Final = "async/staleness_mean"
 """Mean number of updates by which the gradients of an epoch were behind."""
 

@@ -1,6 +1,7 @@
 """Summary of a sweep: the best trial, outcomes and cost."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from tune_tf.space.parameter import is_number
 
 _NEAR_AN_END = 0.02
 _LEAST_OPTIONS = 3  # that have ends
+_FEW_TEXTS = 3
 _FEW_CHANGES = 8  # from one epoch to the next, for a median
 
 
@@ -45,6 +47,7 @@ class Summary:
     comparison: str
     outcomes: str
     cost: str
+    frozen_layers: str
     settings: tuple[BestParameter, ...]
     failures: tuple[FailureGroup, ...]
 
@@ -56,6 +59,7 @@ class Summary:
             comparison=_comparison(record),
             outcomes=_outcomes(record),
             cost=_cost(record),
+            frozen_layers=_frozen_layers(record),
             settings=_settings(record),
             failures=_failures(record),
         )
@@ -161,6 +165,15 @@ def _cost(record: ReportData) -> str:
             f"of {limit:,} would have taken {full:,}, so it trained {trained / full:.0%} of that"
         )
     return f"{text}."
+
+
+def _frozen_layers(record: ReportData) -> str:
+    """Return a sentence on the outputs of frozen layers; empty without such layers."""
+    texts = Counter(curve.frozen_layers for curve in record.curves if curve.frozen_layers)
+    parts = [f"{counted(count, 'trial')} {text}" for text, count in texts.most_common(_FEW_TEXTS)]
+    if len(texts) > len(parts):
+        parts.append("tune-tf show has those of other trials")
+    return record.masked(f"Frozen layers: {'; '.join(parts)}.") if parts else ""
 
 
 def _settings(record: ReportData) -> tuple[BestParameter, ...]:

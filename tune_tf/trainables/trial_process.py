@@ -60,7 +60,7 @@ class EpochReport:
     metrics: dict[str, Any]
     stop_training: bool
     recycle: bool
-    system_metrics: dict[str, float]
+    system_metrics: dict[str, Any]
     extra: dict[str, Any] = field(default_factory=dict)
     divergence: str = ""
 

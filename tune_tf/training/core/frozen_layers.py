@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tune_tf.formatting import counted
 from tune_tf.training.core.build import layers_in
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
@@ -99,6 +100,19 @@ class FrozenLayers:
         """The frozen layers; a nested model counts as one."""
         operations = (call.operation for level in self.levels for call in level.frozen)
         return [each for each in operations if isinstance(each, keras.Layer)]
+
+    def __str__(self) -> str:
+        """Return what the outputs save, for a report."""
+        leaves = {
+            id(leaf)
+            for layer in self.layers
+            for leaf in layers_in(layer)
+            if not isinstance(leaf, keras.Model | keras.layers.InputLayer)
+        }
+        return (
+            f"{counted(len(leaves), 'layer')} up to {self.name}; "
+            f"{self.share:.0%} of an epoch's operations are saved"
+        )
 
     @property
     def variables(self) -> list[Any]:
@@ -210,6 +224,11 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
     if share < LEAST_SHARE:
         raise NotSharedError(f"they are {share:.0%} of an epoch's operations; {reason}")
     return FrozenLayers(cut.levels, cut.row_bytes, share)
+
+
+def has_frozen_layers(model: keras.Model) -> bool:
+    """Return whether a layer with weights is set to train none of them."""
+    return any(layer.weights and not layer.trainable for layer in layers_in(model))
 
 
 def _cuts(model: keras.Model) -> tuple[list[_Cut], str]:

@@ -24,6 +24,7 @@ from tune_tf.training.core.frozen_layers import (
     NotSharedError,
     check_outputs,
     find_frozen_layers,
+    has_frozen_layers,
 )
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import trains_by_workload
@@ -110,6 +111,8 @@ class FrozenOutputs:
         self._replicas = replicas
         self._shared = shared
         self._sweep_key = sweep_key
+        #: Why the last trial shares no outputs, if its model has frozen layers; else empty.
+        self.obstacle = ""
         self._content: tuple[DeviceRows, bytes | None] | None = None  # of the last rows
         self._placed: tuple[DeviceRows, str, DeviceRows] | None = None
         self._checked: dict[str, list[bool] | str] = {}
@@ -119,10 +122,12 @@ class FrozenOutputs:
         self, workload: Workload, model: keras.Model, inputs: TrialInputs
     ) -> tuple[SkippedLayers | None, TrialInputs]:
         """Return the frozen layers to skip, if that pays, and inputs with their outputs as rows."""
-        rows = inputs.rows
+        rows, self.obstacle = inputs.rows, ""
         try:
             skipped, outputs = self._find(workload, model, rows)
         except NotSharedError as reason:
+            if has_frozen_layers(model):
+                self.obstacle = str(reason)
             if str(reason) not in self._checked:
                 self._checked[str(reason)] = ""
                 _log.info("The outputs of frozen layers are not shared: %s", reason)
@@ -147,7 +152,8 @@ class FrozenOutputs:
         """
         try:
             return self._outputs(skipped, rows, skipped.structure)
-        except NotSharedError:
+        except NotSharedError as reason:
+            self.obstacle = str(reason)
             return None
 
     def _outputs(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> DeviceRows:

@@ -163,6 +163,8 @@ class ProgramCache:
     def retrace(self, cached: TrialProgram) -> None:
         """Trace the changed model of a trial anew, as a whole and for this trial alone."""
         self.unshare(cached)
+        if self._frozen is not None and cached.program.skipped is not None:
+            self._frozen.obstacle = self._frozen.obstacle or "a callback changed the model"
         rows = cached.inputs.rows
         cached.inputs = cached.inputs._replace(rows=rows.computed_from or rows)
         cached.program.skipped = cached.key = None

@@ -20,7 +20,7 @@ from frozen_trials import ChangesWeights, Counted, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
 
 from tune_tf.data import rows_of
-from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE
+from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
 from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import place_rows
@@ -40,6 +40,7 @@ def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
     build, data = SHARED[name]
     shared, whole, loop = both(Given(build, data()), replicas_of(1))
     assert 0.3 < loop.performance[FROZEN_SHARE] <= 1
+    assert loop.performance[FROZEN_LAYERS].startswith("shared on this node: ")
     assert loop.performance[FROZEN_BYTES] > 0
     assert furthest(shared, whole) < 1e-6
 
@@ -53,6 +54,8 @@ def test_layers_that_may_change_are_not_skipped(name, replicas_of, caplog):
     run(loop, workload, epochs=1)
     assert FROZEN_SHARE not in loop.performance
     assert reason in caplog.text
+    told = loop.performance.get(FROZEN_LAYERS, "")
+    assert told == "" if name == "little saved" else told.startswith("not shared: ")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +196,20 @@ def test_callbacks_change_frozen_layers(callback, replicas_of):
     workload = Given(nested, images(), callbacks=lambda config: [callback()])
     shared, whole, _ = both(workload, replicas_of(1))
     assert furthest(shared, whole) < 1e-6
+
+
+def test_results_tell_of_a_callback_that_trains_frozen_layers(replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: [Unfreezes()])
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    told = []
+    for _ in range(2):
+        loop.epoch()
+        told.append(loop.performance[FROZEN_LAYERS])
+    assert told == [
+        "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
+        "99% of an epoch's operations are saved",
+        "not shared: a callback changed the model",
+    ]
 
 
 def test_rows_that_change_are_not_shared(replicas_of, caplog):
