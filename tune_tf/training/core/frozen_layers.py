@@ -111,7 +111,7 @@ class FrozenLayers:
         }
         return (
             f"{counted(len(leaves), 'layer')} up to {self.name}; "
-            f"{self.share:.0%} of an epoch's operations are saved"
+            f"{math.floor(100 * self.share)}% of an epoch's operations are saved"
         )
 
     @property
@@ -119,6 +119,16 @@ class FrozenLayers:
         """Variables of the frozen layers, in order."""
         unique = {id(each): each for layer in self.layers for each in layer.variables}
         return list(unique.values())
+
+    @property
+    def weights(self) -> list[Any]:
+        """Variables that the outputs depend on: not the states of generators, which draw nothing.
+
+        Such as that of a recurrent layer without dropout, which follows the trial's seed.
+        """
+        inner = (each for layer in self.layers for each in layers_in(layer))
+        states = {id(each.state) for layer in inner for each in _generators(layer)}
+        return [each for each in self.variables if id(each) not in states]
 
     @property
     def structure(self) -> Fingerprint:
@@ -341,8 +351,7 @@ def _obstacle_in(layer: keras.Layer) -> str:
     if not type(layer).__module__.startswith(("keras.src.layers.", "keras.src.models.")):
         return f"{name} is a custom layer"
     rates = [getattr(layer, rate, 1) for rate in ("dropout", "recurrent_dropout")]
-    is_random = any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())
-    if is_random and any(rates):
+    if _generators(layer) and any(rates):
         return f"{name} draws random numbers"
     if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
         return f"{name} collects statistics"
@@ -351,6 +360,10 @@ def _obstacle_in(layer: keras.Layer) -> str:
     if layer.activity_regularizer is not None:
         return f"{name} adds to the loss"
     return f"{name} is quantized" if getattr(layer, "quantization_mode", None) else ""
+
+
+def _generators(layer: keras.Layer) -> list[keras.random.SeedGenerator]:
+    return [each for each in vars(layer).values() if isinstance(each, keras.random.SeedGenerator)]
 
 
 def _operations(call: LayerCall) -> float:

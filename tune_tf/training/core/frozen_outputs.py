@@ -18,6 +18,7 @@ from tune_tf.data.digest import digest
 from tune_tf.data.node_cache.computed_arrays import ArrayList, ComputedArrays
 from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
+from tune_tf.result_keys import WEIGHTS_DIFFER
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.frozen_layers import (
     FrozenLayers,
@@ -158,7 +159,7 @@ class FrozenOutputs:
 
     def _outputs(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> DeviceRows:
         layers = skipped.layers
-        values = [variable.numpy() for variable in layers.variables]
+        values = [variable.numpy() for variable in layers.weights]
         settings = repr((global_settings(), self._replicas.devices.on_cpu))
         weights = digest((structure, settings, values))
         content = self._digest(rows)
@@ -222,9 +223,8 @@ class FrozenOutputs:
     ) -> ArrayList:
         self._variants[structure].add(weights)
         if len(self._variants[structure]) > _MAX_VARIANTS:
-            reason = "the weights differ between trials: load them, or give initializers seeds"
-            self._checked[structure] = reason
-            raise NotSharedError(reason)
+            self._checked[structure] = WEIGHTS_DIFFER
+            raise NotSharedError(WEIGHTS_DIFFER)
         layers = skipped.layers
         outputs = functools.partial(layers.outputs)  # else TensorFlow warns of many traces
         compute = tf.function(outputs, autograph=False, reduce_retracing=True)

@@ -17,6 +17,7 @@ from tune_tf.result_keys import (
     FROZEN_LAYERS,
     FROZEN_SHARE,
     INPUT_WAIT,
+    NOT_SHARED,
     ROWS_PER_S,
     Metrics,
 )
@@ -160,7 +161,7 @@ class GraphLoop:
             text = f"shared on this node: {bytes_text(num_bytes)} of outputs of {layers}"
             return {FROZEN_SHARE: layers.share, FROZEN_BYTES: num_bytes, FROZEN_LAYERS: text}
         if self._frozen is not None and self._frozen.obstacle:
-            return {FROZEN_LAYERS: f"not shared: {self._frozen.obstacle}"}
+            return {FROZEN_LAYERS: f"{NOT_SHARED}{self._frozen.obstacle}"}
         return {}
 
     def state(self) -> Checkpoint:

@@ -11,10 +11,12 @@ from frozen_models import (
     images,
     inline,
     last_layers_trained,
+    masked,
     nested,
     nested_twice,
     penalized,
     pretrained,
+    tokens,
 )
 from frozen_trials import ChangesWeights, Counted, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
@@ -91,8 +93,11 @@ def test_xla(replicas_of):
     assert furthest(shared, whole) < 1e-5
 
 
-def test_trials_of_other_heads_share_one_computation(replicas_of):
-    cache, workload = Counted(), Given(nested, images())
+@pytest.mark.parametrize(
+    ("build", "data"), [(nested, images), (masked, tokens)], ids=["nested", "recurrent"]
+)
+def test_trials_of_other_heads_share_one_computation(build, data, replicas_of):
+    cache, workload = Counted(), Given(build, data())
     loop = loop_with(workload, replicas_of(1), cache)
     plain = loop_with(workload, replicas_of(1))
     for seed, config in enumerate([{"lr": 0.01}, {"lr": 0.1, "rate": 0.5}, {"rate": 0.0}]):
