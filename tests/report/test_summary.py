@@ -46,6 +46,14 @@ def test_frozen_layers_are_counted_by_what_they_save_or_why_they_are_not_shared(
     )
 
 
+def test_reasons_are_told_beside_many_kinds_of_frozen_layers_that_are_shared(summary):
+    texts = [f"shared on this node: {size} kB" for size in range(9)] + ["not shared: no room"]
+    told = [Told([0.5], results={"perf/frozen_layers": text}) for text in texts]
+    found = summary(*told).frozen_layers
+    assert found.count("shared on this node") == 3
+    assert found.endswith("; 1 trial not shared: no room; tune-tf show has those of other trials.")
+
+
 def test_nothing_is_told_of_frozen_layers_without_any(summary):
     assert summary(Told([0.5])).frozen_layers == ""
 

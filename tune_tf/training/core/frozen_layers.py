@@ -232,7 +232,7 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
     total = sum(map(_operations, _calls(model)))
     share = cut.saved / (frozen + (1 + _BACKWARD) * (total - frozen))
     if share < LEAST_SHARE:
-        raise NotSharedError(f"they are {share:.0%} of an epoch's operations; {reason}")
+        raise NotSharedError(f"they are only {share:.0%} of an epoch's operations; {reason}")
     return FrozenLayers(cut.levels, cut.row_bytes, share)
 
 
