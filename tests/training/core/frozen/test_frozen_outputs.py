@@ -162,6 +162,20 @@ def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of, 
     assert "differ between trials" in caplog.text
 
 
+def test_outputs_that_the_cache_dropped_are_computed_again(replicas_of):
+    class Forgetful(Counted):
+        def get(self, key, compute):
+            self._own = {}
+            return super().get(key, compute)
+
+    cache, workload = Forgetful(), Given(nested, images())
+    loop = loop_with(workload, replicas_of(1), cache)
+    for _ in range(4):
+        run(loop, workload, epochs=1)
+        assert FROZEN_SHARE in loop.performance
+    assert cache.num_computed == 4
+
+
 def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
     def build(config):
         image = keras.Input((8, 8, 3))
