@@ -152,3 +152,14 @@ def test_some_trials_may_share_and_others_not():
 
 def test_nothing_is_said_of_models_without_frozen_layers():
     assert forecast_by_shapes(frozen=(None, "")) == ("", None)
+
+
+def test_of_models_with_other_layers_the_largest_is_told():
+    large, small = (
+        replace(each, frozen_row_bytes=size, frozen_layers=f"{size} layers")
+        for each, size in zip(PROFILES, (8, 4), strict=True)
+    )
+    measured = TrialMeasurements(1, (), {}, TrialUsage(0, None, 9, 9), 0.0)
+    found = forecast_frozen_layers(sweep(), profiles_of((large, small)), measured, 1e9)
+    assert found.text.startswith("shared on each node: outputs of 8 layers with width=64, ")
+    assert found.num_bytes == Range.of([4.0 * 9, 8.0 * 9, 8.0 * 9, 4.0 * 9])

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
-from tune_tf.estimate.planning.model_profiles import ModelProfiles
+from tune_tf.estimate.planning.model_profiles import ModelProfiles, config_text
 from tune_tf.forecast import Range
 from tune_tf.formatting import bytes_text
 from tune_tf.parallelism import Folds
@@ -49,7 +49,10 @@ def forecast_frozen_layers(
         size = f"{bytes_text(sizes.low)} of outputs do not fit into {bytes_text(max_bytes)}"
         return FrozenForecast(f"{NOT_SHARED}{size}, half of the object store", None)
     where = "on each node, by fold" if isinstance(config.parallelism, Folds) else "on each node"
-    text = f"shared {where}: outputs of {shared[-1].frozen_layers}"
+    model = profiles.largest if profiles.largest in shared else shared[0]
+    text = f"shared {where}: outputs of {model.frozen_layers}"
+    if len({each.frozen_layers for each in shared}) > 1:
+        text += f" with {config_text(model.config)}"
     return FrozenForecast(f"{text}; in other trials {reasons}" if reasons else text, sizes)
 
 
