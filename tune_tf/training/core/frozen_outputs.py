@@ -164,7 +164,7 @@ class FrozenOutputs:
         weights = digest((structure, settings, values))
         content = self._digest(rows)
         if weights is None or content is None:
-            raise NotSharedError("the rows cannot be compared")
+            raise NotSharedError("the rows, or the map that reads them, cannot be compared")
         key = (weights + content).hex()
         last = self._placed
         if last is not None and last[1] == key and _are_same(last[0], rows):

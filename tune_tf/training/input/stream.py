@@ -16,7 +16,7 @@ from tune_tf.data.digest import digest
 from tune_tf.data.nested import map_nested
 from tune_tf.data.node_cache.node_cache import is_actor
 from tune_tf.data.pipeline import MEMORY, Pipeline
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkloadError, first_line
 from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.input.shared_epochs import SharedEpochs
@@ -180,7 +180,10 @@ class Stream:
         if self._map is None:
             return ""
         row = tf.nest.map_structure(lambda a: _as_floatx(a[0]), self._source)
-        graph = self._map.get_concrete_function(*row).graph
+        try:
+            graph = self._map.get_concrete_function(*row).graph
+        except Exception as error:  # noqa: BLE001  reading the rows raises it too, if it matters
+            return f"{first_line(error)} in the map of Data.{self._name}"
         kinds = (_STATEFUL_OPERATION, _VARYING_OPERATION)
         operations = sorted({node.op for node in graph_operations(graph)})
         varying = [each for each in operations if any(kind.fullmatch(each) for kind in kinds)]
