@@ -43,3 +43,10 @@ class Unfreezes(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 1:
             self.model.get_layer("backbone").trainable = True
+
+
+class FreezesLast(keras.callbacks.Callback):
+    """Does not train the last layer."""
+
+    def on_train_begin(self, logs=None):
+        self.model.layers[-1].trainable = False

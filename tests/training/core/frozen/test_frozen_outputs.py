@@ -18,7 +18,7 @@ from frozen_models import (
     pretrained,
     tokens,
 )
-from frozen_trials import ChangesWeights, Counted, Unfreezes, loop_with
+from frozen_trials import ChangesWeights, Counted, FreezesLast, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
 
 from tune_tf.data import rows_of
@@ -217,18 +217,23 @@ def test_callbacks_change_frozen_layers(callback, replicas_of):
     assert furthest(shared, whole) < 1e-6
 
 
-def test_results_tell_of_a_callback_that_trains_frozen_layers(replicas_of):
-    workload = Given(nested, images(), callbacks=lambda config: [Unfreezes()])
+@pytest.mark.parametrize(
+    ("callbacks", "told"),
+    [
+        (
+            [],
+            "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
+            "99% of an epoch's operations are saved",
+        ),
+        ([FreezesLast()], "not shared: a callback changed the model"),
+    ],
+    ids=["shared", "changed"],
+)
+def test_results_tell_what_is_saved_or_why_not(callbacks, told, replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: callbacks)
     loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
-    told = []
-    for _ in range(2):
-        loop.epoch()
-        told.append(loop.performance[FROZEN_LAYERS])
-    assert told == [
-        "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
-        "99% of an epoch's operations are saved",
-        "not shared: a callback changed the model",
-    ]
+    loop.epoch()
+    assert loop.performance[FROZEN_LAYERS] == told
 
 
 def test_rows_that_change_are_not_shared(replicas_of, caplog):

@@ -14,13 +14,13 @@ from frozen_models import (
     tokens,
     two_inputs,
 )
-from frozen_trials import Counted, Unfreezes, loop_with
+from frozen_trials import Counted, FreezesLast, loop_with
 from guards import guarded, slow
 from streams import streamed
 from trials import Given, begin, furthest, run
 
 from tune_tf.data import Pipeline
-from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE
+from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
@@ -60,13 +60,26 @@ def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
     assert 0.3 < loop.performance[FROZEN_SHARE] <= 1
 
 
-@pytest.mark.parametrize("num_replicas", [1, slow(2)])
-def test_layers_that_are_trained_later_get_the_streamed_rows(num_replicas, replicas_of):
+def compiled_by_xla(config):
+    model = nested(config)
+    model.jit_compile = True
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "num_replicas"), [(nested, 1), slow(nested, 2), slow(compiled_by_xla, 1)]
+)
+def test_a_model_that_a_callback_changed_gets_the_streamed_rows(
+    build, num_replicas, replicas_of, caplog
+):
     data = streamed(images(weights=True), cache="memory")
-    workload = Given(nested, data, callbacks=lambda config: [Unfreezes()])
+    workload = Given(build, data, callbacks=lambda config: [FreezesLast()])
     replicas = replicas_of(num_replicas)
-    shared = run(loop_with(workload, replicas, Counted()), workload)
+    loop = loop_with(workload, replicas, Counted())
+    shared = run(loop, workload)
+    assert loop.performance[FROZEN_LAYERS] == "not shared: a callback changed the model"
     assert furthest(shared, run(loop_with(workload, replicas), workload)) < 1e-6
+    assert "XLA cannot compile" not in caplog.text
 
 
 def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of, tmp_path):
