@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,15 +227,18 @@ class FrozenOutputs:
             raise NotSharedError(WEIGHTS_DIFFER)
         layers = skipped.layers
         outputs = functools.partial(layers.outputs)  # else TensorFlow warns of many traces
-        compute = tf.function(outputs, autograph=False, reduce_retracing=True)
-        with tf.device(self._replicas.devices.names[0]):
-            arrays = [
-                array
-                for part, num_rows in zip(
-                    rows.parts, (rows.num_train, rows.num_validation), strict=False
-                )
-                for array in _collected(self._chunks(compute, part), num_rows)
-            ]
+        traced = tf.function(outputs, autograph=False, reduce_retracing=True)
+
+        def compute(x: Any) -> list[Any]:
+            with tf.device(self._replicas.devices.names[0]):  # where no rows are read
+                return list(traced(x))
+
+        counts = (rows.num_train, rows.num_validation)
+        arrays = [
+            array
+            for part, num_rows in zip(rows.parts, counts, strict=False)
+            for array in _collected(self._chunks(compute, part), num_rows)
+        ]
         size = bytes_text(sum(each.nbytes for each in arrays))
         text = (
             "The outputs of the frozen layers up to %s take %s and are computed once on this node"
@@ -243,7 +246,7 @@ class FrozenOutputs:
         _log.info(text, layers.name, size)
         return arrays
 
-    def _chunks(self, compute: Any, part: Any) -> Iterator[list[Any]]:
+    def _chunks(self, compute: Callable[[Any], list[Any]], part: Any) -> Iterator[list[Any]]:
         """Yield the outputs for a few rows after others, with the labels of streamed rows."""
         if isinstance(part, Stream):
             try:
@@ -257,7 +260,7 @@ class FrozenOutputs:
         x = self._replicas.first_copy(part[0])
         num_rows = len(_leaf(x))
         for begin in range(0, num_rows, _CHUNK_ROWS):
-            yield list(compute(rows_between(x, begin, min(begin + _CHUNK_ROWS, num_rows))))
+            yield compute(rows_between(x, begin, min(begin + _CHUNK_ROWS, num_rows)))
 
     def _digest(self, rows: DeviceRows) -> bytes | None:
         if self._content is None or not _are_same(self._content[0], rows):
