@@ -77,6 +77,15 @@ FROZEN_SHARE: Final = f"{PERFORMANCE}frozen_share"
 FROZEN_BYTES: Final = f"{PERFORMANCE}frozen_bytes"
 """Bytes of the outputs of frozen layers, which the trials of a node share."""
 
+FROZEN_LAYERS: Final = f"{PERFORMANCE}frozen_layers"
+"""What the outputs of frozen layers save, or why they are not shared; text, if any are frozen."""
+
+NOT_SHARED: Final = "not shared: "
+"""Beginning of such a text before a reason."""
+
+WEIGHTS_DIFFER: Final = "the weights differ between trials: load them, or give initializers seeds"
+"""Reason why the outputs of frozen layers with random weights are not shared."""
+
 STALENESS_MEAN: Final = "async/staleness_mean"
 """Mean number of updates by which the gradients of an epoch were behind."""
 

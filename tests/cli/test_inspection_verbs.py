@@ -153,6 +153,15 @@ def test_show_tells_all_of_a_trial(run_verb, ended):
     assert "momentum" not in text
 
 
+def test_show_tells_what_frozen_layers_save_or_why_they_do_not(run_verb, sweep):
+    told = "not shared: flip draws random numbers"
+    sweep.run(0, 0.5, **{"perf/frozen_layers": told})
+    sweep.run(1, 0.5)
+    assert f"frozen layers  {told}\n" in run_verb("show", "small", "0")
+    assert json.loads(run_verb("show", "small", "0", "--json"))["frozen_layers"] == told
+    assert "frozen" not in run_verb("show", "small", "1")
+
+
 def test_show_of_a_failed_trial_ends_with_its_error(run_verb, sweep):
     sweep.start(0)
     (sweep.path / "trial_00000" / "error.txt").write_text("Traceback ...\nValueError: [no] good")

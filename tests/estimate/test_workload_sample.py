@@ -43,7 +43,12 @@ def test_small_data_are_measured_whole(tmp_path):
     data = Data(arrays(15), arrays(5))
     found, told = cut(data, tmp_path)
     assert found is data
-    assert told == {"num_rows": 15, "total_rows": 15, "left_out_bytes": 0}
+    assert told == {
+        "num_rows": 15,
+        "total_rows": 15,
+        "validation_rows": 5,
+        "left_out_bytes": 0,
+    }
 
 
 def test_sample_of_large_data_cuts_training_and_validation_rows_alike(tmp_path):

@@ -43,6 +43,7 @@ class Told:
     iteration_s: float = 2.0
     feasible: bool = True
     cause: str | None = None
+    results: dict = field(default_factory=dict)  # further ones of each iteration
 
 
 def config_of(number):
@@ -72,6 +73,7 @@ def sweep_on_disk(folder, told, **settings):
                 "pid": it.pid,
                 "hostname": it.host,
                 "config": values,
+                **it.results,
             }
             for done, value in enumerate(it.curve, start=1)
         ]

@@ -38,6 +38,26 @@ def test_the_best_has_its_test_metrics(tmp_path):
     )
 
 
+def test_frozen_layers_are_counted_by_what_they_save_or_why_they_are_not_shared(summary):
+    shared, reason = "shared on this node: 1 MB of outputs", "not shared: flip draws random numbers"
+    told = [Told([0.5], results={"perf/frozen_layers": text}) for text in (shared, reason, shared)]
+    assert summary(*told, Told([0.5])).frozen_layers == (
+        f"Frozen layers: 2 trials {shared}; 1 trial {reason}."
+    )
+
+
+def test_reasons_are_told_beside_many_kinds_of_frozen_layers_that_are_shared(summary):
+    texts = [f"shared on this node: {size} kB" for size in range(9)] + ["not shared: no room"]
+    told = [Told([0.5], results={"perf/frozen_layers": text}) for text in texts]
+    found = summary(*told).frozen_layers
+    assert found.count("shared on this node") == 3
+    assert found.endswith("; 1 trial not shared: no room; tune-tf show has those of other trials.")
+
+
+def test_nothing_is_told_of_frozen_layers_without_any(summary):
+    assert summary(Told([0.5])).frozen_layers == ""
+
+
 def test_a_best_epoch_before_the_last_is_named(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0, 0.5])])
     kept = replace(result.trials[1], metrics={"val_accuracy": 1.0}, kept_iteration=1)

@@ -6,8 +6,10 @@ import keras
 import numpy as np
 import pytest
 import ray
+from guards import slow
 from ray import tune
 
+from tune_tf.data import Pipeline
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import FROZEN_SHARE
@@ -48,10 +50,18 @@ class Frozen(Workload):
         return 16
 
 
-def results(parallelism, share):
+class FrozenPipelines(Frozen):
+    """The same, whose rows are streamed."""
+
+    def load_data(self, config):
+        data = super().load_data(config)
+        return Data(Pipeline(data.train), Pipeline(data.validation))
+
+
+def results(parallelism, share, workload=Frozen):
     """Return the numbers of two epochs of two trials in one process."""
     kind = trainable(
-        Frozen,
+        workload,
         parallelism,
         seed=4,
         share_frozen=share,
@@ -72,17 +82,17 @@ def results(parallelism, share):
 
 
 @pytest.mark.parametrize(
-    "parallelism",
+    ("parallelism", "workload"),
     [
-        Mirrored(),
-        Mirrored(micro_batches=2),
-        MultiWorker(2),
-        Folds(3, num_devices=1),
+        pytest.param(Mirrored(), Frozen, id="mirrored"),
+        pytest.param(Mirrored(micro_batches=2), Frozen, id="micro-batches"),
+        pytest.param(MultiWorker(2), Frozen, id="workers"),
+        slow(MultiWorker(2), FrozenPipelines, id="workers that stream"),
+        pytest.param(Folds(3, num_devices=1), Frozen, id="folds"),
     ],
-    ids=str,
 )
-def test_numbers_are_those_of_trials_that_share_nothing(parallelism, ray_cluster):
-    shared, alone = results(parallelism, True), results(parallelism, False)
+def test_numbers_are_those_of_trials_that_share_nothing(parallelism, workload, ray_cluster):
+    shared, alone = (results(parallelism, share, workload) for share in (True, False))
     assert all(FROZEN_SHARE in each for each in shared)
     assert not any(FROZEN_SHARE in each for each in alone)
     for one, other in zip(shared, alone, strict=True):

@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import TuneTfError, UnavailableResourcesError
 from tune_tf.estimate.workload_sample import BUILDS_MODEL, read_process_counts
-from tune_tf.result_keys import STALENESS_MAX, STALENESS_MEAN
+from tune_tf.result_keys import FROZEN_LAYERS, STALENESS_MAX, STALENESS_MEAN
 from tune_tf.training.system_metrics import peak_memory_bytes
 
 ProgressCallback = Callable[[str, float], None]
@@ -35,13 +35,15 @@ class EpochTimings:
     """Seconds of consecutive epochs of a trial.
 
     ``cpu_s`` and ``other_cpu_s`` are CPU seconds of its and all other processes on the node;
-    ``staleness`` is the mean and the largest of each epoch of asynchronous workers.
+    ``staleness`` is the mean and the largest of each epoch of asynchronous workers;
+    ``frozen_layers`` is what the last epoch reported of those.
     """
 
     epochs_s: tuple[float, ...]
     cpu_s: float
     other_cpu_s: float
     staleness: tuple[tuple[float, int], ...] = ()
+    frozen_layers: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,15 @@ class TrialUsage:
     """Peak memory and training rows of a trial's processes.
 
     ``gpu_bytes`` is None without GPUs, the numbers of rows are 0 if unknown. ``left_out_bytes`` are
-    those of the data that a real trial holds but the sample omits.
+    those of the data that a real trial holds but the sample omits; ``validation_rows`` are those
+    of a real trial.
     """
 
     host_bytes: int
     gpu_bytes: int | None
     num_rows: int = 0
     total_rows: int = 0
+    validation_rows: int = 0
     left_out_bytes: int = 0
 
 
@@ -82,10 +86,10 @@ class TrialActor:
     def train(self, seconds: float = 0.0) -> EpochTimings:
         """Train whole epochs, at least one, until the time is over."""
         trial_before_s, machine_before_s = self._cpu_seconds(), _machine_cpu_seconds()
-        epochs_s, staleness = _train(self._trainable, seconds)
+        epochs_s, staleness, frozen_layers = _train(self._trainable, seconds)
         cpu_s = self._cpu_seconds() - trial_before_s
         other_cpu_s = max(0.0, _machine_cpu_seconds() - machine_before_s - cpu_s)
-        return EpochTimings(epochs_s, cpu_s, other_cpu_s, staleness)
+        return EpochTimings(epochs_s, cpu_s, other_cpu_s, staleness, frozen_layers)
 
     def save(self) -> tuple[float, int]:
         """Save a checkpoint; return the seconds it took, and its bytes."""
@@ -112,7 +116,7 @@ class TrialActor:
         """Return the seconds per epoch of another trial on the same devices, after tracing."""
         trainable = trainable_class(config=config)
         trainable.train()
-        epochs_s, _ = _train(trainable, seconds)
+        epochs_s, *_ = _train(trainable, seconds)
         trainable.stop()
         return sum(epochs_s) / len(epochs_s)
 
@@ -216,8 +220,8 @@ def new_counts_folder() -> str:
 
 def _train(
     trainable: tune.Trainable, seconds: float
-) -> tuple[tuple[float, ...], tuple[tuple[float, int], ...]]:
-    """Return the seconds of each epoch, and the staleness of asynchronous ones."""
+) -> tuple[tuple[float, ...], tuple[tuple[float, int], ...], str]:
+    """Return the seconds of each epoch, the staleness of asynchronous ones, and frozen layers."""
     epochs_s: list[float] = []
     staleness: list[tuple[float, int]] = []
     while not epochs_s or sum(epochs_s) < seconds:
@@ -226,7 +230,7 @@ def _train(
         epochs_s.append(time.perf_counter() - start)
         if STALENESS_MEAN in result:
             staleness.append((result[STALENESS_MEAN], result[STALENESS_MAX]))
-    return tuple(epochs_s), tuple(staleness)
+    return tuple(epochs_s), tuple(staleness), result.get(FROZEN_LAYERS, "")
 
 
 def robust_spread(values: Sequence[float]) -> float:

@@ -51,6 +51,7 @@ class TrialSample:
         counts = {
             "num_rows": num_train,
             "total_rows": rows.num_train,
+            "validation_rows": rows.num_validation,
             "left_out_bytes": round(
                 (1 - share) * (_array_bytes(data.train) + _array_bytes(data.validation))
             ),

@@ -107,4 +107,6 @@ class Forecast:
     mlflow_bytes: Range  # growth of MLflow's store and artifacts
     phases: Mapping[str, Range]  # seconds, in order
     assumptions: tuple[str, ...]
+    frozen_layers: str = ""  # whether trials share outputs of frozen layers, or why not
+    frozen_bytes: Range | None = None  # of these outputs, as a trial reports them
     warnings: tuple[str, ...] = ()  # what the user should know before the sweep starts

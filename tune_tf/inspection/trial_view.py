@@ -20,6 +20,7 @@ from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
 from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure, strip_colors
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.remote_storage import CheckpointLocation
+from tune_tf.result_keys import FROZEN_LAYERS
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
@@ -43,6 +44,7 @@ class TrialView:
         node: Host name and address of the node of its last result; empty without one.
         pid: Process of its last result.
         mlflow_run_id: Id of its run in MLflow, if known.
+        frozen_layers: What the outputs of its frozen layers save, or why they are not shared.
     """
 
     result: TrialResult
@@ -55,6 +57,7 @@ class TrialView:
     node: str = ""
     pid: int | None = None
     mlflow_run_id: str | None = None
+    frozen_layers: str = ""
 
     @classmethod
     def of(
@@ -107,6 +110,7 @@ class TrialView:
             node=" ".join(dict.fromkeys(names)),
             pid=pid if isinstance(pid, int) else None,
             mlflow_run_id=last.get(MLFLOW_RUN_ID) or run_ids.get(trial_id),
+            frozen_layers=mask_secrets(str(last.get(FROZEN_LAYERS, ""))),
         )
 
     @property
@@ -159,6 +163,7 @@ class TrialView:
             "last_s": self.last_s,
             "node": self.node,
             "pid": self.pid,
+            "frozen_layers": self.frozen_layers or None,
             "mlflow_run_id": self.mlflow_run_id,
             "checkpoint": str(result.checkpoint) if result.checkpoint else None,
             "checkpoints_removed": result.checkpoints_removed,

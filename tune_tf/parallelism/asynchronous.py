@@ -35,6 +35,7 @@ class Asynchronous(Parallelism):
     trainable: ClassVar[str] = "tune_tf.trainables.asynchronous:AsynchronousTrainable"
     in_processes: ClassVar[bool] = True
     supports_row_functions: ClassVar[bool] = False
+    shares_frozen: ClassVar[bool] = False
 
     num_workers: Count = 2
     max_staleness: Annotated[int, Minimum(1, _STALENESS_REMEDY)] = 8

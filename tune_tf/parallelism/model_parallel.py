@@ -11,6 +11,7 @@ class _Staged(Parallelism):
     """Base class of kinds that use one device of a node for each stage of each replica."""
 
     trainable: ClassVar[str] = "tune_tf.trainables.mirrored:ModelParallelTrainable"
+    shares_frozen: ClassVar[bool] = False
 
     @property
     def num_stages(self) -> int:

@@ -38,6 +38,7 @@ class Parallelism:
         fills_node: Whether a trial can use more devices of a node than were declared.
         supports_fit: Whether ``keras.Model.fit`` can train it.
         reports_late: Whether its models may be ahead of the epoch that a trial reports.
+        shares_frozen: Whether its trials share the outputs of frozen layers.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         replica_setting: Setting that determines the number of replicas.
 
@@ -52,6 +53,7 @@ class Parallelism:
     supports_fit: ClassVar[bool] = False
     reports_late: ClassVar[bool] = False
     supports_row_functions: ClassVar[bool] = True
+    shares_frozen: ClassVar[bool] = True
     replica_setting: ClassVar[str] = "num_replicas"
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.report.plots.axis import Axis, Floats, ParameterAxes, metric_axis, parameter_axes
 from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.result_keys import FROZEN_LAYERS, TRAINING_ITERATION
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
@@ -46,6 +46,7 @@ class Curve:
     values: Floats  # metric of the objective by iteration; NaN if not finite
     segments: tuple[CurveSegment, ...]  # in order
     trained_s: float  # spent in iterations
+    frozen_layers: str = ""  # what their outputs save, or why they are not shared
 
     @property
     def end_s(self) -> float:
@@ -229,17 +230,20 @@ def read_curve(path: Path, metric: str) -> Curve:
     values: dict[int, float] = {}
     segments: list[CurveSegment] = []
     since_restore_s = trained_s = 0.0
+    frozen_layers = ""
     for report in read_results(path):
         values[report[TRAINING_ITERATION]] = _number(metric_value(report, metric))
         total_s = _number(report.get("time_total_s"))
         trained_s = total_s if total_s > trained_s else trained_s  # not if NaN
         since_restore_s = _extend(segments, report, since_restore_s)
+        frozen_layers = str(metric_value(report, FROZEN_LAYERS) or "")
     iterations = sorted(values)
     return Curve(
         np.array(iterations, dtype=np.int64),
         np.array([values[iteration] for iteration in iterations], dtype=np.float64),
         tuple(segments),
         trained_s,
+        frozen_layers,
     )
 
 

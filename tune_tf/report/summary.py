@@ -1,6 +1,7 @@
 """Summary of a sweep: the best trial, outcomes and cost."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +11,13 @@ from tune_tf.outcome import Outcome
 from tune_tf.report.plots.axis import Axis, Floats
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.report_data import ReportData
+from tune_tf.result_keys import NOT_SHARED
 from tune_tf.space import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.parameter import is_number
 
 _NEAR_AN_END = 0.02
 _LEAST_OPTIONS = 3  # that have ends
+_FEW_TEXTS, _MANY_REASONS = 3, 10
 _FEW_CHANGES = 8  # from one epoch to the next, for a median
 
 
@@ -45,6 +48,7 @@ class Summary:
     comparison: str
     outcomes: str
     cost: str
+    frozen_layers: str
     settings: tuple[BestParameter, ...]
     failures: tuple[FailureGroup, ...]
 
@@ -56,6 +60,7 @@ class Summary:
             comparison=_comparison(record),
             outcomes=_outcomes(record),
             cost=_cost(record),
+            frozen_layers=_frozen_layers(record),
             settings=_settings(record),
             failures=_failures(record),
         )
@@ -161,6 +166,17 @@ def _cost(record: ReportData) -> str:
             f"of {limit:,} would have taken {full:,}, so it trained {trained / full:.0%} of that"
         )
     return f"{text}."
+
+
+def _frozen_layers(record: ReportData) -> str:
+    """Return a sentence on the outputs of frozen layers; empty without such layers."""
+    texts = Counter(curve.frozen_layers for curve in record.curves if curve.frozen_layers)
+    reasons = Counter({text: texts.pop(text) for text in [*texts] if text.startswith(NOT_SHARED)})
+    common = [*texts.most_common(_FEW_TEXTS), *reasons.most_common(_MANY_REASONS)]
+    parts = [f"{counted(count, 'trial')} {text}" for text, count in common]
+    if len(common) < len(texts) + len(reasons):
+        parts.append("tune-tf show has those of other trials")
+    return record.masked(f"Frozen layers: {'; '.join(parts)}.") if parts else ""
 
 
 def _settings(record: ReportData) -> tuple[BestParameter, ...]:

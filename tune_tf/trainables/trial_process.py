@@ -60,7 +60,7 @@ class EpochReport:
     metrics: dict[str, Any]
     stop_training: bool
     recycle: bool
-    system_metrics: dict[str, float]
+    system_metrics: dict[str, Any]
     extra: dict[str, Any] = field(default_factory=dict)
     divergence: str = ""
 
@@ -118,7 +118,7 @@ class TrialProcess:
         from tune_tf.data.node_cache.computed_arrays import ComputedArrays
         from tune_tf.training.core.frozen_outputs import FrozenOutputs
 
-        return FrozenOutputs(replicas, ComputedArrays())
+        return FrozenOutputs(replicas, ComputedArrays(), self._settings.data_id)
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""

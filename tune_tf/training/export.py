@@ -114,8 +114,10 @@ def export_trained(
     """
     model = trained_model(workload, config, checkpoint)
     if file_format != "keras":  # Keras exports a model only after a call
-        symbolic = getattr(model, "inputs", None) is not None
-        model(model.input if symbolic else input_example(workload, config, model))
+        if getattr(model, "inputs", None) is None:
+            model(input_example(workload, config, model))
+        else:  # a sequential model has no `input` before a call
+            model(model.inputs[0] if isinstance(model, keras.Sequential) else model.input)
     if file_format in _SERVING_FORMATS:
         model = workload.serving_model(model, config)
     with atomic_path(path) as partial:

@@ -32,8 +32,8 @@ def peak_memory_bytes(process_id: int) -> int | None:
 
 
 def sum_peak_memory(
-    report: Mapping[str, float], reports: Iterable[Mapping[str, float]]
-) -> dict[str, float]:
+    report: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return a report with the summed peak memory of all processes of a trial.
 
     The sum is left out until all processes have reported a peak.

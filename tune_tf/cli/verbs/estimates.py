@@ -73,6 +73,8 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     console.print(_models(forecast))
     console.print()
     console.print(_totals(forecast))
+    if forecast.frozen_layers:
+        console.print(Text(f"\nFrozen layers: {forecast.frozen_layers}"), soft_wrap=True)
     console.print("\nWhere the time goes", style="bold")
     phases = Table.grid(padding=(0, 2, 0, 2))
     for phase, seconds in forecast.phases.items():
@@ -132,6 +134,8 @@ def _totals(forecast: Forecast) -> Table:
     add("peak memory per trial", forecast.memory_bytes, bytes_text)
     if forecast.gpu_memory_bytes is not None:
         add("GPU memory per trial", forecast.gpu_memory_bytes, bytes_text)
+    if forecast.frozen_bytes is not None:
+        add("outputs of frozen layers", forecast.frozen_bytes, bytes_text)
     add("CPU-hours reserved", forecast.cpu_hours, hours)
     if forecast.gpus:
         add("GPU-hours reserved", forecast.gpu_hours, hours)

@@ -155,6 +155,7 @@ def _attributes(sweep: SweepView, trial: TrialView) -> dict[str, str]:
         "began": local_time(trial.began_s) or "never",
         "ended": local_time(trial.ended_s),
         "node": trial.node and f"{trial.node}, process {trial.pid}",
+        "frozen layers": trial.frozen_layers,
         "MLflow run": trial.mlflow_run_id or (sweep.config.mlflow and "not known"),
     }
     return {name: value for name, value in attributes.items() if value}

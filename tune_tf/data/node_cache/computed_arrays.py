@@ -23,6 +23,11 @@ _NAME = "computed"
 _SHARE_OF_MEMORY = 0.5
 
 
+def max_shared_bytes() -> float:
+    """Return the bytes of this node's object store that computed arrays may take."""
+    return _SHARE_OF_MEMORY * object_store_bytes()
+
+
 class ComputedArrays:
     """Cache of computed arrays, which the processes of a node share.
 
@@ -40,8 +45,9 @@ class ComputedArrays:
     @property
     def max_bytes(self) -> float:
         """Bytes that the arrays of a key may take."""
-        memory = object_store_bytes() if is_actor() else psutil.virtual_memory().available
-        return _SHARE_OF_MEMORY * memory
+        if is_actor():
+            return max_shared_bytes()
+        return _SHARE_OF_MEMORY * float(psutil.virtual_memory().available)
 
     def get(self, key: str, compute: Callable[[], ArrayList]) -> ArrayList:
         """Return the arrays of a key, which are computed if no process of the node did it before.
@@ -92,7 +98,7 @@ class ArrayCache(LeasedActor):
 
         reference = await asyncio.to_thread(ray.put, arrays)
         self._found[key] = reference, sum(each.nbytes for each in arrays)
-        limit = _SHARE_OF_MEMORY * object_store_bytes()
+        limit = max_shared_bytes()
         while len(self._found) > 1 and sum(size for _, size in self._found.values()) > limit:
             del self._found[next(iter(self._found))]
         return [reference]

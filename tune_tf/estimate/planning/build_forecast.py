@@ -59,6 +59,8 @@ def build_forecast(sweep: MeasuredSweep, digest: str, made_at: str) -> Forecast:
             "report and best model": closing_s,
         },
         assumptions=_assumptions(sweep),
+        frozen_layers=sweep.frozen_layers.text,
+        frozen_bytes=sweep.frozen_layers.num_bytes,
         warnings=_warnings(sweep, fitting),
     )
 
@@ -117,6 +119,11 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         f"Tracing: {tracing}.",
         "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
     ]
+    if sweep.frozen_layers.num_bytes is not None and measured.scale > 1:
+        assumptions.append(
+            "The first trial of a node also computes the outputs of frozen layers for the rows "
+            "that were not used here, which takes a few epochs of the whole model."
+        )
     if simulated.growth > 1:
         assumptions.append(
             "Trials beyond the simulated ones are assumed to behave alike: "

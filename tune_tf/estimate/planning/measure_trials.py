@@ -56,6 +56,7 @@ class TrialMeasurements:
         first_usages: Usage by index of the config that a fresh process trained; some configs only.
         final_usage: Largest usage of a process at the end, after all configs.
         process_s: Seconds to start a process and its first trial, imports and data included.
+        frozen_layers: What the configs reported of shared outputs of frozen layers, if anything.
     """
 
     num_slots: int
@@ -63,6 +64,7 @@ class TrialMeasurements:
     first_usages: dict[int, TrialUsage]
     final_usage: TrialUsage
     process_s: float
+    frozen_layers: tuple[str, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -93,6 +95,7 @@ def measure_trials(
         WorkloadError: A config cannot be trained.
     """
     timings: dict[tuple[int, int], TrialTiming] = {}
+    frozen_layers: dict[str, None] = {}
     with contextlib.ExitStack() as stack:
         on_progress(f"starting {num_slots} process{'' if num_slots == 1 else 'es'}", 0.0)
         start = time.perf_counter()
@@ -118,6 +121,7 @@ def measure_trials(
             further = _ask_all(processes, assigned, "train", _ROUND_S)
             saves = _ask_all(processes, assigned, "save")
             for slot, index in enumerate(order):
+                frozen_layers[further[slot].frozen_layers] = None
                 timings[index, slot] = TrialTiming(
                     starts[slot],
                     first_epochs[slot].epochs_s[0],
@@ -141,8 +145,10 @@ def measure_trials(
             num_rows=max(each.num_rows for each in usages),
             total_rows=max(each.total_rows for each in usages),
             left_out_bytes=max(each.left_out_bytes for each in usages),
+            validation_rows=max(each.validation_rows for each in usages),
         ),
         process_s=process_s,
+        frozen_layers=tuple(filter(None, frozen_layers)),
     )
 
 

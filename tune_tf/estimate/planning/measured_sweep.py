@@ -1,5 +1,6 @@
 """Measurements and simulations of a sweep, and the ranges that follow from them."""
 
+import math
 import os
 import statistics
 from dataclasses import dataclass, replace
@@ -8,6 +9,8 @@ from functools import cached_property
 import psutil
 import ray
 
+from tune_tf.data.node_cache.computed_arrays import max_shared_bytes
+from tune_tf.estimate.planning.frozen_forecast import FrozenForecast, forecast_frozen_layers
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
 from tune_tf.estimate.planning.schedule_model import (
@@ -49,6 +52,7 @@ class Machine:
     memory_bytes: int
     available_bytes: int
     busy_cores: float
+    max_shared_bytes: float = math.inf
 
     @classmethod
     def of(cls, busy_percent: float) -> "Machine":
@@ -64,6 +68,7 @@ class Machine:
             memory_bytes=int(memory.total),
             available_bytes=int(memory.available),
             busy_cores=busy_percent / 100 * num_cores,
+            max_shared_bytes=max_shared_bytes(),
         )
 
     def __str__(self) -> str:
@@ -164,9 +169,18 @@ class MeasuredSweep:
         return [self.costs.epoch_s(each.config) for each in self.profiles.known]
 
     @cached_property
+    def frozen_layers(self) -> FrozenForecast:
+        """Outputs of frozen layers that trials share."""
+        return forecast_frozen_layers(
+            self.plan.config, self.profiles, self.measured, self.machine.max_shared_bytes
+        )
+
+    @cached_property
     def memory_bytes(self) -> Range:
         """Peak host memory of a trial at the end of the sweep."""
-        left_out_bytes = self.measured.final_usage.left_out_bytes
+        left_out_bytes = float(self.measured.final_usage.left_out_bytes)
+        if self.frozen_layers.num_bytes is not None:  # the sample has outputs of its rows alone
+            left_out_bytes += (1 - 1 / self.measured.scale) * self.frozen_layers.num_bytes.high
         host_bytes = [each.host_bytes for each in self.measured.first_usages.values()]
         largest = likely = float(max(host_bytes))
         growth = 0.0

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from tune_tf.estimate.extreme_configs import (
     fill_with_middle,
     middle_value,
 )
+from tune_tf.result_keys import NOT_SHARED, WEIGHTS_DIFFER
 from tune_tf.space import Float, SearchSpace, flatten
 from tune_tf.space.paths import nest
 from tune_tf.workload import Config, Workload
@@ -39,6 +40,8 @@ class ModelProfile:
         work: Approximate number of multiplications per row.
         activation_bytes: Bytes of the outputs of all layers for one row.
         key: Key shared by models with the same traced program; None if none can be shared.
+        frozen_row_bytes: Bytes of the outputs of frozen layers for one row; None if not shared.
+        frozen_layers: What shared outputs save, or why they are not shared; empty without any.
     """
 
     config: dict[str, Any]
@@ -48,6 +51,8 @@ class ModelProfile:
     activation_bytes: float
     batch_size: int
     key: str | None
+    frozen_row_bytes: int | None = None
+    frozen_layers: str = ""
 
     @property
     def size(self) -> float:
@@ -66,6 +71,7 @@ class ModelProfiles:
             dropout of 0.
         shares: Whether trials share traced programs at all.
         broken: Config and error of each random model that could not be built.
+        frozen_obstacle: Why no trials share outputs of frozen layers, whatever their shapes.
     """
 
     smallest: ModelProfile
@@ -74,6 +80,7 @@ class ModelProfiles:
     structural: Mapping[str, Difference]
     shares: bool
     broken: tuple[str, ...] = ()
+    frozen_obstacle: str = ""
 
     @property
     def known(self) -> tuple[ModelProfile, ...]:
@@ -186,7 +193,21 @@ def profile_workload_models(
         return _profile(workload, config, build_for_checkpoint(workload, config, seed=0))
 
     with throwaway_run():
-        return profile_models(space, build_profile, seed=seed)
+        profiles = profile_models(space, build_profile, seed=seed)
+        shared = [each for each in profiles.known if each.frozen_row_bytes is not None]
+        if shared and _frozen_weights_follow_seed(workload, shared[0].config):
+            profiles = replace(profiles, frozen_obstacle=WEIGHTS_DIFFER)
+        return profiles
+
+
+def _frozen_weights_follow_seed(workload: Workload, config: Config) -> bool:
+    from tune_tf.training.core.build import build_for_checkpoint
+    from tune_tf.training.core.frozen_layers import find_frozen_layers
+
+    models = (build_for_checkpoint(workload, config, seed) for seed in (0, 1))
+    layers = [find_frozen_layers(model, math.inf) for model in models]
+    values = ([variable.numpy() for variable in each.weights] for each in layers)
+    return not all(map(np.array_equal, *values))
 
 
 def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
@@ -194,6 +215,7 @@ def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
     from tune_tf.training.core.scalars import scalars_of
 
     batch_size = workload.global_batch_size(config)
+    frozen_row_bytes, frozen_layers = _frozen_layers(model)
     shapes = [(layer, _output_shape(layer)) for layer in _layers(model)]
     variables = [*model.variables, *model.optimizer.variables]
     return ModelProfile(
@@ -206,7 +228,24 @@ def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
         activation_bytes=float(sum(_BYTES * math.prod(shape[1:]) for _, shape in shapes if shape)),
         batch_size=batch_size,
         key=program_fingerprint(workload, model, scalars_of(model), config, batch_size).key,
+        frozen_row_bytes=frozen_row_bytes,
+        frozen_layers=frozen_layers,
     )
+
+
+def _frozen_layers(model: Any) -> tuple[int | None, str]:
+    """Return the bytes of a row's shared outputs and what they save; or None and why not."""
+    from tune_tf.training.core.frozen_layers import (
+        NotSharedError,
+        find_frozen_layers,
+        has_frozen_layers,
+    )
+
+    try:
+        layers = find_frozen_layers(model, math.inf)
+    except NotSharedError as reason:
+        return None, f"{NOT_SHARED}{reason}" if has_frozen_layers(model) else ""
+    return layers.row_bytes, str(layers)
 
 
 def _layers(model: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class AsyncValidationLoop:
         return self._inner.num_programs + self._validator.num_programs
 
     @property
-    def performance(self) -> dict[str, float]:
+    def performance(self) -> dict[str, Any]:
         """Speed of the last trained epoch, by result key."""
         return self._inner.performance
 

@@ -12,6 +12,7 @@ from tune_tf.training.core.seeds import epoch_order, example_seeds, unseeded_sta
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import STREAMS, DeviceRows
 from tune_tf.training.input.reader import DatasetReader, Reader, num_rows_of, rows_between
+from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Config, Workload
 
 NumberedStep = Callable[[int, Any, tf.Tensor, Any], Any]
@@ -67,9 +68,12 @@ def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInp
 
 def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray[Any, Any]":
     """Return the row numbers of an epoch, int32, shape ``[num_rows]``."""
-    if workload.shuffle(trial.config):
-        return epoch_order(trial.seed, epoch, trial.rows.num_train)
-    return np.arange(trial.rows.num_train, dtype=np.int32)
+    rows, shuffled = trial.rows, workload.shuffle(trial.config)
+    if rows.computed_from is not None and isinstance(rows.computed_from.train, Stream):
+        return rows.computed_from.train.order(trial.seed, epoch, shuffled=shuffled)
+    if shuffled:
+        return epoch_order(trial.seed, epoch, rows.num_train)
+    return np.arange(rows.num_train, dtype=np.int32)
 
 
 def run_whole_batch(

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tune_tf.formatting import counted
 from tune_tf.training.core.build import layers_in
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
@@ -100,11 +101,34 @@ class FrozenLayers:
         operations = (call.operation for level in self.levels for call in level.frozen)
         return [each for each in operations if isinstance(each, keras.Layer)]
 
+    def __str__(self) -> str:
+        """Return what the outputs save, for a report."""
+        leaves = {
+            id(leaf)
+            for layer in self.layers
+            for leaf in layers_in(layer)
+            if not isinstance(leaf, keras.Model | keras.layers.InputLayer)
+        }
+        return (
+            f"{counted(len(leaves), 'layer')} up to {self.name}; "
+            f"{math.floor(100 * self.share)}% of an epoch's operations are saved"
+        )
+
     @property
     def variables(self) -> list[Any]:
         """Variables of the frozen layers, in order."""
         unique = {id(each): each for layer in self.layers for each in layer.variables}
         return list(unique.values())
+
+    @property
+    def weights(self) -> list[Any]:
+        """Variables that the outputs depend on: not the states of generators, which draw nothing.
+
+        Such as that of a recurrent layer without dropout, which follows the trial's seed.
+        """
+        inner = (each for layer in self.layers for each in layers_in(layer))
+        states = {id(each.state) for layer in inner for each in _generators(layer)}
+        return [each for each in self.variables if id(each) not in states]
 
     @property
     def structure(self) -> Fingerprint:
@@ -208,8 +232,13 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
     total = sum(map(_operations, _calls(model)))
     share = cut.saved / (frozen + (1 + _BACKWARD) * (total - frozen))
     if share < LEAST_SHARE:
-        raise NotSharedError(f"they are {share:.0%} of an epoch's operations; {reason}")
+        raise NotSharedError(f"they are only {share:.0%} of an epoch's operations; {reason}")
     return FrozenLayers(cut.levels, cut.row_bytes, share)
+
+
+def has_frozen_layers(model: keras.Model) -> bool:
+    """Return whether a layer with weights is set to train none of them."""
+    return any(layer.weights and not layer.trainable for layer in layers_in(model))
 
 
 def _cuts(model: keras.Model) -> tuple[list[_Cut], str]:
@@ -322,8 +351,7 @@ def _obstacle_in(layer: keras.Layer) -> str:
     if not type(layer).__module__.startswith(("keras.src.layers.", "keras.src.models.")):
         return f"{name} is a custom layer"
     rates = [getattr(layer, rate, 1) for rate in ("dropout", "recurrent_dropout")]
-    is_random = any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())
-    if is_random and any(rates):
+    if _generators(layer) and any(rates):
         return f"{name} draws random numbers"
     if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
         return f"{name} collects statistics"
@@ -332,6 +360,10 @@ def _obstacle_in(layer: keras.Layer) -> str:
     if layer.activity_regularizer is not None:
         return f"{name} adds to the loss"
     return f"{name} is quantized" if getattr(layer, "quantization_mode", None) else ""
+
+
+def _generators(layer: keras.Layer) -> list[keras.random.SeedGenerator]:
+    return [each for each in vars(layer).values() if isinstance(each, keras.random.SeedGenerator)]
 
 
 def _operations(call: LayerCall) -> float:

@@ -1,9 +1,12 @@
 """Outputs of frozen layers for a trial's rows, computed once per node and shared by its trials."""
 
 import contextlib
+import functools
+import itertools
 import logging
-from collections import Counter
-from collections.abc import Callable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,18 +16,23 @@ import tensorflow as tf
 
 from tune_tf.data.digest import digest
 from tune_tf.data.node_cache.computed_arrays import ArrayList, ComputedArrays
+from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
+from tune_tf.result_keys import WEIGHTS_DIFFER
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.frozen_layers import (
     FrozenLayers,
     NotSharedError,
     check_outputs,
     find_frozen_layers,
+    has_frozen_layers,
 )
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import trains_by_workload
-from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.input.dataset_stream import DatasetStream
+from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between
+from tune_tf.training.input.stream import Stream
 from tune_tf.training.reuse.fingerprint import global_settings
 from tune_tf.workload import Workload
 
@@ -59,30 +67,68 @@ class SkippedLayers:
         return self.layers.skipped(self.has_mask)
 
 
+def shareable_layers(
+    workload: Workload, model: keras.Model, rows: DeviceRows, max_bytes: float
+) -> FrozenLayers:
+    """Return the frozen layers whose outputs trials may share, by shapes and settings.
+
+    The outputs, and labels of rows that are streamed, take at most ``max_bytes``.
+
+    Raises:
+        NotSharedError: There are none.
+    """
+    parts = {"train": rows.train, "validation": rows.validation}
+    for name, part in parts.items():
+        if isinstance(part, DatasetStream):
+            raise NotSharedError(
+                f"Data.{name} is a data set, which may have other rows in each epoch: return "
+                "arrays, rows of tune_tf.data.prepared, or a Pipeline"
+            )
+        if isinstance(part, Stream) and (varying := part.varying_part()):
+            raise NotSharedError(f"{varying} may make other rows in each epoch")
+    if rows.per_example is not None:
+        raise NotSharedError("per_example makes other rows in each epoch")
+    if trains_by_workload(workload):
+        raise NotSharedError(f"{type(workload).__name__}.train_step may use the rows")
+    row_bytes = max_bytes / (rows.num_train + rows.num_validation)
+    streams = [part for part in parts.values() if isinstance(part, Stream)]
+    label_bytes = [_nbytes(part.sample[1:]) / len(_leaf(part.sample)) for part in streams]
+    return find_frozen_layers(model, row_bytes - max(label_bytes, default=0))
+
+
 class FrozenOutputs:
     """Outputs of the frozen layers of a process's trials.
 
     Args:
         replicas: Replicas that read the rows.
         shared: Where the processes of the node share the outputs.
+        sweep_key: Key of the trials that share the outputs of a pipeline's rows, since files may
+            change under their names.
     """
 
-    def __init__(self, replicas: Replicas, shared: ComputedArrays) -> None:
+    def __init__(
+        self, replicas: Replicas, shared: ComputedArrays, sweep_key: str | None = None
+    ) -> None:
         self._replicas = replicas
         self._shared = shared
+        self._sweep_key = sweep_key
+        #: Why the last trial shares no outputs, if its model has frozen layers; else empty.
+        self.obstacle = ""
         self._content: tuple[DeviceRows, bytes | None] | None = None  # of the last rows
         self._placed: tuple[DeviceRows, str, DeviceRows] | None = None
         self._checked: dict[str, list[bool] | str] = {}
-        self._variants: Counter[str] = Counter()
+        self._variants: dict[str, set[bytes]] = defaultdict(set)
 
     def find(
         self, workload: Workload, model: keras.Model, inputs: TrialInputs
     ) -> tuple[SkippedLayers | None, TrialInputs]:
         """Return the frozen layers to skip, if that pays, and inputs with their outputs as rows."""
-        rows = inputs.rows
+        rows, self.obstacle = inputs.rows, ""
         try:
             skipped, outputs = self._find(workload, model, rows)
         except NotSharedError as reason:
+            if has_frozen_layers(model):
+                self.obstacle = str(reason)
             if str(reason) not in self._checked:
                 self._checked[str(reason)] = ""
                 _log.info("The outputs of frozen layers are not shared: %s", reason)
@@ -92,14 +138,7 @@ class FrozenOutputs:
     def _find(
         self, workload: Workload, model: keras.Model, rows: DeviceRows
     ) -> tuple[SkippedLayers, DeviceRows]:
-        if rows.is_streamed:
-            raise NotSharedError("rows are streamed")
-        if rows.per_example is not None:
-            raise NotSharedError("per_example makes other rows in each epoch")
-        if trains_by_workload(workload):
-            raise NotSharedError(f"{type(workload).__name__}.train_step may use the rows")
-        num_rows = rows.num_train + rows.num_validation
-        layers = find_frozen_layers(model, self._shared.max_bytes / num_rows)
+        layers = shareable_layers(workload, model, rows, self._max_bytes(rows))
         structure = layers.structure
         if structure.key is None:
             raise NotSharedError(structure.obstacle)
@@ -114,36 +153,55 @@ class FrozenOutputs:
         """
         try:
             return self._outputs(skipped, rows, skipped.structure)
-        except NotSharedError:
+        except NotSharedError as reason:
+            self.obstacle = str(reason)
             return None
 
     def _outputs(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> DeviceRows:
         layers = skipped.layers
-        values = [variable.numpy() for variable in layers.variables]
+        values = [variable.numpy() for variable in layers.weights]
         settings = repr((global_settings(), self._replicas.devices.on_cpu))
         weights = digest((structure, settings, values))
         content = self._digest(rows)
         if weights is None or content is None:
-            raise NotSharedError("the rows cannot be compared")
+            raise NotSharedError("the rows, or the map that reads them, cannot be compared")
         key = (weights + content).hex()
         last = self._placed
         if last is not None and last[1] == key and _are_same(last[0], rows):
             return last[2]
-        arrays = self._shared.get(key, lambda: self._compute(skipped, rows, structure))
-        count = len(arrays) // (1 if rows.validation is None else 2)
+        arrays = self._shared.get(key, lambda: self._compute(skipped, rows, structure, weights))
+        unplaced = iter(arrays)
+        parts = [self._placed_part(skipped, part, unplaced) for part in rows.parts]
         placed = replace(
             rows,
-            train=(self._place(arrays[:count]), *rows.train[1:]),
-            validation=rows.validation and (self._place(arrays[count:]), *rows.validation[1:]),
+            train=parts[0],
+            validation=parts[1] if len(parts) > 1 else None,
             spec=(rows.spec, *((each.shape, each.dtype.name) for each in arrays)),
             computed_from=rows,
         )
         self._placed = rows, key, placed
         return placed
 
-    def _place(self, arrays: ArrayList) -> tuple[Any, ...]:
-        placed: tuple[Any, ...] = self._replicas.place(tuple(arrays))
-        return placed
+    def _placed_part(
+        self, skipped: SkippedLayers, part: Any, arrays: Iterator[Any]
+    ) -> tuple[Any, ...]:
+        """Return the next outputs, and labels if they were streamed, on the devices."""
+        num_outputs = len(skipped.has_mask) + sum(skipped.has_mask)
+        outputs = self._replicas.place(tuple(itertools.islice(arrays, num_outputs)))
+        if not isinstance(part, Stream):
+            return (outputs, *part[1:])
+        labels = part.sample[1:]
+        leaves = list(itertools.islice(arrays, len(tf.nest.flatten(labels))))
+        return (outputs, *self._replicas.place(tf.nest.pack_sequence_as(labels, leaves)))
+
+    def _max_bytes(self, rows: DeviceRows) -> float:
+        """Return the bytes that outputs may take; of streamed rows they have to fit the devices."""
+        if not rows.is_streamed:
+            return self._shared.max_bytes
+        resident = [
+            self._replicas.first_copy(part) for part in rows.parts if isinstance(part, tuple)
+        ]
+        return min(self._shared.max_bytes, room_bytes(self._replicas) - _nbytes(resident))
 
     def _checked_masks(self, structure: str, layers: FrozenLayers, x: Any) -> list[bool]:
         """Return which outputs have masks, after one check for each structure."""
@@ -160,20 +218,27 @@ class FrozenOutputs:
             raise NotSharedError(checked)
         return checked
 
-    def _compute(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> ArrayList:
-        self._variants[structure] += 1
-        if self._variants[structure] > _MAX_VARIANTS:
-            reason = "the weights differ between trials: load them, or give initializers seeds"
-            self._checked[structure] = reason
-            raise NotSharedError(reason)
+    def _compute(
+        self, skipped: SkippedLayers, rows: DeviceRows, structure: str, weights: bytes
+    ) -> ArrayList:
+        self._variants[structure].add(weights)
+        if len(self._variants[structure]) > _MAX_VARIANTS:
+            self._checked[structure] = WEIGHTS_DIFFER
+            raise NotSharedError(WEIGHTS_DIFFER)
         layers = skipped.layers
-        parts = [self._inputs(part) for part in (rows.train, rows.validation) if part]
-        spec = keras.tree.map_structure(
-            lambda a: tf.TensorSpec((None, *a.shape[1:]), a.dtype), parts[0]
-        )
-        compute = tf.function(layers.outputs, input_signature=[spec], autograph=False)
-        with tf.device(self._replicas.devices.names[0]):
-            arrays = [array for x in parts for array in _in_chunks(compute, x)]
+        outputs = functools.partial(layers.outputs)  # else TensorFlow warns of many traces
+        traced = tf.function(outputs, autograph=False, reduce_retracing=True)
+
+        def compute(x: Any) -> list[Any]:
+            with tf.device(self._replicas.devices.names[0]):  # where no rows are read
+                return list(traced(x))
+
+        counts = (rows.num_train, rows.num_validation)
+        arrays = [
+            array
+            for part, num_rows in zip(rows.parts, counts, strict=False)
+            for array in _collected(self._chunks(compute, part), num_rows)
+        ]
         size = bytes_text(sum(each.nbytes for each in arrays))
         text = (
             "The outputs of the frozen layers up to %s take %s and are computed once on this node"
@@ -181,30 +246,57 @@ class FrozenOutputs:
         _log.info(text, layers.name, size)
         return arrays
 
-    def _inputs(self, part: Any) -> Any:
-        return self._replicas.first_copy(part[0])
+    def _chunks(self, compute: Callable[[Any], list[Any]], part: Any) -> Iterator[list[Any]]:
+        """Yield the outputs for a few rows after others, with the labels of streamed rows."""
+        if isinstance(part, Stream):
+            try:
+                for x, *labels in part.in_order(_CHUNK_ROWS):
+                    yield [*compute(x), *tf.nest.flatten(labels)]
+            except tf.errors.ResourceExhaustedError:
+                raise
+            except tf.errors.OpError as error:  # the epoch raises it too
+                raise NotSharedError(f"a row cannot be read: {first_line(error)}") from error
+            return
+        x = self._replicas.first_copy(part[0])
+        num_rows = len(_leaf(x))
+        for begin in range(0, num_rows, _CHUNK_ROWS):
+            yield compute(rows_between(x, begin, min(begin + _CHUNK_ROWS, num_rows)))
 
     def _digest(self, rows: DeviceRows) -> bytes | None:
         if self._content is None or not _are_same(self._content[0], rows):
-            parts = [self._inputs(part) for part in (rows.train, rows.validation) if part]
-            arrays = keras.tree.map_structure(lambda a: a.numpy(), parts)
-            self._content = rows, digest(arrays)
+            contents = [self._content_of(part) for part in rows.parts]
+            self._content = rows, None if None in contents else digest(contents)
         return self._content[1]
+
+    def _content_of(self, part: Any) -> bytes | None:
+        if isinstance(part, Stream):
+            content = part.content()
+            return None if content is None else digest((self._sweep_key, content))
+        x = self._replicas.first_copy(part[0])
+        return digest(keras.tree.map_structure(lambda a: a.numpy(), x))
 
 
 def _are_same(one: DeviceRows, other: DeviceRows) -> bool:
     return one.train is other.train and one.validation is other.validation
 
 
-def _in_chunks(compute: Callable[[Any], Sequence[Any]], x: Any) -> ArrayList:
-    """Return the results of a computation on rows, which it gets in parts."""
-    num_rows = len(keras.tree.flatten(x)[0])
+def _leaf(rows: Any) -> Any:
+    return tf.nest.flatten(rows)[0]
+
+
+def _nbytes(rows: Any) -> int:
+    return sum(math.prod(each.shape) * each.dtype.size for each in tf.nest.flatten(rows))
+
+
+def _collected(chunks: Iterator[list[Any]], num_rows: int) -> ArrayList:
+    """Return arrays of all rows from tensors of a few rows after others."""
     arrays: ArrayList = []
-    for begin in range(0, num_rows, _CHUNK_ROWS):
-        end = min(begin + _CHUNK_ROWS, num_rows)
-        results = [tensor.numpy() for tensor in compute(rows_between(x, begin, end))]
+    begin = 0
+    for chunk in chunks:
+        results = [tensor.numpy() for tensor in chunk]
         if not arrays:
             arrays = [np.empty((num_rows, *each.shape[1:]), each.dtype) for each in results]
         for array, result in zip(arrays, results, strict=True):
-            array[begin:end] = result
+            array[begin : begin + len(result)] = result
+        begin += len(results[0])
     return arrays

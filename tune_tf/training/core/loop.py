@@ -3,14 +3,24 @@
 import logging
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tune_tf.data.node_cache.workload_copies import WorkloadCopies
 from tune_tf.errors import WorkloadError
+from tune_tf.formatting import bytes_text
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE, INPUT_WAIT, ROWS_PER_S, Metrics
+from tune_tf.result_keys import (
+    FROZEN_BYTES,
+    FROZEN_LAYERS,
+    FROZEN_SHARE,
+    INPUT_WAIT,
+    NOT_SHARED,
+    ROWS_PER_S,
+    Metrics,
+)
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
@@ -67,6 +77,7 @@ class GraphLoop:
     ) -> None:
         self._workload = workload
         self._replicas = replicas
+        self._frozen = frozen
         self._programs = programs or ProgramCache(
             ReplicaBuilder(workload, replicas, parallelism),
             checks_reuse=type(replicas) is Replicas,
@@ -77,7 +88,7 @@ class GraphLoop:
         self.callback_context = CallbackContext()
         self._stopped_state: Checkpoint | None = None  # before on_train_end
         #: Speed of the last epoch, by result key.
-        self.performance: dict[str, float] = {}
+        self.performance: dict[str, Any] = {}
 
     @property
     def num_programs(self) -> int:
@@ -138,12 +149,20 @@ class GraphLoop:
             ROWS_PER_S: num_rows / took_s,
             INPUT_WAIT: min(1.0, trial.program.waited_s / took_s),
         }
-        if (skipped := trial.program.skipped) is not None:
-            self.performance[FROZEN_SHARE] = skipped.layers.share
-            num_rows = trial.inputs.rows.num_train + trial.inputs.rows.num_validation
-            self.performance[FROZEN_BYTES] = float(num_rows * skipped.layers.row_bytes)
+        self.performance |= self._frozen_layers(trial)
         trial.epoch += 1
         return metrics
+
+    def _frozen_layers(self, trial: LoopTrial) -> dict[str, Any]:
+        """Return what shared outputs of frozen layers save in an epoch, by result key."""
+        if trial.program.skipped is not None:
+            layers, rows = trial.program.skipped.layers, trial.inputs.rows
+            num_bytes = float((rows.num_train + rows.num_validation) * layers.row_bytes)
+            text = f"shared on this node: {bytes_text(num_bytes)} of outputs of {layers}"
+            return {FROZEN_SHARE: layers.share, FROZEN_BYTES: num_bytes, FROZEN_LAYERS: text}
+        if self._frozen is not None and self._frozen.obstacle:
+            return {FROZEN_LAYERS: f"{NOT_SHARED}{self._frozen.obstacle}"}
+        return {}
 
     def state(self) -> Checkpoint:
         """Return a checkpoint of the trial."""

@@ -163,9 +163,13 @@ class ProgramCache:
     def retrace(self, cached: TrialProgram) -> None:
         """Trace the changed model of a trial anew, as a whole and for this trial alone."""
         self.unshare(cached)
+        if self._frozen is not None and cached.program.skipped is not None:
+            self._frozen.obstacle = self._frozen.obstacle or "a callback changed the model"
         rows = cached.inputs.rows
-        cached.inputs = cached.inputs._replace(rows=rows.computed_from or rows)
+        rows = rows.computed_from or rows
+        cached.inputs = cached.inputs._replace(rows=rows)
         cached.program.skipped = cached.key = None
+        cached.program.jit_compile &= not rows.is_streamed
         cached.program.retrace()
 
     def unshare(self, cached: TrialProgram) -> None:

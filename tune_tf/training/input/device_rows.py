@@ -56,9 +56,14 @@ class DeviceRows:
     computed_from: "DeviceRows | None" = None
 
     @property
+    def parts(self) -> tuple[Any, ...]:
+        """Training rows, and validation rows if any."""
+        return (self.train,) if self.validation is None else (self.train, self.validation)
+
+    @property
     def is_streamed(self) -> bool:
         """Whether rows come from a pipeline or a data set."""
-        return any(isinstance(part, STREAMS) for part in (self.train, self.validation))
+        return any(isinstance(part, STREAMS) for part in self.parts)
 
     def batch_size(self, workload: Workload, config: Config) -> int:
         """Return the rows of a batch; 0 if all data sets bring their own batches."""
@@ -82,8 +87,7 @@ def place_rows(
     ``seed`` is that of ``rows``.
     """
     source = DatasetSource(rows, seed, load or (lambda seed: rows))
-    memory = None if replicas is None else replicas.devices.memory_bytes
-    room = math.inf if memory is None else _RESIDENT_SHARE * memory
+    room = math.inf if replicas is None else room_bytes(replicas)
     train = _place(rows.train, "train", replicas, source, room)
     validation = None
     if rows.validation is not None:
@@ -103,6 +107,12 @@ def place_rows(
         num_validation=rows.num_validation,
         spec=(rows.spec, *(part.spec for part in (train, validation) if isinstance(part, STREAMS))),
     )
+
+
+def room_bytes(replicas: Replicas) -> float:
+    """Return the bytes that rows may take on each device."""
+    memory = replicas.devices.memory_bytes
+    return math.inf if memory is None else _RESIDENT_SHARE * memory
 
 
 def first_rows_of(part: Any, name: str, count: int) -> Any:

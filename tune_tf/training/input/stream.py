@@ -12,9 +12,11 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from tune_tf.data.digest import digest
+from tune_tf.data.nested import map_nested
 from tune_tf.data.node_cache.node_cache import is_actor
 from tune_tf.data.pipeline import MEMORY, Pipeline
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkloadError, first_line
 from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.input.shared_epochs import SharedEpochs
@@ -23,9 +25,14 @@ SAMPLE_ROWS = 2
 """Rows that are read before training."""
 
 _STATEFUL_OPERATION = re.compile(
-    r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)|TruncatedNormal"
-    r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp)"
+    r"(Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle|Crop)|TruncatedNormal"
+    r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp"
+    r"|SampleDistortedBoundingBox(V2)?|\w+CandidateSampler|NonDeterministicInts)"
 )
+_VARYING_OPERATION = re.compile(
+    r"(PyFunc|EagerPyFunc|ReadVariableOp|ResourceGather\w*|LookupTable(Insert|Import|Remove)\w*|Timestamp)"
+)
+"""Operations besides the stateful ones whose results may differ between two calls."""
 
 
 def graph_operations(graph: Any) -> Iterator[Any]:
@@ -122,18 +129,15 @@ class Stream:
             epoch: Number of the epoch, from 0.
             shuffled: Whether the rows are shuffled; cached and uncached ones differ in order.
         """
-        if self._shared is not None:
-            seed = 0
-        augment_seed = example_seeds(seed, epoch)[0]
+        augment_seed = example_seeds(self._seed_of(seed), epoch)[0]
         if self._pipeline.cache is not None:
             self._seed.assign(augment_seed)
-            rows = self._cached_rows(stream_seed(seed, epoch) if shuffled else None)
+            rows = self._cached_rows()
+            if shuffled:
+                rows = self._shuffled(rows, seed, epoch)
+            rows = self._augmented(rows)
             return iter(self._prefetch(self._cut_to_window(rows.batch(size), size)))
-        order = (
-            epoch_order(seed, epoch, self.num_rows)
-            if shuffled
-            else np.arange(self.num_rows, dtype=np.int32)
-        )
+        order = self.order(seed, epoch, shuffled=shuffled)
         if self._shared is not None and is_actor():
             positions = tf.data.Dataset.range(self.num_rows)
             rows = self._read_rows(positions, tf.constant(order), tf.constant(augment_seed))
@@ -146,6 +150,47 @@ class Stream:
         if size not in self._datasets:
             self._datasets[size] = self._prefetch(self._read_batches(size))
         return iter(self._datasets[size])
+
+    def order(self, seed: int, epoch: int, *, shuffled: bool) -> "np.ndarray[Any, Any]":
+        """Return the numbers of the rows in the order of :meth:`batches`, int32, ``[num_rows]``."""
+        if not shuffled:
+            return np.arange(self.num_rows, dtype=np.int32)
+        if self._pipeline.cache is None:
+            return epoch_order(self._seed_of(seed), epoch, self.num_rows)
+        numbers = tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
+        batches = self._shuffled(numbers, seed, epoch).batch(self.num_rows)
+        order: np.ndarray[Any, Any] = next(iter(batches)).numpy()
+        return order
+
+    def in_order(self, size: int) -> Iterator[tuple[Any, ...]]:
+        """Yield all rows before ``augment``, ``size`` at a time, also those of other processes."""
+        numbers = tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
+        rows = numbers.map(self._read_row, tf.data.AUTOTUNE, deterministic=True)
+        for _, batch in self._prefetch(rows.batch(size)):
+            yield batch
+
+    def content(self) -> bytes | None:
+        """Return bytes that are equal for equal ``rows`` and ``map``; None if not comparable."""
+        return digest((map_nested(np.asarray, self._pipeline.rows), self._pipeline.map))
+
+    def varying_part(self) -> str:
+        """Return what may make other rows in each epoch; empty if they are the same."""
+        if self._augment is not None:
+            return f"the augment of Data.{self._name}"
+        if self._map is None:
+            return ""
+        row = tf.nest.map_structure(lambda a: _as_floatx(a[0]), self._source)
+        try:
+            graph = self._map.get_concrete_function(*row).graph
+        except Exception as error:  # noqa: BLE001  reading the rows raises it too, if it matters
+            return f"{first_line(error)} in the map of Data.{self._name}"
+        kinds = (_STATEFUL_OPERATION, _VARYING_OPERATION)
+        operations = sorted({node.op for node in graph_operations(graph)})
+        varying = [each for each in operations if any(kind.fullmatch(each) for kind in kinds)]
+        return f"{', '.join(varying)} in the map of Data.{self._name}" if varying else ""
+
+    def _seed_of(self, seed: int) -> int:
+        return 0 if self._shared is not None else seed
 
     def _read_batches(self, size: int) -> tf.data.Dataset:
         full, rest = divmod(self.num_rows, size)
@@ -183,15 +228,19 @@ class Stream:
             deterministic=True,
         )
 
-    def _cached_rows(self, shuffle_seed: int | None) -> tf.data.Dataset:
+    def _cached_rows(self) -> tf.data.Dataset:
         if self._cached is None:
             rows = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
                 self._read_row, tf.data.AUTOTUNE, deterministic=True
             )
             self._cached = rows.cache(self._cache_file(rows.element_spec[1]))
-        rows = self._cached
-        if shuffle_seed is not None:
-            rows = _shuffle(rows, self._pipeline.shuffle_buffer or self.num_rows, shuffle_seed)
+        return self._cached
+
+    def _shuffled(self, rows: tf.data.Dataset, seed: int, epoch: int) -> tf.data.Dataset:
+        buffer = self._pipeline.shuffle_buffer or self.num_rows
+        return _shuffle(rows, buffer, stream_seed(seed, epoch))
+
+    def _augmented(self, rows: tf.data.Dataset) -> tf.data.Dataset:
         if self._augment is None:
             return rows
         return rows.map(

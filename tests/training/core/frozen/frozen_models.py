@@ -129,9 +129,8 @@ def without_input(config):
 
 def masked(config):
     words = keras.Input((12,), dtype="int32")
-    encoder = pretrained(
-        keras.Sequential([L.Embedding(50, 16, mask_zero=True), L.LSTM(16, return_sequences=True)])
-    )
+    parts = [L.Embedding(50, 16, mask_zero=True), L.LSTM(16, return_sequences=True)]
+    encoder = pretrained(keras.Sequential([L.Input((12,), dtype="int32"), *parts]))
     return compiled(keras.Model(words, head(L.LSTM(3)(encoder(words)), config)), config)
 
 

@@ -11,44 +11,23 @@ from frozen_models import (
     images,
     inline,
     last_layers_trained,
+    masked,
     nested,
     nested_twice,
     penalized,
     pretrained,
+    tokens,
 )
+from frozen_trials import ChangesWeights, Counted, FreezesLast, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
 
 from tune_tf.data import rows_of
-from tune_tf.data.node_cache.computed_arrays import ComputedArrays
-from tune_tf.parallelism import Mirrored
-from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE
+from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
 from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.frozen_outputs import FrozenOutputs
-from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
 
 pytestmark = pytest.mark.tf
-
-
-class Counted(ComputedArrays):
-    """Cache that counts computations."""
-
-    num_computed = 0
-    max_bytes = 1e9
-
-    def get(self, key, compute):
-        def counted():
-            self.num_computed += 1
-            return compute()
-
-        return super().get(key, counted)
-
-
-def loop_with(workload, replicas, cache=None, **spread):
-    """Return a loop that shares outputs, in a cache, or one that does not."""
-    frozen = None if cache is None else FrozenOutputs(replicas, cache)
-    return GraphLoop(workload, replicas, Mirrored(replicas.num, **spread), frozen=frozen)
 
 
 def both(workload, replicas, config=None, **spread):
@@ -63,6 +42,7 @@ def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
     build, data = SHARED[name]
     shared, whole, loop = both(Given(build, data()), replicas_of(1))
     assert 0.3 < loop.performance[FROZEN_SHARE] <= 1
+    assert loop.performance[FROZEN_LAYERS].startswith("shared on this node: ")
     assert loop.performance[FROZEN_BYTES] > 0
     assert furthest(shared, whole) < 1e-6
 
@@ -76,6 +56,8 @@ def test_layers_that_may_change_are_not_skipped(name, replicas_of, caplog):
     run(loop, workload, epochs=1)
     assert FROZEN_SHARE not in loop.performance
     assert reason in caplog.text
+    told = loop.performance.get(FROZEN_LAYERS, "")
+    assert told == "" if name == "little saved" else told.startswith("not shared: ")
 
 
 @pytest.mark.parametrize(
@@ -111,8 +93,11 @@ def test_xla(replicas_of):
     assert furthest(shared, whole) < 1e-5
 
 
-def test_trials_of_other_heads_share_one_computation(replicas_of):
-    cache, workload = Counted(), Given(nested, images())
+@pytest.mark.parametrize(
+    ("build", "data"), [(nested, images), (masked, tokens)], ids=["nested", "recurrent"]
+)
+def test_trials_of_other_heads_share_one_computation(build, data, replicas_of):
+    cache, workload = Counted(), Given(build, data())
     loop = loop_with(workload, replicas_of(1), cache)
     plain = loop_with(workload, replicas_of(1))
     for seed, config in enumerate([{"lr": 0.01}, {"lr": 0.1, "rate": 0.5}, {"rate": 0.0}]):
@@ -177,6 +162,20 @@ def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of, 
     assert "differ between trials" in caplog.text
 
 
+def test_outputs_that_the_cache_dropped_are_computed_again(replicas_of):
+    class Forgetful(Counted):
+        def get(self, key, compute):
+            self._own = {}
+            return super().get(key, compute)
+
+    cache, workload = Forgetful(), Given(nested, images())
+    loop = loop_with(workload, replicas_of(1), cache)
+    for _ in range(4):
+        run(loop, workload, epochs=1)
+        assert FROZEN_SHARE in loop.performance
+    assert cache.num_computed == 4
+
+
 def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
     def build(config):
         image = keras.Input((8, 8, 3))
@@ -211,27 +210,30 @@ def test_a_restored_trial_goes_on_as_without_an_interruption(replicas_of, tmp_pa
         assert other.epoch() == pytest.approx(expected, abs=1e-6)
 
 
-class ChangesWeights(keras.callbacks.Callback):
-    """Sets the weights of the frozen layers at the beginning of the second epoch."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            pretrained(self.model.get_layer("backbone"), 99)
-
-
-class Unfreezes(keras.callbacks.Callback):
-    """Trains all layers from the second epoch on."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            self.model.get_layer("backbone").trainable = True
-
-
 @pytest.mark.parametrize("callback", [ChangesWeights, Unfreezes])
 def test_callbacks_change_frozen_layers(callback, replicas_of):
     workload = Given(nested, images(), callbacks=lambda config: [callback()])
     shared, whole, _ = both(workload, replicas_of(1))
     assert furthest(shared, whole) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "told"),
+    [
+        (
+            [],
+            "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
+            "99% of an epoch's operations are saved",
+        ),
+        ([FreezesLast()], "not shared: a callback changed the model"),
+    ],
+    ids=["shared", "changed"],
+)
+def test_results_tell_what_is_saved_or_why_not(callbacks, told, replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: callbacks)
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    loop.epoch()
+    assert loop.performance[FROZEN_LAYERS] == told
 
 
 def test_rows_that_change_are_not_shared(replicas_of, caplog):

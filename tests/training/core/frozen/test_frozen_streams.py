@@ -1,0 +1,192 @@
+"""Frozen layers of streamed rows, whose outputs are computed once as those of arrays are."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from frozen_models import (
+    images,
+    images_and_numbers,
+    masked,
+    nested,
+    text,
+    texts,
+    tokens,
+    two_inputs,
+)
+from frozen_trials import Counted, FreezesLast, loop_with
+from guards import guarded, slow
+from streams import streamed
+from trials import Given, begin, furthest, run
+
+from tune_tf.data import Pipeline
+from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
+from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.devices import Devices
+from tune_tf.training.input.stream import Stream
+from tune_tf.workload import Data
+
+pytestmark = pytest.mark.tf
+
+
+def doubled(x, *labels):
+    return keras.tree.map_structure(lambda a: a * 2, x), *labels
+
+
+def pipeline_and_arrays():
+    return Data(Pipeline(images().train, map=doubled), images().validation)
+
+
+STREAMED = {
+    "rows as they are": (nested, lambda: streamed(images())),
+    "mapped, weighted": (nested, lambda: streamed(images(weights=True), map=doubled)),
+    "cached": (nested, lambda: streamed(images(), map=doubled, cache="memory")),
+    "buffer": (nested, lambda: streamed(images(), cache="memory", shuffle_buffer=5)),
+    "shared epochs": (nested, lambda: streamed(images(), shared=True)),
+    "validation in arrays": (nested, pipeline_and_arrays),
+    "masked": (masked, lambda: streamed(tokens())),
+    "text": (text, lambda: streamed(texts())),
+    "two inputs": (two_inputs, lambda: streamed(images_and_numbers())),
+}
+
+
+@pytest.mark.parametrize("name", guarded(STREAMED, ["mapped, weighted", "cached", "masked"]))
+def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
+    build, data = STREAMED[name]
+    workload, replicas = Given(build, data()), replicas_of(1)
+    loop = loop_with(workload, replicas, Counted())
+    assert furthest(run(loop, workload), run(loop_with(workload, replicas), workload)) < 1e-6
+    assert 0.3 < loop.performance[FROZEN_SHARE] <= 1
+
+
+def compiled_by_xla(config):
+    model = nested(config)
+    model.jit_compile = True
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "num_replicas"), [(nested, 1), slow(nested, 2), slow(compiled_by_xla, 1)]
+)
+def test_a_model_that_a_callback_changed_gets_the_streamed_rows(
+    build, num_replicas, replicas_of, caplog
+):
+    data = streamed(images(weights=True), cache="memory")
+    workload = Given(build, data, callbacks=lambda config: [FreezesLast()])
+    replicas = replicas_of(num_replicas)
+    loop = loop_with(workload, replicas, Counted())
+    shared = run(loop, workload)
+    assert loop.performance[FROZEN_LAYERS] == "not shared: a callback changed the model"
+    assert furthest(shared, run(loop_with(workload, replicas), workload)) < 1e-6
+    assert "XLA cannot compile" not in caplog.text
+
+
+def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of, tmp_path):
+    workload = Given(nested, streamed(images(), map=doubled, cache="memory"))
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    loop.epoch()
+    loop.state().write(tmp_path)
+    expected = loop.epoch()
+    for cache in (Counted(), None):
+        other = begin(loop_with(workload, replicas_of(1), cache), workload, seed=9)
+        other.restore(Checkpoint.read(tmp_path))
+        assert other.epoch() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"cache": "memory"}, {"cache": "memory", "shuffle_buffer": 5}]
+)
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_the_order_is_that_of_the_batches(settings, shuffled):
+    stream = Stream(Pipeline(images().train, **settings), "train")
+    for epoch in range(2):
+        batches = stream.batches(8, seed=3, epoch=epoch, shuffled=shuffled)
+        numbers = np.concatenate([numbers for numbers, _ in batches])
+        assert stream.order(3, epoch, shuffled=shuffled).tolist() == numbers.tolist()
+
+
+def test_trials_share_and_other_rows_or_maps_get_their_own(replicas_of):
+    class Scaled(Given):
+        def load_data(self, config):
+            scale = config["scale"]
+            return streamed(images(), map=lambda x, y: (x * scale, y))
+
+    cache, workload = Counted(), Scaled(nested, None)
+    loop, plain = (loop_with(workload, replicas_of(1), each) for each in (cache, None))
+    for scale, num_computed in ((1.0, 1), (1.0, 1), (2.0, 2), (3.0, 3)):
+        config = {"scale": scale}
+        shared = run(loop, workload, config, epochs=1)
+        assert furthest(shared, run(plain, workload, config, epochs=1)) < 1e-6
+        assert cache.num_computed == num_computed
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "is_shared"),
+    [pytest.param(9_000, True, id="room"), pytest.param(3_000, False, id="no room")],
+)
+def test_arrays_that_do_not_fit_a_device_share_outputs_that_do(memory_bytes, is_shared):
+    workload, small = Given(nested, images()), Replicas(Devices(("CPU:0",), memory_bytes))
+    loop = loop_with(workload, small, Counted())
+    assert furthest(run(loop, workload), run(loop_with(workload, small), workload)) < 1e-6
+    assert (FROZEN_BYTES in loop.performance) == is_shared
+
+
+def random(x, y):
+    return x + tf.random.uniform([]), y
+
+
+def by_python(x, y):
+    return tf.ensure_shape(tf.numpy_function(lambda a: a, [x], tf.float32), x.shape), y
+
+
+def data_set():
+    return Data(tf.data.Dataset.from_tensor_slices(images().train).batch(8), images().validation)
+
+
+def augmented():
+    train = Pipeline(images().train, augment=lambda row, seed: row)
+    return Data(train, Pipeline(images().validation))
+
+
+class Counting:
+    """A map that counts its rows in a variable."""
+
+    def __init__(self):
+        self.rows = tf.Variable(1.0)
+
+    def __call__(self, x, y):
+        return x * self.rows, y
+
+
+NOT_REPEATED = {
+    "augment": (augmented, "the augment of Data.train"),
+    "random map": (lambda: streamed(images(), map=random), "RandomUniform in the map"),
+    "Python": (lambda: streamed(images(), map=by_python), "PyFunc in the map"),
+    "variable": (lambda: streamed(images(), map=Counting()), "ReadVariableOp in the map"),
+    "data set": (data_set, "Data.train is a data set"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_REPEATED)
+def test_rows_that_may_change_are_not_shared(name, replicas_of, caplog):
+    caplog.set_level("INFO", "tune_tf")
+    data, reason = NOT_REPEATED[name]
+    workload = Given(nested, data())
+    loop = loop_with(workload, replicas_of(1), Counted())
+    run(loop, workload, epochs=1)
+    assert FROZEN_SHARE not in loop.performance
+    assert reason in caplog.text
+
+
+def test_a_row_that_cannot_be_read_fails_the_epoch_as_without_sharing(replicas_of):
+    def checked(x, y):
+        with tf.control_dependencies([tf.debugging.assert_greater(x[0, 0, 0], 0.0)]):
+            return tf.identity(x), y
+
+    data = images()
+    data.train[0][17] = -1
+    workload = Given(nested, streamed(data, map=checked))
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="assertion failed"):
+        loop.epoch()
