@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tune_tf.sweep.dataset import dataset_of
+from tune_tf.sweep.mlflow_store import dataset_of
 from tune_tf.workload import Data, Workload
 from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.function_workload import FunctionWorkload

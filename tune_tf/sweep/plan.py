@@ -21,7 +21,7 @@ from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.secrets import expand_references
 from tune_tf.sweep.cluster import cluster_address, num_fitting
-from tune_tf.sweep.dataset import dataset_of
+from tune_tf.sweep.mlflow_store import dataset_of
 from tune_tf.sweep.state.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails

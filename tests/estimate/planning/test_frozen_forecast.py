@@ -9,8 +9,8 @@ from measured_trials import PROFILES, profiles_of
 
 from tune_tf.config import SweepConfig
 from tune_tf.data import Pipeline
-from tune_tf.estimate.planning.frozen_forecast import forecast_frozen_layers
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
+from tune_tf.estimate.planning.measured_sweep import forecast_frozen_layers
 from tune_tf.estimate.planning.model_profiles import profile_workload_models
 from tune_tf.estimate.sample_process import TrialUsage
 from tune_tf.estimate.workload_sample import TrialSample
