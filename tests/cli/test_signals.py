@@ -1,11 +1,13 @@
 """Signals end a verb in order, and a closed terminal ends it without an error."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from logging.handlers import BufferingHandler
 from types import SimpleNamespace
 
 import pytest
@@ -138,3 +140,26 @@ def test_sigterm_ends_a_verb_with_its_words_in_the_terminal(tmp_path):
     os.close(master)
     assert b"Traceback" not in text
     assert not (tmp_path / "tune-tf.log").exists()
+
+
+def test_a_folder_that_ray_cannot_create_prints_no_traceback(tmp_path):
+    from pyarrow.fs import LocalFileSystem
+    from ray.train._internal.storage import _create_directory
+
+    from tune_tf.cli.progress import run_in_terminal
+
+    (tmp_path / "file").touch()
+
+    def run(callbacks):
+        _create_directory(LocalFileSystem(), f"{tmp_path}/file/trial")
+        raise KeyboardInterrupt
+
+    config = SimpleNamespace(name="lost", epochs=1, budget=SimpleNamespace(num_samples=1))
+    printed, ray_log = BufferingHandler(10), logging.getLogger("ray")
+    ray_log.addHandler(printed)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_in_terminal(run, config, as_json=False)
+    finally:
+        ray_log.removeHandler(printed)
+    assert printed.buffer == []

@@ -27,6 +27,8 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.callbacks.progress import ProgressLines, num_epochs
 
 _LIVE_EVERY_S = 0.25
+_REPORTED_LOGS = ("ray.tune.tune", "ray.train._internal.storage")
+"""Loggers of errors that the report or the end of a sweep tells without a traceback."""
 
 
 class TerminalProgress(ProgressLines):
@@ -131,7 +133,8 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
     ``run`` receives Ray Tune callbacks.
     """
     repeat_lost_interrupt()  # while modules were imported
-    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
+    for name in _REPORTED_LOGS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too
     trials, epochs = config.budget.num_samples, config.epochs or 0
