@@ -16,7 +16,7 @@ import typer
 from tune_tf.cli import signals
 from tune_tf.cli.console import exit_on_interrupt
 from tune_tf.cli.signals import interrupt_on_signals, repeat_lost_interrupt
-from tune_tf.errors import note_interrupt
+from tune_tf.errors import StoreUnavailableError, note_interrupt
 
 VERB = """
 import sys, time
@@ -152,13 +152,13 @@ def test_a_folder_that_ray_cannot_create_prints_no_traceback(tmp_path):
 
     def run(callbacks):
         _create_directory(LocalFileSystem(), f"{tmp_path}/file/trial")
-        raise KeyboardInterrupt
+        raise StoreUnavailableError("lost")
 
     config = SimpleNamespace(name="lost", epochs=1, budget=SimpleNamespace(num_samples=1))
     printed, ray_log = BufferingHandler(10), logging.getLogger("ray")
     ray_log.addHandler(printed)
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(StoreUnavailableError):
             run_in_terminal(run, config, as_json=False)
     finally:
         ray_log.removeHandler(printed)

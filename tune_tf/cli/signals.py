@@ -27,6 +27,7 @@ def interrupt_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _interrupts.clear()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
