@@ -240,3 +240,9 @@ def test_masks_are_read_and_set():
     internals.set_keras_mask(embedded, tf.constant([[True, False, False]]))
     lstm = layers.LSTM(2)
     np.testing.assert_allclose(lstm(embedded), lstm(embedded[:, :1]), atol=1e-6)
+
+
+def test_operations_are_stateful_as_tensorflow_registers_them():
+    stateful = ("RandomUniform", "IteratorGetNext", "ShuffleDatasetV3", "ReadVariableOp", "PyFunc")
+    assert all(map(internals.is_stateful, (*stateful, "OfAnotherPackage")))
+    assert not any(map(internals.is_stateful, ("MatMul", "ReadFile", "StatelessRandomUniformV2")))

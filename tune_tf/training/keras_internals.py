@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import keras
 import tensorflow as tf
 from keras.src.random import seed_generator
+from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework import ops as tensorflow_ops
 from tensorflow.python.ops import gen_stateless_random_ops_v2, random_ops_util
 
@@ -59,6 +60,15 @@ def unregister_new_gradients() -> Iterator[None]:
     finally:
         for name in [n for n in registry if n.startswith("CustomGradient-") and n not in before]:
             del registry[name]
+
+
+def is_stateful(operation: str) -> bool:
+    """Return whether two runs of a kind of TensorFlow operation may differ, as TensorFlow has it.
+
+    Unknown kinds count as stateful.
+    """
+    definition = op_def_registry.get(operation)
+    return definition is None or bool(definition.is_stateful)
 
 
 class _CompileThread(threading.local):

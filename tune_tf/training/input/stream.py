@@ -20,6 +20,7 @@ from tune_tf.errors import WorkloadError, first_line
 from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.input.shared_epochs import SharedEpochs
+from tune_tf.training.keras_internals import is_stateful
 
 SAMPLE_ROWS = 2
 """Rows that are read before training."""
@@ -29,10 +30,11 @@ _STATEFUL_OPERATION = re.compile(
     r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp"
     r"|SampleDistortedBoundingBox(V2)?|\w+CandidateSampler|NonDeterministicInts)"
 )
-_VARYING_OPERATION = re.compile(
-    r"(PyFunc|EagerPyFunc|ReadVariableOp|ResourceGather\w*|LookupTable(Insert|Import|Remove)\w*|Timestamp)"
+_REPEATABLE_OPERATION = re.compile(
+    r"(StatefulPartitionedCall|If|While|Case|Assert|Print(V2)?|CheckNumerics(V2)?|TensorArray\w*"
+    r"|VarHandleOp|HashTableV2|LookupTable(Find|Size)V2|StatelessRandomGetAlg|DeviceIndex)"
 )
-"""Operations besides the stateful ones whose results may differ between two calls."""
+"""Operations that TensorFlow calls stateful, and that give the same results in each call."""
 
 
 def graph_operations(graph: Any) -> Iterator[Any]:
@@ -184,9 +186,8 @@ class Stream:
             graph = self._map.get_concrete_function(*row).graph
         except Exception as error:  # noqa: BLE001  reading the rows raises it too, if it matters
             return f"{first_line(error)} in the map of Data.{self._name}"
-        kinds = (_STATEFUL_OPERATION, _VARYING_OPERATION)
-        operations = sorted({node.op for node in graph_operations(graph)})
-        varying = [each for each in operations if any(kind.fullmatch(each) for kind in kinds)]
+        stateful = filter(is_stateful, {node.op for node in graph_operations(graph)})
+        varying = sorted(each for each in stateful if not _REPEATABLE_OPERATION.fullmatch(each))
         return f"{', '.join(varying)} in the map of Data.{self._name}" if varying else ""
 
     def _seed_of(self, seed: int) -> int:

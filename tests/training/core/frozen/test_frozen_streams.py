@@ -140,6 +140,11 @@ def by_python(x, y):
     return tf.ensure_shape(tf.numpy_function(lambda a: a, [x], tf.float32), x.shape), y
 
 
+def shuffled(x, y):
+    numbers = tf.data.Dataset.range(100).shuffle(100).take(1)
+    return x + tf.cast(numbers.get_single_element(), x.dtype), y
+
+
 def data_set():
     return Data(tf.data.Dataset.from_tensor_slices(images().train).batch(8), images().validation)
 
@@ -164,6 +169,7 @@ NOT_REPEATED = {
     "random map": (lambda: streamed(images(), map=random), "RandomUniform in the map"),
     "Python": (lambda: streamed(images(), map=by_python), "PyFunc in the map"),
     "variable": (lambda: streamed(images(), map=Counting()), "ReadVariableOp in the map"),
+    "shuffled": (lambda: streamed(images(), map=shuffled), "ShuffleDatasetV3"),
     "data set": (data_set, "Data.train is a data set"),
 }
 
