@@ -21,14 +21,13 @@ from tune_tf.cli.console import counted_states, make_console, sparkline
 from tune_tf.cli.result_tables import print_result
 from tune_tf.cli.signals import leave_terminal, repeat_lost_interrupt
 from tune_tf.config import SweepConfig
+from tune_tf.errors import first_line
 from tune_tf.formatting import counted, value_text
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.callbacks.progress import ProgressLines, num_epochs
 
 _LIVE_EVERY_S = 0.25
-_REPORTED_LOGS = ("ray.tune.tune", "ray.train._internal.storage")
-"""Loggers of errors that the report or the end of a sweep tells without a traceback."""
 
 
 class TerminalProgress(ProgressLines):
@@ -133,14 +132,17 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
     ``run`` receives Ray Tune callbacks.
     """
     repeat_lost_interrupt()  # while modules were imported
-    for name in _REPORTED_LOGS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too
     trials, epochs = config.budget.num_samples, config.epochs or 0
     budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
     console.print(Text(f"{config.name}: {budget} (epochs: {config.epochs})"))
-    with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
+    with (
+        TerminalProgress(config, console) as progress,
+        _warnings_above_progress(warnings),
+        _ray_errors_without_traceback(),
+    ):
         result = run(callbacks=[progress])
     raise typer.Exit(print_result(result, as_json=as_json))
 
@@ -171,3 +173,24 @@ def _warnings_above_progress(console: Console) -> Iterator[None]:
     finally:
         logger.propagate = propagated
         logger.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _ray_errors_without_traceback() -> Iterator[None]:
+    """Let Ray print the errors that it survives in a line each; what ends a sweep is raised."""
+
+    def shorten(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            record.msg, record.args = f"{record.getMessage()} {first_line(error)}", ()
+            record.exc_info = record.exc_text = None
+        return True
+
+    handlers = logging.getLogger("ray").handlers.copy()
+    for handler in handlers:
+        handler.addFilter(shorten)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(shorten)
