@@ -109,11 +109,12 @@ class _Rays(_Timed, MLflowLoggerCallback):
 
 
 def _points(database: Path, experiment: str) -> dict[tuple[str, str, int], list[float]]:
-    """Return all values in a store by run name, metric and step."""
+    """Return the values of all trials in a store by run name, metric and step."""
     query = """
         select runs.name, metrics.key, metrics.step, metrics.value from metrics
         join runs using (run_uuid) join experiments using (experiment_id)
         where experiments.name = ? and metrics.key like 'metric%'
+        and run_uuid not in (select value from tags where key = 'mlflow.parentRunId')
     """
     found: dict[tuple[str, str, int], list[float]] = {}
     with sqlite3.connect(database) as connection:
