@@ -108,7 +108,8 @@ def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
 
 def packages() -> str:
     """Return installed packages and versions, one per line, like ``pip freeze``."""
-    lines = {f"{each.name}=={each.version}" for each in distributions() if each.name}
+    found = (each.metadata for each in distributions())  # parsed at each access
+    lines = {f"{each['Name']}=={each['Version']}" for each in found if each["Name"]}
     return "\n".join(sorted(lines, key=str.lower)) + "\n"
 
 
