@@ -4,11 +4,12 @@ import math
 import random
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.space import Float, SearchSpace
+from tune_tf.space import Float, Int, SearchSpace
 
 LOSS = Objective("val_loss", "min")
 SPACE = SearchSpace({"optimizer": {"rate": Float(0.1, 1.0)}})
@@ -26,8 +27,13 @@ def make(name="pbt", **settings):
     return scheduler(
         name,
         LOSS,
-        space=SPACE,
-        **{"max_t": 8, "perturbation_interval": 2, "quantile_fraction": 0.25, **settings},
+        **{
+            "space": SPACE,
+            "max_t": 8,
+            "perturbation_interval": 2,
+            "quantile_fraction": 0.25,
+            **settings,
+        },
     )
 
 
@@ -35,7 +41,7 @@ def controller_of(scheduler, curves, **settings):
     from scripted_trials import Controller
 
     configs = [{"optimizer": {"rate": rate}, "kept": 7} for rate in RATES[: len(curves)]]
-    return Controller(scheduler, curves, configs=configs, **{"slots": len(curves), **settings})
+    return Controller(scheduler, curves, **{"configs": configs, "slots": len(curves), **settings})
 
 
 def flat(value):
@@ -192,6 +198,47 @@ def test_pb2_keeps_its_changes_in_the_bounds():
         for t in controller.trials
     )
     assert all(t.config["kept"] == 7 for t in controller.trials)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray calls SciPy as of old
+@pytest.mark.parametrize("seed", range(3))
+def test_pb2_suggests_for_a_logarithmic_range_what_rays_does_for_logarithms(seed):
+    from ray.tune.schedulers.pb2 import PB2
+
+    space = SearchSpace(
+        {"rate": Float(1e-6, 1.0, log=True), "width": Int(2, 4096, log=True), "kept": 7}
+    )
+    ours = make("pb2", space=space)
+    rays = PB2(
+        "training_iteration",
+        "val_loss",
+        "min",
+        perturbation_interval=2,
+        hyperparam_bounds={
+            "rate": [math.log(1e-6), 0.0],
+            "width": [math.log(2), math.log(4096)],
+        },
+    )
+    configs = [{"rate": 10 ** (-0.8 * k), "width": 2 ** (k + 1), "kept": 7} for k in range(8)]
+    logarithms = [
+        {"rate": math.log(each["rate"]), "width": math.log(each["width"]), "kept": 7}
+        for each in configs
+    ]
+    curves = [lambda at, k=k: 9 - at / (1 + abs(k - 5)) for k in range(8)]
+    ended = []
+    for each, stop, given in ((ours, None, configs), (rays, {"training_iteration": 8}, logarithms)):
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  Ray draws from it
+        controller = controller_of(each, curves, stop=stop, configs=given).run()
+        ended.append([trial.config for trial in controller.trials])
+    assert ours._num_perturbations == rays._num_perturbations > 0
+    assert any(config not in configs for config in ended[0])
+    for config, logarithm in zip(*ended, strict=True):
+        assert math.log(config["rate"]) == pytest.approx(logarithm["rate"], abs=1e-5)
+        assert config["width"] == round(math.exp(logarithm["width"]))
+        for path in ("rate", "width"):
+            assert space.parameters[path].error_for(config[path]) is None
+            assert type(config[path]) is type(configs[0][path])
 
 
 @pytest.mark.parametrize("seed", range(3))
