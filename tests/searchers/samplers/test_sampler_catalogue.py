@@ -37,7 +37,14 @@ from tune_tf.searchers.samplers.custom_samplers import (
 )
 from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.searchers.storage.filtered import FilteredStorage
-from tune_tf.searchers.storage.visibility import UNFILTERED, FinalValues, HighestRung, RungValues
+from tune_tf.searchers.storage.visibility import (
+    UNFILTERED,
+    FinalValues,
+    HighestRung,
+    PredictedValues,
+    RungValues,
+    Unfiltered,
+)
 from tune_tf.space import Float, SearchSpace
 
 
@@ -231,7 +238,12 @@ def test_uses_constraints_recognizes_samplers_that_learn_from_them(sampler, uses
         ("tpe", 1, RungValues()),
         ("tpe", 2, FinalValues()),
         ("tpe_rungs", 1, HighestRung()),
-        ("gp", 1, UNFILTERED),
+        ("gp", 1, PredictedValues()),
+        ("nsga2", 1, PredictedValues()),
+        ("cmaes", 1, PredictedValues()),
+        ("nsga2", 2, UNFILTERED),
+        ("gp", 2, UNFILTERED),
+        ("random", 1, UNFILTERED),
         (TPESampler(), 1, RungValues()),
         (Own(), 1, UNFILTERED),
     ],
@@ -239,6 +251,18 @@ def test_uses_constraints_recognizes_samplers_that_learn_from_them(sampler, uses
 )
 def test_each_sampler_is_shown_what_it_can_learn_from(sampler, num_objectives, visibility):
     assert visibility_for(sampler, num_objectives) == visibility
+
+
+@pytest.mark.parametrize(
+    ("sampler", "visibility"),
+    [
+        ("gp", Unfiltered(constrained=True)),
+        ("nsga2", UNFILTERED),
+        ("tpe", RungValues()),
+    ],
+)
+def test_stopped_trials_without_constraints_are_not_shown_as_completed(sampler, visibility):
+    assert visibility_for(sampler, has_constraints=True) == visibility
 
 
 def first_draw(sampler):

@@ -16,6 +16,7 @@ from tune_tf.searchers.storage.visibility import (
     UNFILTERED,
     FinalValues,
     HighestRung,
+    PredictedValues,
     RungValues,
     Unfiltered,
     finite_values,
@@ -93,7 +94,9 @@ def test_a_trial_stopped_before_the_first_rung_has_no_value():
     assert shown(study, RungValues(), rungs=(3, 9)) == [(PRUNED, {}, None)]
 
 
-@pytest.mark.parametrize("visibility", [RungValues(), HighestRung(), UNFILTERED], ids=str)
+@pytest.mark.parametrize(
+    "visibility", [RungValues(), HighestRung(), PredictedValues(), UNFILTERED], ids=str
+)
 def test_without_rungs_trials_are_shown_as_they_are_stored(visibility):
     study = new_study()
     for state in (COMPLETE, PRUNED, RUNNING, FAIL):
@@ -248,6 +251,43 @@ def test_a_running_trial_that_goes_on_counts_once_at_each_rung():
     assert [each.state for each in storage.get_all_trials(study._study_id)] == [RUNNING]
 
 
+def test_stopped_and_running_trials_are_shown_with_the_values_they_would_end_with():
+    study = new_study()
+    add(study, {1: 1.0, 3: 0.8, 9: 0.5}, COMPLETE)
+    add(study, {1: 1.2, 3: 0.9, 9: 0.7}, COMPLETE)
+    add(study, {1: 1.1, 3: 0.6}, PRUNED)  # changes: -0.2, -0.3, -0.5, then -0.3, -0.2
+    add(study, {1: 2.0}, PRUNED)
+    add(study, {1: 0.9, 2: 0.85}, RUNNING)
+    add(study, {}, RUNNING)
+    add(study, {}, FAIL)
+
+    states, curves, values = zip(*shown(study, PredictedValues(min_pairs=2)), strict=True)
+    assert states == (COMPLETE, COMPLETE, COMPLETE, COMPLETE, COMPLETE, RUNNING, FAIL)
+    assert not any(curves[2:])
+    assert values[:5] == pytest.approx((0.5, 0.7, 0.6 - 0.25, 2.0 - 0.55, 0.9 - 0.55))
+
+
+def test_a_trial_is_shown_as_it_is_as_long_as_too_few_have_gone_on():
+    study = new_study()
+    add(study, {1: 1.0, 3: 0.8}, PRUNED)
+    add(study, {1: 1.2, 3: 0.9}, RUNNING)
+    add(study, {1: 2.0}, PRUNED)
+
+    states = [state for state, _, _ in shown(study, PredictedValues(min_pairs=3))]
+    assert states == [PRUNED, RUNNING, PRUNED]
+
+
+def test_a_predicted_value_follows_the_others():
+    study = new_study()
+    storage = FilteredStorage(study._storage, lambda: RUNGS, PredictedValues(min_pairs=1))
+    add(study, {1: 1.0, 3: 0.8}, PRUNED)
+    add(study, {1: 2.0}, PRUNED)
+    first = storage.get_all_trials(study._study_id)[1].value
+    add(study, {1: 1.0, 3: 0.2}, PRUNED)
+    second = storage.get_all_trials(study._study_id)[1].value
+    assert (first, second) == pytest.approx((1.8, 1.5))
+
+
 def test_with_several_objectives_no_curves_are_shown():
     study = new_study()
     add(study, curve_to(3), PRUNED)
@@ -378,7 +418,9 @@ steps = st.one_of(
 
 @given(
     st.lists(steps, max_size=30),
-    st.sampled_from([RungValues(), HighestRung(min_values=2), UNFILTERED, FinalValues()]),
+    st.sampled_from(
+        [RungValues(), HighestRung(min_values=2), PredictedValues(1), UNFILTERED, FinalValues()]
+    ),
 )
 @settings(max_examples=60, deadline=None)
 def test_looking_often_shows_what_looking_once_at_the_end_does(steps, visibility):

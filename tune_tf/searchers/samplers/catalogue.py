@@ -37,6 +37,7 @@ from tune_tf.searchers.storage.visibility import (
     UNFILTERED,
     FinalValues,
     HighestRung,
+    PredictedValues,
     RungValues,
     Unfiltered,
     Visibility,
@@ -126,6 +127,7 @@ SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
         choices=False,
         multi_objective=False,
         extra="cmaes",
+        visibility=PredictedValues(),
     ),
     "gp": SamplerKind(
         GPSampler,
@@ -133,9 +135,12 @@ SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
         dense=True,
         constraints=True,
         extra="gp",
+        visibility=PredictedValues(),
     ),
-    "nsga2": SamplerKind(NSGAIISampler, dense=True, constraints=True),
-    "nsga3": SamplerKind(NSGAIIISampler, dense=True, constraints=True),
+    "nsga2": SamplerKind(NSGAIISampler, dense=True, constraints=True, visibility=PredictedValues()),
+    "nsga3": SamplerKind(
+        NSGAIIISampler, dense=True, constraints=True, visibility=PredictedValues()
+    ),
     "qmc": SamplerKind(QMCSampler, options=_QUIET, dense=True),
     "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
     "bruteforce": SamplerKind(ExhaustiveSampler, _bruteforce, continuous=False),
@@ -239,8 +244,8 @@ def visibility_for(
     kind = _kind(sampler)
     if kind is None:
         return UNFILTERED
-    if kind.optuna is GPSampler:
-        return Unfiltered(constrained=has_constraints)
+    if has_constraints and kind.dense:  # stopped trials may have none
+        return Unfiltered(constrained=kind.optuna is GPSampler)
     return kind.visibility if num_objectives == 1 else kind.multi_visibility
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Container, Sequence
+from typing import Any
 
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -75,7 +76,7 @@ class _View:
         self.rungs = rungs
         self.visible: list[FrozenTrial] = []
         self._visibility = visibility
-        self._level: int | None = None
+        self._level: Any = None
         self._trials: list[FrozenTrial] = []
         self._values_at: list[IntermediateValues | None] = []
         self._unfinished: dict[int, object] = {}

@@ -11,12 +11,14 @@ reporting stopped trials as COMPLETE: 0.54 with 1 worker, 0.51 with 4 and 0.53 w
 """
 
 import abc
+import itertools
 import math
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -30,17 +32,15 @@ class Visibility(abc.ABC):
 
     needs_rungs: ClassVar[bool] = False
 
-    def level(self, values_at: Iterable[IntermediateValues | None]) -> int | None:
-        """Return the rung at which all trials are compared, if there is a single one.
+    def level(self, values_at: Iterable[IntermediateValues | None]) -> Any:
+        """Return what the visible form of a trial depends on besides the trial itself.
 
         ``values_at`` holds each trial's values at rungs.
         """
         return None
 
     @abc.abstractmethod
-    def apply(
-        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
-    ) -> FrozenTrial:
+    def apply(self, trial: FrozenTrial, at: IntermediateValues | None, level: Any) -> FrozenTrial:
         """Return the visible form of a trial, which itself is not changed.
 
         Args:
@@ -52,7 +52,7 @@ class Visibility(abc.ABC):
 
 @dataclass(frozen=True)
 class Unfiltered(Visibility):
-    """Shows trials as stored, for samplers that do not learn, or from full runs only.
+    """Shows trials as stored, for samplers that do not learn.
 
     A trial whose config was changed is PRUNED with its values before the change.
 
@@ -64,9 +64,7 @@ class Unfiltered(Visibility):
 
     constrained: bool = False
 
-    def apply(
-        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
-    ) -> FrozenTrial:
+    def apply(self, trial: FrozenTrial, at: IntermediateValues | None, level: Any) -> FrozenTrial:
         """Return the trial as it is."""
         if self.constrained and trial.state is TrialState.COMPLETE and not trial.constraints:
             return _changed(trial, TrialState.FAIL, {}, None)
@@ -87,9 +85,7 @@ class RungValues(Visibility):
 
     needs_rungs: ClassVar[bool] = True
 
-    def apply(
-        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
-    ) -> FrozenTrial:
+    def apply(self, trial: FrozenTrial, at: IntermediateValues | None, level: Any) -> FrozenTrial:
         """Return the trial with its values at rungs only."""
         if trial.state is TrialState.PRUNED:
             return _pruned(trial, finite_values(trial.intermediate_values) if at is None else at)
@@ -121,9 +117,7 @@ class HighestRung(Visibility):
         rungs = [rung for rung, count in counts.items() if count >= self.min_values]
         return max(rungs, default=None)
 
-    def apply(
-        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
-    ) -> FrozenTrial:
+    def apply(self, trial: FrozenTrial, at: IntermediateValues | None, level: Any) -> FrozenTrial:
         """Return the trial as COMPLETE with its value at the rung, or as RUNNING."""
         if at is None:
             return RungValues().apply(trial, at, level)
@@ -137,12 +131,51 @@ class HighestRung(Visibility):
 
 
 @dataclass(frozen=True)
+class PredictedValues(Visibility):
+    """Shows stopped and running trials as COMPLETE with the values that they would end with.
+
+    For samplers that learn from COMPLETE trials only. A trial's last value at a rung is changed by
+    the median changes from rung to rung among the trials that reached both. Without known rungs,
+    trials are shown as stored.
+
+    Measured in virtual time with stopping ASHA and 4 workers, epochs to the best-0.1% configuration
+    relative to full runs only: 0.91 for NSGA-II (twelve problems) and for CMA-ES (five), ten seeds
+    each; Gaussian processes took 620 epochs in place of 2,700 on Branin.
+
+    Args:
+        min_pairs: Number of trials that must have reached a rung and the next one.
+    """
+
+    min_pairs: int = 3
+
+    needs_rungs: ClassVar[bool] = True
+
+    def level(self, values_at: Iterable[IntermediateValues | None]) -> dict[int, float]:
+        """Return the change to the highest rung by rung, where there are enough trials."""
+        changes = defaultdict(list)
+        for values in values_at:
+            for (low, before), (high, after) in itertools.pairwise((values or {}).items()):
+                changes[low, high].append(after - before)
+        left: dict[int, float] = {}
+        for low, high in sorted(changes, reverse=True):
+            if len(changes[low, high]) >= self.min_pairs:
+                left[low] = statistics.median(changes[low, high]) + left.setdefault(high, 0.0)
+        return left
+
+    def apply(self, trial: FrozenTrial, at: IntermediateValues | None, level: Any) -> FrozenTrial:
+        """Return the trial as COMPLETE if its last value can be predicted."""
+        is_unfinished = trial.state in (TrialState.PRUNED, TrialState.RUNNING)
+        last = max(at) if at and is_unfinished else None
+        if at is None or last is None or last not in level:
+            return trial
+        return _changed(trial, TrialState.COMPLETE, {}, at[last] + level[last])
+
+
+@dataclass(frozen=True)
 class FinalValues(Visibility):
     """Hides curves: with several objectives Optuna's TPE cannot rank by them and raises."""
 
-    def apply(
-        self, trial: FrozenTrial, at: IntermediateValues | None, level: int | None
-    ) -> FrozenTrial:
+    def apply(self, trial: FrozenTrial, at: IntermediateValues | None, level: Any) -> FrozenTrial:
         """Return the trial without its curve."""
         return _pruned(trial, {}) if trial.state is TrialState.PRUNED else trial
 
