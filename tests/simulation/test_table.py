@@ -5,12 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sampling import random_values
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.simulation import read_curve_table
 
 TABLES = Path(__file__).parents[2] / "scripts/bench/tables"
-TABLE_NAMES = ("digits_mlp", "breast_cancer_mlp")
+NUM_CONFIGS = {
+    "breast_cancer_mlp": 1872,
+    "diabetes_regression": 3564,
+    "digits_cnn": 1664,
+    "digits_mlp": 2160,
+    "generated_text": 1404,
+    "unbalanced_rows": 1404,
+    "wrong_labels": 1650,
+}
 
 SPACE = {
     "optimizer": {"choice": ["adam", "sgd"]},
@@ -43,14 +52,41 @@ def write(path, curves, **other):
 
 
 @pytest.mark.parametrize(
-    ("learning_rate", "value"), [(0.001, 2), (0.0099, 2), (0.0101, 4), (0.3, 4), (0.32, 6), (1, 6)]
+    ("learning_rate", "value"),
+    [
+        (0.001, 2),
+        (0.01, 8**0.5),  # halfway in the logarithms of the rate and of the value
+        (0.1, 4),
+        (10**-0.5, 24**0.5),
+        (1, 6),
+    ],
 )
-def test_the_nearest_config_is_looked_up_on_the_scale_that_it_is_drawn_on(
+def test_a_value_between_two_configs_is_interpolated_on_the_scale_that_it_is_drawn_on(
     table, learning_rate, value
 ):
     problem = read_curve_table(table)
     config = {"optimizer": "adam", "learning_rate": learning_rate}
     assert problem.value(config, 2) == pytest.approx(value, rel=1e-3)
+
+
+def test_many_configs_have_the_values_that_each_has(tmp_path):
+    space = {**SPACE, "layers": {"int": [1, 5]}, "share": {"uniform": [0.0, 1.0]}}
+    axes = {**AXES, "layers": [1, 2, 5], "share": [0.0, 0.5, 1.0]}
+    rng = np.random.default_rng(0)
+    path = write(tmp_path / "table.npz", rng.uniform(1, 9, (2, 3, 3, 3, 4)), space=space, axes=axes)
+    problem = read_curve_table(path)
+    values = random_values(problem.space, 50, rng)
+    for number, value in enumerate(problem.curve(values, 3)):
+        config = {name: column[number].item() for name, column in values.items()}
+        assert problem.value(config, 3) == pytest.approx(value)
+
+
+def test_two_configs_between_the_same_grid_points_differ(table):
+    problem = read_curve_table(table)
+    first, second = (
+        problem.value({"optimizer": "adam", "learning_rate": rate}, 1) for rate in (0.02, 0.021)
+    )
+    assert first != second
 
 
 def test_the_limit_is_the_length_of_the_curves_unless_less_is_asked_for(table):
@@ -65,11 +101,9 @@ def test_more_iterations_than_there_are_is_refused(table):
 
 
 @pytest.mark.parametrize(("mode", "target"), [("min", 2), ("max", 12)])
-def test_the_target_is_the_best_config_where_each_makes_up_more_than_a_thousandth(
-    tmp_path, mode, target
-):
+def test_the_target_is_that_of_the_best_thousandth(tmp_path, mode, target):
     path = write(tmp_path / "table.npz", np.arange(1.0, 13).reshape(2, 3, 2), mode=mode)
-    assert read_curve_table(path).target == pytest.approx(target, rel=1e-3)
+    assert read_curve_table(path).target == pytest.approx(target, rel=1e-2)
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -96,25 +130,23 @@ def test_a_table_without_a_description_is_refused(tmp_path):
         read_curve_table(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "num_configs"), [("digits_mlp", 2160), ("breast_cancer_mlp", 1872)]
-)
+@pytest.mark.parametrize(("name", "num_configs"), NUM_CONFIGS.items())
 def test_a_table_of_the_benchmark_is_small_and_holds_27_epochs(name, num_configs):
     problem = read_curve_table(TABLES / f"{name}.npz")
-    assert (TABLES / f"{name}.npz").stat().st_size < 300_000
+    assert (TABLES / f"{name}.npz").stat().st_size < 400_000
     assert (problem.name, problem.max_t) == (name, 27)
     assert f"{num_configs} configs" in problem.about
 
 
-@pytest.mark.parametrize("name", TABLE_NAMES)
+@pytest.mark.parametrize("name", NUM_CONFIGS)
 def test_a_thousandth_of_random_configs_reaches_the_target_of_the_benchmarks_table(name):
     problem = read_curve_table(TABLES / f"{name}.npz")
-    rng = np.random.default_rng(0)
-    finals = np.array([problem.value(problem.space.sample(rng), 27) for _ in range(8_000)])
-    # Few points reach it; the best ones without the last of them are too few.
-    assert 0.0005 < (finals <= problem.target).mean() < 0.0025
+    finals = problem.curve(random_values(problem.space, 200_000, np.random.default_rng(0)), 27)
+    best = finals if problem.objective.mode == "min" else -finals
+    limit = problem.target if problem.objective.mode == "min" else -problem.target
+    assert 0.0007 < (best <= limit).mean() < 0.0014
 
 
-def test_nothing_may_be_tuned_on_the_second_table():
-    held_out = {name: read_curve_table(TABLES / f"{name}.npz").held_out for name in TABLE_NAMES}
-    assert held_out == {"digits_mlp": False, "breast_cancer_mlp": True}
+def test_nothing_may_be_tuned_on_a_third_of_the_tables():
+    held_out = {name for name in NUM_CONFIGS if read_curve_table(TABLES / f"{name}.npz").held_out}
+    assert held_out == {"breast_cancer_mlp", "generated_text", "unbalanced_rows"}

@@ -1,6 +1,8 @@
 """Problem for simulated sweeps: a search space with known learning curves, or a table of them."""
 
+import itertools
 import json
+import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from tune_tf.space import Choice, Float, Int, SearchSpace, flatten
 
 _BEST_SHARE: Final = 0.001
 _MAX_CODE: Final = 65535
+_NUM_POINTS: Final = 200_000  # between the grid points, to find the target
 
 EPOCH_S = 60.0
 """Default virtual seconds per iteration."""
@@ -67,6 +70,10 @@ class Problem:
         values = flatten(config, self.space.parameters)
         return float(self.curve(values, min(iteration, self.max_t)))
 
+    def reaches_target(self, value: float) -> bool:
+        """Return whether a value at full fidelity is at least as good as the target."""
+        return not self.objective.better(self.target, value)
+
     def seconds(self, config: Mapping[str, Any]) -> float:
         """Return the virtual seconds per iteration of a nested config."""
         return float(self.cost_s(flatten(config, self.space.parameters)))
@@ -79,23 +86,27 @@ class _Axis:
     parameter: Choice | Float | Int
     values: Sequence[Any]
 
-    def nearest(self, value: Any) -> int:
-        """Return the index of the nearest grid value, on the scale of the parameter."""
+    def neighbours(self, values: Any) -> list[tuple[Any, Any]]:
+        """Return the grid points around some values, as indices, each with its weight."""
         if isinstance(self.parameter, Choice):
-            return self.values.index(value)
-        return int(np.searchsorted(self._borders(), self._scaled(value)))
+            return [(np.vectorize(self.values.index, otypes=[int])(values), 1.0)]
+        grid = self._scaled(np.asarray(self.values, dtype=float))
+        position = np.interp(self._scaled(values), grid, np.arange(len(grid)))
+        below = np.minimum(np.floor(position).astype(int), max(len(grid) - 2, 0))
+        share = position - below
+        return [(below, 1 - share), (np.minimum(below + 1, len(grid) - 1), share)]
 
-    def shares(self) -> npt.NDArray[np.float64]:
-        """Return the probability that each grid value is the nearest to a random value."""
+    def spread(self, num_points: int) -> Any:
+        """Return equally likely values of the parameter: all, or so many of a continuous one."""
         if isinstance(self.parameter, Choice):
-            return np.full(len(self.values), 1 / len(self.values))
-        low, high = (self._scaled(end) for end in (self.parameter.low, self.parameter.high))
-        borders = np.clip(np.concatenate(([low], self._borders(), [high])), low, high)
-        return np.diff(borders) / (high - low)
-
-    def _borders(self) -> Any:
-        scaled = self._scaled(np.asarray(self.values, dtype=float))
-        return (scaled[1:] + scaled[:-1]) / 2
+            return np.array(self.values)
+        low, high = self.parameter.low, self.parameter.high
+        if isinstance(self.parameter, Int) and not self.parameter.log:
+            return np.arange(low, high + 1, self.parameter.step or 1)
+        low, high = self._scaled(low), self._scaled(high)
+        middles = low + (high - low) * (np.arange(num_points) + 0.5) / max(num_points, 1)
+        values = np.exp(middles) if self.parameter.log else middles
+        return np.round(values) if isinstance(self.parameter, Int) else values
 
     def _scaled(self, value: Any) -> Any:
         log = not isinstance(self.parameter, Choice) and self.parameter.log
@@ -104,28 +115,37 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Grid values by path, and learning curves ``[*axes, iteration - 1]``."""
+    """Grid values by path, and logarithms of learning curves ``[*axes, iteration - 1]``."""
 
     axes: Mapping[str, _Axis]
     curves: npt.NDArray[np.float64]
 
-    def value(self, values: Values, iteration: int) -> float:
-        """Return the metric of the nearest grid point."""
-        point = tuple(axis.nearest(values[path]) for path, axis in self.axes.items())
-        return float(self.curves[(*point, iteration - 1)])
+    def value(self, values: Values, iteration: int) -> Any:
+        """Return the metric between the nearest grid points.
+
+        Its logarithm is linear in each parameter, on the parameter's scale.
+        """
+        around = [axis.neighbours(values[path]) for path, axis in self.axes.items()]
+        curves = self.curves[..., iteration - 1]
+        log: Any = 0.0
+        for corner in itertools.product(*around):
+            indices, weights = zip(*corner, strict=True)
+            log = log + curves[indices] * math.prod(weights)
+        return np.exp(log)
 
     def target(self, objective: Objective, max_t: int) -> float:
-        """Return the exact value that the best 0.1 % of random configs reach at full fidelity.
-
-        If one grid point makes up more than that, it is the value of the best point.
-        """
-        shares = np.ones(())
-        for axis in self.axes.values():
-            shares = np.multiply.outer(shares, axis.shares())
-        finals = self.curves[..., max_t - 1].ravel()
-        order = np.argsort(finals if objective.mode == "min" else -finals, kind="stable")
-        reached = np.cumsum(shares.ravel()[order]) >= _BEST_SHARE
-        return float(finals[order[int(np.argmax(reached))]])
+        """Return the value that the best 0.1 % of all configs reach at full fidelity."""
+        discrete = [len(axis.spread(0)) for axis in self.axes.values()]
+        num_continuous = discrete.count(0)
+        num_points = (_NUM_POINTS / math.prod(filter(None, discrete))) ** (
+            1 / max(num_continuous, 1)
+        )
+        spread = np.meshgrid(
+            *(axis.spread(math.ceil(num_points)) for axis in self.axes.values()), sparse=True
+        )
+        finals = self.value(dict(zip(self.axes, spread, strict=True)), max_t)
+        best = _BEST_SHARE if objective.mode == "min" else 1 - _BEST_SHARE
+        return float(np.quantile(finals, best))
 
 
 def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
@@ -136,7 +156,9 @@ def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
     is JSON with ``name``, ``source``, ``metric``, ``mode``, ``log_low``, ``log_high``, ``space``
     (as in a sweep file), ``axes`` (grid values by path) and optionally ``held_out``.
 
-    A full run has ``max_t`` iterations; all iterations of the table if None.
+    Between grid points the logarithm of the metric is linear in each parameter, on its scale, so
+    that two configs differ as they do when trained. A full run has ``max_t`` iterations; all
+    iterations of the table if None.
 
     Raises:
         InvalidSettingsError: The file is unreadable, not such a table, or has fewer iterations.
@@ -163,10 +185,10 @@ def read_curve_table(path: str | Path, *, max_t: int | None = None) -> Problem:
         raise InvalidSettingsError(
             [f"max_t={max_t}: {path} has {longest} iterations; ask for 1 to {longest}"]
         )
-    grid = _Grid(axes, np.exp(low + codes / _MAX_CODE * (high - low)))
+    grid = _Grid(axes, low + codes / _MAX_CODE * (high - low))
     return Problem(
         name=name,
-        about=f"Looked up at the nearest of {codes.size // longest} configs: {source}.",
+        about=f"Interpolated between {codes.size // longest} configs: {source}.",
         space=space,
         objective=objective,
         max_t=max_t,

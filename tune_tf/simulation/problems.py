@@ -123,6 +123,89 @@ def _rosenbrock(values: Values, progress: float) -> Any:
     return loss + curve_functions.curve_noise(units, progress, 0.05)
 
 
+_NOISY_OPTIMA = (0.3, 0.65, 0.45, 0.8)
+
+
+def _noisy(values: Values, progress: float) -> Any:
+    units = [values[f"x{number}"] for number in range(1, 5)]
+    loss = 0.1 + sum(
+        (unit - optimum) ** 2 for unit, optimum in zip(units, _NOISY_OPTIMA, strict=True)
+    )
+    loss = loss + curve_functions.excess_loss(progress, 0.3)
+    return loss + curve_functions.curve_noise(units, progress, 0.3)
+
+
+_PLATEAU_OPTIMA = (0.7, 0.25, 0.55)
+
+
+def _plateaus(values: Values, progress: float) -> Any:
+    units = [values[f"x{number}"] for number in range(1, 4)]
+    bowl = sum((unit - each) ** 2 for unit, each in zip(units, _PLATEAU_OPTIMA, strict=True))
+    loss = 0.1 + 0.05 * np.floor(20 * bowl) + 0.2 * bowl
+    # A run learns nothing until its onset, which is late for half of the good ones.
+    onset = 0.3 + 0.25 * np.cos(20 * (units[0] + units[2]))
+    loss = loss + 2 / (1 + np.exp((progress - onset) / 0.05))
+    return loss + curve_functions.curve_noise(units, progress, 0.02)
+
+
+def _irrelevant(values: Values, progress: float) -> Any:
+    units = [values[f"x{number}"] for number in range(1, 13)]
+    first, second, third = units[1], units[4], units[9]
+    loss = 0.1 + 2 * (first - 0.6) ** 2 + (second - 0.2) ** 2 + 0.5 * (third - first) ** 2
+    loss = loss + 0.2 * curve_functions.crossing_loss([first, second], progress)
+    return loss + curve_functions.curve_noise(units, progress, 0.05)
+
+
+_CONDITIONAL_LOSSES = {"linear": 0.25, "network": 0.0, "trees": 0.04}
+
+
+def _conditional(values: Values, progress: float) -> Any:
+    kind = np.asarray(values["kind"])
+
+    def unit(path: str) -> Any:
+        return np.asarray(values.get(path, 0.5), dtype=float)
+
+    depth = (unit("trees/depth") - 2) / 10
+    rate = (np.log10(unit("network/learning_rate")) + 5) / 4
+    of_kind = {
+        "linear": 0.3 * (unit("linear/penalty") - 0.3) ** 2,
+        "network": 2 * (rate - 0.5) ** 2 + (unit("network/dropout") - 0.3) ** 2,
+        "trees": (depth - 0.6) ** 2 + 0.5 * (unit("trees/share") - 0.7) ** 2,
+    }
+    loss = np.select([kind == each for each in of_kind], list(of_kind.values()))
+    loss = 0.1 + loss + curve_functions.option_loss(values["kind"], _CONDITIONAL_LOSSES)
+    loss = loss + 0.2 * (unit("scale") - 0.5) ** 2
+    # Networks start slowly and end best.
+    tau = np.where(kind == "network", 0.2, 0.1)
+    loss = loss + 0.8 * curve_functions.excess_loss(progress, tau)
+    return loss + curve_functions.curve_noise([unit("scale"), loss], progress, 0.03)
+
+
+_DISCRETE_ACTIVATIONS = {"elu": 0.05, "gelu": 0.0, "relu": 0.03, "selu": 0.12, "tanh": 0.15}
+
+
+def _discrete(values: Values, progress: float) -> Any:
+    width, layers = np.log2(values["width"]), values["num_layers"]
+    batch, heads, kernel = (values[name] for name in ("batch_size", "num_heads", "kernel_size"))
+    units = ((width - 4) / 6, (layers - 1) / 11, np.log2(batch) / 8, heads / 16, kernel / 15)
+    weights, optima = (1.0, 1.5, 0.6, 0.4, 0.3), (0.7, 0.4, 0.6, 0.5, 0.3)
+    loss = 0.1 + curve_functions.option_loss(values["activation"], _DISCRETE_ACTIVATIONS)
+    for unit, optimum, weight in zip(units, optima, weights, strict=True):
+        loss = loss + weight * (unit - optimum) ** 2
+    # Large models start worse.
+    excess = (0.4 + 0.8 * units[0]) * curve_functions.excess_loss(progress, 0.1 + 0.2 * units[1])
+    return loss + excess + curve_functions.curve_noise(units, progress, 0.03)
+
+
+def _heteroscedastic(values: Values, progress: float) -> Any:
+    rate = (np.log10(values["learning_rate"]) + 5) / 4
+    units = (rate, values["momentum"] / 0.99, values["dropout"] / 0.7)
+    loss = 0.1 + 1.5 * (rate - 0.75) ** 2 + 0.5 * (units[1] - 0.8) ** 2
+    loss = loss + 0.5 * (units[2] - 0.3) ** 2 + curve_functions.excess_loss(progress, 0.2)
+    # The best learning rates make the noisiest curves.
+    return loss + (0.1 + 2 * rate) * curve_functions.curve_noise(units, progress, 0.2)
+
+
 def _floats(count: int, low: float, high: float) -> dict[str, Any]:
     return {f"x{number}": Float(low, high) for number in range(1, count + 1)}
 
@@ -191,6 +274,41 @@ _DEFINITIONS = {
         },
         target=0.174886,
     ),
+    "noisy": _Definition(
+        _noisy,
+        "A bowl under noise that is as large as the differences, and fades; four floats.",
+        _floats(4, 0.0, 1.0),
+        target=0.114209,
+    ),
+    "irrelevant": _Definition(
+        _irrelevant,
+        "Three parameters of twelve matter, with curves that cross; twelve floats.",
+        _floats(12, 0.0, 1.0),
+        target=0.103849,
+    ),
+    "discrete": _Definition(
+        _discrete,
+        "An architecture in whole numbers and choices, whose large models start worse.",
+        {
+            "activation": Choice(sorted(_DISCRETE_ACTIVATIONS)),
+            "batch_size": Choice([8, 16, 32, 64, 128, 256]),
+            "kernel_size": Choice([1, 3, 5, 7, 9, 15]),
+            "num_heads": Choice([1, 2, 4, 8, 16]),
+            "num_layers": Int(1, 12),
+            "width": Int(16, 1024, log=True),
+        },
+        target=0.138524,
+    ),
+    "heteroscedastic": _Definition(
+        _heteroscedastic,
+        "The best learning rates make the noisiest curves; three floats.",
+        {
+            "learning_rate": Float(1e-5, 1e-1, log=True),
+            "momentum": Float(0.0, 0.99),
+            "dropout": Float(0.0, 0.7),
+        },
+        target=0.102777,
+    ),
     "levy": _Definition(
         _levy,
         "log(1 + Levy) with curves that cross; four floats. Held out.",
@@ -204,6 +322,30 @@ _DEFINITIONS = {
         "out.",
         {**_floats(3, -2.0, 2.0), "kind": Choice(sorted(_ROSENBROCK_KINDS))},
         target=0.410722,
+        held_out=True,
+    ),
+    "plateaus": _Definition(
+        _plateaus,
+        "Steps, and runs that learn nothing until an onset, late for some of the best; three "
+        "floats. Held out.",
+        _floats(3, 0.0, 1.0),
+        target=0.100848,
+        held_out=True,
+    ),
+    "conditional": _Definition(
+        _conditional,
+        "Three kinds of models with parameters of their own, of which the best starts slowest; "
+        "held out.",
+        {
+            "kind": Choice(sorted(_CONDITIONAL_LOSSES)),
+            "scale": Float(0.0, 1.0),
+            "linear/penalty": Float(0.0, 1.0, when={"kind": "linear"}),
+            "network/learning_rate": Float(1e-5, 1e-1, log=True, when={"kind": "network"}),
+            "network/dropout": Float(0.0, 0.7, when={"kind": "network"}),
+            "trees/depth": Int(2, 12, when={"kind": "trees"}),
+            "trees/share": Float(0.2, 1.0, when={"kind": "trees"}),
+        },
+        target=0.104621,
         held_out=True,
     ),
 }
