@@ -201,6 +201,7 @@ def test_pb2_keeps_its_changes_in_the_bounds():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray calls SciPy as of old
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_pb2_suggests_for_a_logarithmic_range_what_rays_does_for_logarithms(seed):
     from ray.tune.schedulers.pb2 import PB2
