@@ -18,7 +18,8 @@ BAD = {
     "grace-of-fifo": (
         {"scheduler": {"grace_period": 4}},
         "scheduler.grace_period",
-        "belongs to asha, pasha, median_stopping, but the scheduler is fifo: write name: asha",
+        "belongs to asha, pasha, freeze_thaw, median_stopping, but the scheduler is fifo: write "
+        "name: asha",
     ),
     "reduction": (
         {"scheduler": {"name": "asha", "reduction_factor": 1}},
@@ -131,3 +132,58 @@ def test_all_faults_of_a_scheduler_are_told_at_once():
 def test_resource_changing_scheduler_has_max_t_of_its_base():
     scheduler = {"name": "resource_changing", "base": {"name": "asha", "max_t": 7}}
     assert SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler}).scheduler.max_t == 7
+
+
+def sweep_of(**settings):
+    from tune_tf.config import SweepConfig
+
+    return SweepConfig.from_dict(
+        {
+            "name": "digits",
+            "workload": "tune_tf.workloads.digits:DigitsMLP",
+            "objective": {"metric": "val_accuracy", "mode": "max"},
+            "space": {"width": {"int": [16, 64]}},
+            "budget": {"num_samples": 4},
+            "epochs": 9,
+            "scheduler": {"name": "auto"},
+            **settings,
+        }
+    )
+
+
+TWO = [{"metric": "val_accuracy", "mode": "max"}, {"metric": "val_loss", "mode": "min"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "scheduler", "sampler"),
+    [
+        ({}, "freeze_thaw", "freeze_thaw"),
+        ({"epochs": 2}, "fifo", "tpe"),
+        ({"objective": TWO}, "asha", "tpe"),
+        ({"parallelism": {"kind": "multi_worker", "num_workers": 2}}, "asha", "tpe"),
+        ({"searcher": {"sampler": "random"}}, "freeze_thaw", "random"),
+        ({"scheduler": {"name": "asha"}}, "asha", "tpe"),
+        ({"scheduler": {"name": "freeze_thaw"}}, "freeze_thaw", "freeze_thaw"),
+        ({"scheduler": {"name": "freeze_thaw"}, "objective": TWO}, "freeze_thaw", "tpe"),
+    ],
+)
+def test_auto_chooses_by_objectives_epochs_and_processes(settings, scheduler, sampler):
+    config = sweep_of(**settings)
+    assert (config.scheduler.name, config.searcher.sampler) == (scheduler, sampler)
+    assert config.scheduler.max_t == settings.get("epochs", 9)
+    assert type(config).from_dict(config.to_dict()) == config
+
+
+def test_auto_chooses_below_a_scheduler_that_moves_devices():
+    config = sweep_of(scheduler={"name": "resource_changing", "base": {"name": "auto"}})
+    assert (config.scheduler.base.name, config.searcher.sampler) == ("freeze_thaw", "freeze_thaw")
+
+
+def test_the_proposals_of_a_scheduler_need_that_scheduler():
+    with pytest.raises(InvalidSettingsError, match=r"searcher\.sampler: takes the proposals of"):
+        sweep_of(searcher={"sampler": "freeze_thaw"}, scheduler={"name": "asha"})
+
+
+def test_promotion_has_one_bracket():
+    with pytest.raises(InvalidSettingsError, match="brackets: is 2, but promotion has one"):
+        sweep_of(scheduler={"name": "asha", "type": "promotion", "brackets": 2})

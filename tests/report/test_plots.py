@@ -5,7 +5,7 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.history import plot_history
+from tune_tf.report.plots.curves import plot_history
 from tune_tf.report.plots.outcome_style import STYLES
 from tune_tf.report.plots.parallel_coordinates import plot_parallel_coordinates
 from tune_tf.report.plots.scatter_grids import plot_pareto_front

@@ -183,7 +183,7 @@ def test_secrets_stand_in_no_file(tmp_path):
 
 @pytest.mark.slow
 def test_a_fault_in_one_plot_costs_no_other(usual_sweep, tmp_path, monkeypatch):
-    monkeypatch.setattr("tune_tf.report.plots.history._best_so_far", lambda *_: 1 / 0)
+    monkeypatch.setattr("tune_tf.report.plots.curves._best_so_far", lambda *_: 1 / 0)
     files = write_report(usual_sweep, tmp_path)
     assert "plots/history.png" not in files
     assert "plots/slices.png" in files

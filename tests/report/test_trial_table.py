@@ -6,8 +6,8 @@ import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
+from tune_tf.report.page import TrialTable, write_csv
 from tune_tf.report.report_data import ReportData
-from tune_tf.report.trial_table import TrialTable, write_csv
 
 
 @pytest.fixture

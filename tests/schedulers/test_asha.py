@@ -27,3 +27,15 @@ def test_the_rungs_are_those_at_which_ray_compares(max_t, grace_period, factor):
         if sum(len(recorded) for _, recorded in bracket._rungs) > known:
             compared.append(iteration)
     assert made.rungs == tuple(compared)
+
+
+def test_brackets_are_those_of_ray():
+    from ray.tune.schedulers import ASHAScheduler
+
+    from tune_tf.schedulers import scheduler
+
+    made = scheduler("asha", Objective("val_loss", "min"), max_t=27, brackets=3)
+    theirs = ASHAScheduler(max_t=27, grace_period=1, reduction_factor=3, brackets=3)
+    rungs = [[at for at, _ in bracket._rungs] for bracket in made._brackets]
+    assert rungs == [[at for at, _ in bracket._rungs] for bracket in theirs._brackets]
+    assert set().union(*rungs) == set(made.rungs)

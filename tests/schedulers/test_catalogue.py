@@ -13,7 +13,9 @@ LOSS = Objective("val_loss", "min")
 KINDS = {
     "asha": "AsyncHyperBandScheduler",
     "bohb": "HyperBandForBOHB",
+    "auto": "FIFOScheduler",
     "fifo": "FIFOScheduler",
+    "freeze_thaw": "FIFOScheduler",
     "hyperband": "HyperBandScheduler",
     "median_stopping": "MedianStoppingRule",
     "pb2": "PopulationBasedTraining",
@@ -42,7 +44,7 @@ def test_a_scheduler_knows_its_metric_its_rungs_and_what_it_needs(name):
     made = make(name)
     assert made.metric == "val_loss"
     assert list(made.rungs) == sorted(set(made.rungs))
-    assert bool(made.rungs) == (name in ("asha", "hyperband", "bohb"))
+    assert bool(made.rungs) == (name in ("asha", "auto", "freeze_thaw", "hyperband", "bohb"))
     assert made.num_to_keep == (None if name in ("pbt", "pb2") else 2)
     assert made.fresh_actors == (name == "resource_changing")
 
@@ -55,7 +57,7 @@ def test_a_scheduler_around_another_has_that_ones_rungs_and_needs():
 def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
     with pytest.raises(
         InvalidSettingsError,
-        match=r"name: must be one of 'asha', 'bohb', .*not 'asah'; did you mean 'asha'",
+        match=r"name: must be one of 'asha', 'auto', 'bohb', .*not 'asah'; did you mean 'asha'",
     ):
         make("asah")
 

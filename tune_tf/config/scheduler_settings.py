@@ -132,6 +132,14 @@ def _check_probability(value: float) -> float:
     return value
 
 
+def _check_brackets(value: int, info: ValidationInfo) -> int:
+    if value > 1 and info.data.get("type") == "promotion":
+        raise ValueError(f"is {value}, but promotion has one: leave it out, or write `stopping`")
+    return value
+
+
+_MIN_EPOCHS_TO_STOP = 3
+
 _Iterations = Annotated[int, Field(ge=1), AfterValidator(_check_iterations)]
 _Quantile = Annotated[float, Field(ge=0), AfterValidator(_check_quantile)]
 _Probability = Annotated[float, Field(ge=0), AfterValidator(_check_probability)]
@@ -158,12 +166,15 @@ class AshaSettings(LimitedSettings):
         reduction_factor: At each rung, one of so many trials continues.
         type: ``stopping`` decides for good when a trial reaches a rung; ``promotion`` pauses each
             trial there and resumes it once it is among the best.
+        brackets: Groups of trials, drawn at random, of which each next one is compared from a rung
+            later; for ``stopping``.
     """
 
     name: Literal["asha"] = "asha"
     grace_period: _Iterations = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
     type: Literal["stopping", "promotion"] = "stopping"
+    brackets: Annotated[int, Field(ge=1), AfterValidator(_check_brackets)] = 1
 
 
 class PashaSettings(LimitedSettings):
@@ -177,6 +188,26 @@ class PashaSettings(LimitedSettings):
     name: Literal["pasha"] = "pasha"
     grace_period: _Iterations = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
+
+
+class FreezeThawSettings(LimitedSettings):
+    """Pauses every trial at rungs and goes on with those that may still become the best.
+
+    Args:
+        grace_period: Iterations before a trial may be paused.
+        reduction_factor: Each rung is so many times the one before.
+        min_chance: Chance to become the best below which no trial goes on once all have begun.
+        max_paused: Paused trials kept, each with a checkpoint; of more, the one with the least
+            chance is stopped.
+        seed: Seed of its draws; None for the sweep's. Example: ``7``.
+    """
+
+    name: Literal["freeze_thaw"] = "freeze_thaw"
+    grace_period: _Iterations = 1
+    reduction_factor: Annotated[float, Field(gt=1)] = 3
+    min_chance: _Probability = 0.05
+    max_paused: Annotated[int, Field(ge=1)] = 100
+    seed: int | None = None
 
 
 class HyperbandSettings(LimitedSettings):
@@ -260,15 +291,43 @@ class Pb2Settings(LimitedSettings):
     mutations: _Mutations = None
 
 
+class AutoSettings(LimitedSettings):
+    """Chooses a scheduler: ``freeze_thaw`` where trials can be paused, else ``asha``."""
+
+    name: Literal["auto"] = "auto"
+
+    def choose(
+        self, num_objectives: int = 1, *, in_processes: bool = False
+    ) -> tuple[SchedulerSettings, str]:
+        """Return the scheduler for a sweep, and why it is chosen.
+
+        Args:
+            num_objectives: Number of objectives.
+            in_processes: Whether a trial starts processes of its own, which takes seconds each time
+                that it goes on.
+        """
+        if self.max_t < _MIN_EPOCHS_TO_STOP:
+            return FifoSettings(max_t=self.max_t), f"trials of {self.max_t} epochs are not stopped"
+        asha = AshaSettings(max_t=self.max_t)
+        if num_objectives > 1:
+            return asha, "with several objectives, the end of one curve does not tell the best"
+        if in_processes:
+            return asha, "trials with processes of their own take seconds to go on after a pause"
+        text = "one objective, and trials that go on after a pause at once"
+        return FreezeThawSettings(max_t=self.max_t), text
+
+
 _BaseSettings = (
     FifoSettings
     | AshaSettings
     | PashaSettings
+    | FreezeThawSettings
     | HyperbandSettings
     | BohbSettings
     | MedianStoppingSettings
     | PbtSettings
     | Pb2Settings
+    | AutoSettings
 )
 
 

@@ -136,8 +136,10 @@ class SearcherSettings(Settings):
 
     Args:
         name: The searcher; there is one.
-        sampler: Optuna's sampler. ``tpe`` learns from all results, running trials included;
-            ``tpe_rungs`` compares trials only where a scheduler does; ``random`` does not learn.
+        sampler: Optuna's sampler; ``auto`` is ``freeze_thaw`` with the scheduler of that name, else
+            ``tpe``. ``tpe`` learns from all results, running trials included;
+            ``tpe_rungs`` compares trials only where a scheduler does; ``random`` does not learn;
+            ``freeze_thaw`` takes the proposals of the scheduler of that name.
         seed: Seed of the sampler; None for the sweep's. Example: ``7``.
         storage: URL of an Optuna database; None for a journal file in the sweep's folder. Example:
             ``postgresql+psycopg://user@host/optuna``.
@@ -153,9 +155,11 @@ class SearcherSettings(Settings):
 
     name: Literal["optuna"] = "optuna"
     sampler: Literal[
+        "auto",
         "tpe",
         "tpe_rungs",
         "random",
+        "freeze_thaw",
         "cmaes",
         "gp",
         "nsga2",
@@ -163,7 +167,7 @@ class SearcherSettings(Settings):
         "qmc",
         "grid",
         "bruteforce",
-    ] = "tpe"
+    ] = "auto"
     seed: Annotated[int, Field(ge=0)] | None = None
     storage: str | None = None
     study_name: str | None = None

@@ -23,7 +23,13 @@ from tune_tf.config.field_types import (
     ValidationSection,
     WorkloadReference,
 )
-from tune_tf.config.scheduler_settings import FifoSettings, SchedulerSection, SchedulerSettings
+from tune_tf.config.scheduler_settings import (
+    AutoSettings,
+    FifoSettings,
+    ResourceChangingSettings,
+    SchedulerSection,
+    SchedulerSettings,
+)
 from tune_tf.config.section_models import (
     BudgetSettings,
     ClusterSettings,
@@ -81,7 +87,7 @@ class SweepConfig(Settings):
         searcher: Proposes configs. Example: ``{sampler: gp}``.
         epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
             that of the scheduler, 100 by default. Example: ``27``.
-        scheduler: Stops trials early. Example: ``{name: asha}``.
+        scheduler: Pauses or stops trials early. Example: ``{name: auto}``.
         parallelism: How a trial uses its devices. Example: ``{num_replicas: 2}``.
         resources: Reservation of a trial; None to derive it from the parallelism. Example:
             ``{cpus: 2}``.
@@ -195,6 +201,26 @@ class SweepConfig(Settings):
             raise InvalidSettingsError(ErrorDetail(where, text))
         limited = {**limited, "max_t": epochs}
         return {**scheduler, "base": limited} if changes_resources else limited
+
+    @model_validator(mode="after")
+    def _choose_automatically(self) -> Self:
+        settings = getattr(self.scheduler, "base", self.scheduler)
+        if isinstance(settings, AutoSettings):
+            in_processes = self.parallelism.in_processes
+            settings, _ = settings.choose(len(self.objectives), in_processes=in_processes)
+            scheduler: SchedulerSettings = settings
+            if isinstance(self.scheduler, ResourceChangingSettings):
+                scheduler = self.scheduler.model_copy(update={"base": settings})
+            object.__setattr__(self, "scheduler", scheduler)
+        freezes = settings.name == "freeze_thaw"
+        if self.searcher.sampler == "auto":
+            sampler = "freeze_thaw" if freezes and len(self.objectives) == 1 else "tpe"
+            searcher = self.searcher.model_copy(update={"sampler": sampler})
+            object.__setattr__(self, "searcher", searcher)
+        elif self.searcher.sampler == "freeze_thaw" and not freezes:
+            text = "takes the proposals of scheduler freeze_thaw: write `scheduler: {name: auto}`"
+            raise InvalidSettingsError(ErrorDetail("searcher.sampler", text))
+        return self
 
     @model_validator(mode="after")
     def _register_secrets(self) -> Self:

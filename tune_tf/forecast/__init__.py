@@ -1,9 +1,11 @@
 """Cost forecast of a sweep, and its comparison with the actual costs."""
 
-from tune_tf.forecast.actuals import Actuals, Deviation, compare_forecast
-from tune_tf.forecast.files import (
+from tune_tf.forecast.actuals import (
     FORECAST_FILE,
+    Actuals,
+    Deviation,
     ForecastWithActuals,
+    compare_forecast,
     read_actuals,
     read_forecast,
     settings_digest,

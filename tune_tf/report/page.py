@@ -1,4 +1,4 @@
-"""HTML pages of a report, rendered from templates, that work offline."""
+"""HTML pages of a report that work offline, and its tables of trials."""
 
 import base64
 import functools
@@ -10,18 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from tune_tf.forecast import Deviation, compare_forecast, read_actuals
 from tune_tf.forecast.actuals import deviation_texts
-from tune_tf.report.plots.outcome_style import GRID, INK, MUTED
+from tune_tf.formatting import csv_cell, value_text
+from tune_tf.report.plots.outcome_style import GRID, INK, MUTED, STYLES
 from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import Summary
-from tune_tf.report.trial_table import TrialTable
 from tune_tf.version import __version__
 
 _PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
@@ -125,3 +127,74 @@ def _in_script(data: Any) -> Markup:
 def _packed(script: str) -> str:
     """Return a script compressed by gzip to two fifths, encoded as Base64."""
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Table cell on the page."""
+
+    text: str
+    key: float | str | None = None  # sort key; None for an empty cell
+    colour: str = ""  # of a mark before the text; empty for none
+
+    @classmethod
+    def of(cls, value: object) -> "Cell":
+        """Return the cell of a value."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return cls(value_text(value), float(value) if math.isfinite(value) else None)
+        text = value_text(value)
+        return cls(text, text)
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """Table of the best trials, best first, out of ``num_trials``."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    num_trials: int
+
+    @classmethod
+    def of(cls, record: ReportData, limit: int = 200) -> "TrialTable":
+        """Return the table of the best trials of a sweep, at most ``limit``."""
+        objectives = record.result.config.objectives
+        paths = list(record.result.config.space.parameters)
+        constrained = bool(record.result.config.constraints)
+        rows = []
+        for index in record.ranking[:limit]:
+            trial, config = record.trials[index], record.masked_configs[index]
+            style = STYLES[trial.outcome]
+            row = [
+                Cell(str(trial.number), trial.number),
+                Cell(style.word, style.word, style.colour),
+                *(Cell.of(trial.metrics.get(it.metric, math.nan)) for it in objectives),
+                Cell(str(trial.iterations), trial.iterations),
+                Cell.of(float(record.curves[index].trained_s)),
+                *([Cell.of("yes" if trial.feasible else "no")] if constrained else []),
+                *(Cell.of(config[path]) if path in config else Cell("") for path in paths),
+            ]
+            rows.append(tuple(row))
+        headers = ["trial", "end", *(it.metric for it in objectives), "iterations", "seconds"]
+        headers += [*(["feasible"] if constrained else []), *paths]
+        return cls(tuple(headers), tuple(rows), len(record.trials))
+
+
+def write_csv(record: ReportData, path: Path) -> None:
+    """Write all trials as CSV: :meth:`SweepResult.dataframe` plus cause, times and node.
+
+    Secrets are masked.
+    """
+    frame = record.result.dataframe()
+    for column in map(str, frame.columns):
+        if column.startswith("config/"):
+            name = column.removeprefix("config/")
+            frame[column] = [config.get(name) for config in record.masked_configs]
+    first = [curve.segments[0] if curve.segments else None for curve in record.curves]
+    frame["cause"] = [record.cause(trial) for trial in record.trials]
+    frame["trained_s"] = [curve.trained_s for curve in record.curves]
+    frame["started_after_s"] = [it.start_s - record.start_s if it else np.nan for it in first]
+    frame["ended_after_s"] = record.end_times
+    frame["node"] = [it.host if it else "" for it in first]
+    texts = frame.select_dtypes(exclude="number").columns
+    frame[texts] = frame[texts].map(csv_cell)
+    frame.rename(columns=csv_cell).to_csv(path, index=False)

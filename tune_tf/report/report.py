@@ -8,10 +8,9 @@ from pathlib import Path
 from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
-from tune_tf.report.page import Section, render_report, render_static_plot
-from tune_tf.report.plots.history import plot_history
+from tune_tf.report.page import Section, render_report, render_static_plot, write_csv
+from tune_tf.report.plots.curves import plot_history, plot_learning_curves
 from tune_tf.report.plots.importances import plot_importances
-from tune_tf.report.plots.learning_curves import plot_learning_curves
 from tune_tf.report.plots.parallel_coordinates import plot_parallel_coordinates
 from tune_tf.report.plots.plot import (
     NothingToDrawError,
@@ -25,7 +24,6 @@ from tune_tf.report.plots.rungs import plot_rungs
 from tune_tf.report.plots.scatter_grids import plot_pareto_front, plot_slices
 from tune_tf.report.plots.timeline import plot_timeline
 from tune_tf.report.report_data import ReportData
-from tune_tf.report.trial_table import write_csv
 from tune_tf.results import SweepResult
 
 _LOG = logging.getLogger(__name__)

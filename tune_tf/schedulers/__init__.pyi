@@ -1,15 +1,22 @@
 from .catalogue import scheduler
-from .hyperband import BohbScheduler, HyperbandScheduler
+from .freeze_thaw import FreezeThawScheduler
 from .pb2 import Pb2Scheduler
 from .population import PbtScheduler
 from .promotion import PashaScheduler, PromotionAshaScheduler
 from .resource_changing import ResizingScheduler
-from .stopping import AshaScheduler, FifoScheduler, MedianStoppingScheduler
+from .stopping import (
+    AshaScheduler,
+    BohbScheduler,
+    FifoScheduler,
+    HyperbandScheduler,
+    MedianStoppingScheduler,
+)
 
 __all__ = [
     "AshaScheduler",
     "BohbScheduler",
     "FifoScheduler",
+    "FreezeThawScheduler",
     "HyperbandScheduler",
     "MedianStoppingScheduler",
     "PashaScheduler",

@@ -38,7 +38,7 @@ class PromotingScheduler(FIFOScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial, which may be a retry of a failed one."""
-        self._rungs.readmit(trial.trial_id)
+        self._readmit(trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Pause a trial at a rung, unless it is the next to be promoted."""
@@ -48,34 +48,30 @@ class PromotingScheduler(FIFOScheduler):
             return TrialScheduler.STOP
         if not self._rungs.holds_at(trial.trial_id, iteration):
             return TrialScheduler.CONTINUE
-        next_trial = self._next_up(arriving=trial)
-        if next_trial is not None and next_trial.trial_id == trial.trial_id:
-            self._rungs.promote(trial.trial_id)
-            return TrialScheduler.CONTINUE
-        self._fill_slot(tune_controller)
-        return TrialScheduler.PAUSE
+        goes_on = self._fill_slot(tune_controller, arriving=trial)
+        return TrialScheduler.CONTINUE if goes_on else TrialScheduler.PAUSE
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Rank a trial's last result, and promote one for the slot that becomes free."""
         self._report(trial, result)
-        self._fill_slot(tune_controller)
+        self._fill_slot(tune_controller, ending=trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
         """Free a trial's places for others, unless it was stopped here as the worst."""
         if not self._stops_waiting:
-            self._rungs.fail(trial.trial_id)
-            self._fill_slot(tune_controller)
+            self._fail(trial)
+            self._fill_slot(tune_controller, ending=trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         """Free a trial's places for others."""
-        self._rungs.fail(trial.trial_id)
+        self._fail(trial)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """Return the trial to run next: the best promotable one, or else the one nearest the top.
 
         Promoted and interrupted trials that have not started yet precede new ones.
         """
-        next_trial = self._next_up()
+        next_trial = self._next_in_queue(tune_controller)
         if next_trial is not None:
             self._rungs.promote(next_trial.trial_id)
             set_trial_status(tune_controller, next_trial, Trial.PENDING)
@@ -100,22 +96,44 @@ class PromotingScheduler(FIFOScheduler):
         loss = value if self.objective.mode == "min" else -value
         self._rungs.report(trial.trial_id, int(result[TRAINING_ITERATION]), loss)
 
+    def _readmit(self, trial: Trial) -> None:
+        """Restore the places of a failed trial that is retried."""
+        self._rungs.readmit(trial.trial_id)
+
+    def _fail(self, trial: Trial) -> None:
+        """Free the places of a trial that failed, or was removed."""
+        self._rungs.fail(trial.trial_id)
+
     def _waits(self, trial_id: str) -> bool:
         """Return whether a trial is paused at its rung, rather than by others between rungs."""
         paused = self._trials[trial_id].status == Trial.PAUSED
         return paused and self._rungs.holds(trial_id)
 
-    def _next_up(self, arriving: Trial | None = None) -> Trial | None:
-        """Return the waiting or arriving trial that is to be promoted next."""
+    def _next_up(
+        self, tune_controller: Any, arriving: Trial | None = None, ending: Trial | None = None
+    ) -> Trial | None:
+        """Return the waiting or arriving trial that is to be promoted in the slot of another."""
         arriving_id = arriving.trial_id if arriving else None
         next_trial = self._rungs.next_up(lambda each: each == arriving_id or self._waits(each))
         return self._trials[next_trial] if next_trial else None
 
-    def _fill_slot(self, tune_controller: Any) -> None:
-        """Promote a trial before the searcher is asked for a new one."""
-        next_trial = self._next_up()
-        if next_trial is not None and set_trial_status(tune_controller, next_trial, Trial.PENDING):
+    def _next_in_queue(self, tune_controller: Any) -> Trial | None:
+        """Return the waiting trial that is to be promoted where no trial has left a slot."""
+        return self._next_up(tune_controller)
+
+    def _fill_slot(
+        self, tune_controller: Any, arriving: Trial | None = None, ending: Trial | None = None
+    ) -> bool:
+        """Promote a trial before the searcher is asked for one; return if it is the arriving one.
+
+        The arriving trial is paused unless it is promoted; the ending one leaves its slot, too.
+        """
+        next_trial = self._next_up(tune_controller, arriving, ending)
+        if next_trial is None:
+            return False
+        if next_trial is arriving or set_trial_status(tune_controller, next_trial, Trial.PENDING):
             self._rungs.promote(next_trial.trial_id)
+        return next_trial is arriving
 
     def _stop_waiting(self, tune_controller: Any) -> None:
         """Stop trials whose promotion is impossible, or the worst one if that frees a slot."""

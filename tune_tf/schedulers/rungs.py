@@ -44,6 +44,10 @@ class Rung:
         """All trials that reached the rung with their losses, best first; ties by arrival."""
         return [(trial_id, self._losses[trial_id]) for trial_id in self._ranking]
 
+    def loss(self, trial_id: str) -> float:
+        """Return the loss of a trial that reached the rung."""
+        return self._losses[trial_id]
+
     def enter(self, trial_id: str, loss: float) -> None:
         """Rank a trial; one that returns after a retry keeps its first loss."""
         if trial_id not in self._losses:

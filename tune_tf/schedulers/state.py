@@ -131,6 +131,8 @@ class ResumeMixin(TrialScheduler):
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Return the trial that Ray's scheduler wants to run next."""
         self._restore_state(tune_controller)
+        if isinstance(tune_controller, ControllerProxy):
+            return super().choose_trial_to_run(tune_controller, **options)  # has only those already
         self._ends.take(tune_controller.get_trials())
         # Ray's schedulers look for a pending or paused one among all.
         proxy = ControllerProxy(tune_controller, get_trials=lambda: self._ends.unfinished)

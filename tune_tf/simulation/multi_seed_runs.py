@@ -34,12 +34,15 @@ def make_pairing(
 ) -> Pairing:
     """Return tune_tf's searcher and scheduler for a problem, by name.
 
-    The scheduler's ``max_t`` is that of the problem; ``settings`` are its further settings.
+    The scheduler's ``max_t`` is that of the problem; ``settings`` are its further settings. A
+    scheduler that draws has the seed, too, as in a sweep.
 
     Raises:
         InvalidSettingsError: A name is unknown, or settings are invalid.
     """
     space, objective = problem.space, problem.objective
+    if scheduler == "freeze_thaw":
+        settings.setdefault("seed", seed)
     return Pairing(
         OptunaSearcher(space, objective, sampler, seed=seed),
         make_scheduler(scheduler, objective, space=space, max_t=problem.max_t, **settings),

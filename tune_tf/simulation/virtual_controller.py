@@ -198,6 +198,10 @@ class VirtualController:
         trial.run_metadata.checkpoint_manager.register_checkpoint(checkpoint)
         return checkpoint
 
+    def _set_trial_status(self, trial: Trial, status: str) -> None:
+        """Set a trial's status, under Ray's name."""
+        trial.set_status(status)
+
     # Steps of Tune's loop: create trials, start one, process a result.
 
     def _fill(self) -> bool:
@@ -209,7 +213,9 @@ class VirtualController:
             self._pending.append(trial)
             self.scheduler_alg.on_trial_add(self, trial)
             changed = True
+        num_live = len(self._live)
         chosen = self.scheduler_alg.choose_trial_to_run(self)
+        changed |= len(self._live) < num_live  # as Tune, which asks again at its next step
         if chosen is not None and chosen not in self._staged and chosen not in self._runs:
             if chosen.status != Trial.PENDING:
                 chosen.set_status(Trial.PENDING)

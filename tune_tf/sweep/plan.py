@@ -167,7 +167,15 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
     settings = config.scheduler.model_dump()
     if mutations is not None:
         settings.get("base", settings)["mutations"] = list(mutations)
-    return scheduler(**settings, objective=config.leading_objective, space=config.space)
+    own = settings.get("base", settings)
+    if "seed" in own and own["seed"] is None:
+        own["seed"] = config.seed
+    return scheduler(
+        **settings,
+        objective=config.leading_objective,
+        space=config.space,
+        constraints=config.constraints,
+    )
 
 
 def make_searcher(folder: SweepFolder) -> OptunaSearcher:

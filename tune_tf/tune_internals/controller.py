@@ -291,6 +291,16 @@ def rungs() -> tuple[int, ...]:
     return scheduler_rungs(getattr(calling_controller(), "scheduler_alg", None))
 
 
+def proposal() -> dict[str, Any] | None:
+    """Return the flat config that the scheduler proposes for a new trial; None if it has none."""
+    controller = calling_controller()
+    scheduler = getattr(controller, "scheduler_alg", None)
+    scheduler = getattr(scheduler, "base", scheduler)  # one that resizes trials wraps another
+    propose = getattr(scheduler, "propose", None)
+    config: dict[str, Any] | None = propose(controller) if propose else None
+    return config
+
+
 def _trials() -> list[Trial]:
     controller = calling_controller()
     return list(controller.get_trials()) if controller is not None else []

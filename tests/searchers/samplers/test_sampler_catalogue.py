@@ -33,6 +33,7 @@ from tune_tf.searchers.samplers.catalogue import (
 from tune_tf.searchers.samplers.custom_samplers import (
     ExhaustiveSampler,
     NumberedRandomSampler,
+    ProposalSampler,
     grid_points,
 )
 from tune_tf.searchers.space_adapter import suggest_of
@@ -58,6 +59,7 @@ KINDS = {
     "tpe": (TPESampler, MIXED, lambda seed: TPESampler(seed=seed, multivariate=False)),
     "tpe_rungs": (TPESampler, NUMBERS, lambda seed: TPESampler(seed=seed)),
     "random": (NumberedRandomSampler, MIXED, NumberedRandomSampler),
+    "freeze_thaw": (ProposalSampler, MIXED, NumberedRandomSampler),
     "cmaes": (CmaEsSampler, NUMBERS, lambda seed: CmaEsSampler(seed=seed)),
     "gp": (GPSampler, MIXED, lambda seed: GPSampler(seed=seed)),
     "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
@@ -70,7 +72,7 @@ KINDS = {
     ),
     "bruteforce": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
 }
-SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "cmaes")]
+SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "freeze_thaw", "cmaes")]
 table = pytest.mark.parametrize("name", KINDS)
 
 

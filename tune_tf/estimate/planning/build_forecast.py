@@ -3,6 +3,8 @@
 import shutil
 import statistics
 
+from tune_tf.config import SweepConfig
+from tune_tf.config.scheduler_settings import AutoSettings
 from tune_tf.estimate.planning.measured_sweep import MeasuredSweep
 from tune_tf.forecast import ConfigMeasurement, Forecast, Range
 
@@ -117,6 +119,7 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         f"virtual time under {config.scheduler.name} with the sampler {simulated.sampler}, on "
         "synthetic learning curves. Your curves will differ: that is most of the range.",
         f"Tracing: {tracing}.",
+        _choice(config),
         "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
     ]
     if sweep.frozen_layers.num_bytes is not None and measured.scale > 1:
@@ -130,6 +133,16 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
             f"{config.budget.num_samples:,} for {len(simulated.traces[0].trials):,}."
         )
     return tuple(assumptions)
+
+
+def _choice(config: SweepConfig) -> str:
+    """Return which scheduler ``auto`` chooses, and why."""
+    auto = AutoSettings(max_t=config.scheduler.max_t)
+    in_processes = config.parallelism.in_processes
+    chosen, reason = auto.choose(len(config.objectives), in_processes=in_processes)
+    is_chosen = getattr(config.scheduler, "base", config.scheduler).name == chosen.name
+    verb = "chooses" if is_chosen else "would choose"
+    return f"Scheduler: `auto` {verb} {chosen.name}: {reason}."
 
 
 def _warnings(sweep: MeasuredSweep, fitting: int) -> tuple[str, ...]:

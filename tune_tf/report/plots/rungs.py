@@ -5,6 +5,7 @@ import numpy as np
 from tune_tf.config.scheduler_settings import (
     AshaSettings,
     BohbSettings,
+    FreezeThawSettings,
     HyperbandSettings,
     PashaSettings,
     ResourceChangingSettings,
@@ -73,7 +74,7 @@ def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
     match settings:
         case ResourceChangingSettings():
             return rungs_of(settings.base)
-        case AshaSettings() | PashaSettings():
+        case AshaSettings() | PashaSettings() | FreezeThawSettings():
             from tune_tf.schedulers.rungs import rung_iterations
 
             return rung_iterations(settings.grace_period, settings.reduction_factor, settings.max_t)

@@ -28,6 +28,7 @@ from tune_tf.searchers.samplers.custom_samplers import (
     MAX_POINTS,
     ExhaustiveSampler,
     NumberedRandomSampler,
+    ProposalSampler,
     grid_points,
     is_continuous,
     num_values,
@@ -42,6 +43,7 @@ from tune_tf.searchers.storage.visibility import (
     Unfiltered,
     Visibility,
 )
+from tune_tf.space import SearchSpace
 from tune_tf.space.paths import dotted
 
 
@@ -49,6 +51,7 @@ from tune_tf.space.paths import dotted
 class SamplerRequest:
     """Search for which a sampler is created; without a seed it is random."""
 
+    space: SpaceLike
     outline: Outline
     seed: int | None
     num_objectives: int
@@ -108,6 +111,14 @@ def _bruteforce(request: SamplerRequest) -> BaseSampler:
     return ExhaustiveSampler(BruteForceSampler(seed=request.seed))
 
 
+def _proposals(request: SamplerRequest) -> BaseSampler:
+    if not isinstance(request.space, SearchSpace):
+        raise InvalidSettingsError(
+            "sampler 'freeze_thaw' needs a SearchSpace, which the scheduler of that name models"
+        )
+    return ProposalSampler(request.space, request.seed)
+
+
 _QUIET: Final = {"warn_independent_sampling": False}
 
 SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
@@ -120,6 +131,7 @@ SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
     "random": SamplerKind(
         RandomSampler, lambda request: NumberedRandomSampler(request.seed), reseeded=False
     ),
+    "freeze_thaw": SamplerKind(ProposalSampler, _proposals, multi_objective=False, reseeded=False),
     "cmaes": SamplerKind(
         CmaEsSampler,
         options=_QUIET,
@@ -185,7 +197,7 @@ def make_sampler(
             f"unknown sampler {sampler!r}: it must be {one_of(names)} or an Optuna sampler"
             f"{did_you_mean(sampler, names)}"
         )
-    request = SamplerRequest(Outline.of(space), seed, num_objectives)
+    request = SamplerRequest(space, Outline.of(space), seed, num_objectives)
     if errors := _unsupported(sampler, request):
         raise InvalidSettingsError(errors)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Random, grid and exhaustive samplers for trials that are asked for one by one."""
+"""Random, proposed, grid and exhaustive samplers for trials that are asked for one by one."""
 
 import math
 import secrets
@@ -24,6 +24,9 @@ from optuna.samplers import (
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_tf.searchers.storage.overlay import forward_to
+from tune_tf.space import SearchSpace
+from tune_tf.space.optuna_form import stored_value
+from tune_tf.tune_internals import controller
 
 _NOTHING: Final = object()
 
@@ -58,6 +61,40 @@ class NumberedRandomSampler(RandomSampler):
         seed = int(np.random.SeedSequence(words).generate_state(1)[0])
         sampler = RandomSampler(seed)
         return sampler.sample_independent(study, trial, param_name, param_distribution)
+
+
+class ProposalSampler(NumberedRandomSampler):
+    """Sampler that takes each config from the scheduler of the running sweep.
+
+    While the scheduler has no proposal, or outside of a sweep, configs are random ones.
+
+    Args:
+        space: The search space.
+        seed: Seed of the random configs.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self._space = space
+        self._distributions = space.distributions()
+        self._proposal: dict[str, Any] = {}
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return the distributions of the parameters in the scheduler's proposal."""
+        self._proposal = controller.proposal() or {}
+        return {path: each for path, each in self._distributions.items() if path in self._proposal}
+
+    def sample_relative(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],
+    ) -> dict[str, Any]:
+        """Return the proposal."""
+        parameters = self._space.parameters
+        return {path: stored_value(self._proposal[path], parameters[path]) for path in search_space}
 
 
 class ExhaustiveSampler(BaseSampler):

@@ -14,8 +14,7 @@ from optuna.study import StudyDirection
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.storage.journal import JournalFile
-from tune_tf.searchers.storage.journal_storage import IncrementalJournalStorage
+from tune_tf.searchers.storage.journal import IncrementalJournalStorage, JournalFile
 
 Storage = None | str | os.PathLike[str] | BaseStorage
 """Accepted forms of a storage."""

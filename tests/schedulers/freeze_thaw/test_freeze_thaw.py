@@ -1,0 +1,319 @@
+"""The scheduler ``freeze_thaw``, driven by hand with Tune's calls."""
+
+import re
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from promotion_slots import assert_every_iteration_once
+from ray.tune import PlacementGroupFactory
+from ray.tune.experiment import Trial
+from slots import LOSS, Slots
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+from tune_tf.space import Choice, Constant, Float, SearchSpace
+
+SPACE = SearchSpace({"x": Float(0.0, 1.0)})
+LIMITS = [(1, 1, 3), (2, 1, 3), (9, 1, 3), (20, 2, 2), (20, 1, 4), (27, 2, 3)]
+"""``max_t``, ``grace_period`` and ``reduction_factor``."""
+
+
+def make(mode="min", space=SPACE, name="freeze_thaw", **settings):
+    from tune_tf.schedulers import scheduler
+
+    settings = {"max_t": 9, "seed": 1} | settings
+    return scheduler(name, Objective("loss", mode), space=space, **settings)
+
+
+def x_of(number):
+    return number * 0.618 % 1
+
+
+def smooth(number, iteration):
+    """Loss with its least value at an ``x`` of 0.3."""
+    return (x_of(number) - 0.3) ** 2 + 1 / iteration
+
+
+def noisy(seed, scale=1.0):
+    losses = np.random.default_rng(seed).normal(scale=scale, size=(64, 32))
+    return lambda number, iteration: float(losses[number, iteration] + smooth(number, iteration))
+
+
+def constant(number, iteration):
+    return 0.5
+
+
+class Sweep(Slots):
+    """Slots whose trials have configs; counts trials at a time, and waiting ones."""
+
+    most_active = most_paused = 0
+
+    def __init__(self, scheduler, curve, num_samples, config=None, stop=None, **options):
+        super().__init__(scheduler, curve, num_samples, **options)
+        self.config = config or (lambda number: {"x": x_of(number)})
+        self.stop = stop
+
+    def add(self, number, status="PENDING", last_result=None):
+        """Add a trial, which may be one that Tune restores."""
+        trial = Trial(
+            "trainable",
+            stub=True,
+            trial_id=str(number),
+            config=self.config(number),
+            stopping_criterion={"training_iteration": self.stop} if self.stop else None,
+        )
+        trial.run_metadata.last_result = dict(last_result or {})
+        trial.set_status(status)
+        self.scheduler.on_trial_add(self, trial)
+        self.trials.append(trial)
+        return trial
+
+    def fill(self):
+        super().fill()
+        self.count()
+
+    def step(self, trial, loss=None):
+        decision = super().step(trial, loss)
+        self.count()
+        return decision
+
+    def has_completed(self, trial):
+        return trial.last_result[STOP_REASON] == "completed"
+
+    def count(self):
+        states = Counter(trial.status for trial in self.trials)
+        self.most_active = max(self.most_active, states["RUNNING"] + states["PENDING"])
+        self.most_paused = max(self.most_paused, states["PAUSED"])
+
+    def assert_ended(self, max_t, reasons=("completed", "pruned")):
+        """Every trial ended at ``max_t`` or was pruned below it, each iteration done once."""
+        assert len(self.trials) == self.num_samples
+        assert {trial.status for trial in self.trials} <= {"TERMINATED"}
+        for reason, last in self.ends().values():
+            assert reason in reasons
+            assert reason != "completed" or last == max_t
+            assert reason != "pruned" or last < max_t
+        assert_every_iteration_once(self)
+        assert self.most_active <= self.num_slots
+
+
+def causes(swept):
+    """Return each pruned trial's best value in its cause, and its chance in percent."""
+    texts = [
+        t.last_result.get(STOP_CAUSE)
+        for t in swept.trials
+        if t.last_result[STOP_REASON] == "pruned"
+    ]
+    found = [re.fullmatch(r"chance to beat (\S+): (\d+)%", text or "") for text in texts]
+    assert all(found), texts
+    return [(float(each[1]), int(each[2])) for each in found]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize(("num_samples", "num_slots"), [(1, 1), (2, 16), (3, 1), (8, 4), (40, 2)])
+def test_every_trial_ends_completed_at_the_limit_or_pruned_before(limits, num_samples, num_slots):
+    max_t, grace_period, factor = limits
+    settings = {"max_t": max_t, "grace_period": grace_period, "reduction_factor": factor}
+    for curve in (noisy(3), constant)[: 1 + (num_samples < 40)]:
+        swept = Sweep(make(**settings), curve, num_samples, num_slots=num_slots)
+        swept.run()
+        swept.assert_ended(max_t)
+
+
+def test_the_best_config_runs_to_the_end_and_most_others_do_not():
+    swept = Sweep(make(), smooth, 40, num_slots=2)
+    swept.run()
+    ends = swept.ends()
+    best = min(ends, key=lambda number: smooth(number, 9))
+    assert ends[best] == ("completed", 9)
+    assert len(swept.reports) < 40 * 9 / 2
+    assert {last for reason, last in ends.values() if reason == "pruned"} <= {1, 3}
+
+
+def test_the_largest_value_is_the_best_where_the_objective_is_to_be_large():
+    least, largest = (
+        Sweep(make(), smooth, 30),
+        Sweep(make("max"), lambda number, step: -smooth(number, step), 30),
+    )
+    least.run()
+    largest.run()
+    assert largest.jobs == least.jobs
+    assert largest.ends() == least.ends()
+    assert {(-best, chance) for best, chance in causes(largest)} == set(causes(least))
+
+
+def test_a_seed_decides_all_that_is_drawn():
+    jobs = []
+    for seed in (1, 1, 2):
+        swept = Sweep(make(seed=seed), noisy(4), 40, num_slots=2)
+        swept.run()
+        jobs.append(swept.jobs)
+    assert jobs[0] == jobs[1]
+    assert jobs[0] != jobs[2]
+
+
+@pytest.mark.parametrize("min_chance", [0.05, 0.5])
+@pytest.mark.parametrize("num_slots", [1, 4])
+def test_trials_stopped_at_the_end_had_less_than_the_least_chance(min_chance, num_slots):
+    swept = Sweep(make(min_chance=min_chance), noisy(6), 20, num_slots=num_slots)
+    swept.run()
+    found = causes(swept)
+    assert found
+    best = min(each.last_result["loss"] for each in swept.trials if swept.has_completed(each))
+    assert [value for value, _ in found] == pytest.approx([best] * len(found), rel=1e-3)
+    assert max(chance for _, chance in found) <= 100 * min_chance
+
+
+@pytest.mark.parametrize("num_samples", [1, 9, 20])
+def test_without_a_least_chance_every_trial_runs_to_the_end(num_samples):
+    swept = Sweep(make(min_chance=0.0), noisy(6), num_samples, num_slots=2)
+    swept.run()
+    assert set(swept.ends().values()) == {("completed", 9)}
+
+
+def test_a_trial_that_is_chosen_takes_the_slot_before_the_searcher_is_asked():
+    swept = Sweep(make(), smooth, 40, num_slots=2)
+    for _ in range(60):
+        swept.fill()
+        trial = swept.running[0]
+        decision = swept.step(trial)
+        chosen = [each for each in swept.trials if each.status == "PENDING"]
+        assert len(chosen) <= (decision != "CONTINUE")
+        if chosen:
+            assert not swept.propose(), "the slot is taken"
+            swept.fill()
+            assert chosen[0].status == "RUNNING"
+
+
+@pytest.mark.parametrize("num_slots", [1, 4])
+@pytest.mark.parametrize("max_paused", [1, 3])
+def test_no_more_trials_are_paused_than_may_be(max_paused, num_slots):
+    swept = Sweep(make(max_paused=max_paused), noisy(2), 25, num_slots=num_slots)
+    swept.run()
+    swept.assert_ended(9)
+    assert swept.most_paused <= max_paused
+
+
+@pytest.mark.parametrize("max_paused", [1, 3])
+@pytest.mark.parametrize("good", [0, 2, 5])
+def test_of_too_many_paused_the_good_one_is_kept(max_paused, good):
+    swept = Sweep(
+        make(max_paused=max_paused),
+        lambda number, step: (0.1 if number == good else 1 + x_of(number) / 100) + 1 / step,
+        12,
+    )
+    swept.run()
+    assert swept.ends()[good] == ("completed", 9)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda number, step: 3.4e38 if number % 3 else number / step,
+        lambda number, step: (number % 3 - 1) * 1e150,
+        lambda number, step: 1e-310 * number,
+        lambda number, step: 0.693 if number < 15 else 0.693 - number / 50,
+        lambda number, step: np.float32(number / step),
+        lambda number, step: number,
+    ],
+    ids=["large", "larger", "tiny", "no progress at first", "float32", "whole"],
+)
+def test_losses_of_any_size_can_be_modelled(curve):
+    swept = Sweep(make(), curve, 30, num_slots=2)
+    swept.run()
+    swept.assert_ended(9)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        lambda number: {"x": 5.0},
+        lambda number: {"x": "none of its values"},
+        lambda number: {"y": number},
+        lambda number: {"x": {"in": "a group"}} if number % 2 else {"x": 0.5},
+    ],
+    ids=["beyond", "text", "without", "a group"],
+)
+def test_a_trial_whose_config_is_not_of_the_space_is_tried_all_the_same(config):
+    swept = Sweep(make(), noisy(3), 20, num_slots=2, config=config)
+    swept.run()
+    swept.assert_ended(9)
+
+
+def test_options_that_are_mappings_are_told_apart():
+    options = [{"units": 1}, {"units": 2}, {"units": 3}]
+    space = SearchSpace({"layer": Choice(options), "x": Float(0.0, 1.0)})
+    swept = Sweep(
+        make(space=space),
+        lambda number, step: abs(number % 3 - 1) + 1 / step,
+        60,
+        config=lambda number: {"layer": options[number % 3], "x": x_of(number)},
+    )
+    proposed = []
+    for _ in range(100):
+        swept.fill()
+        swept.step(swept.running[0])
+        proposed.append(swept.scheduler.propose(swept))
+    units = [config["layer"]["units"] for config in proposed if config]
+    assert units.count(2) > 0.8 * len(units)
+
+
+@pytest.mark.parametrize("space", [None, SearchSpace({"x": Constant(1)})])
+def test_a_search_space_with_something_to_model_is_needed(space):
+    with pytest.raises(InvalidSettingsError, match=r"space: freeze_thaw models.*space=\.\.\."):
+        make(space=space)
+
+
+def test_rungs_are_told_and_results_are_not_buffered():
+    made = make(max_t=20)
+    assert made.rungs == (1, 3, 9, 20)
+    assert not made.supports_buffered_results
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("resizes", [False, True])
+def test_a_sweep_whose_trials_are_resized_ends(resizes, seed):
+    from tune_tf.schedulers import scheduler
+
+    base = {"name": "freeze_thaw", "max_t": 9, "seed": 1}
+    made, calls = scheduler("resource_changing", LOSS, base=base, space=SPACE), []
+
+    def allocate(*arguments):
+        calls.append(arguments)
+        wanted = PlacementGroupFactory([{"CPU": 1 + len(calls) % 2}])
+        return wanted if resizes and len(calls) % 3 == 0 else None
+
+    made._resources_allocation_function = allocate
+    swept = Sweep(made, noisy(seed), 20, num_slots=3)
+    swept.run()
+    swept.num_slots += resizes  # one may wait for its new size
+    swept.assert_ended(9)
+    assert calls
+
+
+def test_decisions_on_a_thousand_trials_are_quick_and_the_state_is_small(tmp_path):
+    names = [f"x{each}" for each in range(6)]
+    configs = np.random.default_rng(0).random((1100, 6))
+    swept = Sweep(
+        make(space=SearchSpace(dict.fromkeys(names, Float(0.0, 1.0)))),
+        lambda number, step: float(np.square(configs[number] - 0.3).sum() + 1 / step),
+        1100,
+        config=lambda number: dict(zip(names, configs[number].tolist(), strict=True)),
+    )
+    swept.fill()  # one runs, so that nothing is decided meanwhile
+    for number in range(1, 1000):
+        trial = swept.add(number, status="TERMINATED" if number % 10 else "PAUSED")
+        last = 9 if number % 10 == 1 else 1
+        result = {"loss": swept.curve(number, last), "training_iteration": last}
+        swept.scheduler.on_trial_complete(swept, trial, result)
+    swept.scheduler.save(tmp_path / "scheduler")
+    assert (tmp_path / "scheduler").stat().st_size < 1e6
+    begin_s = time.process_time()
+    for _ in range(30):
+        swept.step(swept.running[0])
+        swept.scheduler.propose(swept)
+        swept.fill()
+    assert (time.process_time() - begin_s) / 30 < 0.1

@@ -1,0 +1,294 @@
+"""``freeze_thaw`` under concurrency limits, failures, stops from elsewhere and resumes."""
+
+import math
+import pickle
+import random
+from types import SimpleNamespace
+
+import pytest
+from promotion_slots import assert_every_iteration_once
+from test_freeze_thaw import Sweep, causes, make, noisy, smooth
+
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+
+ENDS = ("completed", "pruned", "diverged")
+
+
+def advance(swept, num_steps):
+    """Do so many iterations of whichever trials run first."""
+    for _ in range(num_steps):
+        swept.fill()
+        swept.step(swept.running[0])
+    return swept
+
+
+def advance_until(swept, is_reached):
+    while not is_reached(swept):
+        advance(swept, 1)
+        swept.fill()
+    return swept
+
+
+def in_state(swept, status):
+    return [trial for trial in swept.trials if trial.status == status]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("num_slots", [1, 4])
+def test_a_limit_that_counts_waiting_trials_makes_no_dead_lock(limit, num_slots):
+    swept = Sweep(make(), noisy(5), 15, num_slots=num_slots, limit=limit)
+    swept.run()
+    swept.assert_ended(9)
+
+
+def test_no_trial_is_stopped_while_the_searcher_is_blocked():
+    swept = Sweep(make(), noisy(5), 15, limit=3)
+    limiter = swept.search_alg.searcher
+    swept.search_alg.searcher = SimpleNamespace(is_closed=True, searcher=limiter)
+    for _ in range(30):
+        swept.fill()
+        if swept.running:
+            swept.step(swept.running[0])
+    assert {reason for reason, _ in swept.ends().values()} <= {None, "completed"}
+    assert in_state(swept, "PAUSED")
+    swept.search_alg.searcher.is_closed = False
+    swept.run()
+    swept.assert_ended(9)
+
+
+@pytest.mark.parametrize("num_slots", [1, 3])
+def test_waiting_trials_go_on_while_the_searcher_has_none_and_wait_for_it_then(num_slots):
+    swept = advance(Sweep(make(), noisy(7), 20, num_slots=num_slots), 12)
+    known, swept.propose = len(swept.trials), lambda: False
+    for _ in range(9 * known):
+        swept.fill()
+        if swept.running:
+            swept.step(swept.running[0])
+    assert not swept.running
+    assert len(swept.trials) == known
+    assert {reason for reason, _ in swept.ends().values()} == {None, "completed"}
+    del swept.propose
+    swept.run()
+    swept.assert_ended(9)
+
+
+def test_a_searcher_that_ends_early_leaves_no_trial_waiting():
+    swept = advance(Sweep(make(), noisy(8), 40, num_slots=3), 25)
+    swept.num_samples = len(swept.trials)
+    swept.run()
+    swept.assert_ended(9)
+    assert causes(swept)
+
+
+def test_a_trial_that_is_still_saved_when_the_searcher_ends_may_go_on_as_well():
+    swept = Sweep(make(), smooth, 40, num_slots=2)
+    swept.fill()
+    first, second = swept.trials
+    swept.step(second, math.nan)
+    result = {"loss": 1.0, "training_iteration": 1}
+    assert swept.scheduler.on_trial_result(swept, first, dict(result)) == "PAUSE"
+    swept.num_samples = 2
+    assert swept.scheduler.choose_trial_to_run(swept) is None
+    first.update_last_result(result)
+    swept.reports.append((0, 1))
+    swept.leave(first, "PAUSED")  # as Tune does once the checkpoint is there
+    swept.run()
+    assert swept.ends()[0] == ("completed", 9)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("iteration", [1, 2, 3, 9])
+def test_trials_that_diverge_are_ended_and_others_go_on(value, iteration):
+    def curve(number, step):
+        return value if number % 3 == 1 and step == iteration else smooth(number, step)
+
+    swept = Sweep(make(), curve, 20, num_slots=2)
+    swept.run()
+    swept.assert_ended(9, ENDS)
+    ends = swept.ends()
+    diverged = [number for number, (reason, _) in ends.items() if reason == "diverged"]
+    assert {ends[number] for number in diverged} <= {("diverged", iteration)}
+    assert len(diverged) == (7 if iteration == 1 else len(diverged))
+    assert ("completed", 9) in ends.values()
+
+
+@pytest.mark.parametrize("iteration", [1, 3, 9])
+def test_a_sweep_all_of_whose_trials_diverge_ends(iteration):
+    swept = Sweep(
+        make(), lambda number, step: math.nan if step == iteration else 1 / step, 12, num_slots=2
+    )
+    swept.run()
+    swept.assert_ended(9, ("diverged",) if iteration == 1 else ENDS)
+
+
+@pytest.mark.parametrize("retry", [False, True])
+def test_trials_that_raise_are_replaced_or_tried_again(retry):
+    swept = Sweep(make(), noisy(9), 20, num_slots=2)
+    for count in range(400):
+        swept.fill()
+        if not swept.running:
+            break
+        trial = swept.running[0]
+        swept.fail(trial, retry) if count % 7 == 6 else swept.step(trial)
+    assert not swept.running
+    failed = in_state(swept, "ERROR")
+    assert bool(failed) is not retry
+    assert len(in_state(swept, "TERMINATED") + failed) == 20
+    assert_every_iteration_once(swept)
+
+
+def test_a_sweep_all_of_whose_trials_fail_ends():
+    swept = Sweep(make(), noisy(9), 5, num_slots=2)
+    for _ in range(5):
+        swept.fill()
+        swept.fail(swept.running[0])
+    swept.fill()
+    assert [trial.status for trial in swept.trials] == ["ERROR"] * 5
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "PENDING", "RUNNING"])
+def test_a_trial_that_somebody_else_stops_is_out_of_budget(status):
+    swept = advance(Sweep(make(), noisy(10), 20, num_slots=2), 13)
+    while not in_state(swept, status):
+        swept.step(swept.running[0])
+        if status != "PENDING":
+            swept.fill()
+    stopped = in_state(swept, status)[0]
+    swept.stop_trial(stopped)
+    swept.run()
+    assert stopped.last_result.get(STOP_REASON) == "out_of_budget"
+    assert STOP_CAUSE not in stopped.last_result
+    swept.assert_ended(9, ("completed", "pruned", "out_of_budget"))
+
+
+@pytest.mark.parametrize("last", [1, 2, 5])
+def test_trials_that_end_by_themselves_are_completed_and_others_compared_with_them(last):
+    swept = Sweep(make(), smooth, 40, num_slots=2, stop=last)
+    swept.run()
+    ends = swept.ends()
+    assert set(ends.values()) <= {("completed", last), ("pruned", 1), ("pruned", 3)}
+    assert ("completed", last) in ends.values()
+    assert last < 5 or (causes(swept) and len(swept.reports) < 40 * last * 0.8)
+    assert_every_iteration_once(swept)
+
+
+def test_trials_that_skip_iterations_are_paused_at_the_rung_that_they_passed():
+    class Skipping(Sweep):
+        def step(self, trial):
+            """Report each second iteration only."""
+            last = trial.last_result.get("training_iteration", 0)
+            trial.run_metadata.last_result = {**trial.last_result, "training_iteration": last + 1}
+            return super().step(trial)
+
+    swept = Skipping(make(), noisy(11), 20, num_slots=2)
+    swept.run()
+    ends = set(swept.ends().values())
+    assert {last for reason, last in ends if reason == "completed"} == {10}
+    assert {last for reason, last in ends if reason == "pruned"} <= {2, 4}
+    assert len(ends) > 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sweep_in_which_everything_goes_wrong_ends(seed, tmp_path):
+    rng = random.Random(seed)
+    settings = {
+        "max_t": rng.choice((2, 9, 20)),
+        "max_paused": rng.choice((1, 3, 100)),
+        "min_chance": rng.choice((0.0, 0.05, 1.0)),
+        "mode": rng.choice(("min", "max")),
+    }
+    num_slots = rng.choice((1, 2, 4))
+    swept = Sweep(make(**settings), noisy(seed), 15, num_slots=num_slots)
+    for _ in range(2000):
+        swept.fill()
+        if not swept.running:
+            break
+        trial, mishap = rng.choice(swept.running), rng.random()
+        if mishap < 0.04:
+            swept.step(trial, math.nan)
+        elif mishap < 0.12:
+            swept.fail(trial, retry=mishap > 0.07)
+        elif mishap < 0.16:
+            swept.stop_trial(rng.choice([each for each in swept.trials if not each.is_finished()]))
+        elif mishap < 0.2:
+            swept = resumed(swept, tmp_path / "scheduler", settings)
+        else:
+            swept.step(trial)
+        assert swept.most_active <= num_slots
+        assert swept.most_paused <= settings["max_paused"]
+    assert len(swept.trials) == 15
+    assert all(trial.is_finished() for trial in swept.trials)
+    assert_every_iteration_once(swept)
+
+
+def resumed(killed, path, settings=None, retried=()):
+    """Return the sweep as Tune resumes it: new trials with the old last results, all pending."""
+    killed.scheduler.save(path)
+    again = Sweep(make(**(settings or {})), killed.curve, killed.num_samples)
+    again.num_slots = killed.num_slots
+    again.scheduler.restore(path)
+    for number, old in enumerate(killed.trials):
+        is_ended = old.is_finished() and old not in retried
+        again.add(number, old.status if is_ended else "PENDING", old.last_result)
+    again.jobs, again.reports = list(killed.jobs), list(killed.reports)
+    return again
+
+
+@pytest.mark.parametrize("num_slots", [1, 3])
+@pytest.mark.parametrize("num_steps", range(0, 60, 10))
+def test_a_sweep_that_was_killed_goes_on(num_steps, num_slots, tmp_path):
+    killed = advance(Sweep(make(), noisy(12), 20, num_slots=num_slots), num_steps)
+    paused = [trial.trial_id for trial in in_state(killed, "PAUSED")]
+    again = resumed(killed, tmp_path / "scheduler")
+    assert [trial.trial_id for trial in in_state(again, "PAUSED")] == paused
+    again.run()
+    again.assert_ended(9)
+    assert ("completed", 9) in again.ends().values()
+
+
+def test_a_sweep_that_is_killed_after_every_result_ends(tmp_path):
+    swept = Sweep(make(), noisy(13), 12, num_slots=2)
+    while not all(trial.is_finished() for trial in swept.trials) or not swept.is_finished():
+        swept.fill()
+        if swept.running:
+            swept.step(swept.running[0])
+        swept = resumed(swept, tmp_path / "scheduler")
+    swept.assert_ended(9)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed, tmp_path):
+    swept = Sweep(make(max_t=3), smooth, 30, num_slots=2)
+    advance_until(
+        swept,
+        lambda it: (
+            ("completed", 3) in it.ends().values()
+            and any(trial.last_result.get("training_iteration") == 2 for trial in it.running)
+        ),
+    )
+    number = next(
+        int(each.trial_id) for each in swept.running if each.last_result["training_iteration"] == 2
+    )
+    swept.fail(swept.trials[number], retry=not is_killed)
+    if is_killed:
+        failed = [swept.trials[number]]
+        swept = resumed(swept, tmp_path / "scheduler", {"max_t": 3}, retried=failed)
+    swept.curve = lambda which, step: -5.0 if (which, step) == (number, 3) else smooth(which, step)
+    swept.run()
+    assert swept.ends()[number] == ("completed", 3)
+    assert {best for best, _ in causes(swept)} == {-5.0}
+
+
+def test_the_state_holds_no_trials(tmp_path):
+    swept = Sweep(make(), smooth, 12)
+    swept.run()
+    swept.scheduler.save(tmp_path / "scheduler")
+    saved = pickle.loads((tmp_path / "scheduler").read_bytes())
+    assert b"ray.tune.experiment" not in saved.state
+
+
+def test_proposals_go_on_after_a_resume(tmp_path):
+    killed = advance(Sweep(make(), smooth, 30, num_slots=2), 40)
+    assert killed.scheduler.propose(killed) is not None
+    again = resumed(killed, tmp_path / "scheduler")
+    assert again.scheduler.propose(again)["x"] == pytest.approx(0.3, abs=0.3)

@@ -1,0 +1,230 @@
+"""``freeze_thaw`` with the real searcher: in virtual time, under Ray Tune and by the contract."""
+
+import math
+import shutil
+from collections import Counter
+
+import pytest
+from test_freeze_thaw import make
+from test_promotion_under_tune import MAX_T, NUM_CONCURRENT, STATES, counting, sweep
+
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.objective import Objective
+from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
+from tune_tf.testing import SchedulerContract
+
+SPACE = SearchSpace(
+    {
+        "optimizer": {
+            "name": Choice(["adam", "sgd"]),
+            "lr": Float(1e-4, 1.0, log=True),
+            "momentum": Float(0.0, 0.99, when={"optimizer.name": "sgd"}),
+        },
+        "layers": Choice([[16], [32, 16], None]),
+        "batch": Int(8, 256, log=True),
+        "units": Int(4, 64, step=4),
+        "seed": Constant(3),
+    }
+)
+
+
+def curve(values, iteration):
+    momentum = abs(values.get("optimizer/momentum", 0.9) - 0.9)
+    layers = 0.3 if values["layers"] is None else 0.1 * len(values["layers"])
+    learning = 0.1 * (math.log10(values["optimizer/lr"]) + 2) ** 2
+    return learning + 0.05 * momentum + layers + 0.02 * values["batch"] / 256 + 1 / iteration
+
+
+def simulated(name="freeze_thaw", sampler="freeze_thaw", mode="min", **options):
+    """Return the trace of a simulated sweep, and its study."""
+    from tune_tf.schedulers import scheduler
+    from tune_tf.searchers import OptunaSearcher
+    from tune_tf.simulation import Problem, simulate
+
+    options = {"num_workers": 2, "num_samples": 30, "space": SPACE, "curve": curve} | options
+    objective, space, function = Objective("loss", mode), options.pop("space"), options.pop("curve")
+    problem = Problem("problem", "", space, objective, 9, function, 0.0)
+    searcher = options.pop("searcher", None) or OptunaSearcher(space, objective, sampler, 1)
+    settings = {"seed": 1} if name == "freeze_thaw" else {}
+    made = scheduler(name, objective, space=space, max_t=9, **settings)
+    trace = simulate(problem, searcher, made, **options)
+    return trace, getattr(searcher, "study", None)
+
+
+@pytest.mark.parametrize("num_workers", [1, 4])
+def test_a_simulated_sweep_ends_alike_in_its_study(num_workers):
+    trace, study = simulated(num_workers=num_workers)
+    assert trace.end.name == "FINISHED"
+    assert {trial.status for trial in trace.trials} == {"TERMINATED"}
+    lasts = Counter(event.trial for event in trace.events)
+    for number, trial in enumerate(study.trials):
+        assert trial.state.name == ("COMPLETE" if lasts[number] == 9 else "PRUNED")
+        assert (STOP_CAUSE in trial.user_attrs) == (trial.state.name == "PRUNED")
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED"}
+
+
+def test_proposals_are_valid_configs_and_better_than_random_ones():
+    _, study = simulated(num_samples=60)
+    for trial in study.trials:
+        assert ("optimizer/momentum" in trial.params) == (trial.params["optimizer/name"] == "sgd")
+        assert trial.params["units"] in range(4, 65, 4)
+        assert trial.params["batch"] in range(8, 257)
+    assert {type(trial.params["batch"]) for trial in study.trials} == {int}
+    rates = [abs(math.log10(trial.params["optimizer/lr"]) + 2) for trial in study.trials]
+    assert sum(rates[-20:]) < 0.5 * sum(rates[:20])
+
+
+def test_a_seed_decides_a_whole_sweep():
+    assert simulated()[0] == simulated()[0]
+
+
+def test_results_that_are_not_finite_fail_in_the_study():
+    trace, study = simulated(
+        curve=lambda values, step: (
+            math.nan if values["batch"] > 100 and step > 1 else curve(values, step)
+        )
+    )
+    assert trace.end.name == "FINISHED"
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED", "FAIL"}
+
+
+def test_a_space_with_fewer_values_than_trials_is_tried_again_and_again():
+    space = SearchSpace({"x": Int(0, 3)})
+    trace, _ = simulated(space=space, curve=lambda values, step: values["x"] + 1 / step)
+    assert trace.end.name == "FINISHED"
+    assert len(trace.trials) == 30
+    assert {trial.config["x"] for trial in trace.trials} == {0, 1, 2, 3}
+
+
+def test_under_another_scheduler_the_sampler_draws_as_the_random_one():
+    assert simulated("asha", "freeze_thaw")[0] == simulated("asha", "random")[0]
+
+
+def test_rays_limiter_that_counts_paused_trials_makes_no_dead_lock():
+    from ray.tune.search import Searcher
+
+    class Counting(Searcher):
+        count = 0
+
+        def suggest(self, trial_id):
+            self.count += 1
+            return {"x": self.count * 0.618 % 1}
+
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            """Learn nothing."""
+
+    trace, _ = simulated(
+        searcher=Counting("loss", "min"),
+        space=SearchSpace({"x": Float(0.0, 1.0)}),
+        curve=lambda values, step: values["x"] + 1 / step,
+        max_concurrent_trials=3,
+    )
+    assert trace.end.name == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("space", "objectives", "text"),
+    [
+        (lambda trial: {"x": trial.suggest_float("x", 0, 1)}, ["loss"], "needs a SearchSpace"),
+        (SPACE, ["loss", "size"], "supports one objective, not 2"),
+    ],
+    ids=["a function", "two objectives"],
+)
+def test_the_sampler_refuses_what_the_scheduler_cannot_model(space, objectives, text):
+    from tune_tf.searchers import OptunaSearcher
+
+    wanted = [Objective(name, "min") for name in objectives]
+    with pytest.raises(InvalidSettingsError, match=f"sampler 'freeze_thaw' {text}"):
+        OptunaSearcher(space, wanted, "freeze_thaw")
+
+
+@pytest.mark.parametrize(
+    "under",
+    ["inline", pytest.param("ray_cluster", marks=[pytest.mark.slow, pytest.mark.cluster])],
+)
+def test_every_iteration_is_done_once_and_every_trial_ends_alike_in_optuna(
+    tmp_path, request, under
+):
+    request.getfixturevalue(under)
+    trials, told, iterations, watch = sweep(tmp_path, make(), num_samples=16)
+    assert {trial.status for trial in trials} == {"TERMINATED"}
+    assert max(Counter(iterations).values()) == 1
+    assert watch.most_at_a_time <= NUM_CONCURRENT
+    for trial in trials:
+        last = trial.last_result["training_iteration"]
+        done = [step for name, step in iterations if name == trial.trial_id]
+        assert done == list(range(1, last + 1))
+        reason = trial.last_result[STOP_REASON]
+        assert told[trial.trial_id].state.name == STATES[reason]
+        assert last == MAX_T if reason == "completed" else last in (1, 3)
+        assert (STOP_CAUSE in trial.last_result) == (reason == "pruned")
+    assert {trial.last_result[STOP_REASON] for trial in trials} == {"completed", "pruned"}
+    best = min(trials, key=lambda trial: trial.config["x"])
+    assert best.last_result[STOP_REASON] == "completed"
+    assert (tmp_path / "taken_up.txt").exists(), "no trial was taken up again"
+
+
+@pytest.mark.usefixtures("inline")
+def test_under_tune_the_searcher_gets_the_schedulers_proposals(tmp_path):
+    from ray import tune
+
+    from tune_tf.searchers import OptunaSearcher
+
+    made, proposed = make(), []
+    propose = made.propose
+    made.propose = lambda controller: proposed.append(propose(controller)) or proposed[-1]
+    space = SearchSpace({"x": Float(0.0, 1.0)})
+    analysis = tune.run(
+        counting(tmp_path),
+        search_alg=OptunaSearcher(space, Objective("loss", "min"), "freeze_thaw", 1),
+        scheduler=made,
+        num_samples=20,
+        max_concurrent_trials=2,
+        storage_path=str(tmp_path),
+        reuse_actors=True,
+        verbose=0,
+    )
+    tried = [trial.config["x"] for trial in analysis.trials]
+    assert set(tried[9:]) <= {config["x"] for config in proposed if config}
+    assert proposed[:9] == [None] * 9
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_sweep_ends_where_rays_limit_counts_paused_trials(tmp_path):
+    from ray import tune
+    from ray.tune.search import ConcurrencyLimiter
+    from ray.tune.search.optuna import OptunaSearch
+
+    search = OptunaSearch({"x": tune.uniform(0, 1)}, metric="loss", mode="min", seed=0)
+    analysis = tune.run(
+        counting(tmp_path),
+        search_alg=ConcurrencyLimiter(search, max_concurrent=1),
+        scheduler=make(),
+        num_samples=12,
+        storage_path=str(tmp_path),
+        reuse_actors=True,
+        verbose=0,
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 12
+    reasons = {trial.last_result[STOP_REASON] for trial in analysis.trials}
+    assert reasons == {"completed", "pruned"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+class TestFreezeThaw(SchedulerContract):
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _migrated(cls, empty_store):
+        cls.empty_store = empty_store
+
+    @classmethod
+    def make_store(cls, folder):
+        shutil.copy(cls.empty_store, folder / "mlflow.db")
+        return super().make_store(folder)
+
+    @classmethod
+    def make_scheduler(cls):
+        space = SearchSpace({"number": Int(0, 7), "rate": Float(0.0, 1.0)})
+        return make(space=space, max_t=cls.max_t, reduction_factor=2)

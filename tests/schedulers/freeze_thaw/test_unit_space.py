@@ -1,0 +1,229 @@
+"""Points of a search space as numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from tune_tf.schedulers.unit_space import UnitSpace
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flatten, nest
+
+RANGES = {
+    "float": Float(-2.0, 3.0),
+    "log float": Float(1e-5, 1e-1, log=True),
+    "stepped float": Float(0.1, 1.7, step=0.1),
+    "int": Int(-3, 4),
+    "log int": Int(1, 300, log=True),
+    "stepped int": Int(16, 128, step=16),
+    "int of one value": Int(5, 5),
+    "log int of one value": Int(5, 5, log=True),
+    "stepped float of one value": Float(0.5, 0.5, step=0.1),
+}
+CHOICES = {
+    "texts": Choice(["adam", "sgd", "[1, 2]"]),
+    "none and lists": Choice([None, [1, 2], [], "None"]),
+    "bools": Choice([True, False]),
+    "dicts": Choice([{"a": 1}, {"a": {"b": 2}}]),
+    "one option": Choice(["only"]),
+}
+SPACES = {name: SearchSpace({"a": each}) for name, each in {**RANGES, **CHOICES}.items()} | {
+    "groups": SearchSpace(
+        {"g": {"a": Float(0, 1), "h": {"b": Int(1, 3), "c": Choice(["x", "y"])}}, "d": 7}
+    ),
+    "conditions": SearchSpace(
+        {
+            "optimizer": {
+                "momentum": Float(0, 0.9, when={"optimizer/kind": ["sgd", "lion"]}),
+                "kind": Choice(["sgd", "adam", "lion"]),
+                "nesterov": Choice([True, False], when={"optimizer/kind": "sgd"}),
+            },
+            "decay": Float(1e-4, 1, log=True, when={"optimizer/nesterov": True}),
+            "fixed": Constant([1, 2], when={"optimizer/kind": "adam"}),
+            "depth": Int(1, 3),
+            "width": Int(8, 64, step=8, when={"depth": [2, 3]}),
+            "size": Float(0.1, 0.3, step=0.1),
+            "last": Float(1, 2, when={"size": 0.3, "width": 16}),
+        }
+    ),
+}
+
+
+def drawn_and_perturbed(space, count=60):
+    unit, rng = UnitSpace(space), np.random.default_rng(3)
+    drawn = unit.draw(count, rng)
+    perturbed = [unit.perturb(point, 4, rng) for point in drawn[: count // 2]]
+    return unit, np.concatenate([drawn, *perturbed])
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_the_space_contains_the_config_of_every_point(space):
+    unit, points = drawn_and_perturbed(space)
+    for point in points:
+        assert space.validate(nest(unit.decode(point))) == []
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_a_points_config_is_that_point_again(space):
+    unit, points = drawn_and_perturbed(space)
+    again = np.array([unit.encode(unit.decode(point)) for point in points])
+    np.testing.assert_allclose(again, points, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_a_random_config_is_the_same_after_both_ways(space):
+    unit, rng = UnitSpace(space), np.random.default_rng(3)
+    for _ in range(30):
+        config = flatten(space.sample(rng), space.parameters)
+        again = unit.decode(unit.encode(config))
+        assert again == {
+            path: pytest.approx(value) if type(value) is float else value
+            for path, value in config.items()
+        }
+        assert [*map(type, again.values())] == [type(config[path]) for path in again]
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_exactly_the_inactive_parameters_are_nan(space):
+    unit, points = drawn_and_perturbed(space)
+    paths = [path for path, each in space.parameters.items() if not isinstance(each, Constant)]
+    for point in points:
+        config = unit.decode(point)
+        assert [path in config for path in paths] == (~np.isnan(point)).tolist()
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_features_are_finite_and_small_and_belong_to_a_column_each(space):
+    unit, points = drawn_and_perturbed(space)
+    features = unit.features(points)
+    assert features.shape == (len(points), len(unit.groups))
+    assert features.min() >= 0
+    assert features.max() <= 1
+    assert sorted(set(unit.groups.tolist())) == list(range(len(unit)))
+
+
+def test_only_the_features_of_a_changed_parameter_change():
+    unit, rng = UnitSpace(SPACES["groups"]), np.random.default_rng(0)
+    one, other = unit.draw(2, rng)
+    for column in range(len(unit)):
+        changed = one.copy()
+        changed[column] = (other[column] + 1) % 2 if column == 2 else other[column] / 2
+        own, new = unit.features(np.stack([one, changed]))
+        assert set(unit.groups[own != new].tolist()) <= {column}
+
+
+def test_all_pairs_of_options_are_equally_far_apart_in_features():
+    unit = UnitSpace(SPACES["none and lists"])
+    features = unit.features(np.arange(4.0)[:, None])
+    distances = np.square(features[:, None] - features[None]).sum(2)[~np.eye(4, dtype=bool)]
+    np.testing.assert_allclose(distances, 1, atol=0.05)  # as the ends of a range
+
+
+def test_constants_have_no_column():
+    unit = UnitSpace(SPACES["groups"])
+    assert len(unit) == 3
+    assert unit.num_ranges == 2
+    assert unit.groups.tolist() == [0, 1, 2, 2]
+    assert len(UnitSpace(SearchSpace({"a": 1, "b": None}))) == 0
+
+
+@pytest.mark.parametrize("parameter", CHOICES.values(), ids=CHOICES)
+def test_options_are_drawn_equally_often(parameter):
+    points = UnitSpace(SearchSpace({"a": parameter})).draw(3000, np.random.default_rng(0))
+    options, counts = np.unique(points, return_counts=True)
+    assert options.tolist() == list(range(len(parameter.options)))
+    np.testing.assert_allclose(counts / 3000, 1 / len(options), atol=0.04)
+
+
+@pytest.mark.parametrize("name", ["int", "stepped int", "stepped float"])
+def test_steps_are_drawn_equally_often_the_ends_too(name):
+    unit = UnitSpace(SPACES[name])
+    values = [unit.decode(point)["a"] for point in unit.draw(4000, np.random.default_rng(0))]
+    num_values = RANGES[name].num_steps + 1
+    _, counts = np.unique(np.round(values, 6), return_counts=True)
+    assert len(counts) == num_values
+    np.testing.assert_allclose(counts * num_values / 4000, 1, atol=0.3)
+
+
+@pytest.mark.parametrize("name", ["float", "log float"])
+def test_ranges_are_drawn_evenly_on_their_scale(name):
+    unit = UnitSpace(SPACES[name])
+    points = unit.draw(1000, np.random.default_rng(0))
+    low, high = RANGES[name].low, RANGES[name].high
+    share = {
+        "float": lambda value: (value - low) / (high - low),
+        "log float": lambda value: math.log(value / low) / math.log(high / low),
+    }[name]
+    shares = [share(unit.decode(point)["a"]) for point in points]
+    assert kstest(shares, "uniform").pvalue > 0.01
+    np.testing.assert_allclose(shares, points[:, 0], atol=1e-9)
+
+
+def test_small_integers_of_a_logarithmic_range_are_drawn_about_as_often_as_by_the_space():
+    space, rng = SPACES["log int"], np.random.default_rng(0)
+    unit = UnitSpace(space)
+    own = np.log([unit.decode(point)["a"] for point in unit.draw(1000, rng)])
+    others = np.log([space.sample(rng)["a"] for _ in range(1000)])
+    np.testing.assert_allclose(*np.quantile([own, others], [0.3, 0.5, 0.9], axis=1).T, atol=0.7)
+
+
+def test_a_perturbed_point_is_near_in_most_of_its_columns():
+    space = SearchSpace(
+        {f"x{number}": Float(0, 1) for number in range(4)} | {"c": Choice(["a", "b", "c"])}
+    )
+    unit, rng = UnitSpace(space), np.random.default_rng(0)
+    base = np.array([0.5, 0.5, 0.5, 0.5, 1.0])
+    points = unit.perturb(base, 500, rng)
+    moved = np.abs(points - base)
+    assert moved[:, :4].max() > 0.3  # some go far
+    assert np.median(moved[:, :4][moved[:, :4] > 0]) < 0.1
+    assert 0.3 < (moved[:, :4] == 0).mean() < 0.5
+    assert 0.05 < (moved[:, 4] > 0).mean() < 0.2
+    assert base.tolist() == [0.5, 0.5, 0.5, 0.5, 1.0]
+
+
+def test_what_becomes_active_in_a_perturbed_point_is_drawn():
+    unit, rng = UnitSpace(SPACES["conditions"]), np.random.default_rng(0)
+    base = unit.encode({"optimizer/kind": "adam", "depth": 1, "size": 0.1})
+    configs = [unit.decode(point) for point in unit.perturb(base, 400, rng)]
+    momenta = [each["optimizer/momentum"] for each in configs if "optimizer/momentum" in each]
+    widths = {each.get("width") for each in configs}
+    assert len(momenta) > 10
+    assert max(momenta) - min(momenta) > 0.4
+    assert None in widths
+    assert len(widths) > 4
+
+
+def test_options_and_absence_lie_far_apart_in_positions_and_ranges_by_their_difference():
+    parameters = {"c": Choice(["a", "b"]), "n": Int(1, 2), "x": Float(0, 1, when={"n": 2})}
+    unit = UnitSpace(SearchSpace(parameters))
+    points = [[0, 0.75, 0.0], [0, 0.75, 1.0], [0, 0.75, 0.25], [1, 0.75, 0.0], [0, 0.25, np.nan]]
+    positions = unit.positions(np.array(points))
+    assert np.isfinite(positions).all()
+    distances = np.abs(positions - positions[0]).max(1)
+    assert distances[:3].tolist() == [0.0, 1.0, 0.25]
+    assert distances[3:].min() > 2
+
+
+@pytest.mark.parametrize("value", [-2.1, 3.5, None, "1", True, math.nan])
+def test_a_value_outside_of_the_space_counts_as_inactive(value):
+    unit = UnitSpace(SearchSpace({"a": Float(-2, 3), "b": Int(1, 3), "c": Choice(["x", [1]])}))
+    point = unit.encode({"a": value, "b": 2, "c": "y", "unknown": 3})
+    np.testing.assert_array_equal(np.isnan(point), [True, False, True])
+    points = unit.perturb(point, 5, np.random.default_rng(0))
+    assert np.isfinite(points).all()
+
+
+def test_a_value_of_an_inactive_parameter_does_not_count():
+    parameters = {"c": Choice(["a", "b"]), "d": Choice([None, 1], when={"c": "b"})}
+    space = SearchSpace(parameters)
+    assert space.validate({"c": "a", "d": None}) == []  # Ray cannot omit a value
+    assert np.isnan(UnitSpace(space).encode({"c": "a", "d": None})[1])
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_a_continuous_range_of_one_value_has_one_point(is_log):
+    unit = UnitSpace(SearchSpace({"a": Float(2.0, 2.0, log=is_log)}))
+    points = unit.draw(5, np.random.default_rng(0))
+    assert [unit.decode(point)["a"] for point in points] == [2.0] * 5
+    np.testing.assert_array_equal(points, unit.encode({"a": 2.0})[0])

@@ -1,0 +1,178 @@
+"""Gaussian process to which points are added one by one."""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg.lapack import dtrtri
+from scipy.optimize import minimize
+
+FloatArray = np.ndarray[Any, np.dtype[Any]]
+
+_MAX_FIT_POINTS: Final = 120
+_MAX_STEPS: Final = 15
+_JITTER: Final = 1e-6
+_LENGTH, _SIGNAL, _NOISE = 0.7, 1.0, 0.02
+_PRIOR_SD = {"length": 1.0, "signal": 1.5, "noise": 2.0}
+
+
+class GaussianProcess:
+    """Regression by a Gaussian process with a Matern kernel of 5/2 and one length a parameter.
+
+    The logarithms of lengths, signal and noise have normal priors and are found by maximum a
+    posteriori (Rasmussen and Williams, Gaussian Processes for Machine Learning, 5.4.1). The inverse
+    of the Cholesky factor is kept: a point more is a row more, in O(n^2).
+
+    Args:
+        groups: The number of the parameter that each feature belongs to, from 0.
+    """
+
+    def __init__(self, groups: FloatArray) -> None:
+        num_lengths = int(groups.max()) + 1 if len(groups) else 0
+        sds = [_PRIOR_SD["length"]] * num_lengths + [_PRIOR_SD["signal"], _PRIOR_SD["noise"]]
+        self._groups = groups.astype(int)
+        self._num_lengths = num_lengths
+        self._mode = np.log([_LENGTH] * num_lengths + [_SIGNAL, _NOISE])
+        self._precision = 1 / np.square(sds)
+        self._bounds = [(math.log(0.05), math.log(20))] * num_lengths + [
+            (-8, 4),
+            (math.log(1e-5), math.log(2)),
+        ]
+        self._theta = self._mode
+        self._weights: FloatArray | None = None
+        self._num_optimized = 0
+        self._clear(0)
+
+    def fit(self, features: FloatArray, values: FloatArray, rng: np.random.Generator) -> None:
+        """Replace all points, [n, features] and [n]; fit lengths anew if a third was added."""
+        count = len(values)
+        if count >= 1.35 * self._num_optimized:
+            self._num_optimized = count
+            self._optimize(features, values, rng)
+        self._clear(count)
+        self.size = count
+        self._points[:count], self._values[:count] = features / self._scales, values
+        kernel = self._kernel(self._points[:count], self._points[:count])
+        kernel[np.diag_indices(count)] += self.noise + _JITTER * self._signal
+        self._inverse[:count, :count] = _inverse_factor(kernel)
+
+    def append(self, feature: FloatArray, value: float) -> None:
+        """Add a point, [features]."""
+        count = self.size
+        if count == len(self._values):
+            self._grow()
+        point = feature / self._scales
+        rest = self._signal + self.noise + _JITTER * self._signal
+        inverse = self._inverse[:count, :count]
+        row = inverse @ self._kernel(self._points[:count], point[None])[:, 0]
+        diagonal = math.sqrt(max(rest - row @ row, _JITTER * self._signal))
+        self._inverse[count, :count] = -(row @ inverse) / diagonal
+        self._inverse[count, count] = 1 / diagonal
+        self._points[count], self._values[count] = point, value
+        self.size, self._weights = count + 1, None
+
+    def truncate(self, size: int) -> None:
+        """Remove the points that were appended after the first ``size``."""
+        if size != self.size:
+            self.size, self._weights = size, None
+
+    def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means and variances without noise, [n] each, at features [n, features]."""
+        inverse, values = self._inverse[: self.size, : self.size], self._values[: self.size]
+        if self._weights is None:
+            self._weights = (inverse @ values) @ inverse
+        kernel = self._kernel(features / self._scales, self._points[: self.size])
+        explained = np.square(kernel @ inverse.T).sum(axis=1)
+        return kernel @ self._weights, np.maximum(self._signal - explained, 1e-8)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what cannot be computed from the points."""
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_points", "_values", "_inverse", "_weights", "size")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a process that has no points yet."""
+        self.__dict__.update(state)
+        self._clear(0)
+
+    def _clear(self, num_points: int) -> None:
+        """Remove all points and reserve space for others; take over the hyperparameters."""
+        self._scales = np.exp(self._theta[: self._num_lengths])[self._groups]
+        self._signal, self.noise = np.exp(self._theta[-2:])
+        capacity = int(num_points * 1.6) + 40
+        self._points = np.empty((capacity, len(self._groups)))
+        self._values, self._inverse = np.empty(capacity), np.zeros((capacity, capacity))
+        self._weights = None
+        self.size = 0
+
+    def _kernel(self, one: FloatArray, other: FloatArray) -> FloatArray:
+        squares = np.square(one).sum(1)[:, None] + np.square(other).sum(1) - 2 * (one @ other.T)
+        distance = np.sqrt(5 * np.maximum(squares, 1e-12))
+        return self._signal * (1 + distance + np.square(distance) / 3) * np.exp(-distance)
+
+    def _grow(self) -> None:
+        count = self.size
+        points, values, inverse = self._points, self._values, self._inverse
+        self._points = np.empty((2 * count, points.shape[1]))
+        self._values, self._inverse = np.empty(2 * count), np.zeros((2 * count, 2 * count))
+        self._points[:count], self._values[:count] = points, values
+        self._inverse[:count, :count] = inverse
+
+    def _optimize(self, features: FloatArray, values: FloatArray, rng: np.random.Generator) -> None:
+        """Set lengths, signal and noise; of many points, by the best third and some others."""
+        if len(values) > _MAX_FIT_POINTS:
+            best = np.argsort(values)[: _MAX_FIT_POINTS // 3]
+            others = rng.choice(len(values), _MAX_FIT_POINTS * 2 // 3, replace=False)
+            kept = np.union1d(best, others)
+            features, values = features[kept], values[kept]
+        squares = np.square(features[:, None] - features[None])
+        by_parameter = np.stack(
+            [squares[..., self._groups == each].sum(-1) for each in range(self._num_lengths)], -1
+        )
+        found = minimize(
+            self._loss,
+            self._theta,
+            args=(by_parameter, values),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self._bounds,
+            options={"maxiter": _MAX_STEPS},
+        )
+        self._theta = found.x
+
+    def _loss(
+        self, theta: FloatArray, squares: FloatArray, values: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Return the negative log posterior and its gradient; squares are [n, n, lengths]."""
+        count, num_lengths = len(values), self._num_lengths
+        inverse_squares = np.exp(-2 * theta[:num_lengths])
+        signal, noise = np.exp(theta[-2:])
+        distance = np.sqrt(5 * np.maximum(squares @ inverse_squares, 1e-12))
+        decay = np.exp(-distance)
+        covariance = signal * (1 + distance + np.square(distance) / 3) * decay
+        kernel = covariance.copy()
+        kernel[np.diag_indices(count)] += noise + _JITTER * signal
+        try:
+            factor = _inverse_factor(kernel)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(theta)
+        inverse = factor.T @ factor
+        weights = inverse @ values
+        slope = 0.5 * (inverse - np.outer(weights, weights))
+        by_square = slope * (-(5 / 6) * (1 + distance) * decay * signal)
+        off = theta - self._mode
+        gradient = self._precision * off
+        gradient[:num_lengths] -= 2 * inverse_squares * np.tensordot(by_square, squares, 2)
+        gradient[-2] += (slope * covariance).sum()
+        gradient[-1] += np.trace(slope) * noise
+        loss = 0.5 * values @ weights - np.log(np.diag(factor)).sum()
+        return float(loss + 0.5 * (self._precision * np.square(off)).sum()), gradient
+
+
+def _inverse_factor(kernel: FloatArray) -> FloatArray:
+    """Return the inverse of the Cholesky factor of a matrix."""
+    inverse: FloatArray = dtrtri(np.linalg.cholesky(kernel).T)[0].T
+    return inverse
