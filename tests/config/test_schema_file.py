@@ -39,7 +39,7 @@ def test_the_schema_beside_the_ready_sweep_files_is_that_of_the_settings():
     [
         (("num_samples", "num_sample"), "num_sample"),
         (("mode: max", "mode: up"), "up"),
-        (("name: asha", "name: ashes"), "ashes"),
+        (("name: auto", "name: ashes"), "ashes"),
         (("cpus: 1", "cpus: one"), "one"),
     ],
     ids=["an unknown key", "a wrong mode", "a wrong scheduler", "text for a number"],

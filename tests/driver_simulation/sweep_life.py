@@ -276,7 +276,7 @@ class SimulatedSweep:
         scheduler: dict[str, Any] = rng.choice(
             [
                 {"name": "fifo"},
-                {"name": "fifo"},
+                {"name": "freeze_thaw", "reduction_factor": 2, "max_paused": 2},
                 {"name": "asha", "grace_period": 1, "reduction_factor": 2},
                 {"name": "asha", "grace_period": 1, "reduction_factor": 2, "type": "promotion"},
                 {"name": "median_stopping", "grace_period": 1},
@@ -294,7 +294,7 @@ class SimulatedSweep:
             "objective": {"metric": METRIC, "mode": "max"},
             "space": {"rate": {"uniform": [0.0, 0.5]}, "kind": {"choice": list(range(8))}},
             "seed": rng.randrange(1000),
-            "searcher": {"sampler": rng.choice(["random", "random", "tpe"])},
+            "searcher": {"sampler": rng.choice(["random", "random", "auto"])},
             "scheduler": {**scheduler, "max_t": max_t},
             "resources": {"cpus": 1},
             "budget": budget,

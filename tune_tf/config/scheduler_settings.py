@@ -195,8 +195,8 @@ class FreezeThawSettings(LimitedSettings):
 
     Args:
         grace_period: Iterations before a trial may be paused.
-        reduction_factor: Each rung is so many times the one before.
-        min_chance: Chance to become the best below which no trial goes on once all have begun.
+        reduction_factor: Factor between two rungs.
+        min_chance: Probability to become the best below which no trial goes on once all have begun.
         max_paused: Paused trials kept, each with a checkpoint; of more, the one with the least
             chance is stopped.
         seed: Seed of its draws; None for the sweep's. Example: ``7``.
@@ -205,7 +205,7 @@ class FreezeThawSettings(LimitedSettings):
     name: Literal["freeze_thaw"] = "freeze_thaw"
     grace_period: _Iterations = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
-    min_chance: _Probability = 0.05
+    min_chance: _Probability = 0.02
     max_paused: Annotated[int, Field(ge=1)] = 100
     seed: int | None = None
 

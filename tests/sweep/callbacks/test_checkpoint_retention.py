@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from ray.train._internal.storage import StorageContext
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
@@ -105,6 +106,20 @@ def test_the_best_that_ended_and_those_that_run_keep_their_checkpoints(sweep):
     sweep.end(running, 0.05)
     sweep.step()
     assert sweep.left == ["t2/0"]
+
+
+def test_a_trial_that_ended_before_it_started_has_no_checkpoints_to_remove(sweep):
+    unstarted, best = sweep.trial(), sweep.trial(0)
+
+    class Unstarted(type(unstarted)):
+        path = property(lambda trial: trial.storage.trial_fs_path)
+
+    unstarted.__class__ = Unstarted
+    unstarted.storage = StorageContext(sweep.folder, "kept")
+    sweep.end(unstarted, 0.9, Outcome.OUT_OF_BUDGET)
+    sweep.end(best, 0.1)
+    sweep.step()
+    assert sweep.left == ["t1/0"]
 
 
 def test_checkpoints_stay_until_a_snapshot_records_the_trials_end(sweep):

@@ -18,7 +18,7 @@ from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.tracking.outcome_tracker import OutcomeTracker
-from tune_tf.tune_internals.trial_state import NewTrials, latest_result
+from tune_tf.tune_internals.trial_state import NewTrials, latest_result, trial_folder
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +164,8 @@ class CheckpointRetention(Callback):
         return {each.key for each in best} | set(front)
 
     def _remove_all(self, trial: Trial, needed: Collection[str]) -> None:
-        stored = self._storage.checkpoints(str(trial.path))
+        folder = trial_folder(trial)
+        stored = self._storage.checkpoints(folder) if folder else []
         if stored and not any(_is_needed(path, needed) for path in stored):
             try:
                 self._on_removal(trial.trial_id)
