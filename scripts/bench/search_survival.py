@@ -18,6 +18,7 @@ import itertools
 
 import numpy as np
 from measuring.summary import Target, print_summary, print_table
+from ray.tune.experiment import Trial
 from search_quality import ALL_PROBLEMS, TABLES, quiet, read_problem
 
 from tune_tf.schedulers import FreezeThawScheduler
@@ -72,6 +73,8 @@ def _chances(task: tuple[str, int, int]) -> list[tuple[float, bool]]:
         best = scheduler.best_value
         for trial_id, chance in scheduler.chances.items() if best is not None else ():
             trial = controller.get_trials()[int(trial_id)]
+            if trial.status != Trial.PAUSED:
+                continue
             key = trial_id, trial.last_result.get("training_iteration", 0)
             if key not in seen:
                 end = problem.value(trial.config, problem.max_t)

@@ -109,13 +109,15 @@ class EventHistory:
             trial = self._trial(event)
             trial.config = dict(event["config"])
             trial.started_s = at if trial.started_s is None else trial.started_s
-            trial.outcome = trial.ended_s = trial.cause = trial.waiting = None
+            trial.outcome = trial.ended_s = trial.waiting = None
+            trial.cause = _text(event.get("cause"))
             trial.checkpoints_removed, trial.test_metrics = False, {}
         elif kind == "created":
             trial = self._trial(event)
             trial.waiting = trial.waiting or "pending"
         elif kind == "paused":
-            self.trials[event["trial_id"]].waiting = "paused"
+            trial = self.trials[event["trial_id"]]
+            trial.waiting, trial.cause = "paused", _text(event.get("cause"))
         elif kind == "removed":
             self.trials[event["trial_id"]].checkpoints_removed = True
         elif kind == "tested":

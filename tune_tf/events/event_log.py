@@ -59,13 +59,15 @@ class EventLog:
         """Record that a trial waits for its first start."""
         self._write("created", trial_id=trial_id, number=number, config=config)
 
-    def record_start(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
-        """Record that a trial starts or continues."""
-        self._write("started", trial_id=trial_id, number=number, config=config)
+    def record_start(
+        self, trial_id: str, number: int, config: Mapping[str, Any], cause: str | None = None
+    ) -> None:
+        """Record that a trial starts or continues, and why."""
+        self._write("started", trial_id=trial_id, number=number, config=config, cause=cause)
 
-    def record_pause(self, trial_id: str) -> None:
-        """Record that the scheduler pauses a trial."""
-        self._write("paused", trial_id=trial_id)
+    def record_pause(self, trial_id: str, cause: str | None = None) -> None:
+        """Record that the scheduler pauses a trial, and why."""
+        self._write("paused", trial_id=trial_id, cause=cause)
 
     def record_end(
         self,

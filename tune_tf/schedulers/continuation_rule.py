@@ -59,7 +59,7 @@ class ContinuationRule:
         self._expected_price = math.nan
         self._price_ratio = 1.0
         self.chances: dict[str, float] = {}
-        """Last predicted chance of each waiting trial to beat the best full run."""
+        """Last predicted chance of each trial that was paused to beat the best full run."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes; the model is fitted anew."""
@@ -216,7 +216,7 @@ class ContinuationRule:
         means, variances = self._model.predict(self._features[rows], self._losses[rows])
         self._predicted[rows] = means
         chances = chance_to_beat(means, variances.sum(1), self._best_value())
-        self.chances = dict(zip(waiting, chances.tolist(), strict=True))
+        self.chances |= zip(waiting, chances.tolist(), strict=True)
         return means, variances
 
     def _choose_first(

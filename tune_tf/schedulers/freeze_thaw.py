@@ -1,10 +1,13 @@
 """Scheduler that pauses trials and goes on with those that may become the best."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
+from threadpoolctl import ThreadpoolController
 
 from tune_tf.config.scheduler_settings import FreezeThawSettings
 from tune_tf.constraint import Constraint, is_feasible
@@ -73,7 +76,7 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
 
     @property
     def chances(self) -> Mapping[str, float]:
-        """Chance of each paused trial to beat the best full run, as last predicted, by id."""
+        """Chance to beat the best full run, as last predicted, of each trial that was paused."""
         return self._rule.chances
 
     @property
@@ -85,7 +88,8 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
     def propose(self, tune_controller: Any) -> dict[str, Any] | None:
         """Return the flat config that a new trial should have; None for a random one."""
         self._restore_state(tune_controller)
-        return self._rule.propose(self._active())
+        with _one_thread():
+            return self._rule.propose(self._active())
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial, which may be a retry of a failed one."""
@@ -143,21 +147,25 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
 
     def _next_in_queue(self, tune_controller: Any) -> Trial | None:
         """Return the trial to go on with in a slot for which the searcher has none."""
-        running, waiting = self._active(), self._waiting()
-        is_pending = any(self._trials[each].status == Trial.PENDING for each in running)
-        if waiting == self._settled or is_pending or len(running) >= self._num_slots:
+        states = [trial.status for trial in self._trials.values()]
+        if Trial.PENDING in states or states.count(Trial.RUNNING) >= self._num_slots:
+            return None  # also while one is saved before its pause: the searcher is asked next
+        waiting = self._waiting()
+        if waiting == self._settled:
             return None
-        next_trial = self._decide(waiting, running, may_start=False)
+        next_trial = self._decide(waiting, self._active(), may_start=False)
         self._settled = waiting if next_trial is None else None
         return next_trial
 
     def _decide(self, waiting: list[str], running: list[str], *, may_start: bool) -> Trial | None:
-        chosen = self._rule.decide(
-            waiting, running, may_start=may_start, min_chance=self.settings.min_chance
-        )
+        with _one_thread():
+            chosen = self._rule.decide(
+                waiting, running, may_start=may_start, min_chance=self.settings.min_chance
+            )
         return self._trials[chosen] if chosen else None
 
-    def _stop_cause(self, trial: Trial) -> str | None:
+    def explain(self, trial: Trial) -> str | None:
+        """Return a trial's chance to beat the best full run, as of the last decision on it."""
         chance, best = self.chances.get(trial.trial_id), self.best_value
         if chance is None or best is None:
             return None
@@ -181,3 +189,14 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
             if trial.status == Trial.PENDING
             or (trial.status == Trial.RUNNING and not is_leaving(trial))
         ]
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Keep linear algebra to one thread: it is small, and trials need the cores."""
+    limit: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -143,10 +143,6 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         """Return the iteration at which a trial is complete."""
         return self.settings.max_t
 
-    def _stop_cause(self, trial: Trial) -> str | None:
-        """Return why the scheduler stops a trial before its limit, if it can tell."""
-        return None
-
     @contextlib.contextmanager
     def _mark_decision(self, ending: Trial | None = None) -> Iterator[None]:
         """Attribute what Tune stops meanwhile to Ray's scheduler, except for the ending trial."""
@@ -168,7 +164,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
     def _stop_at(self, trial: Trial, iteration: int) -> _Stop:
         if iteration >= self._limit(trial):
             return _Stop(Outcome.COMPLETED, iteration)
-        return _Stop(Outcome.PRUNED, iteration, self._stop_cause(trial))
+        return _Stop(Outcome.PRUNED, iteration, self.explain(trial))
 
     def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
         trial.last_result[STOP_REASON] = outcome.value

@@ -48,6 +48,10 @@ class ResizingScheduler(ResumeMixin, ResourceChangingScheduler):
         """Checkpoints that the base scheduler may still need."""
         return self.base.needed_checkpoints
 
+    def explain(self, trial: Trial) -> str | None:
+        """Return the base scheduler's reason."""
+        return self.base.explain(trial)
+
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return the base scheduler's decision, or PAUSE for a trial to be resized."""
         self._restore_state(tune_controller)

@@ -77,6 +77,10 @@ class ResumeMixin(TrialScheduler):
         """
         return frozenset()
 
+    def explain(self, trial: Trial) -> str | None:
+        """Return why the scheduler pauses or stops a trial, or goes on with it, if it can tell."""
+        return None
+
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Write the state to a file atomically."""
         state = pickle.dumps(self._saved_state or self._snapshot())

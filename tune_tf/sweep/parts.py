@@ -96,7 +96,9 @@ class SweepParts:
             ReservationMonitor(config.parallelism.shares(self.plan.resources)[0]),
             InputWaitMonitor(),
             # After the tracker: it logs outcomes and the id of the sweep's run.
-            EventRecorder(self.event_log, self.outcome_tracker, self.tracker),
+            EventRecorder(
+                self.event_log, self.outcome_tracker, self.tracker, self.scheduler.explain
+            ),
             # After the tracker, which has all run ids only at the end of the experiment.
             StudyFinalizer(self.searcher, self.outcome_tracker, self.tracker),
             # After those that read an ended trial: it drops the metric history of the trial.

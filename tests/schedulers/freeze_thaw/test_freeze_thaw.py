@@ -311,9 +311,9 @@ def test_decisions_on_a_thousand_trials_are_quick_and_the_state_is_small(tmp_pat
         swept.scheduler.on_trial_complete(swept, trial, result)
     swept.scheduler.save(tmp_path / "scheduler")
     assert (tmp_path / "scheduler").stat().st_size < 1e6
-    begin_s = time.process_time()
+    begin_s = time.thread_time()
     for _ in range(30):
         swept.step(swept.running[0])
         swept.scheduler.propose(swept)
         swept.fill()
-    assert (time.process_time() - begin_s) / 30 < 0.1
+    assert (time.thread_time() - begin_s) / 30 < 0.1

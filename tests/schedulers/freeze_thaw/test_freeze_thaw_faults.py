@@ -96,6 +96,21 @@ def test_a_trial_that_is_still_saved_when_the_searcher_ends_may_go_on_as_well():
     assert swept.ends()[0] == ("completed", 9)
 
 
+def test_no_waiting_trial_takes_the_slot_of_one_that_is_still_saved_before_the_searcher_is_asked():
+    swept = Sweep(make(), smooth, 40)
+    for _ in range(3):
+        swept.fill()
+        swept.step(swept.running[0])
+    swept.fill()
+    saved, result = swept.running[0], {"loss": 1.0, "training_iteration": 1}
+    assert swept.scheduler.on_trial_result(swept, saved, dict(result)) == "PAUSE"
+    assert swept.scheduler.choose_trial_to_run(swept) is None
+    saved.update_last_result(result)
+    swept.leave(saved, "PAUSED")
+    swept.fill()
+    assert swept.jobs == [(number, 0) for number in range(5)]
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("iteration", [1, 2, 3, 9])
 def test_trials_that_diverge_are_ended_and_others_go_on(value, iteration):

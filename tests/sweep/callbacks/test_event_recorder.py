@@ -184,3 +184,23 @@ def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(trial_of, tmp_p
     driver.tell("on_trial_complete", trial, trial=trial)
     assert log.read_text() == "*************, **********, ***********\n"
     driver.leave()
+
+
+def test_why_a_trial_is_paused_and_goes_on_is_noted_until_it_ends(trial_of, tmp_path):
+    from tune_tf.sweep.callbacks.recorders import EventRecorder
+
+    driver, trial, reasons = Driver(tmp_path), trial_of(4), [None, "chance: 3%", "chance: 40%"]
+    driver.callbacks[1] = EventRecorder(
+        driver.diary, driver.callbacks[0], explain=lambda trial: reasons.pop(0)
+    )
+    driver.start(trial)
+    assert driver.pages["id4"].cause is None
+    trial.set_status("PAUSED")
+    driver.tell("on_step_end", trial)
+    assert (driver.pages["id4"].waiting, driver.pages["id4"].cause) == ("paused", "chance: 3%")
+    driver.start(trial)
+    assert (driver.pages["id4"].waiting, driver.pages["id4"].cause) == (None, "chance: 40%")
+    driver.report(trial, done=True, stop_reason="completed")
+    driver.tell("on_trial_complete", trial, trial=trial)
+    assert driver.pages["id4"].cause is None
+    driver.leave()

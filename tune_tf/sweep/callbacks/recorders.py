@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,8 @@ class StudyFinalizer(Callback):
 class EventRecorder(Callback):
     """Tune callback that writes starts, pauses and outcomes of trials to the event log.
 
-    Tune must call the outcome tracker first.
+    Tune must call the outcome tracker first. ``explain`` returns why the scheduler pauses a trial,
+    or goes on with it, if it can tell.
     """
 
     def __init__(
@@ -120,8 +122,10 @@ class EventRecorder(Callback):
         event_log: EventLog,
         outcome_tracker: OutcomeTracker,
         tracker: MLflowCallback | None = None,
+        explain: Callable[[Trial], str | None] = lambda trial: None,
     ) -> None:
         self._event_log = event_log
+        self._explain = explain
         self._outcome_tracker = outcome_tracker
         self._tracker = tracker
         self._running_trials: dict[str, Trial] = {}
@@ -139,7 +143,9 @@ class EventRecorder(Callback):
         self._running_trials[trial.trial_id] = trial
         self._recorded.pop(trial.trial_id, None)
         self._record_unstarted_before(trials, trial)
-        self._event_log.record_start(trial.trial_id, trial_number(trial), trial.config)
+        self._event_log.record_start(
+            trial.trial_id, trial_number(trial), trial.config, self._explain(trial)
+        )
 
     def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Record how a trial ended."""
@@ -152,7 +158,7 @@ class EventRecorder(Callback):
         for trial_id, trial in list(self._running_trials.items()):
             if trial.status == Trial.PAUSED:
                 del self._running_trials[trial_id]
-                self._event_log.record_pause(trial_id)
+                self._event_log.record_pause(trial_id, self._explain(trial))
         for trial in self._ended.take(trials):
             self._record_end(trial)
         self._record_parent_run()
