@@ -1,5 +1,6 @@
 """Prediction of a trial's last loss from its config and its losses at rungs."""
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,8 @@ _MIN_VALUES_TO_FREEZE: Final = 12
 _UNKNOWN_VARIANCE: Final = 0.3
 _PRIOR_COUNT: Final = 4.0
 _SLOPES: Final = (-3.0, 3.0)
+_LEAST_LOSS: Final = 1e-12
+_LEAST_ERROR: Final = 1e-3
 
 
 class CurveModel:
@@ -17,9 +20,10 @@ class CurveModel:
 
     The loss at the first rung is a process of the config, and each next one is linear in the one
     before plus a process of the config: the autoregressive model of Kennedy and O'Hagan
-    (https://doi.org/10.1093/biomet/87.1.1), with rungs as levels. Losses are modelled on one scale
-    for all rungs: the distance to the rung's median, over the root mean square distance of the
-    better half at the first rung; where it is positive, its logarithm ``log1p``.
+    (https://doi.org/10.1093/biomet/87.1.1), with rungs as levels. Positive losses count by their
+    logarithms, and negative accuracies by those of the error rates. All rungs have one scale: the
+    distance to the rung's median, over the root mean square distance of the better half at the
+    first rung; where it is positive, its logarithm ``log1p``.
 
     Args:
         num_rungs: Number of rungs.
@@ -29,6 +33,7 @@ class CurveModel:
     def __init__(self, num_rungs: int, groups: FloatArray) -> None:
         self.num_rungs = num_rungs
         self._processes = [GaussianProcess(groups) for _ in range(num_rungs)]
+        self._warp: Callable[[FloatArray], FloatArray] = _identity
         self._centers, self._scale = np.zeros(num_rungs), 1.0
         self._is_frozen = [False] * num_rungs
         self._is_fitted = [False] * num_rungs
@@ -36,12 +41,14 @@ class CurveModel:
 
     def fit(self, features: FloatArray, losses: FloatArray, rng: np.random.Generator) -> None:
         """Fit the model anew to features [n, features] and losses [n, rungs], NaN if unknown."""
+        if self._warp is not (warp := _warp_of(losses[np.isfinite(losses)])):
+            self._warp, self._is_frozen = warp, [False] * self.num_rungs
         self._slopes[:], self._offsets[:] = 1.0, 0.0
         self._is_fitted = [False] * self.num_rungs
         below = np.full(len(losses), np.nan)
         for rung in range(self.num_rungs):
             known = np.isfinite(losses[:, rung])
-            self._scale_rung(rung, losses[known])
+            self._scale_rung(rung, self._warp(losses[known]))
             values = self.scaled(losses[:, rung], rung)
             if known.sum() > (1 if rung else 0):
                 rest = values[known] - self._line(rung, below[known], values[known])
@@ -75,13 +82,8 @@ class CurveModel:
 
     def scaled(self, losses: FloatArray, rung: int) -> FloatArray:
         """Return losses at a rung on the model's scale; NaN stays NaN."""
-        distance = (losses - self._centers[rung]) / self._scale
+        distance = (self._warp(losses) - self._centers[rung]) / self._scale
         return np.where(distance > 0, np.log1p(np.maximum(distance, 0)), distance)
-
-    def unscaled(self, value: float) -> float:
-        """Return the loss at the last rung of a value on the model's scale."""
-        distance = np.expm1(value) if value > 0 else value
-        return float(self._centers[-1] + self._scale * distance)
 
     def predict(self, features: FloatArray, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Predict scaled losses at the last rung.
@@ -117,7 +119,7 @@ class CurveModel:
         return means, variances
 
     def _scale_rung(self, rung: int, losses: FloatArray) -> None:
-        """Set a rung's center, unless it is frozen; losses are those of trials that reached it."""
+        """Set a rung's center, unless it is frozen, by warped losses of those that reached it."""
         if self._is_frozen[rung]:
             return
         own, spread = losses[:, rung], 0.0
@@ -143,3 +145,25 @@ class CurveModel:
         self._offsets[rung] = values.mean() - self._slopes[rung] * below.mean()
         line: FloatArray = self._offsets[rung] + self._slopes[rung] * below
         return line
+
+
+def _identity(losses: FloatArray) -> FloatArray:
+    return losses
+
+
+def _log_loss(losses: FloatArray) -> FloatArray:
+    """Return logarithms: where a loss falls by orders of magnitude, they tell the best apart."""
+    logarithms: FloatArray = np.log(np.maximum(losses, _LEAST_LOSS))
+    return logarithms
+
+
+def _log_error(losses: FloatArray) -> FloatArray:
+    """Return logarithms of error rates, from negative accuracies."""
+    return _log_loss(1 + losses + _LEAST_ERROR)
+
+
+def _warp_of(losses: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return the scale to model losses on: logarithmic for positive ones and for accuracies."""
+    if losses.min() > 0:
+        return _log_loss
+    return _log_error if losses.min() >= -1 and losses.max() <= 0 else _identity

@@ -7,13 +7,17 @@ from tune_tf.schedulers.curve_model import CurveModel
 GROUPS = np.array([0, 1])
 
 
-def curves(count, num_rungs=3, seed=0, noise=0.02):
+BELOW = -100.0
+"""Losses around it are modelled as they are; positive ones, or accuracies, by logarithms."""
+
+
+def curves(count, num_rungs=3, seed=0, noise=0.02, offset=BELOW):
     """Return configs and their losses, which fall by a third at each rung."""
     rng = np.random.default_rng(seed)
     features = rng.random((count, 2))
     first = 1 + 3 * np.abs(features[:, 0] - 0.4) + 0.3 * features[:, 1]
     levels = [first * (2 / 3) ** rung for rung in range(num_rungs)]
-    return features, np.stack(levels, 1) + rng.normal(0, noise, (count, num_rungs))
+    return features, offset + np.stack(levels, 1) + rng.normal(0, noise, (count, num_rungs))
 
 
 def partly(losses, passed):
@@ -37,3 +41,9 @@ def usual(passed=(30, 15, 8), **settings):
     features, losses = curves(30, len(passed), **settings)
     losses = partly(losses, passed)
     return fitted(features, losses), features, losses
+
+
+def unscaled(model, value):
+    """Return the loss at the last rung of a value on the model's scale."""
+    distance = np.expm1(value) if value > 0 else value
+    return model._centers[-1] + model._scale * distance

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from rung_losses import begun, curves, fitted, partly, usual
+from rung_losses import BELOW, begun, curves, fitted, partly, unscaled, usual
 
 
 def test_a_known_end_is_predicted_as_it_is():
@@ -142,18 +142,18 @@ def test_losses_unrelated_to_configs_are_predicted_by_a_line():
     rng = np.random.default_rng(0)
     features, first = rng.random((40, 2)), rng.uniform(0, 1, 40)
     for slope in (0.3, -1.0):
-        losses = np.stack([first, 3 + slope * first], 1)
+        losses = BELOW + np.stack([first, 3 + slope * first], 1)
         model = fitted(features, partly(losses, (40, 30)))
         means, _ = model.predict(features[30:], partly(losses[30:], (10, 0)))
-        error = [model.unscaled(mean) for mean in means] - losses[30:, 1]
+        error = [unscaled(model, mean) for mean in means] - losses[30:, 1]
         assert np.sqrt(np.mean(error**2)) < 0.1 * np.abs(slope)
 
 
 def test_lines_are_not_steeper_than_three():
     rng = np.random.default_rng(0)
     first = rng.uniform(0, 1, 40)
-    model = fitted(rng.random((40, 2)), np.stack([first, 12 * first], 1))
-    losses = np.array([[0.4, np.nan], [0.2, np.nan]])
+    model = fitted(rng.random((40, 2)), BELOW + np.stack([first, 12 * first], 1))
+    losses = BELOW + np.array([[0.4, np.nan], [0.2, np.nan]])
     means, _ = model.predict(np.full((2, 2), 0.5), losses)
     rise = -np.diff(model.scaled(losses[:, 0], 0))
     assert -np.diff(means) == pytest.approx(3 * rise)
@@ -161,7 +161,7 @@ def test_lines_are_not_steeper_than_three():
 
 def test_variance_of_a_rung_counts_by_the_square_of_the_slope_beyond():
     features, losses = curves(40, 1, noise=0.2)
-    model = fitted(features, np.concatenate([losses, 0.4 * losses], 1))
+    model = fitted(features, np.concatenate([losses, BELOW + 0.4 * (losses - BELOW)], 1))
     alone, unseen = fitted(features, losses), curves(20, seed=8)[0]
     _, variances = model.predict(unseen, np.full((20, 2), np.nan))
     _, expected = alone.predict(unseen, np.full((20, 1), np.nan))
@@ -172,9 +172,9 @@ def test_variance_of_a_rung_counts_by_the_square_of_the_slope_beyond():
 
 def test_an_appended_loss_is_what_its_config_is_predicted_to_reach():
     features, losses = curves(40, 2, noise=0.0)
-    losses[:, 1] = 0.4 * losses[:, 0] + 0.2 * features[:, 1]
+    losses[:, 1] = BELOW + 0.4 * (losses[:, 0] - BELOW) + 0.2 * features[:, 1]
     model = fitted(features, losses)
-    at, ends = np.array([[1.0, 1.6]]), np.array([[3.0, 2.5]])
+    at, ends = np.array([[1.0, 1.6]]), BELOW + np.array([[3.0, 2.5]])
     model.append(at[0], ends[0], 0)
     model.append(at[0], ends[0], 1)
     for known in (0, 1):

@@ -2,13 +2,18 @@
 
 import numpy as np
 import pytest
-from rung_losses import curves, fitted, partly, usual
+from rung_losses import BELOW, curves, fitted, partly, usual
 
 
-@pytest.mark.parametrize(("factor", "shift"), [(8.0, 0.0), (1e-3, 0.0), (2.5, -40.0)])
-def test_the_unit_of_losses_does_not_matter(factor, shift):
-    model, features, losses = usual()
-    other = fitted(features, factor * losses + shift)
+@pytest.mark.parametrize(
+    ("offset", "factor", "shift"),
+    [(-BELOW, 8.0, 0.0), (-BELOW, 1e-3, 0.0), (0.0, 2.5, -40.0), (0.0, 1e3, 0.0)],
+    ids=["positive", "positive and small", "negative", "negative and large"],
+)
+def test_the_unit_of_losses_does_not_matter(offset, factor, shift):
+    _, features, losses = usual()
+    losses = losses + offset
+    model, other = fitted(features, losses), fitted(features, factor * losses + shift)
     for rung in range(3):
         np.testing.assert_allclose(
             other.scaled(factor * losses[:, rung] + shift, rung),
@@ -22,7 +27,7 @@ def test_the_unit_of_losses_does_not_matter(factor, shift):
 
 def test_scaled_losses_rise_with_losses_and_large_ones_count_less():
     model, _, _ = usual()
-    losses = np.array([-5.0, 0.5, 1.0, 2.0, 50.0, 1e6, np.nan])
+    losses = BELOW + np.array([-5.0, 0.5, 1.0, 2.0, 50.0, 1e6, np.nan])
     scaled = model.scaled(losses, 1)
     assert (np.diff(scaled[:-1]) > 0).all()
     assert scaled[-2] < 20
@@ -36,20 +41,35 @@ def test_the_median_of_the_first_rung_is_0_and_its_better_half_has_unit_deviatio
     assert np.sqrt(np.mean(np.square(scaled[scaled <= 0]))) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("loss", [-3.0, 0.1, 0.7, 0.9, 40.0])
-def test_unscaled_is_the_inverse_of_scaled_at_the_last_rung(loss):
-    model, _, _ = usual()
-    value = float(model.scaled(np.array(loss), 2))
-    assert model.unscaled(value) == pytest.approx(loss)
-    assert float(model.scaled(np.array(model.unscaled(value)), 2)) == pytest.approx(value)
+def test_positive_losses_are_told_apart_by_their_ratios():
+    features, losses = curves(30, 1, noise=0, offset=0)
+    model = fitted(features, losses)
+    at = model.scaled(0.01 * np.array([1.0, 2.0, 4.0]), 0)
+    assert at[1] - at[0] == pytest.approx(at[2] - at[1])
+
+
+def test_accuracies_are_told_apart_by_the_ratios_of_their_errors():
+    features, losses = curves(30, 1, noise=0, offset=0)
+    model = fitted(features, -1 / (1 + losses))
+    at = model.scaled(-1 + np.array([0.01, 0.02, 0.04]) - 1e-3, 0)
+    assert at[1] - at[0] == pytest.approx(at[2] - at[1])
+
+
+def test_a_loss_that_is_not_positive_changes_the_scale_of_all():
+    features, losses = curves(30, 1, noise=0, offset=0)
+    model = fitted(features[:20], losses[:20])
+    losses[25] = -0.5
+    model.fit(features, losses, np.random.default_rng(0))
+    expected = fitted(features, losses).scaled(losses, 0)
+    np.testing.assert_allclose(model.scaled(losses, 0), expected)
 
 
 def test_scales_stay_as_they_are_once_a_dozen_has_passed_a_rung():
     features, losses = curves(30)
     model = fitted(features[:12], partly(losses[:12], (12, 5, 0)))
-    before = [model.scaled(np.array([1.0, 2.0]), rung) for rung in range(3)]
+    before = [model.scaled(BELOW + np.array([1.0, 2.0]), rung) for rung in range(3)]
     model.fit(features, partly(losses, (30, 20, 3)), np.random.default_rng(0))
-    after = [model.scaled(np.array([1.0, 2.0]), rung) for rung in range(3)]
+    after = [model.scaled(BELOW + np.array([1.0, 2.0]), rung) for rung in range(3)]
     np.testing.assert_array_equal(after[0], before[0])
     assert np.abs(after[1] - before[1]).min() > 1e-6
 
@@ -59,7 +79,7 @@ def test_constant_losses_have_finite_predictions():
     model = fitted(features, partly(np.full((8, 3), 0.7), (8, 4, 2)))
     means, variances = model.predict(features, np.full((8, 3), np.nan))
     np.testing.assert_allclose(means, 0, atol=1e-6)
-    assert model.unscaled(float(means[0])) == pytest.approx(0.7)
+    assert float(model.scaled(np.array(0.7), 2)) == 0
     assert np.isfinite(variances).all()
 
 
@@ -68,7 +88,7 @@ def test_a_rung_that_only_the_better_trials_reach_has_the_scale_of_all():
     losses[:, 1] = losses[:, 0]
     losses = losses[np.argsort(losses[:, 0])]
     model = fitted(features, partly(losses, (30, 7)))
-    at = np.array([0.5, 1.0, 3.0])
+    at = BELOW + np.array([0.5, 1.0, 3.0])
     np.testing.assert_allclose(model.scaled(at, 1), model.scaled(at, 0))
 
 
