@@ -158,7 +158,7 @@ TWO = [{"metric": "val_accuracy", "mode": "max"}, {"metric": "val_loss", "mode":
     ("settings", "scheduler", "sampler"),
     [
         ({}, "freeze_thaw", "freeze_thaw"),
-        ({"epochs": 2}, "fifo", "tpe"),
+        ({"epochs": 1}, "fifo", "tpe"),
         ({"objective": TWO}, "asha", "tpe"),
         ({"parallelism": {"kind": "multi_worker", "num_workers": 2}}, "asha", "tpe"),
         ({"searcher": {"sampler": "random"}}, "freeze_thaw", "random"),

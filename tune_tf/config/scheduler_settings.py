@@ -138,8 +138,6 @@ def _check_brackets(value: int, info: ValidationInfo) -> int:
     return value
 
 
-_MIN_EPOCHS_TO_STOP = 3
-
 _Iterations = Annotated[int, Field(ge=1), AfterValidator(_check_iterations)]
 _Quantile = Annotated[float, Field(ge=0), AfterValidator(_check_quantile)]
 _Probability = Annotated[float, Field(ge=0), AfterValidator(_check_probability)]
@@ -306,8 +304,8 @@ class AutoSettings(LimitedSettings):
             in_processes: Whether a trial starts processes of its own, which takes seconds each time
                 that it goes on.
         """
-        if self.max_t < _MIN_EPOCHS_TO_STOP:
-            return FifoSettings(max_t=self.max_t), f"trials of {self.max_t} epochs are not stopped"
+        if self.max_t == 1:
+            return FifoSettings(max_t=1), "trials of one epoch cannot be stopped early"
         asha = AshaSettings(max_t=self.max_t)
         if num_objectives > 1:
             return asha, "with several objectives, the end of one curve does not tell the best"
