@@ -58,6 +58,16 @@ def no_unmarked_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail("it starts a Ray cluster: mark it with `cluster`")
 
 
+@pytest.fixture(autouse=True)
+def visible_gpus_as_before() -> Iterator[None]:
+    """Restore which GPUs TensorFlow may see: some commands hide them from their whole process."""
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    yield
+    if os.environ.get("CUDA_VISIBLE_DEVICES") != before:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        os.environ |= {"CUDA_VISIBLE_DEVICES": before} if before is not None else {}
+
+
 def _is_on_a_cluster() -> bool:
     ray = sys.modules.get("ray")
     return ray is not None and ray.is_initialized()
