@@ -121,7 +121,7 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
             value = float(result[self.objective.metric])
             loss = value if self.objective.mode == "min" else -value
             if not is_feasible(self._constraints, result):
-                loss = max(loss, self._rule.worst_loss(reached - 1))
+                loss = max(loss, *map(self._rule.worst_loss, range(reached)))
             self._rule.report(trial.trial_id, reached - 1, loss)
         self._settled = None
 

@@ -11,6 +11,7 @@ from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
 from slots import LOSS, Slots
 
+from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
@@ -317,3 +318,12 @@ def test_decisions_on_a_thousand_trials_are_quick_and_the_state_is_small(tmp_pat
         swept.scheduler.propose(swept)
         swept.fill()
     assert (time.thread_time() - begin_s) / 30 < 0.1
+
+
+def test_a_full_run_that_violates_a_constraint_is_never_the_best():
+    made = make(constraints=Constraint.from_dict({"size": "<= 1"}))
+    swept = Sweep(made, smooth, 4)
+    small, large = swept.add(0), swept.add(1)
+    made.on_trial_complete(swept, small, {"loss": 0.5, "training_iteration": 1, "size": 1})
+    made.on_trial_complete(swept, large, {"loss": 0.1, "training_iteration": 9, "size": 2})
+    assert made.best_value == 0.5
