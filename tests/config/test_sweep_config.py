@@ -51,6 +51,7 @@ def test_what_is_left_out_has_defaults():
         "leading_metric": None,
         "constraints": {},
         "seed": 5,
+        "reproducible": False,
         "searcher": {
             "name": "optuna",
             "sampler": "tpe",

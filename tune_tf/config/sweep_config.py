@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -48,9 +48,10 @@ from tune_tf.errors import (
     one_of,
 )
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Mirrored, Parallelism, keep_conflict
+from tune_tf.parallelism import Asynchronous, Mirrored, Parallelism, keep_conflict
 from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
+from tune_tf.result_keys import is_machine_metric
 from tune_tf.secrets import register_secrets
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
@@ -84,6 +85,9 @@ class SweepConfig(Settings):
         space: Parameter by name; a mapping without a kind is a group, a value a constant. Some
             workloads have one. Example: ``{learning_rate: {loguniform: [0.0001, 0.1]}}``.
         seed: Seed of data order, weights and sampler.
+        reproducible: Whether the same settings give the same trials, decisions and results,
+            whatever the number of workers, their load, failures and restarts; then
+            ``max_concurrent_trials`` is the number of trials at once in logical time.
         searcher: Proposes configs. Example: ``{sampler: gp}``.
         epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
             that of the scheduler, 100 by default. Example: ``27``.
@@ -131,6 +135,7 @@ class SweepConfig(Settings):
     constraints: ConstraintsSection = ()
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
+    reproducible: bool = False
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
         SearcherSettings()
     )
@@ -220,6 +225,12 @@ class SweepConfig(Settings):
         elif self.searcher.sampler == "freeze_thaw" and not freezes:
             text = "takes the proposals of scheduler freeze_thaw: write `scheduler: {name: auto}`"
             raise InvalidSettingsError(ErrorDetail("searcher.sampler", text))
+        return self
+
+    @model_validator(mode="after")
+    def _check_reproducible(self) -> Self:
+        if self.reproducible and (errors := list(_irreproducible_settings(self))):
+            raise InvalidSettingsError(errors)
         return self
 
     @model_validator(mode="after")
@@ -455,6 +466,27 @@ def _has_data(settings: Mapping[str, Any]) -> bool:
     """Return whether there are settings of the workload, and well-formed ones."""
     data = settings.get("data")
     return isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
+
+
+def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
+    """Yield an error for each setting by which a sweep depends on more than its settings."""
+    for name in ("time_budget_s", "cpu_hours", "gpu_hours"):
+        if getattr(config.budget, name) is not None:
+            text = "depends on the speed of the machine, and reproducible is true: use epochs"
+            yield ErrorDetail(f"budget.{name}", text)
+    if isinstance(config.scheduler, ResourceChangingSettings):
+        text = "resource_changing depends on which devices are free, and reproducible is true"
+        yield ErrorDetail("scheduler.name", f"{text}: write its base alone")
+    if isinstance(config.parallelism, Asynchronous):
+        text = "asynchronous updates depend on the speed of workers, and reproducible is true"
+        yield ErrorDetail("parallelism.kind", f"{text}: use mirrored")
+    metrics = [
+        *(each.metric for each in config.objectives),
+        *(each.metric for each in config.constraints),
+    ]
+    for metric in filter(is_machine_metric, metrics):
+        text = f"{metric} depends on the speed of the machine, and reproducible is true"
+        yield ErrorDetail("objective", text)
 
 
 def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:

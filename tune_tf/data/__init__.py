@@ -1,8 +1,7 @@
 """Preparation, shared loading and validation of a trial's data."""
 
 from tune_tf.data.folded_rows import FoldedRows
-from tune_tf.data.node_cache.load_cache import LoadCache
-from tune_tf.data.node_cache.node_cache import NodeDataLoader, start_node_cache
+from tune_tf.data.node_cache.node_cache import LoadCache, NodeDataLoader, start_node_cache
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.prepare.prepare_actor import PreparationCounts, preparation_counts
 from tune_tf.data.prepare.prepared import BadRecord, Prepared, prepared

@@ -1,13 +1,10 @@
 """Scheduler that pauses trials and goes on with those that may become the best."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any
 
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
-from threadpoolctl import ThreadpoolController
 
 from tune_tf.config.scheduler_settings import FreezeThawSettings
 from tune_tf.constraint import Constraint, is_feasible
@@ -15,6 +12,7 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.continuation_rule import ContinuationRule
+from tune_tf.schedulers.gaussian_process import one_thread
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.schedulers.promotion import PromotingScheduler
 from tune_tf.schedulers.rungs import PromotionRungs, rung_iterations
@@ -88,7 +86,7 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
     def propose(self, tune_controller: Any) -> dict[str, Any] | None:
         """Return the flat config that a new trial should have; None for a random one."""
         self._restore_state(tune_controller)
-        with _one_thread():
+        with one_thread():
             return self._rule.propose(self._active())
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
@@ -158,7 +156,7 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
         return next_trial
 
     def _decide(self, waiting: list[str], running: list[str], *, may_start: bool) -> Trial | None:
-        with _one_thread():
+        with one_thread():
             chosen = self._rule.decide(
                 waiting, running, may_start=may_start, min_chance=self.settings.min_chance
             )
@@ -189,14 +187,3 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
             if trial.status == Trial.PENDING
             or (trial.status == Trial.RUNNING and not is_leaving(trial))
         ]
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Keep linear algebra to one thread: it is small, and trials need the cores."""
-    limit: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
-    return limit
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()

@@ -1,11 +1,15 @@
 """Gaussian process to which points are added one by one."""
 
 import math
+import sys
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
 FloatArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -176,3 +180,15 @@ def _inverse_factor(kernel: FloatArray) -> FloatArray:
     """Return the inverse of the Cholesky factor of a matrix."""
     inverse: FloatArray = dtrtri(np.linalg.cholesky(kernel).T)[0].T
     return inverse
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Keep linear algebra to one thread: it is small, trials need the cores, and sums are exact."""
+    limit: AbstractContextManager[Any] = _libraries(len(sys.modules)).limit(limits=1)
+    return limit
+
+
+@lru_cache(1)
+def _libraries(num_modules: int) -> ThreadpoolController:
+    """Return the libraries that have threads; looked up again once further modules are loaded."""
+    return ThreadpoolController()

@@ -68,6 +68,10 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         """Iterations at which trials are compared, ascending; empty if there are none."""
         return ()
 
+    def next_decision(self, iteration: int) -> int:
+        """Return the first iteration, from this one on, whose result may change what happens."""
+        return min((rung for rung in self.rungs if rung >= iteration), default=self.settings.max_t)
+
     def set_search_properties(self, metric: str | None, mode: str | None, **_spec: Any) -> bool:
         """Accept ``tune.run(metric=, mode=)`` if it agrees with the objective.
 
@@ -160,6 +164,12 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         if self._depth and trial.trial_id not in self._stops:
             iteration = int(trial.last_result.get(TRAINING_ITERATION, 0))
             self._stops[trial.trial_id] = self._stop_at(trial, iteration)
+
+    def _note_outcome(
+        self, trial: Trial, outcome: Outcome, iteration: int, cause: str | None
+    ) -> None:
+        """Record how a trial ends that is about to be stopped."""
+        self._stops[trial.trial_id] = _Stop(outcome, iteration, cause)
 
     def _stop_at(self, trial: Trial, iteration: int) -> _Stop:
         if iteration >= self._limit(trial):

@@ -38,6 +38,11 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         self._tags: dict[str, str | None] = {}
         self._changed_at: dict[str, int] = {}
 
+    def next_decision(self, iteration: int) -> int:
+        """Return the first iteration, from this one on, at which trials may be exchanged."""
+        interval = self.settings.perturbation_interval
+        return -(-iteration // interval) * interval
+
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial; the searcher is hidden, as Ray refuses searchers that it does not use."""
         super().on_trial_add(_trial_proxy(tune_controller), trial)

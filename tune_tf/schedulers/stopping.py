@@ -73,6 +73,8 @@ class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
     paused, and continues when no other trial waits; its trainable must save checkpoints.
     """
 
+    settings: MedianStoppingSettings
+
     def __init__(self, objective: Objective, settings: MedianStoppingSettings) -> None:
         """Create Ray's scheduler."""
         MedianStoppingRule.__init__(
@@ -83,6 +85,10 @@ class MedianStoppingScheduler(OutcomeMixin, MedianStoppingRule):
             hard_stop=settings.hard_stop,
         )
         self._configure(objective, settings)
+
+    def next_decision(self, iteration: int) -> int:
+        """Return the first iteration, from this one on, whose result may stop a trial."""
+        return max(iteration, self.settings.grace_period)
 
 
 class HyperbandScheduler(OutcomeMixin, HyperBandScheduler):

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from ray.tune.experiment import Trial
@@ -15,8 +15,11 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.objective import Objective
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.simulation.problem import Problem
-from tune_tf.simulation.virtual_controller import VirtualController, VirtualSearch
+from tune_tf.tune_internals.virtual_controller import VirtualController, VirtualSearch
+
+_JITTER: Final = 0.1
 
 
 class SweepEndReason(enum.Enum):
@@ -104,6 +107,22 @@ class Trace:
         return None
 
 
+class _ProblemResults:
+    """Results of a problem's learning curves; the generator varies durations by up to 10 %."""
+
+    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+        self._problem = problem
+        self._rng = rng
+
+    def seconds(self, trial: Trial) -> float:
+        """Return the virtual seconds of the trial's next iteration."""
+        return self._problem.seconds(trial.config) * (1 + self._rng.uniform(-_JITTER, _JITTER))
+
+    def result(self, trial: Trial, iteration: int) -> Mapping[str, Any]:
+        """Return the metric of an iteration."""
+        return {self._problem.objective.metric: self._problem.value(trial.config, iteration)}
+
+
 def simulate(
     problem: Problem,
     searcher: Searcher,
@@ -158,8 +177,9 @@ def simulate(
     events: list[VirtualResult] = []
     is_found = False
 
-    def on_event(time_s: float, trial: Trial, iteration: int, value: float) -> bool:
+    def on_event(time_s: float, trial: Trial, result: Mapping[str, Any]) -> bool:
         nonlocal is_found
+        iteration, value = result[TRAINING_ITERATION], result[problem.objective.metric]
         events.append(VirtualResult(time_s, int(trial.trial_id), iteration, value, len(events) + 1))
         is_good = until is not None and not problem.objective.better(until, value)
         is_found = is_good and iteration >= problem.max_t
@@ -168,13 +188,9 @@ def simulate(
     limited = ConcurrencyLimiter(searcher, concurrent)
     with tempfile.TemporaryDirectory() as folder, _seeded(seed):
         search = VirtualSearch(limited, num_samples, problem.max_t, folder)
+        results = _ProblemResults(problem, np.random.default_rng(seed))
         controller = VirtualController(
-            problem,
-            search,
-            scheduler,
-            num_workers=num_workers,
-            rng=np.random.default_rng(seed),
-            on_event=on_event,
+            results, search, scheduler, num_workers=num_workers, on_event=on_event
         )
         have_ended = controller.run()
     if is_found:

@@ -13,7 +13,13 @@ from tune_tf.sweep.callbacks.recorders import EventRecorder, ResultFiles, StudyF
 from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
 from tune_tf.sweep.cluster import session_folder
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
-from tune_tf.sweep.plan import SweepPlan, make_scheduler, make_searcher, make_tracker
+from tune_tf.sweep.plan import (
+    SweepPlan,
+    make_scheduler,
+    make_searcher,
+    make_tracker,
+)
+from tune_tf.sweep.reproducibility import make_reproducible_scheduler
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.stopper import SweepStopper
@@ -39,7 +45,12 @@ class SweepParts:
     ) -> None:
         config = folder.config
         self.folder, self.plan, self.event_log, self.recovery = folder, plan, event_log, recovery
-        self.scheduler = make_scheduler(config, plan.mutations)
+        workers, mutations = plan.max_concurrent_trials, plan.mutations
+        self.scheduler = (
+            make_reproducible_scheduler(folder, workers, mutations)
+            if config.reproducible
+            else make_scheduler(config, mutations)
+        )
         self.searcher = searcher or make_searcher(folder)
         self.tracker = make_tracker(folder, plan.workload, self.scheduler, self.searcher)
         self.outcome_tracker = (

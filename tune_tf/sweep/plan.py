@@ -19,6 +19,7 @@ from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.searchers import OptunaSearcher, WarmStart
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import make_sampler
+from tune_tf.searchers.samplers.custom_samplers import ProposalSampler
 from tune_tf.secrets import expand_references
 from tune_tf.sweep.cluster import cluster_address, num_fitting
 from tune_tf.sweep.mlflow_store import dataset_of
@@ -30,6 +31,8 @@ from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.trainables.capacity import default_resources
 from tune_tf.workload import Workload
+
+_SLOTS_PER_WORKER = 2  # in logical time, so that a worker seldom waits for another's result
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ def plan_sweep(
     workload = workload or check_settings(config, base_dir)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
+    if config.reproducible and config.max_concurrent_trials is None:
+        config = config.model_copy(update={"max_concurrent_trials": _SLOTS_PER_WORKER * fitting})
     limit = config.max_concurrent_trials or fitting
     max_concurrent = min(limit, fitting, config.budget.num_samples)
     rng = np.random.default_rng(config.seed)
@@ -179,7 +184,28 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
 
 
 def make_searcher(folder: SweepFolder) -> OptunaSearcher:
-    """Create the searcher; raise TuneTfError for an unfit space or a study that cannot resume."""
+    """Create the searcher; raise TuneTfError for an unfit space or a study that cannot resume.
+
+    That of a reproducible sweep records what the scheduler proposes.
+    """
+    config, searcher = folder.config, folder.config.searcher
+    if config.reproducible:
+        return OptunaSearcher(
+            config.space,
+            config.objectives,
+            ProposalSampler(config.space),
+            storage=folder.study_storage,
+            study_name=searcher.study_name or folder.sweep_id,
+            constraints=config.constraints,
+            allow_changed_space=searcher.allow_changed_space,
+        )
+    return study_searcher(folder, folder.study_storage, searcher.study_name or folder.sweep_id)
+
+
+def study_searcher(
+    folder: SweepFolder, storage: str | None = None, study_name: str | None = None
+) -> OptunaSearcher:
+    """Create the searcher with the sampler of the settings; the study is in memory by default."""
     config, searcher = folder.config, folder.config.searcher
     earlier = folder.warm_start_from
     tracking_uri = folder.tracking_uri if earlier and earlier.startswith("mlflow:") else None
@@ -188,8 +214,8 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
         config.objectives,
         searcher.sampler,
         seed=searcher.seed,
-        storage=folder.study_storage,
-        study_name=searcher.study_name or folder.sweep_id,
+        storage=storage,
+        study_name=study_name,
         constraints=config.constraints,
         points_to_evaluate=searcher.points_to_evaluate,
         warm_start_from=earlier and WarmStart(earlier, tracking_uri),

@@ -73,7 +73,7 @@ def run_sweep(
     workload = check_settings(config, base_dir)  # before the seconds that a cluster takes
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
-        folder = SweepFolder.create(config, base_dir, private=runs_as_user())
+        folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
         copy_forecast(folder)
         with (
             _note_resume(folder),

@@ -10,6 +10,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 from tune_tf.config import BudgetSettings
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
+from tune_tf.schedulers.reproducible import ReproducibleScheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
 from tune_tf.sweep.callbacks.recorders import trial_name
@@ -38,10 +39,12 @@ class SweepSearch(SearchGenerator):
         budget: BudgetSettings,
         max_concurrent_trials: int,
         disk_guard: DiskGuard,
+        proposer: ReproducibleScheduler | None = None,
     ) -> None:
         super().__init__(ConcurrencyLimiter(searcher, max_concurrent=max_concurrent_trials))
         self._budget = budget
         self._disk_guard = disk_guard
+        self._proposer = proposer
 
     @property
     def is_closed(self) -> bool:
@@ -55,12 +58,20 @@ class SweepSearch(SearchGenerator):
         Ctrl-C nor to its time budget. So when the sweep is to end it gets a trial, which it stops
         without running it.
         """
+        if self._proposer is not None and not self._proposer.may_create:
+            return None
         if self.is_closed and not (
             controller.all_trials_finished()
             and (self._disk_guard.interrupted or controller.is_stopping_experiment())
         ):
             return None
         return super().next_trial()
+
+    def is_finished(self) -> bool:
+        """Return whether no trial is to be created any more."""
+        if self._proposer is not None and self._proposer.has_all_trials:
+            self.set_finished()
+        return super().is_finished()
 
     def get_state(self) -> dict[str, Any]:
         """Return the state for a resume."""
@@ -96,8 +107,13 @@ def run_trials(
     parts = SweepParts(folder, plan, event_log, recovery, searcher)
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
+    is_reproducible = folder.config.reproducible
     search = SweepSearch(
-        parts.searcher, folder.config.budget, plan.max_concurrent_trials, parts.disk_guard
+        parts.searcher,
+        folder.config.budget,
+        (is_reproducible and folder.config.max_concurrent_trials) or plan.max_concurrent_trials,
+        parts.disk_guard,
+        parts.scheduler if is_reproducible else None,
     )
     with (
         ModelExportProcess() as export_process,
@@ -107,6 +123,8 @@ def run_trials(
         fast_start_up(),
     ):
         analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
+        if is_reproducible and parts.scheduler.end_reason is not None:
+            parts.stopper.end(parts.scheduler.end_reason)
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         record_actuals(result, begun_s, closed=False)

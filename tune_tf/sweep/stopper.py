@@ -60,7 +60,8 @@ class SweepStopper(Stopper):
         reached = self._reached_target(result)
         if reached:
             self.end_trial(trial_id, Outcome.COMPLETED, reached)
-            self.end(f"a trial's {reached}")
+            if self._config is None or not self._config.reproducible:  # else in logical time
+                self.end(f"a trial's {reached}")
         return trial_id in self._trials
 
     def _reached_target(self, result: Mapping[str, Any]) -> str | None:

@@ -26,11 +26,10 @@ from tune_tf.sweep.model.best_model import evaluate_best, log_best_model, run_in
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.descriptions import trial_number
 from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.writing.run_update import PARENT, Report
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
-from tune_tf.tune_internals.trial_state import latest_result
+from tune_tf.tune_internals.trial_state import latest_result, trial_number
 
 _log = logging.getLogger(__name__)
 

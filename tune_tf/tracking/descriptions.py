@@ -1,7 +1,6 @@
 """Tags and Markdown descriptions of a sweep's MLflow runs."""
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from tune_tf.outcome import Outcome
 from tune_tf.space import SearchSpace, flatten
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.tracking.names import MAX_TAG_LENGTH, truncate
+from tune_tf.tune_internals.trial_state import trial_number
 
 NODE_TAG = "tune_tf.node"
 RUNG_TAG = "tune_tf.rung"
@@ -81,12 +81,6 @@ class SweepDetails:
         iteration = int(result.get(TRAINING_ITERATION, 0))
         reached = [rung for rung in self.rungs() if rung <= iteration]
         return {RUNG_TAG: str(max(reached))} if reached else {}
-
-
-def trial_number(trial: Trial) -> int:
-    """Return a trial's number in order of suggestion, from 0."""
-    match = re.match(r"\d+", trial.experiment_tag or "")
-    return int(match[0]) - 1 if match else 0
 
 
 def node_name(result: Mapping[str, Any]) -> str:

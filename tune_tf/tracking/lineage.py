@@ -22,6 +22,7 @@ from tune_tf.tracking.names import (
     truncate,
 )
 from tune_tf.tracking.writing.run_update import Report
+from tune_tf.tune_internals.trial_state import trial_folder
 
 LINEAGE_FILE = "lineage.json"
 
@@ -159,7 +160,8 @@ class Lineage:
 def _owner(checkpoint: str, trial: Trial, trials: Iterable[Trial]) -> Trial | None:
     """Return the other trial in whose folder a checkpoint lies; None without one."""
     folder = str(Path(checkpoint).parent)
-    return next((other for other in trials if other is not trial and other.path == folder), None)
+    others = (other for other in trials if other is not trial)
+    return next((other for other in others if trial_folder(other) == folder), None)
 
 
 def _difference(

@@ -1,5 +1,7 @@
 """State of Tune's trials: last results, errors, status, checkpoints and running averages."""
 
+import copy
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 
 from tune_tf.secrets import mask_secrets
+from tune_tf.space import flatten
 
 
 def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
@@ -65,6 +68,41 @@ def trial_error(trial: Trial) -> str:
     if not trial.error_file or not Path(trial.error_file).is_file():
         return ""
     return mask_secrets(Path(trial.error_file).read_text(errors="replace"))
+
+
+def trial_number(trial: Trial) -> int:
+    """Return a trial's number in order of suggestion, from 0."""
+    match = re.match(r"\d+", trial.experiment_tag or "")
+    return int(match[0]) - 1 if match else 0
+
+
+def saved_iteration(trial: Trial) -> int:
+    """Return the iteration after which a trial without an actor would continue; 0 for a new one."""
+    latest = trial.latest_checkpoint_result
+    return int(latest.metrics.get(TRAINING_ITERATION, 0)) if latest else 0
+
+
+def save_trial(controller: Any, trial: Trial) -> None:
+    """Have Tune save a trial that has just reported, before it trains on."""
+    controller._schedule_trial_save(trial)  # noqa: SLF001 - see the module
+
+
+def find_checkpoint(trial: Trial, iteration: int, config: Mapping[str, Any]) -> Any | None:
+    """Return Tune's newest checkpoint of a trial at an iteration with a flat config, or None."""
+    manager = trial.run_metadata.checkpoint_manager
+    for saved in reversed(getattr(manager, "_checkpoint_results", ())):
+        at = saved.metrics.get(TRAINING_ITERATION)
+        if at == iteration and flatten(saved.metrics.get("config", {})) == config:
+            return saved
+    return None
+
+
+def begin_in_state_of(trial: Trial, saved: Any, config: dict[str, Any], tag: str) -> None:
+    """Have a paused trial continue from another's checkpoint with another config, as Ray's PBT."""
+    trial.set_experiment_tag(tag)
+    trial.set_config(config)
+    manager = trial.run_metadata.checkpoint_manager
+    manager._latest_checkpoint_result = copy.copy(saved)  # noqa: SLF001
 
 
 class NewTrials:

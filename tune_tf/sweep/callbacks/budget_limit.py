@@ -59,7 +59,7 @@ class BudgetLimit(Callback):
     def setup(self, *args: Any, **info: Any) -> None:
         """Start counting."""
         self._counted_s = self._clock()
-        self._stopper.add_check(self._check)
+        self._stopper.add_check(self.check)
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if a trial of an earlier session reached the target."""
@@ -94,7 +94,7 @@ class BudgetLimit(Callback):
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """End the sweep if the last trials brought no improvement."""
-        if reason := self._converged(trials):
+        if not self._config.reproducible and (reason := self._converged(trials)):
             self._stopper.end(reason)
 
     def get_state(self) -> dict[str, Any]:
@@ -120,7 +120,8 @@ class BudgetLimit(Callback):
             self._num_without_gain = int(state["num_without_gain"])
             self._stopper.reason = state["reason"]
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """End the sweep if its budget is spent."""
         self._count()
         if reason := self._spent():
             self._stopper.end(reason)
@@ -138,6 +139,8 @@ class BudgetLimit(Callback):
                 del self._running[trial_id]
 
     def _spent(self) -> str | None:
+        if self._config.reproducible:
+            return None  # decided in logical time
         budget, spent = self._config.budget, self.spending
         for limit, so_far, what in (
             (budget.epochs, spent.epochs, "epochs"),

@@ -21,8 +21,13 @@ from tune_tf.secrets import secret_values
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
-from tune_tf.tracking.descriptions import trial_number
-from tune_tf.tune_internals.trial_state import EndedTrials, NewTrials, latest_result, trial_error
+from tune_tf.tune_internals.trial_state import (
+    EndedTrials,
+    NewTrials,
+    latest_result,
+    trial_error,
+    trial_number,
+)
 
 _PARAMS = "params.json"
 

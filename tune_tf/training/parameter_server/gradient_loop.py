@@ -22,7 +22,7 @@ from tune_tf.training.parameter_server.tasks import (
     Task,
     TaskResult,
 )
-from tune_tf.training.parameter_server.variable_roles import VariableRoles, refuse_streams
+from tune_tf.training.parameter_server.update_loop import VariableRoles, refuse_streams
 from tune_tf.workload import Config, Workload
 
 

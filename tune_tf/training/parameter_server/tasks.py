@@ -28,7 +28,7 @@ class Gradient:
     Args:
         values: Gradients, without loss scaling.
         moves: Amount to add to each statistic after its decay (see
-            :class:`tune_tf.training.parameter_server.variable_roles.VariableRoles`).
+            :class:`tune_tf.training.parameter_server.update_loop.VariableRoles`).
         metrics: Amount to add to each metric variable.
         logs: Return value of a user-defined training step; None for the one of Keras.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import replace
 from typing import Any
 
-from tune_tf.data.node_cache.load_cache import LoadCache
+from tune_tf.data.node_cache.node_cache import LoadCache
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.extras import install_command
 from tune_tf.space import SearchSpace

@@ -7,31 +7,43 @@ at once.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Protocol
 
-import numpy as np
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.simulation.problem import Problem
 from tune_tf.space import flatten
 from tune_tf.tune_internals.controller import use_controller
 
-_JITTER: Final = 0.1
+
+class VirtualResults(Protocol):
+    """Source of the results of trials in virtual time."""
+
+    def seconds(self, trial: Trial) -> float:
+        """Return the virtual seconds of the trial's next iteration."""
+
+    def result(self, trial: Trial, iteration: int) -> Mapping[str, Any] | None:
+        """Return the metrics of an iteration, with ``done`` if the trial ends by itself.
+
+        None if they are not known yet; empty if the trial failed.
+        """
 
 
 @dataclass(frozen=True)
 class VirtualCheckpoint:
     """Checkpoint of a simulated trial: the result at which it was saved.
 
-    Its iteration is the whole state, because a curve depends only on the config and the iteration.
+    Args:
+        segment: How often the trial had begun again in the state of another one.
     """
 
+    trial: Trial
+    segment: int
     metrics: dict[str, Any]
 
     @property
@@ -101,32 +113,30 @@ class _Run:
     trial: Trial
     iteration: int
     running_s: float
+    ends_s: float = 0.0
 
 
 class VirtualController:
     """Replacement for Tune's controller, driven by an event queue.
 
     Args:
-        rng: Generator that varies the duration of iterations by up to 10 %.
-        on_event: Called with the time in seconds, the trial, the iteration and the value of each
-            result; returns whether to continue.
+        on_event: Called with the time in seconds, the trial and each of its results, empty if it
+            failed; returns whether to continue.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        results: VirtualResults,
         search: VirtualSearch,
         scheduler: TrialScheduler,
         *,
         num_workers: int,
-        rng: np.random.Generator,
-        on_event: Callable[[float, Trial, int, float], bool],
+        on_event: Callable[[float, Trial, Mapping[str, Any]], bool],
     ) -> None:
         self.search_alg = search
         self.scheduler_alg = scheduler
-        self._problem = problem
+        self._results = results
         self._num_workers = num_workers
-        self._rng = rng
         self._on_event = on_event
         self._now_s = 0.0
         self._trials: list[Trial] = []
@@ -137,22 +147,41 @@ class VirtualController:
         self._running_s: dict[Trial, float] = {}
         self._queue: list[tuple[float, int, _Run]] = []
         self._num_queued = 0
+        self._is_filled = False
+        self.starts: dict[Trial, list[VirtualCheckpoint]] = {}
+        """The checkpoints of others from which trials have continued, in order."""
 
     def run(self) -> bool:
-        """Run until all trials have ended, the sweep stalls, or ``on_event`` returns False.
+        """Run until all trials have ended or none can run, or as :meth:`advance`.
 
         Returns:
             Whether all trials have ended.
         """
+        self.advance()
+        return all(trial.is_finished() for trial in self._trials)
+
+    def advance(self) -> None:
+        """Process results in order of time until one is unknown, or ``on_event`` returns False."""
         with use_controller(self):
             while True:
-                while self._fill():
-                    pass
+                if not self._is_filled:  # else a result was awaited
+                    while self._fill():
+                        pass
+                    self._is_filled = True
                 run = self._next_run()
-                if run is None:
-                    return all(trial.is_finished() for trial in self._trials)
-                if not self._process_result(run):
-                    return False
+                result = self._results.result(run.trial, run.iteration) if run else None
+                if run is None or result is None:
+                    return
+                self._now_s, *_ = heapq.heappop(self._queue)
+                self._is_filled = False
+                process = self._process_result if result else self._process_failure
+                if not process(run, result):
+                    return
+
+    def next_result(self, trial: Trial) -> tuple[int, float] | None:
+        """Return the iteration that a running trial is in, and its end in virtual seconds."""
+        run = self._runs.get(trial)
+        return (run.iteration, run.ends_s) if run else None
 
     # Interface for schedulers.
 
@@ -194,7 +223,8 @@ class VirtualController:
         self, trial: Trial, result: dict[str, Any] | None = None
     ) -> VirtualCheckpoint:
         """Save a trial at once, under Ray's name, which population based training calls."""
-        checkpoint = VirtualCheckpoint(dict(result or trial.last_result))
+        segment = len(self.starts.get(trial, ()))
+        checkpoint = VirtualCheckpoint(trial, segment, dict(result or trial.last_result))
         trial.run_metadata.checkpoint_manager.register_checkpoint(checkpoint)
         return checkpoint
 
@@ -245,36 +275,49 @@ class VirtualController:
     def _start(self, trial: Trial) -> None:
         del self._staged[trial]
         trial.set_status(Trial.RUNNING)
-        checkpoint = trial.latest_checkpoint_result
-        iteration = int(checkpoint.metrics[TRAINING_ITERATION]) if checkpoint else 0
+        latest = trial.latest_checkpoint_result
+        iteration = int(latest.metrics[TRAINING_ITERATION]) if latest else 0
+        if latest and latest.checkpoint.trial is not trial:
+            self.starts.setdefault(trial, []).append(latest.checkpoint)
         run = self._runs[trial] = _Run(trial, iteration, self._running_s.get(trial, 0.0))
         self._train(run)
 
     def _train(self, run: _Run) -> None:
-        jitter = 1 + self._rng.uniform(-_JITTER, _JITTER)
-        seconds = self._problem.seconds(run.trial.config) * jitter
+        seconds = self._results.seconds(run.trial)
         run.iteration += 1
         run.running_s += seconds
-        heapq.heappush(self._queue, (self._now_s + seconds, self._num_queued, run))
+        run.ends_s = self._now_s + seconds
+        heapq.heappush(self._queue, (run.ends_s, self._num_queued, run))
         self._num_queued += 1
 
     def _next_run(self) -> _Run | None:
-        """Advance to the next result and return its run; None if there is none."""
+        """Return the run that has the next result; None if there is none."""
         while self._queue:
-            self._now_s, _, run = heapq.heappop(self._queue)
+            run = self._queue[0][-1]
             if self._runs.get(run.trial) is run:
                 return run
+            heapq.heappop(self._queue)
         return None
 
-    def _process_result(self, run: _Run) -> bool:
+    def _process_failure(self, run: _Run, result: Mapping[str, Any]) -> bool:
+        """Handle a failed trial in Tune's order of calls; return whether to continue."""
+        trial = run.trial
+        self.scheduler_alg.on_trial_error(self, trial)
+        self.search_alg.searcher.on_trial_complete(trial.trial_id, error=True)
+        should_continue = self._on_event(self._now_s, trial, result)
+        self._leave_slot(trial, Trial.ERROR)
+        self._live.pop(trial, None)
+        return should_continue
+
+    def _process_result(self, run: _Run, metrics: Mapping[str, Any]) -> bool:
         """Handle a result in Tune's order of calls; return whether to continue."""
-        trial, value = run.trial, self._problem.value(run.trial.config, run.iteration)
+        trial = run.trial
         result = {
-            self._problem.objective.metric: value,
+            "done": False,
+            **metrics,
             TRAINING_ITERATION: run.iteration,
             "time_total_s": run.running_s,
             "trial_id": trial.trial_id,
-            "done": False,
         }
         flat_result = dict(result)
         if trial.should_stop(flat_result):
@@ -286,7 +329,7 @@ class VirtualController:
         else:
             self.search_alg.searcher.on_trial_result(trial.trial_id, flat_result)
         trial.update_last_result(result)
-        should_continue = self._on_event(self._now_s, trial, run.iteration, value)
+        should_continue = self._on_event(self._now_s, trial, result)
         if decision == TrialScheduler.STOP:
             self.stop_trial(trial)
         elif decision == TrialScheduler.PAUSE:

@@ -1,0 +1,271 @@
+"""Scheduler that makes a sweep a function of its settings: each decision waits for its turn."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
+
+from tune_tf.atomic_files import append_line, read_json_lines
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
+from tune_tf.result_keys import BOOKKEEPING, TRAINING_ITERATION, is_machine_metric
+from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.space import flatten, nest
+from tune_tf.tune_internals.trial_state import (
+    begin_in_state_of,
+    find_checkpoint,
+    latest_result,
+    save_trial,
+    saved_iteration,
+    trial_number,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class ReproducibleScheduler(OutcomeMixin):
+    """Scheduler that carries out the decisions of a sweep in logical time.
+
+    A trial trains as far as no decision depends on it and is then paused until its turn; a free
+    worker takes the trial whose next result is due first. Each result is appended to a file before
+    anything else learns of it, so after a kill the sweep in logical time is repeated from there.
+
+    Args:
+        sweep: The sweep in logical time.
+        num_workers: Trials that run at a time.
+        file: The known results, each a line of JSON.
+    """
+
+    def __init__(self, sweep: LogicalSweep, *, num_workers: int, file: Path) -> None:
+        """Read the known results."""
+        super().__init__()
+        self._sweep = sweep
+        self._num_workers = num_workers
+        self._file = file
+        self._by_number: dict[int, Trial] = {}
+        self._known: dict[tuple[int, int], int] = {}
+        for line in read_json_lines(file):
+            self._add(Position(*line["position"]), line["metrics"])
+        self.num_to_keep = sweep.scheduler.num_to_keep
+        self._configure(sweep.scheduler.objective, sweep.scheduler.settings)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Iterations at which trials are compared, ascending; empty if there are none."""
+        return self._sweep.scheduler.rungs
+
+    @property
+    def needed_checkpoints(self) -> frozenset[str]:
+        """Checkpoints from which other trials continue, or may."""
+        positions = self._sweep.needed_positions() if self.num_to_keep is None else ()
+        saved = (self._checkpoint(position) for position in positions)
+        return frozenset(each.checkpoint.path for each in saved if each is not None)
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why a result has ended the sweep, in logical time; None if none has."""
+        self._sweep.advance()
+        return self._sweep.end_reason
+
+    @property
+    def may_create(self) -> bool:
+        """Whether the next trial is proposed already."""
+        self._sweep.advance()
+        return len(self._by_number) < self._sweep.num_created
+
+    @property
+    def has_all_trials(self) -> bool:
+        """Whether no trial remains to be created."""
+        return self._sweep.has_all_trials and not self.may_create
+
+    def propose(self, tune_controller: Any) -> dict[str, Any] | None:
+        """Return the flat config of the next trial."""
+        return self._sweep.config(len(self._by_number)) if self.may_create else None
+
+    def explain(self, trial: Trial) -> str | None:
+        """Return why the scheduler in logical time does what it does, if it can tell."""
+        number = trial_number(trial)
+        if number >= self._sweep.num_created:
+            return None
+        return self._sweep.scheduler.explain(self._sweep.trial(number))
+
+    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
+        """Write nothing: the state follows from the results."""
+        Path(checkpoint_path).write_bytes(b"")
+
+    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
+        """Do nothing: the state follows from the results."""
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Let a new or restored trial wait until a worker is to run it."""
+        is_retry = trial.trial_id in self._trials
+        super().on_trial_add(tune_controller, trial)
+        self._by_number[trial_number(trial)] = trial
+        if trial.status == Trial.PENDING and not is_retry:
+            trial.set_status(Trial.PAUSED)
+        elif trial.is_finished():
+            self._add_end(trial, flatten(latest_result(trial)))
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Add a result; return what is to be done as far as it is decided."""
+        decision = super().on_trial_result(tune_controller, trial, result)
+        number, segment = trial_number(trial), _segment(trial)
+        iteration = int(result[TRAINING_ITERATION])
+        if segment:
+            result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
+        self._report(Position(number, segment, iteration), _metrics(result))
+        if decision == TrialScheduler.STOP:
+            return decision
+        if iteration < self._train_limit(number, segment):
+            if self.num_to_keep is None and self._is_decision(iteration):
+                save_trial(tune_controller, trial)  # others may continue from here
+            return TrialScheduler.CONTINUE
+        return TrialScheduler.STOP if self._ends_at(trial, iteration) else TrialScheduler.PAUSE
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """Add the last result of a trial that ends by itself."""
+        self._add_end(trial, result)
+        super().on_trial_complete(tune_controller, trial, result)
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        """Add the failure of a trial that is not retried."""
+        if trial.status in (Trial.RUNNING, Trial.PENDING):
+            self._add_failure(trial)
+        super().on_trial_error(tune_controller, trial)
+
+    def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
+        """Carry out what is decided on paused trials; return the one that is to run next."""
+        self._sweep.advance()
+        num_active = 0
+        ready: list[tuple[float, int, Trial]] = []
+        for trial in list(tune_controller.get_live_trials()):
+            if trial.status != Trial.PAUSED:
+                num_active += trial.status in (Trial.RUNNING, Trial.PENDING)
+                continue
+            number = trial_number(trial)
+            self._begin_segments(trial)
+            iteration = saved_iteration(trial)
+            if iteration < self._train_limit(number, _segment(trial)):
+                ready.append((self._sweep.assignment(number).due, number, trial))
+            elif self._ends_at(trial, iteration):
+                with self._mark_decision():
+                    tune_controller.stop_trial(trial)
+        return min(ready)[-1] if ready and num_active < self._num_workers else None
+
+    def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
+        if _segment(trial):
+            trial.last_result[CONFIG_CHANGED_AT] = self._sweep.reached(trial_number(trial), 0)
+        super()._write_outcome(trial, outcome, cause)
+
+    def _train_limit(self, number: int, segment: int) -> int:
+        """Return the iteration up to which a trial may train in a segment."""
+        assignment = self._sweep.assignment(number)
+        if segment < assignment.segment:
+            return self._sweep.reached(number, segment)
+        return assignment.limit
+
+    def _ends_at(self, trial: Trial, iteration: int) -> bool:
+        """Return whether a trial ends at its limit, and note how."""
+        assignment = self._sweep.assignment(trial_number(trial))
+        if _segment(trial) < assignment.segment:
+            return False
+        outcome = assignment.outcome
+        if outcome is None and self._sweep.end_reason is None:
+            return False
+        self._note_outcome(trial, outcome or Outcome.OUT_OF_BUDGET, iteration, assignment.cause)
+        return True
+
+    def _begin_segments(self, trial: Trial) -> None:
+        """Put a trial in the state of another one if that is decided, and exists."""
+        number = trial_number(trial)
+        while (segment := _segment(trial)) < self._sweep.assignment(number).segment:
+            saved = self._checkpoint(self._sweep.start(number, segment + 1))
+            if saved is None or saved_iteration(trial) < self._sweep.reached(number, segment):
+                return
+            config = nest(self._sweep.config(number, segment + 1))
+            tag = str(trial.experiment_tag).partition("@")[0]
+            begin_in_state_of(trial, saved, config, f"{tag}@{segment + 1}")
+
+    def _checkpoint(self, position: Position) -> Any | None:
+        trial = self._by_number.get(position.trial)
+        if trial is None:
+            return None
+        config = self._sweep.config(position.trial, position.segment)
+        return find_checkpoint(trial, position.iteration, config)
+
+    def _is_decision(self, iteration: int) -> bool:
+        return self._sweep.scheduler.next_decision(iteration) == iteration
+
+    def _add_end(self, trial: Trial, result: Mapping[str, Any]) -> None:
+        """Add the last result of a trial that has ended, unless it is known."""
+        position = Position(
+            trial_number(trial), _segment(trial), int(result.get(TRAINING_ITERATION, 0))
+        )
+        if trial.status == Trial.ERROR:
+            self._add_failure(trial)
+        elif position.iteration and position not in self._sweep.results:
+            self._report(position, {**_metrics(result), "done": True})
+
+    def _add_failure(self, trial: Trial) -> None:
+        number, segment = trial_number(trial), _segment(trial)
+        self._report(Position(number, segment, self._num_known(number, segment) + 1), {})
+
+    def _report(self, position: Position, metrics: Mapping[str, Any]) -> None:
+        """Append a new result to the file, then make the decisions that it allows."""
+        known = self._sweep.results.get(position)
+        if known is None:
+            line = {"position": list(vars(position).values()), "metrics": metrics}
+            file = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                append_line(file, json.dumps(line).encode(), self._file)
+            finally:
+                os.close(file)
+            self._add(position, metrics)
+        elif metrics and json.dumps(known) != json.dumps(metrics):
+            _log.warning(
+                "trial %d is not reproducible: iteration %d gave %s, and when repeated %s",
+                position.trial,
+                position.iteration,
+                known,
+                metrics,
+            )
+        self._sweep.advance()
+
+    def _add(self, position: Position, metrics: Mapping[str, Any]) -> None:
+        self._sweep.report(position, metrics)
+        if metrics:
+            key = position.trial, position.segment
+            self._known[key] = max(position.iteration, self._known.get(key, 0))
+
+    def _num_known(self, number: int, segment: int) -> int:
+        start = self._sweep.start(number, segment).iteration if segment else 0
+        return self._known.get((number, segment), start)
+
+
+def _segment(trial: Trial) -> int:
+    """Return how often a trial has begun again in the state of another one."""
+    return int(str(trial.experiment_tag).partition("@")[2] or 0)
+
+
+def _metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a trial reported, without what differs from run to run."""
+    metrics = {
+        name: value
+        for name, value in flatten(result).items()
+        if name not in BOOKKEEPING
+        and name not in (MLFLOW_RUN_ID, CONFIG_CHANGED_AT)
+        and not name.startswith("config/")
+        and not is_machine_metric(name)
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(metrics, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number as Python's, anything else as text."""
+    return value.item() if hasattr(value, "item") else str(value)
