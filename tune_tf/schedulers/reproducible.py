@@ -22,6 +22,7 @@ from tune_tf.tune_internals.trial_state import (
     latest_result,
     save_trial,
     saved_iteration,
+    train_trial,
     trial_number,
 )
 
@@ -31,9 +32,9 @@ _log = logging.getLogger(__name__)
 class ReproducibleScheduler(OutcomeMixin):
     """Scheduler that carries out the decisions of a sweep in logical time.
 
-    A trial trains as far as no decision depends on it and is then paused until its turn; a free
-    worker takes the trial whose next result is due first. Each result is appended to a file before
-    anything else learns of it, so after a kill the sweep in logical time is repeated from there.
+    A trial trains as far as no decision depends on it, then it waits for its turn, and is paused if
+    another one can train meanwhile: that whose next result is due first. Each result is appended to
+    a file before anything else learns of it, so after a kill the sweep in logical time is repeated.
 
     Args:
         sweep: The sweep in logical time.
@@ -49,6 +50,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._file = file
         self._by_number: dict[int, Trial] = {}
         self._known: dict[tuple[int, int], int] = {}
+        self._waiting: dict[str, Trial] = {}
         for line in read_json_lines(file):
             self._add(Position(*line["position"]), line["metrics"])
         self.num_to_keep = sweep.scheduler.num_to_keep
@@ -121,11 +123,14 @@ class ReproducibleScheduler(OutcomeMixin):
         self._report(Position(number, segment, iteration), _metrics(result))
         if decision == TrialScheduler.STOP:
             return decision
+        if self.num_to_keep is None and self._is_decision(iteration):
+            save_trial(tune_controller, trial)  # others may continue from here
         if iteration < self._train_limit(number, segment):
-            if self.num_to_keep is None and self._is_decision(iteration):
-                save_trial(tune_controller, trial)  # others may continue from here
             return TrialScheduler.CONTINUE
-        return TrialScheduler.STOP if self._ends_at(trial, iteration) else TrialScheduler.PAUSE
+        if self._ends_at(trial, iteration):
+            return TrialScheduler.STOP
+        self._waiting[trial.trial_id] = trial
+        return TrialScheduler.NOOP
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Add the last result of a trial that ends by itself."""
@@ -139,8 +144,10 @@ class ReproducibleScheduler(OutcomeMixin):
         super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
-        """Carry out what is decided on paused trials; return the one that is to run next."""
+        """Carry out what is decided on waiting trials; return the one that is to run next."""
         self._sweep.advance()
+        for trial in list(self._waiting.values()):
+            self._carry_out(tune_controller, trial)
         num_active = 0
         ready: list[tuple[float, int, Trial]] = []
         for trial in list(tune_controller.get_live_trials()):
@@ -155,7 +162,33 @@ class ReproducibleScheduler(OutcomeMixin):
             elif self._ends_at(trial, iteration):
                 with self._mark_decision():
                     tune_controller.stop_trial(trial)
-        return min(ready)[-1] if ready and num_active < self._num_workers else None
+        if not ready:
+            return None
+        if num_active < self._num_workers:
+            return min(ready)[-1]
+        for trial in [trial for trial in self._waiting.values() if not trial.is_saving][:1]:
+            self._pause(tune_controller, trial)
+        return None
+
+    def _carry_out(self, tune_controller: Any, trial: Trial) -> None:
+        """Do what is decided on a trial that waits in its process, if anything is."""
+        number, segment = trial_number(trial), _segment(trial)
+        iteration = int(trial.last_result[TRAINING_ITERATION])
+        if trial.status != Trial.RUNNING:  # it has failed meanwhile, or was stopped
+            del self._waiting[trial.trial_id]
+        elif iteration < self._train_limit(number, segment):
+            del self._waiting[trial.trial_id]
+            train_trial(tune_controller, trial)
+        elif self._ends_at(trial, iteration):
+            del self._waiting[trial.trial_id]
+            with self._mark_decision():
+                tune_controller.stop_trial(trial)
+        elif segment < self._sweep.assignment(number).segment and not trial.is_saving:
+            self._pause(tune_controller, trial)
+
+    def _pause(self, tune_controller: Any, trial: Trial) -> None:
+        del self._waiting[trial.trial_id]
+        tune_controller.pause_trial(trial)
 
     def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
         if _segment(trial):

@@ -107,11 +107,12 @@ def run_trials(
     parts = SweepParts(folder, plan, event_log, recovery, searcher)
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
-    is_reproducible = folder.config.reproducible
+    budget, is_reproducible = folder.config.budget, folder.config.reproducible
     search = SweepSearch(
         parts.searcher,
-        folder.config.budget,
-        (is_reproducible and folder.config.max_concurrent_trials) or plan.max_concurrent_trials,
+        budget,
+        # Those of a reproducible sweep are created when they begin in logical time.
+        budget.num_samples if is_reproducible else plan.max_concurrent_trials,
         parts.disk_guard,
         parts.scheduler if is_reproducible else None,
     )

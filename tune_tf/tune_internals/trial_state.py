@@ -87,6 +87,12 @@ def save_trial(controller: Any, trial: Trial) -> None:
     controller._schedule_trial_save(trial)  # noqa: SLF001 - see the module
 
 
+def train_trial(controller: Any, trial: Trial) -> None:
+    """Have Tune train an iteration of a trial whose last result left it without a task."""
+    controller = getattr(controller, "_tune_controller", controller)  # schedulers get a wrapper
+    controller._schedule_trial_train(trial)  # noqa: SLF001
+
+
 def find_checkpoint(trial: Trial, iteration: int, config: Mapping[str, Any]) -> Any | None:
     """Return Tune's newest checkpoint of a trial at an iteration with a flat config, or None."""
     manager = trial.run_metadata.checkpoint_manager
