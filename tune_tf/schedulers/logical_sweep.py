@@ -13,22 +13,26 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.gaussian_process import one_thread
+from tune_tf.result_keys import EPOCH_COST, TRAINING_ITERATION
+from tune_tf.schedulers.gaussian_process import FloatArray, one_thread
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
-from tune_tf.space import flatten
+from tune_tf.schedulers.unit_space import UnitSpace
+from tune_tf.space import SearchSpace, flatten
 from tune_tf.tune_internals.virtual_controller import (
     VirtualCheckpoint,
     VirtualController,
     VirtualSearch,
 )
+
+_MAX_COSTS: Final = 200
+_RIDGE: Final = 0.1
 
 
 @dataclass(frozen=True, order=True)
@@ -64,6 +68,48 @@ class Assignment:
     cause: str | None = None
 
 
+class EpochCosts:
+    """Costs of the epochs of configs, those of a new config by regression on earlier ones.
+
+    Args:
+        space: The search space.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = UnitSpace(space)
+        self._features: list[FloatArray] = []
+        self._logarithms: list[float] = []
+
+    def add(self, config: Mapping[str, Any], cost: float) -> None:
+        """Add the cost of a flat config, in any unit."""
+        if len(self._logarithms) < _MAX_COSTS:
+            self._features.append(self._features_of(config))
+            self._logarithms.append(math.log(cost))
+
+    def predict(self, config: Mapping[str, Any]) -> float:
+        """Return the expected cost of a flat config; 1 before the first one is known.
+
+        Two digits are kept, so that it does not depend on the processor's rounding.
+        """
+        if not self._logarithms:
+            return 1.0
+        mean = float(np.mean(self._logarithms))
+        features = np.array(self._features)
+        centre = features.mean(axis=0)
+        features -= centre
+        matrix = features.T @ features + _RIDGE * np.eye(features.shape[1])
+        weights = np.linalg.solve(matrix, features.T @ (np.array(self._logarithms) - mean))
+        value = mean + float((self._features_of(config) - centre) @ weights)
+        value = min(max(value, min(self._logarithms)), max(self._logarithms))
+        return float(f"{math.exp(value):.2g}")
+
+    def _features_of(self, config: Mapping[str, Any]) -> FloatArray:
+        if not self._space:
+            return np.zeros(1)
+        features: FloatArray = self._space.features(self._space.encode(config)[None])[0]
+        return features
+
+
 class LogicalSweep:
     """Sweep in logical time, which advances as far as results are known.
 
@@ -72,10 +118,11 @@ class LogicalSweep:
         scheduler: Decides; must be new.
         num_slots: Trials that run at a time in logical time.
         num_samples: Number of trials.
+        space: The search space; with it, iterations take the cost that trials report as
+            ``perf/epoch_cost``, and one logical second otherwise.
         seed: Seed of Python's and NumPy's global generators, which Ray's schedulers use.
         end_reason: Called in logical order with a trial, its result and all trials; returns why the
             sweep ends with it, or None.
-        cost: Logical seconds of an iteration of a flat config.
 
     Attributes:
         end_reason: Why a result has ended the sweep, or None. Trials that run then go on to their
@@ -91,11 +138,11 @@ class LogicalSweep:
         *,
         num_slots: int,
         num_samples: int,
+        space: SearchSpace | None = None,
         seed: int = 0,
         end_reason: Callable[[Trial, Mapping[str, Any], Sequence[Trial]], str | None] = lambda *_: (
             None
         ),
-        cost: Callable[[Mapping[str, Any]], float] = lambda config: 1.0,
     ) -> None:
         self.scheduler = scheduler
         self.end_reason: str | None = None
@@ -103,7 +150,8 @@ class LogicalSweep:
         self.events: list[str] = []
         self._has_news = True
         self._end_reason = end_reason
-        self._cost = cost
+        self._costs = EpochCosts(space) if space is not None else None
+        self._known_costs: dict[tuple[int, int], float] = {}
         self._configs: dict[tuple[int, int], dict[str, Any]] = {}
         self._reached: dict[tuple[int, int], int] = {}
         self._folder = tempfile.TemporaryDirectory()  # for the notes of Ray's schedulers
@@ -200,7 +248,10 @@ class LogicalSweep:
             config = self._configs[number, segment] = flatten(trial.config)
             start = vars(self.start(number, segment)) if segment else None
             self._add_event(number, config=config, start=start)
-        return self._cost(self._configs[number, segment])
+        if self._costs is None:
+            return 1.0
+        known = self._known_costs.get((number, segment))
+        return self._costs.predict(self._configs[number, segment]) if known is None else known
 
     def result(self, trial: Trial, iteration: int) -> Mapping[str, Any] | None:
         """Return the metrics of an iteration; None if they are not known yet."""
@@ -211,7 +262,12 @@ class LogicalSweep:
         iteration = result.get(TRAINING_ITERATION)
         self._add_event(int(trial.trial_id), time=time_s, result=dict(result))
         if iteration is not None:
-            self._reached[int(trial.trial_id), self._segment(trial)] = iteration
+            key = int(trial.trial_id), self._segment(trial)
+            self._reached[key] = iteration
+            cost = result.get(EPOCH_COST)
+            if cost and self._costs is not None and key not in self._known_costs:
+                self._known_costs[key] = float(cost)
+                self._costs.add(self._configs[key], float(cost))
         trials = self._controller.get_trials()
         self.end_reason = self._end_reason(trial, result, trials) if result else None
         return self.end_reason is None

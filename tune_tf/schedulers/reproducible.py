@@ -11,8 +11,8 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
-from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
-from tune_tf.result_keys import BOOKKEEPING, TRAINING_ITERATION, is_machine_metric
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_REASON, Outcome
+from tune_tf.result_keys import BOOKKEEPING, EPOCH_COST, TRAINING_ITERATION, is_machine_metric
 from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.space import flatten, nest
@@ -293,10 +293,14 @@ def _metrics(result: Mapping[str, Any]) -> dict[str, Any]:
         if name not in BOOKKEEPING
         and name not in (MLFLOW_RUN_ID, CONFIG_CHANGED_AT)
         and not name.startswith("config/")
-        and not is_machine_metric(name)
+        and (name == EPOCH_COST or not is_machine_metric(name))
     }
-    plain: dict[str, Any] = json.loads(json.dumps(metrics, default=_plain))
-    return plain
+    plain = json.loads(json.dumps(metrics, default=_plain))
+    return {name: value for name, value in plain.items() if _is_kept(name, value)}
+
+
+def _is_kept(name: str, value: Any) -> bool:
+    return isinstance(value, int | float) or name == STOP_REASON
 
 
 def _plain(value: Any) -> Any:

@@ -64,6 +64,7 @@ def make_reproducible_scheduler(
         make_scheduler(config, mutations),
         num_slots=config.max_concurrent_trials or num_workers,
         num_samples=config.budget.num_samples,
+        space=config.space,
         seed=config.seed,
         end_reason=LogicalBudget(config).end_reason,
     )

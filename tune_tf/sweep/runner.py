@@ -161,6 +161,7 @@ def _run_tune(
             elastic=scheduler.fresh_actors,  # resizing schedulers need them
             keep=config.keep_best,
             share_frozen=config.share_frozen,
+            reproducible=config.reproducible,
         ),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),

@@ -40,6 +40,7 @@ def trainable(
     epochs: int | None = None,
     keep: KeepBest | None = None,
     share_frozen: bool = True,
+    reproducible: bool = False,
 ) -> type[tune.Trainable]:
     """Return a Ray Tune trainable class for a workload.
 
@@ -74,6 +75,9 @@ def trainable(
             one's metrics as ``kept/...`` with each result. None for the last epoch.
         share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
             beginning of their models once, where that saves much, and train only the rest.
+        reproducible: Whether GPUs use deterministic kernels, and a trial reports the cost of its
+            epochs, as a sweep with ``reproducible: true`` needs. An operation that has no
+            deterministic kernel raises an error that names it.
 
     Raises:
         InvalidSettingsError: The arguments are incompatible.
@@ -99,6 +103,7 @@ def trainable(
         epochs,
         keep,
         share_frozen,
+        reproducible,
     )
     if conflict := _conflict(workload, settings):
         raise InvalidSettingsError([conflict])

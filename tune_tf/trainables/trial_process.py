@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.events import TrialLog
 from tune_tf.events.trial_log import FILES
 from tune_tf.resources import TrialResources
+from tune_tf.result_keys import EPOCH_COST
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.trainables.trial_settings import TrialSettings
@@ -84,6 +85,7 @@ class TrialProcess:
         self._loads: NodeDataLoader
         self._returns_arrays = self._loads_anew = False  # known after the first load
         self._num_begun = 0
+        self._cost = 0.0  # of an epoch of the trial; 0 before the first
         self._system_metrics: SystemMetrics | None = None
 
     def claim(
@@ -110,6 +112,11 @@ class TrialProcess:
 
             self._system_metrics = SystemMetrics(reserved_gpus() if resources.gpus else ())
         self.devices = claim_devices(resources, num_devices)
+        if settings.reproducible and resources.gpus:
+            import tensorflow as tf
+
+            # Kernels of GPUs add in any order; those of CPUs do not.
+            tf.config.experimental.enable_op_determinism()
 
     def frozen_outputs(self, replicas: "Replicas") -> "FrozenOutputs | None":
         """Return where trials find the outputs of frozen layers, if they share them."""
@@ -200,7 +207,7 @@ class TrialProcess:
     @contextlib.contextmanager
     def _beginning(self, trial: TrialStart) -> Iterator[None]:
         """Set up log, MLflow run and system metrics around the start of a trial."""
-        self._trial = trial
+        self._trial, self._cost = trial, 0.0
         self.log.begin(trial.log)
         enter_trial(trial.trial_id, self._settings.tracking, starting=True)
         self._stop_autologging()
@@ -233,4 +240,8 @@ class TrialProcess:
         load |= peak_memory_result()
         if loop is None:
             return EpochReport(metrics, stop_training=False, recycle=recycle, system_metrics=load)
-        return EpochReport(metrics, loop.stop_training, recycle, load | loop.performance)
+        load |= loop.performance
+        if self._settings.reproducible:
+            self._cost = self._cost or loop.cost
+            load[EPOCH_COST] = self._cost
+        return EpochReport(metrics, loop.stop_training, recycle, load)

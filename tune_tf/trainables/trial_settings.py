@@ -27,6 +27,7 @@ class TrialSettings:
         data_id: Key under which the processes of a node share the workload's data; None to load it
             separately.
         share_frozen: Whether trials share the outputs of frozen layers.
+        reproducible: Whether results are the same bit for bit when a trial is repeated.
     """
 
     parallelism: Any
@@ -43,6 +44,7 @@ class TrialSettings:
     epochs: int | None = None
     keep: KeepBest | None = None
     share_frozen: bool = True
+    reproducible: bool = False
 
 
 def seed_of_trial(sweep_seed: int | None, trial_id: str, trial_name: str) -> int:

@@ -5,6 +5,7 @@ They are sampled at the end of an iteration, which takes less than a millisecond
 
 import contextlib
 import importlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,6 +50,42 @@ def peak_memory_result() -> dict[str, float]:
     return {} if peak is None else {PEAK_MEMORY: float(peak)}
 
 
+def epoch_cost(model: Any, num_rows: int, batch_size: int) -> float:
+    """Return the seconds of an epoch on a reference processor, from the model's operations alone.
+
+    A row's backward pass counts twice as much as its forward pass. Three digits are kept.
+    """
+    operations = 3 * num_rows * multiplications_per_row(model)
+    seconds = operations * _OPERATION_S + math.ceil(num_rows / batch_size) * _BATCH_S
+    return float(f"{seconds:.3g}")
+
+
+def multiplications_per_row(model: Any) -> float:
+    """Return the approximate number of multiplications of a forward pass for one row."""
+    shapes = ((layer, output_shape(layer)) for layer in leaf_layers(model))
+    return float(
+        sum(layer.count_params() * math.prod(shape[1:-1]) for layer, shape in shapes if shape)
+    )
+
+
+def leaf_layers(model: Any) -> list[Any]:
+    """Return the leaf layers of a model, including those of nested models."""
+    leaves = []
+    for layer in model.layers:
+        leaves += leaf_layers(layer) if getattr(layer, "layers", None) else [layer]
+    return leaves
+
+
+def output_shape(layer: Any) -> tuple[int, ...]:
+    """Return the shape of a layer's output for one row; empty if unknown."""
+    try:
+        shape = layer.output.shape
+    except (AttributeError, ValueError):  # never called symbolically, or called several times
+        return ()
+    return tuple(1 if side is None else int(side) for side in shape)
+
+
+_OPERATION_S, _BATCH_S = 1e-10, 2e-4  # of the reference processor
 _INTERVAL_S = 1.0
 _MIN_CPU_INTERVAL_S = 0.1  # psutil: CPU percentages over a shorter time are meaningless
 _MB = 1e6

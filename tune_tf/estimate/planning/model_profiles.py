@@ -213,19 +213,18 @@ def _frozen_weights_follow_seed(workload: Workload, config: Config) -> bool:
 def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
     from tune_tf.training.core.program_cache import program_fingerprint
     from tune_tf.training.core.scalars import scalars_of
+    from tune_tf.training.system_metrics import leaf_layers, multiplications_per_row, output_shape
 
     batch_size = workload.global_batch_size(config)
     frozen_row_bytes, frozen_layers = _frozen_layers(model)
-    shapes = [(layer, _output_shape(layer)) for layer in _layers(model)]
+    shapes = [output_shape(layer) for layer in leaf_layers(model)]
     variables = [*model.variables, *model.optimizer.variables]
     return ModelProfile(
         config=dict(config),
         num_parameters=int(model.count_params()),
         state_bytes=sum(_BYTES * math.prod(variable.shape) for variable in variables),
-        work=float(
-            sum(layer.count_params() * math.prod(shape[1:-1]) for layer, shape in shapes if shape)
-        ),
-        activation_bytes=float(sum(_BYTES * math.prod(shape[1:]) for _, shape in shapes if shape)),
+        work=multiplications_per_row(model),
+        activation_bytes=float(sum(_BYTES * math.prod(shape[1:]) for shape in shapes if shape)),
         batch_size=batch_size,
         key=program_fingerprint(workload, model, scalars_of(model), config, batch_size).key,
         frozen_row_bytes=frozen_row_bytes,
@@ -246,20 +245,3 @@ def _frozen_layers(model: Any) -> tuple[int | None, str]:
     except NotSharedError as reason:
         return None, f"{NOT_SHARED}{reason}" if has_frozen_layers(model) else ""
     return layers.row_bytes, str(layers)
-
-
-def _layers(model: Any) -> list[Any]:
-    """Return the leaf layers of a model, including those of nested models."""
-    leaves = []
-    for layer in model.layers:
-        leaves += _layers(layer) if getattr(layer, "layers", None) else [layer]
-    return leaves
-
-
-def _output_shape(layer: Any) -> tuple[int, ...]:
-    """Return the shape of a layer's output for one row; empty if unknown."""
-    try:
-        shape = layer.output.shape
-    except (AttributeError, ValueError):  # never called symbolically, or called several times
-        return ()
-    return tuple(1 if side is None else int(side) for side in shape)

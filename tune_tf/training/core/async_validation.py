@@ -102,6 +102,11 @@ class AsyncValidationLoop:
         return self._inner.performance
 
     @property
+    def cost(self) -> float:
+        """Seconds of an epoch on a reference processor, from its operations alone."""
+        return self._inner.cost
+
+    @property
     def callback_context(self) -> CallbackContext:
         """Context of the callbacks of the next trial."""
         return self._inner.callback_context

@@ -29,6 +29,7 @@ from tune_tf.training.core.update import prepare_optimizer
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.keras_internals import hide_strategy
 from tune_tf.training.reuse.workload_state import WorkloadState
+from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Config, Data, Workload
 
 
@@ -234,6 +235,13 @@ class FitLoop:
     def is_training(self) -> bool:
         """Whether a trial has begun and not ended."""
         return self._trial is not None
+
+    @property
+    def cost(self) -> float:
+        """Seconds of an epoch on a reference processor, from its operations alone."""
+        trial = self._current
+        batch_size = self._workload.global_batch_size(trial.config)
+        return epoch_cost(trial.model, _num_rows(trial.data), batch_size)
 
     @property
     def stop_training(self) -> bool:

@@ -32,6 +32,7 @@ from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Config, Workload
 
 _log = logging.getLogger(__name__)
@@ -94,6 +95,12 @@ class GraphLoop:
     def num_programs(self) -> int:
         """Number of traced programs."""
         return self._programs.num_programs
+
+    @property
+    def cost(self) -> float:
+        """Seconds of an epoch on a reference processor, from its operations alone."""
+        program, num_rows = self.trial.program, self.trial.inputs.rows.num_train
+        return epoch_cost(program.model, num_rows or _check_seen(self.trial), program.batch_size)
 
     @property
     def stop_training(self) -> bool:
