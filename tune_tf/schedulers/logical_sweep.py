@@ -173,6 +173,11 @@ class LogicalSweep:
         return len(self._controller.get_trials())
 
     @property
+    def now_s(self) -> float:
+        """Logical time of the last decision, in seconds."""
+        return self._controller.now_s
+
+    @property
     def has_all_trials(self) -> bool:
         """Whether no further trial will be proposed."""
         return self.end_reason is not None or self._search.is_finished()

@@ -113,6 +113,9 @@ def plan_sweep(
     rng = np.random.default_rng(config.seed)
     examples = tuple(config.space.sample(rng) for _ in range(3))
     mutations = allowed_mutations(config, workload)
+    if config.reproducible and mutations is not None:
+        scheduler_settings = config.scheduler.model_copy(update={"mutations": mutations})
+        config = config.model_copy(update={"scheduler": scheduler_settings})
     return SweepPlan(config, workload, resources, max_concurrent, examples, mutations)
 
 

@@ -138,7 +138,7 @@ class VirtualController:
         self._results = results
         self._num_workers = num_workers
         self._on_event = on_event
-        self._now_s = 0.0
+        self.now_s = 0.0
         self._trials: list[Trial] = []
         self._live: dict[Trial, None] = {}
         self._pending: list[Trial] = []
@@ -172,7 +172,7 @@ class VirtualController:
                 result = self._results.result(run.trial, run.iteration) if run else None
                 if run is None or result is None:
                     return
-                self._now_s, *_ = heapq.heappop(self._queue)
+                self.now_s, *_ = heapq.heappop(self._queue)
                 self._is_filled = False
                 process = self._process_result if result else self._process_failure
                 if not process(run, result):
@@ -286,7 +286,7 @@ class VirtualController:
         seconds = self._results.seconds(run.trial)
         run.iteration += 1
         run.running_s += seconds
-        run.ends_s = self._now_s + seconds
+        run.ends_s = self.now_s + seconds
         heapq.heappush(self._queue, (run.ends_s, self._num_queued, run))
         self._num_queued += 1
 
@@ -304,7 +304,7 @@ class VirtualController:
         trial = run.trial
         self.scheduler_alg.on_trial_error(self, trial)
         self.search_alg.searcher.on_trial_complete(trial.trial_id, error=True)
-        should_continue = self._on_event(self._now_s, trial, result)
+        should_continue = self._on_event(self.now_s, trial, result)
         self._leave_slot(trial, Trial.ERROR)
         self._live.pop(trial, None)
         return should_continue
@@ -329,7 +329,7 @@ class VirtualController:
         else:
             self.search_alg.searcher.on_trial_result(trial.trial_id, flat_result)
         trial.update_last_result(result)
-        should_continue = self._on_event(self._now_s, trial, result)
+        should_continue = self._on_event(self.now_s, trial, result)
         if decision == TrialScheduler.STOP:
             self.stop_trial(trial)
         elif decision == TrialScheduler.PAUSE:
