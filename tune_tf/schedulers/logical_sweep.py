@@ -183,6 +183,11 @@ class LogicalSweep:
         return self.end_reason is not None or self._search.is_finished()
 
     @property
+    def has_ended(self) -> bool:
+        """Whether all trials have ended, or the sweep by a result."""
+        return self.end_reason is not None or not self._controller.get_live_trials()
+
+    @property
     def fingerprint(self) -> str:
         """Digest of all events and outcomes so far, 16 hexadecimal digits."""
         outcomes = [str(self.assignment(number).outcome) for number in range(self.num_created)]

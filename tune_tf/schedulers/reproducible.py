@@ -82,8 +82,11 @@ class ReproducibleScheduler(OutcomeMixin):
 
     @property
     def has_all_trials(self) -> bool:
-        """Whether no trial remains to be created."""
-        return self._sweep.has_all_trials and not self.may_create
+        """Whether no trial remains to be created, nor to be continued."""
+        if not self._sweep.has_all_trials or self.may_create:
+            return False
+        trials = self._by_number.values()
+        return self._sweep.has_ended and all(trial.status != Trial.PAUSED for trial in trials)
 
     def propose(self, tune_controller: Any) -> dict[str, Any] | None:
         """Return the flat config of the next trial."""

@@ -45,6 +45,7 @@ class SweepSearch(SearchGenerator):
         self._budget = budget
         self._disk_guard = disk_guard
         self._proposer = proposer
+        self._is_ended = False
 
     @property
     def is_closed(self) -> bool:
@@ -68,10 +69,18 @@ class SweepSearch(SearchGenerator):
         return super().next_trial()
 
     def is_finished(self) -> bool:
-        """Return whether no trial is to be created any more."""
-        if self._proposer is not None and self._proposer.has_all_trials:
-            self.set_finished()
-        return super().is_finished()
+        """Return whether no trial is to be created any more.
+
+        Tune then ends the process of each trial that ends, so paused trials would need new ones.
+        """
+        if self._proposer is None or self._is_ended:
+            return super().is_finished()
+        return self._proposer.has_all_trials
+
+    def set_finished(self) -> None:
+        """End the search."""
+        self._is_ended = True
+        super().set_finished()
 
     def get_state(self) -> dict[str, Any]:
         """Return the state for a resume."""
