@@ -20,6 +20,7 @@ from tune_tf.tune_internals.trial_state import (
     begin_in_state_of,
     find_checkpoint,
     latest_result,
+    restore_result,
     save_trial,
     saved_iteration,
     train_trial,
@@ -89,6 +90,11 @@ class ReproducibleScheduler(OutcomeMixin):
         """Return the flat config of the next trial."""
         return self._sweep.config(len(self._by_number)) if self.may_create else None
 
+    def decided_end(self, trial_id: str) -> tuple[Outcome, str | None] | None:
+        """Return outcome and cause of a trial that is stopped here; None if it is not."""
+        stop = self._stops.get(trial_id)
+        return (stop.outcome, stop.cause) if stop else None
+
     def explain(self, trial: Trial) -> str | None:
         """Return why the scheduler in logical time does what it does, if it can tell."""
         number = trial_number(trial)
@@ -110,6 +116,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._by_number[trial_number(trial)] = trial
         if trial.status == Trial.PENDING and not is_retry:
             trial.set_status(Trial.PAUSED)
+            restore_result(trial)
         elif trial.is_finished():
             self._add_end(trial, flatten(latest_result(trial)))
 
