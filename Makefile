@@ -43,6 +43,7 @@ test-gpu: install ## what needs a GPU, how fast an epoch is on it, and the six h
 
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)
+	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS) --reproducible
 
 kills: install   ## a driver killed at each moment of a sweep, and one resume after it; half an hour
 	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py

@@ -12,7 +12,8 @@ what is slow and of no matter here (the report's pictures, YAML, the list of pac
 
 What is not covered: losses of power (whatever was handed to the system is there after a kill), full
 disks, several processes on one folder, the best model, checkpoints in an object store, edited or
-extended sweeps, PBT and elastic trials, and runs that trials' own processes write to.
+extended sweeps, PBT (but in reproducible sweeps) and elastic trials, and runs that trials' own
+processes write to.
 
 Everything follows from the seed. Between two writes to the sweep's folder or to MLflow the process
 may die, or another thread run; a write may be torn by it.
@@ -34,22 +35,29 @@ from turn_threads import CLOCK
 CLOCK.install()  # before anything keeps a reference to Python's clocks
 
 from old_bugs import OLD_BUGS, put_back  # noqa: E402
-from sweep_life import Life, quiet, simulate  # noqa: E402 - see above
+from sweep_life import LIVES_A_CONFIG, Life, quiet, simulate  # noqa: E402 - see above
 
 _CLEAN_EVERY = 20
 
 
-def lives_of(seeds: Sequence[int], *, twice: bool) -> Iterator[Life]:
+def lives_of(
+    seeds: Sequence[int], *, twice: bool = False, reproducible: bool = False
+) -> Iterator[Life]:
     """Yield what became of each seed.
 
     Args:
         seeds: The seeds.
         twice: Whether to see that all repeats.
+        reproducible: Whether sweeps are reproducible: lives of the same one must agree.
     """
     gc.freeze()  # what was imported stays
     gc.disable()
+    digests: dict[int, str] = {}
     for count, seed in enumerate(seeds):
-        life = simulate(seed)
+        life = simulate(seed, reproducible=reproducible)
+        first = digests.setdefault(seed // LIVES_A_CONFIG, life.digest)
+        if reproducible and life.error is None and life.digest != first:
+            life.error = AssertionError(f"not reproducible: {life.digest} and before {first}")
         if twice and simulate(seed).trace != life.trace:
             life.error = AssertionError("the seed does not repeat")
         yield life
@@ -76,7 +84,11 @@ def _tell(life: Life, asked: argparse.Namespace, *, one: bool) -> None:
     if life.error is not None:
         told = life.told()
         print(told if one else f"seed {life.seed}: {told.strip().splitlines()[-1][:300]}")
-        print(f"    replay: {sys.executable} {sys.argv[0]} --seed {life.seed} --trace", flush=True)
+        more = " --reproducible" * asked.reproducible
+        print(
+            f"    replay: {sys.executable} {sys.argv[0]} --seed {life.seed} --trace{more}",
+            flush=True,
+        )
 
 
 def _all_found() -> bool:
@@ -97,6 +109,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="one seed, and all about it")
+    parser.add_argument("--reproducible", action="store_true", help="reproducible sweeps")
     parser.add_argument("--trace", action="store_true", help="print each point of that seed")
     parser.add_argument("--log", action="store_true", help="print what is logged")
     parser.add_argument("--twice", action="store_true", help="see that each seed repeats")
@@ -113,7 +126,7 @@ def main() -> int:
     begun_s = time.process_time()
     lives: list[Life] = []
     with put_back(asked.bug):
-        for life in lives_of(seeds, twice=asked.twice):
+        for life in lives_of(seeds, twice=asked.twice, reproducible=asked.reproducible):
             lives.append(life)
             _tell(life, asked, one=one)
             if asked.stop and life.error is not None:

@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 import optuna
-from truths import WrongError, assert_truths, digest_of
+from truths import WrongError, assert_truths, digest_of, digest_of_decisions
 from turn_threads import in_turns
 from turns import Crash, Turns
 from virtual_cluster import METRIC, Cluster, Faults
@@ -35,6 +35,9 @@ from tune_tf.sweep_folder import SweepFolder, sweep_paths
 
 MAX_CALM_SESSIONS = 3
 """How many sessions without a fault a sweep may need to come to its end."""
+
+LIVES_A_CONFIG = 4
+"""So many seeds in a row are lives of one reproducible sweep; the first of them meets no fault."""
 
 _SITES = (
     "sweep-info",
@@ -66,6 +69,28 @@ _SITES = (
     "zip",
 )
 
+_MANY_KINDS: dict[str, Any] = {
+    "kind": {"choice": list(range(8))},
+    "step": {"quniform": [0.0, 1.0, 0.1]},
+    "width": {"int": [16, 64, 16]},
+    "many": {"logint": [1, 1000]},
+    "small": {"loguniform": [1e-5, 1e-1], "when": {"width": [16, 48]}},
+}
+_REPRODUCIBLE: list[dict[str, Any]] = [
+    {"name": "fifo"},
+    {"name": "freeze_thaw", "reduction_factor": 2, "max_paused": 2},
+    {"name": "asha", "reduction_factor": 2},
+    {"name": "asha", "reduction_factor": 2, "brackets": 2},
+    {"name": "asha", "reduction_factor": 2, "type": "promotion"},
+    {"name": "pasha", "reduction_factor": 2},
+    {"name": "median_stopping"},
+    {"name": "median_stopping", "hard_stop": False},
+    {"name": "hyperband", "reduction_factor": 2},
+    {"name": "bohb", "reduction_factor": 2},
+    {"name": "pbt", "perturbation_interval": 1, "mutations": ["rate"]},
+    {"name": "pbt", "perturbation_interval": 2, "mutations": ["rate"], "synch": True},
+]
+
 
 @dataclass
 class Life:
@@ -78,6 +103,7 @@ class Life:
         crashes: Where it died.
         points: Those that were passed, by label.
         num_sessions: How many processes drove it.
+        digest: Of its trials and decisions, if it is reproducible.
     """
 
     seed: int
@@ -86,6 +112,7 @@ class Life:
     crashes: list[str] = field(default_factory=list)
     points: set[str] = field(default_factory=set)
     num_sessions: int = 0
+    digest: str = ""
 
     @property
     def schedule(self) -> str:
@@ -128,9 +155,10 @@ class SimulatedSweep:
     Args:
         seed: Everything follows from it.
         root: An empty folder.
+        reproducible: Whether the sweep is, so that it follows from ``seed // LIVES_A_CONFIG``.
     """
 
-    def __init__(self, seed: int, root: Path) -> None:
+    def __init__(self, seed: int, root: Path, *, reproducible: bool = False) -> None:
         self.life = Life(seed)
         self._rng = rng = random.Random(seed)
         self._root = root
@@ -153,6 +181,8 @@ class SimulatedSweep:
         self.faults.on_train = self._check_not_ended
         self._crashes_left = rng.choice([1, 1, 1, 2, 2, 3, 4])
         self.store.weather = self._drawn_weather()
+        if reproducible:
+            self._make_reproducible(random.Random(seed // LIVES_A_CONFIG))
         self.result: SweepResult | None = None
 
     def live(self) -> Life:
@@ -186,6 +216,8 @@ class SimulatedSweep:
         result = self._settled()
         assert result is not None
         assert_truths(self, result)
+        if self.config.reproducible:
+            self.life.digest = digest_of_decisions(self, result)
         before = digest_of(self._folder, self.store)
         self._session(None)
         if digest_of(self._folder, self.store) != before:
@@ -255,7 +287,9 @@ class SimulatedSweep:
         if self._num_asked <= 0 or self._rng.random() > 0.03:
             return
         self._num_asked -= 1
-        what = self._rng.choice(["signal", "interrupt", "end", "trial", "trial"])
+        asked = ["signal", "interrupt", "end", "trial", "trial"]
+        # Who ends it or one of its trials decides: it does not follow from its settings then.
+        what = self._rng.choice(asked[:2] if self.config.reproducible else asked)
         self.life.trace.append(f"asked: {what}")
         if what == "signal":
             if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -311,6 +345,32 @@ class SimulatedSweep:
         }
         return SweepConfig.from_dict(settings)
 
+    def _make_reproducible(self, rng: random.Random) -> None:
+        """Replace the sweep by a reproducible one; have it meet no fault in its first life."""
+        scheduler: dict[str, Any] = rng.choice(_REPRODUCIBLE)
+        budget: dict[str, Any] = {"num_samples": rng.choice([3, 5, 8])}
+        budget |= rng.choice([{}, {}, {"epochs": 7}, {"target": 0.5}, {"patience": 2}])
+        samplers = ["random", "tpe"] + ["auto"] * (scheduler["name"] == "freeze_thaw")
+        settings = self.config.to_dict() | {
+            "reproducible": True,
+            "space": _MANY_KINDS | {"rate": {"uniform": [0.0, 0.5]}},
+            "scheduler": scheduler,
+            "epochs": rng.choice([2, 3, 4]),
+            "seed": rng.randrange(1000),
+            "searcher": {"sampler": rng.choice(samplers)},
+            "budget": budget,
+            "max_concurrent_trials": rng.choice([1, 2, 3, 5]),
+            "max_failures": 20,
+            "keep": rng.choice(["best", "last"]) if scheduler["name"] != "pbt" else "last",
+        }
+        self.config = SweepConfig.from_dict(settings)
+        self.faults.fails = frozenset(rng.sample(range(8), rng.choice([0, 1, 2])))
+        self.faults.diverges = frozenset(rng.sample(range(8), rng.choice([0, 0, 1])))
+        if self.life.seed % LIVES_A_CONFIG == 0:
+            self.faults.dies, self.faults.num_slots = 0, 1
+            self._crashes_left = self._num_asked = 0
+            self.store.weather = Weather()
+
     def _drawn_weather(self) -> Weather:
         rng = self._rng
         kind = rng.choice(["fine", "fine", "gusty", "stormy", "down"])
@@ -342,13 +402,13 @@ def _repeatable(rng: random.Random) -> Any:
         yield
 
 
-def simulate(seed: int) -> Life:
+def simulate(seed: int, *, reproducible: bool = False) -> Life:
     """Live the life that follows from a seed, in a folder that is removed."""
     settings_as_json()
     memory = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(prefix="sim-", dir=memory if memory.is_dir() else None))
     try:
-        return SimulatedSweep(seed, root).live()
+        return SimulatedSweep(seed, root, reproducible=reproducible).live()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -42,6 +42,14 @@ def test_tune_optuna_and_mlflow_agree_after_kills_and_resumes(first, count, caps
     assert code == 0, told
 
 
+@pytest.mark.mlflow
+def test_reproducible_sweeps_are_the_same_whatever_happened_on_the_way(capsys):
+    code, told = simulated("--reproducible", "--first", "8", "--seeds", "56")
+    with capsys.disabled():
+        print(f"\n{told.strip().splitlines()[-1]}")
+    assert code == 0, told
+
+
 def test_simulating_a_seed_twice_gives_the_same_trace():
     code, told = simulated("--seeds", "8", "--twice")
     assert code == 0, told

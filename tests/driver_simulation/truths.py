@@ -16,10 +16,14 @@ from virtual_store import Store, StoredRun
 from tune_tf.config import SweepConfig
 from tune_tf.events import EVENT_LOG, EventHistory
 from tune_tf.inspection.reported_results import RESULTS, read_results
-from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
 from tune_tf.results import SweepResult
+from tune_tf.schedulers.logical_sweep import LogicalSweep
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
+from tune_tf.space import flatten
+from tune_tf.sweep.reproducibility import make_reproducible_scheduler
 from tune_tf.sweep.state.recovery import recover
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.testing.truth import TrialStates, assert_consistent_states
 from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
@@ -66,15 +70,16 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     check(pages.trials.keys() <= tune.keys(), f"the event log has {sorted(pages.trials)}")
     _check_budget(sweep, tune, ended_early=ended_early)
     was_away = sweep.store.num_failures > 0
-    standings = {}
-    for trial_id, (status, config, last) in tune.items():
+    standings, ends = {}, {}
+    logical = logical_sweep(folder) if folder.config.reproducible else None
+    for trial_id, (status, _, last) in tune.items():
         if trial_id not in runs:
             never_began = told[trial_id].user_attrs.get("stop_reason") == "out_of_budget"
             never_began = never_began and "training_iteration" not in last
             check(never_began, f"{trial_id} has no run in MLflow")
             continue
         run, trial = runs[trial_id], told[trial_id]
-        curve = _curve(run)
+        curve, ends[trial_id] = _check_history(sweep, result, tune, trial_id, run, logical)
         standings[trial_id] = TrialStates(
             tune=status,
             optuna=trial.state.name,
@@ -83,8 +88,8 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
             optuna_reason=trial.user_attrs.get("stop_reason"),
             curve=curve,
             optuna_values=_shown(sweep, trial_id, trial, curve),
+            changed_at=trial.user_attrs.get(CONFIG_CHANGED_AT),
         )
-        _check_curve(sweep, result, trial_id, config, last, curve)
     stopped_at_once = {
         trial_id
         for trial_id, each in standings.items()
@@ -109,8 +114,9 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         right = named == wanted or (named is None and was_away)
         check(right, f"Optuna names {named} as the run of {each.trial_id}, not {wanted}")
     _check_event_log(pages, standings, parent, was_away=was_away)
-    _check_target(sweep)
-    _check_best(result, standings, parent)
+    _check_target(sweep) if logical is None else _check_decisions(logical, result)
+    completed = {key for key, each in standings.items() if each.outcome is Outcome.COMPLETED}
+    _check_best(result, {key: ends[key] for key in completed}, parent)
     if result.config.keep == "best":
         _check_kept(result, told, runs)
 
@@ -180,6 +186,30 @@ def _check_budget(sweep: "SimulatedSweep", tune: dict[str, Any], *, ended_early:
     wanted = sweep.config.budget.num_samples
     check(len(tune) <= wanted, f"{len(tune)} trials, and {wanted} were to be")
     check(ended_early or len(tune) == wanted, f"{len(tune)} trials of {wanted}, and no reason why")
+
+
+def _check_history(
+    sweep: "SimulatedSweep",
+    result: SweepResult,
+    tune: dict[str, tuple[str, dict[str, Any], dict[str, Any]]],
+    trial_id: str,
+    run: StoredRun,
+    logical: LogicalSweep | None,
+) -> tuple[dict[int, float], float]:
+    """Check a trial's values in MLflow.
+
+    Returns:
+        The curve of its first config, and the value that counts as its end; NaN if there is none.
+    """
+    if logical is not None and sweep.config.scheduler.name == "pbt":
+        number = next(each.number for each in result.trials if each.trial_id == trial_id)
+        history = run.history(METRIC)
+        return _check_segments(logical, number, run), history[-1].value if history else math.nan
+    _, config, last = tune[trial_id]
+    curve = _curve(run)
+    _check_curve(sweep, result, trial_id, config, last, curve)
+    kept = kept_step if sweep.config.keep == "best" else int
+    return curve, curve.get(kept(max(curve, default=0)), math.nan)
 
 
 def _check_curve(
@@ -265,6 +295,61 @@ def _check_target(sweep: "SimulatedSweep") -> None:
             )
 
 
+def logical_sweep(folder: SweepFolder) -> LogicalSweep:
+    """Return a reproducible sweep in logical time, as it follows from settings and results."""
+    sweep = make_reproducible_scheduler(folder, 1)._sweep
+    sweep.advance()
+    return sweep
+
+
+def _check_decisions(logical: LogicalSweep, result: SweepResult) -> None:
+    """Check that exactly the trials exist that follow in logical time, and ended as they do there.
+
+    A trial that ran at the end of the sweep there has trained up to the next decision on it.
+    """
+    count = logical.num_created
+    check(len(result.trials) == count, f"{len(result.trials)} trials, {count} follow")
+    for trial in result.trials:
+        due = logical.assignment(trial.number)
+        config = logical.config(trial.number, due.segment)
+        check(flatten(trial.config) == config, f"{trial} has not the config that follows: {config}")
+        if due.outcome is None:
+            check(logical.end_reason, f"{trial} has ended, and nothing follows")
+            check(trial.iterations <= due.limit, f"{trial} has passed {due}")
+            continue
+        check(trial.outcome is due.outcome, f"{trial} has ended, and what follows is {due}")
+        check(trial.iterations == due.limit, f"{trial} has ended, and what follows is {due}")
+
+
+def digest_of_decisions(sweep: "SimulatedSweep", result: SweepResult) -> str:
+    """Return a digest of what has to be the same whatever happened on the way."""
+    trials = [
+        (each.number, each.config, str(each.outcome), each.iterations, each.metrics.get(METRIC))
+        for each in result.trials
+    ]
+    best = result.best_if_any
+    fingerprint = logical_sweep(sweep.folder).fingerprint
+    text = repr((fingerprint, trials, best and best.number, result.ended_early))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_segments(logical: LogicalSweep, number: int, run: StoredRun) -> dict[int, float]:
+    """Check that MLflow has each result of a trial once, where steps go back under ``pbt``.
+
+    Returns:
+        The curve of its first config.
+    """
+    known = {
+        (position.segment, position.iteration): metrics[METRIC]
+        for position, metrics in sorted(logical.results.items())
+        if position.trial == number and metrics
+    }
+    wanted = sorted(f"{step} {value}" for (_, step), value in known.items())
+    found = sorted(f"{point.step} {point.value}" for point in run.history(METRIC))
+    check(found == wanted, f"trial {number} has {found} in MLflow, and reported {wanted}")
+    return {step: value for (segment, step), value in known.items() if segment == 0}
+
+
 def _check_kept(
     result: SweepResult, told: dict[str, optuna.trial.FrozenTrial], runs: dict[str, StoredRun]
 ) -> None:
@@ -284,14 +369,9 @@ def _check_kept(
         check(right, f"{trial.trial_id} keeps {wanted} of iteration {step}, not {found}")
 
 
-def _check_best(result: SweepResult, standings: dict[str, TrialStates], parent: StoredRun) -> None:
+def _check_best(result: SweepResult, values: dict[str, float], parent: StoredRun) -> None:
+    """Check the best trial by the values that the completed ones keep."""
     outcomes = [trial.outcome for trial in result.trials]
-    kept = kept_step if result.config.keep == "best" else int
-    values = {
-        trial_id: standing.curve[kept(max(standing.curve))]
-        for trial_id, standing in standings.items()
-        if standing.outcome is Outcome.COMPLETED and standing.curve
-    }
     finite = {key: value for key, value in values.items() if math.isfinite(value)}
     if finite:
         best = result.best_trial

@@ -75,6 +75,11 @@ def test_a_stopped_trial_tells_its_rung_and_its_best_value():
     assert "Best `val_accuracy`: **0.75** at iteration 4; last 0.5." in text
 
 
+def test_a_trial_that_failed_before_its_first_report_in_another_one_s_state_tells_its_best_value():
+    text = descriptions.trial_description(Outcome.ERROR, 0, objective=ACCURACY, best=(0.75, 4))
+    assert text.endswith("Best `val_accuracy`: **0.75** at iteration 4.")
+
+
 def test_a_failed_trial_tells_its_cause_as_it_stands():
     text = descriptions.trial_description(Outcome.ERROR, 0, cause="ValueError: ```\n<b>boom</b>")
     assert text.endswith("```\nValueError: '''\n<b>boom</b>\n```")

@@ -41,7 +41,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
     def next_decision(self, iteration: int) -> int:
         """Return the first iteration, from this one on, at which trials may be exchanged."""
         interval = self.settings.perturbation_interval
-        return -(-iteration // interval) * interval
+        return min(-(-iteration // interval) * interval, self.settings.max_t)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial; the searcher is hidden, as Ray refuses searchers that it does not use."""

@@ -20,6 +20,7 @@ from tune_tf.tune_internals.trial_state import (
     begin_in_state_of,
     find_checkpoint,
     latest_result,
+    restore_result,
     save_trial,
     saved_iteration,
     train_trial,
@@ -51,6 +52,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._by_number: dict[int, Trial] = {}
         self._known: dict[tuple[int, int], int] = {}
         self._waiting: dict[str, Trial] = {}
+        self._failing: list[Trial] = []
         for line in read_json_lines(file):
             self._add(Position(*line["position"]), line["metrics"])
         self.num_to_keep = sweep.scheduler.num_to_keep
@@ -71,13 +73,13 @@ class ReproducibleScheduler(OutcomeMixin):
     @property
     def end_reason(self) -> str | None:
         """Why a result has ended the sweep, in logical time; None if none has."""
-        self._sweep.advance()
+        self._advance()
         return self._sweep.end_reason
 
     @property
     def may_create(self) -> bool:
         """Whether the next trial is proposed already."""
-        self._sweep.advance()
+        self._advance()
         return len(self._by_number) < self._sweep.num_created
 
     @property
@@ -91,6 +93,11 @@ class ReproducibleScheduler(OutcomeMixin):
     def propose(self, tune_controller: Any) -> dict[str, Any] | None:
         """Return the flat config of the next trial."""
         return self._sweep.config(len(self._by_number)) if self.may_create else None
+
+    def decided_end(self, trial_id: str) -> tuple[Outcome, str | None] | None:
+        """Return outcome and cause of a trial that is stopped here; None if it is not."""
+        stop = self._stops.get(trial_id)
+        return (stop.outcome, stop.cause) if stop else None
 
     def explain(self, trial: Trial) -> str | None:
         """Return why the scheduler in logical time does what it does, if it can tell."""
@@ -113,6 +120,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._by_number[trial_number(trial)] = trial
         if trial.status == Trial.PENDING and not is_retry:
             trial.set_status(Trial.PAUSED)
+            restore_result(trial)
         elif trial.is_finished():
             self._add_end(trial, flatten(latest_result(trial)))
 
@@ -141,14 +149,13 @@ class ReproducibleScheduler(OutcomeMixin):
         super().on_trial_complete(tune_controller, trial, result)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Add the failure of a trial that is not retried."""
-        if trial.status in (Trial.RUNNING, Trial.PENDING):
-            self._add_failure(trial)
+        """Note a trial that may not be retried: its failure counts once the event log has it."""
+        self._failing.append(trial)
         super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Carry out what is decided on waiting trials; return the one that is to run next."""
-        self._sweep.advance()
+        self._advance()
         for trial in list(self._waiting.values()):
             self._carry_out(tune_controller, trial)
         num_active = 0
@@ -247,8 +254,18 @@ class ReproducibleScheduler(OutcomeMixin):
         elif position.iteration and position not in self._sweep.results:
             self._report(position, {**_metrics(result), "done": True})
 
+    def _advance(self) -> None:
+        """Add failures that no kill can undo any more, then make all decisions."""
+        failing, self._failing = self._failing, []
+        for trial in failing:
+            if trial.status == Trial.ERROR:  # else it is retried
+                self._add_failure(trial)
+        self._sweep.advance()
+
     def _add_failure(self, trial: Trial) -> None:
-        number, segment = trial_number(trial), _segment(trial)
+        self._sweep.advance()
+        number = trial_number(trial)
+        segment = max(_segment(trial), self._sweep.assignment(number).segment)
         self._report(Position(number, segment, self._num_known(number, segment) + 1), {})
 
     def _report(self, position: Position, metrics: Mapping[str, Any]) -> None:

@@ -83,10 +83,11 @@ class SweepParts:
         The order is part of the saved state: Tune restores the states of callbacks by position.
         """
         config = self.folder.config
+        decided_end = self.scheduler.decided_end if config.reproducible else lambda trial_id: None
         logs_best_model = self.tracker and config.mlflow and config.mlflow.log_best_model
         return [
             # First: it adds outcome and cause to the results that the others read.
-            BudgetLimit(config, self.stopper, self.outcome_tracker),
+            BudgetLimit(config, self.stopper, self.outcome_tracker, decided_end=decided_end),
             # Next: later ones read outcomes and run ids from it.
             self.tracker or self.outcome_tracker,
             # These need no other callback.

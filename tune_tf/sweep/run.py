@@ -26,7 +26,12 @@ from tune_tf.sweep.cluster import (
 )
 from tune_tf.sweep.plan import check_settings, make_searcher, plan_sweep
 from tune_tf.sweep.runner import run_trials
-from tune_tf.sweep.state.config_diff import changes_between, check_changes, extended_budget
+from tune_tf.sweep.state.config_diff import (
+    NOT_EXTENDABLE,
+    changes_between,
+    check_changes,
+    extended_budget,
+)
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.sweep_result import copy_forecast, finished_result
@@ -190,6 +195,8 @@ def _resume(
         if changes:
             check_changes(folder.sweep_id, changes, config, allowed=allow_changes)
         if budget is not None:
+            if config.reproducible:
+                raise InvalidSettingsError(NOT_EXTENDABLE)
             num_trials = len(event_log.history.trials)
             larger = extended_budget(config.budget, budget, num_trials=num_trials)
             config = config.model_copy(update={"budget": larger})

@@ -158,7 +158,8 @@ def trial_description(
         )
     if objective is not None and best is not None:
         best_text = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
-        parts.append(best_text + (f"; last {last:.6g}." if best[1] != iteration else "."))
+        is_earlier = last is not None and best[1] != iteration
+        parts.append(best_text + (f"; last {last:.6g}." if is_earlier else "."))
     if cause:
         parts.append(f"```\n{cause.replace('```', chr(39) * 3)}\n```")
     return "\n\n".join(parts)

@@ -82,6 +82,14 @@ def saved_iteration(trial: Trial) -> int:
     return int(latest.metrics.get(TRAINING_ITERATION, 0)) if latest else 0
 
 
+def restore_result(trial: Trial) -> None:
+    """Set the last result of a trial from its checkpoint, if that is newer: a kill came between."""
+    saved = trial.latest_checkpoint_result
+    is_newer = saved_iteration(trial) > int(reported_result(trial).get(TRAINING_ITERATION, 0))
+    if is_newer and saved.metrics.get(TRIAL_ID) == trial.trial_id:  # else it is another trial's
+        trial.update_last_result(dict(saved.metrics))
+
+
 def save_trial(controller: Any, trial: Trial) -> None:
     """Have Tune save a trial that has just reported, before it trains on."""
     controller._schedule_trial_save(trial)  # noqa: SLF001 - see the module

@@ -1,7 +1,8 @@
 import pytest
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import SweepConflictError
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.sweep.run import extend_sweep
 from tune_tf.sweep.state.config_diff import changes_between, check_changes
 from tune_tf.sweep_folder import SweepFolder
 
@@ -72,6 +73,35 @@ def test_what_a_resume_reads_anew_can_be_changed(settings):
 def test_what_the_sweep_s_state_is_made_of_cannot_be_changed(settings, why):
     with pytest.raises(SweepConflictError, match=rf"fixed: .*{why}"):
         check(*changed(**settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"budget": {"num_samples": 20}},
+        {"max_concurrent_trials": 1},
+        {"space": {"width": {"int": [8, 64]}}, "searcher": {"allow_changed_space": True}},
+    ],
+    ids=["number of trials", "trials at a time", "space"],
+)
+def test_what_the_decisions_of_a_reproducible_sweep_follow_from_cannot_be_changed(settings):
+    old = SweepConfig.from_dict(SETTINGS | {"reproducible": True})
+    new = SweepConfig.from_dict(SETTINGS | {"reproducible": True} | settings)
+    with pytest.raises(SweepConflictError, match="fixed: "):
+        check(changes_between(old, new), new)
+
+
+def test_retries_of_a_reproducible_sweep_can_be_changed():
+    old = SweepConfig.from_dict(SETTINGS | {"reproducible": True})
+    new = SweepConfig.from_dict(SETTINGS | {"reproducible": True, "max_failures": 3})
+    check(changes_between(old, new), new)
+
+
+def test_a_reproducible_sweep_cannot_be_extended(tmp_path):
+    settings = SETTINGS | {"reproducible": True, "storage_path": str(tmp_path)}
+    folder = SweepFolder.create(SweepConfig.from_dict(settings), tmp_path)
+    with pytest.raises(InvalidSettingsError, match="reproducible sweep cannot be extended"):
+        extend_sweep(folder.path, {"num_samples": "+4"})
 
 
 def test_changes_that_were_not_allowed_are_shown_all_with_what_to_do():

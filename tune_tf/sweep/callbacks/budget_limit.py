@@ -32,7 +32,11 @@ class Spending:
 
 
 class BudgetLimit(Callback):
-    """Tune callback that ends a sweep when its budget is spent or its search has converged."""
+    """Tune callback that ends a sweep when its budget is spent or its search has converged.
+
+    Args:
+        decided_end: Returns outcome and cause of a trial that the scheduler has ended, by its id.
+    """
 
     def __init__(
         self,
@@ -40,8 +44,10 @@ class BudgetLimit(Callback):
         stopper: SweepStopper,
         outcome_tracker: OutcomeTracker,
         clock: Callable[[], float] = time.monotonic,
+        decided_end: Callable[[str], tuple[Outcome, str | None] | None] = lambda trial_id: None,
     ) -> None:
         self._config = config
+        self._decided_end = decided_end
         self._budget = config.budget.model_dump()
         self._stopper = stopper
         self._outcome_tracker = outcome_tracker
@@ -81,10 +87,12 @@ class BudgetLimit(Callback):
         if not result.get("done"):
             return
         self._stopper.mark_closing(trial.trial_id)
-        if end := self._stopper.trial_end(trial.trial_id):
+        trial_id = trial.trial_id
+        if end := self._stopper.trial_end(trial_id) or self._decided_end(trial_id):
             outcome, cause = end
             result.setdefault(STOP_REASON, outcome.value)
-            result.setdefault(STOP_CAUSE, cause)
+            if cause:
+                result.setdefault(STOP_CAUSE, cause)
 
     def on_trial_complete(self, trial: Trial, **info: Any) -> None:
         """Note that Tune has finished with the trial."""

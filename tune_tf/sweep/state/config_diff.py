@@ -31,6 +31,19 @@ _CHANGEABLE = (
 """Settings that a resume reads again; a section includes all its settings."""
 _FIXED = ("parallelism.kind", "mlflow.tracking_uri", "mlflow.experiment_name")
 """Fixed settings in these sections."""
+_FIXED_IF_REPRODUCIBLE = (
+    "searcher",
+    "parallelism",
+    "budget",
+    "max_concurrent_trials",
+    "share_frozen",
+)
+"""Settings that decisions and results of a reproducible sweep follow from."""
+NOT_EXTENDABLE = (
+    "a reproducible sweep cannot be extended: its decisions follow from its budget, too, and those "
+    "so far would have been others; start another sweep with the larger budget, or one with "
+    "searcher.warm_start_from"
+)
 _WHY = {
     "name": "the folder is named after it",
     "storage_path": "the folder is there",
@@ -80,8 +93,10 @@ def check_changes(
 def _refusal(name: str, new: SweepConfig) -> str | None:
     """Return why a setting cannot be changed; None if it can."""
     section = name.partition(".")[0]
-    if section == "space" and new.searcher.allow_changed_space:
+    if section == "space" and new.searcher.allow_changed_space and not new.reproducible:
         return None
+    if new.reproducible and section in _FIXED_IF_REPRODUCIBLE:
+        return "the decisions of a reproducible sweep follow from it"
     fixed = name in _FIXED or name == "mlflow"  # on or off
     if not fixed and any(name == each or name.startswith(f"{each}.") for each in _CHANGEABLE):
         return None
