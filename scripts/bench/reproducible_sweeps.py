@@ -28,12 +28,12 @@ from measuring.summary import Target, print_summary, print_table
 
 _SWEEP = """\
 name: repeated
-workload: tune_tf.workloads.digits:DigitsMLP
+workload: tune_tf.workloads.digits:{workload}
 objective: {{metric: val_accuracy, mode: max}}
 reproducible: {reproducible}
 space:
   learning_rate: {{loguniform: [1.0e-4, 1.0e-1]}}
-  units:         {{choice: [32, 64, 128]}}
+  {width}
   batch_size:    64
 seed: 7
 epochs: 9
@@ -56,6 +56,10 @@ _KINDS: dict[str, tuple[str, str, dict[str, int]]] = {
 }
 """Sampler, scheduler and kills by name of a sweep."""
 
+_WIDTHS = {
+    "DigitsMLP": "units: {choice: [32, 64, 128]}",
+    "DigitsCNN": "filters: {choice: [8, 16, 32]}",
+}
 _WORKERS = (1, 2, 4)
 _SLOTS_PER_WORKER = 2
 _MAX_T = 27
@@ -80,11 +84,20 @@ def _drive(num_workers: int, verb: str, target: str) -> None:
         resume_sweep(target)
 
 
-def _write_sweep(folder: Path, kind: str, *, num_trials: int, reproducible: bool = True) -> Path:
+def _write_sweep(
+    folder: Path,
+    kind: str,
+    *,
+    num_trials: int,
+    workload: str = "DigitsMLP",
+    reproducible: bool = True,
+) -> Path:
     sampler, scheduler, _ = _KINDS[kind]
     file = folder / "sweep.yaml"
     file.write_text(
         _SWEEP.format(
+            workload=workload,
+            width=_WIDTHS[workload],
             reproducible=str(reproducible).lower(),
             sampler=sampler,
             scheduler=scheduler,
@@ -149,7 +162,9 @@ def _epochs_per_s(kind: str, *, num_trials: int, reproducible: bool) -> float:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        file = _write_sweep(folder, kind, num_trials=num_trials, reproducible=reproducible)
+        file = _write_sweep(
+            folder, kind, num_trials=num_trials, workload="DigitsCNN", reproducible=reproducible
+        )
         command = [sys.executable, __file__, "--drive", "2", "run", str(file)]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         times = [
@@ -268,6 +283,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="pairs of timed sweeps")
     parser.add_argument("--drive", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--parts", nargs="+", default=["virtual", "time", "runs"], help="which")
+    parser.add_argument("--kinds", nargs="+", default=list(_KINDS), choices=list(_KINDS))
     asked = parser.parse_args()
     if asked.drive:
         _drive(int(asked.drive[0]), *asked.drive[1:])
@@ -288,10 +304,10 @@ def main() -> None:
         print_table(("workers", *_SCHEDULERS), rows)
         print()
     if "time" in asked.parts:
-        for kind in _KINDS:
+        for kind in asked.kinds:
             pairs = [
-                _epochs_per_s(kind, num_trials=num_trials, reproducible=True)
-                / _epochs_per_s(kind, num_trials=num_trials, reproducible=False)
+                _epochs_per_s(kind, num_trials=4 * num_trials, reproducible=True)
+                / _epochs_per_s(kind, num_trials=4 * num_trials, reproducible=False)
                 for _ in range(asked.rounds)
             ]
             ratio = ratio_of(pairs)
@@ -300,7 +316,7 @@ def main() -> None:
             targets[f"throughput/{kind}"] = Target(0.95)
         print()
     if "runs" in asked.parts:
-        for kind in _KINDS:
+        for kind in asked.kinds:
             began_s = time.monotonic()
             found = [
                 _run_disturbed(kind, _WORKERS[run % len(_WORKERS)], num_trials, run)
