@@ -14,11 +14,10 @@ from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init, schema
 from tune_tf.cli.verbs.models import export, promote, retrain
-from tune_tf.cli.verbs.resume import extend, resume
+from tune_tf.cli.verbs.resume import close, extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop
 from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.sweeps import compare_command, list_command, report_command, status
-from tune_tf.cli.verbs.sync import close, sync
 from tune_tf.cli.verbs.trials import best, logs, show, trials
 from tune_tf.version import __version__
 
