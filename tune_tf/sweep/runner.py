@@ -18,6 +18,7 @@ from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
+from tune_tf.sweep.reproducibility import trial_environment
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result
@@ -117,6 +118,8 @@ def run_trials(
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     budget, is_reproducible = folder.config.budget, folder.config.reproducible
+    if is_reproducible:
+        parts.scheduler.begin_session(trial_environment(plan))
     search = SweepSearch(
         parts.searcher,
         budget,
@@ -135,6 +138,8 @@ def run_trials(
         analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         if is_reproducible and parts.scheduler.end_reason is not None:
             parts.stopper.end(parts.scheduler.end_reason)
+        elif is_reproducible and parts.stopper.reason is not None:
+            parts.scheduler.note(parts.stopper.reason)
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         record_actuals(result, begun_s, closed=False)
@@ -145,6 +150,7 @@ def run_trials(
             run_ids=tracker.run_ids() if tracker else {},
             ended_early=result.ended_early,
             missing_outputs=missing_outputs,
+            fingerprint=result.fingerprint,
         )
     return result
 
