@@ -19,6 +19,7 @@ from tune_tf.cli.verbs.run import run, stop
 from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.sweeps import compare_command, list_command, report_command, status
 from tune_tf.cli.verbs.trials import best, logs, show, trials
+from tune_tf.cli.verbs.verify import verify
 from tune_tf.version import __version__
 
 app = typer.Typer(
@@ -50,6 +51,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "export": export,
     "promote": promote,
     "retrain": retrain,
+    "verify": verify,
     "schema": schema,
 }
 for _name, _verb in _VERBS.items():
