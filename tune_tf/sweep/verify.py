@@ -149,7 +149,7 @@ def _verify_whole(
     )
     num_events = min(len(first.sweep.events), len(second.events))
     compared = counted(num_events, "event")
-    compared += f", fingerprint {second.fingerprint}" if is_whole else " of a sweep without an end"
+    compared += f", fingerprint {second.fingerprint}" if is_whole else " of a sweep that has not ended"
     return Verification(
         folder.sweep_id, compared, difference, tuple(notes), result.path, result.interrupted
     )
@@ -308,6 +308,7 @@ def _train_again(
             epochs=config.epochs,
             keep=config.keep_best,
             share_frozen=config.share_frozen,
+            reproducible=True,
         )
         experiments = []
         for trial in trials:
