@@ -149,7 +149,9 @@ def _verify_whole(
     )
     num_events = min(len(first.sweep.events), len(second.events))
     compared = counted(num_events, "event")
-    compared += f", fingerprint {second.fingerprint}" if is_whole else " of a sweep that has not ended"
+    compared += (
+        f", fingerprint {second.fingerprint}" if is_whole else " of a sweep that has not ended"
+    )
     return Verification(
         folder.sweep_id, compared, difference, tuple(notes), result.path, result.interrupted
     )

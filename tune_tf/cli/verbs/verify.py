@@ -43,10 +43,11 @@ def verify(
         config = config.model_copy(update={"name": f"{config.name}-verify", "budget": budget})
         run = partial(verify_sweep, folder.path, names)
         found = run_with_progress(run, config, as_json=as_json)
-    different = f"first difference {found.difference}" if found.difference else ""
+    head, code = f"identical: {found.compared}", ExitCode.ENDED
+    if found.difference:
+        head, code = f"first difference {found.difference}", ExitCode.NOTHING_COMPLETED
+    elif found.interrupted:
+        head, code = f"interrupted, so far {head}", ExitCode.INTERRUPTED
     rerun = [f"rerun: {found.rerun}"] if found.rerun else []
-    lines = [different or f"identical: {found.compared}", *found.notes, *rerun]
-    print_json_or_lines(asdict(found), *lines, as_json=as_json)
-    if found.interrupted:
-        raise typer.Exit(ExitCode.INTERRUPTED)
-    raise typer.Exit(ExitCode.NOTHING_COMPLETED if different else ExitCode.ENDED)
+    print_json_or_lines(asdict(found), head, *found.notes, *rerun, as_json=as_json)
+    raise typer.Exit(code)
