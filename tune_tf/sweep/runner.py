@@ -1,13 +1,14 @@
 """Execution of a sweep by ``tune.run``."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from tune_tf.config import BudgetSettings
+from tune_tf.config import BudgetSettings, SweepConfig
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
@@ -23,6 +24,7 @@ from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.start_up import fast_start_up
@@ -155,29 +157,43 @@ def run_trials(
     return result
 
 
+def sweep_trainable(
+    config: SweepConfig,
+    plan: SweepPlan,
+    log_folder: Path,
+    tracking: TrialTracking | None = None,
+    *,
+    elastic: bool = False,
+) -> type[tune.Trainable]:
+    """Return the trainable class of a sweep's trials."""
+    return trainable(
+        plan.workload,
+        config.parallelism,
+        resources=plan.resources,
+        loop=config.loop,
+        validation=config.validation,
+        seed=config.seed,
+        checkpoint_interval_s=config.checkpoint_interval_s,
+        tracking=tracking,
+        log_folder=log_folder,
+        epochs=config.epochs,
+        elastic=elastic,
+        keep=config.keep_best,
+        share_frozen=config.share_frozen,
+        reproducible=config.reproducible,
+    )
+
+
 def _run_tune(
     parts: SweepParts, search: SweepSearch, callbacks: Sequence[tune.Callback]
 ) -> tune.ExperimentAnalysis:
     folder, plan, scheduler = parts.folder, parts.plan, parts.scheduler
     config = folder.config
     resumes = parts.recovery.resumes
+    tracking = make_trial_tracking(folder)
     return tune.run(
-        trainable(
-            plan.workload,
-            config.parallelism,
-            resources=plan.resources,
-            loop=config.loop,
-            validation=config.validation,
-            seed=config.seed,
-            checkpoint_interval_s=config.checkpoint_interval_s,
-            tracking=make_trial_tracking(folder),
-            log_folder=folder.path,
-            epochs=config.epochs,
-            elastic=scheduler.fresh_actors,  # resizing schedulers need them
-            keep=config.keep_best,
-            share_frozen=config.share_frozen,
-            reproducible=config.reproducible,
-        ),
+        # Schedulers that resize trials need fresh actors.
+        sweep_trainable(config, plan, folder.path, tracking, elastic=scheduler.fresh_actors),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
         num_samples=config.budget.num_samples,

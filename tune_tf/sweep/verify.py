@@ -35,9 +35,9 @@ from tune_tf.sweep.cluster import (
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
 from tune_tf.sweep.reproducibility import make_reproducible_scheduler, trial_environment
 from tune_tf.sweep.run import run_sweep
+from tune_tf.sweep.runner import sweep_trainable
 from tune_tf.sweep.state.config_diff import changes_between
 from tune_tf.sweep_folder import SweepFolder, trial_folder_name
-from tune_tf.trainables import trainable
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 
@@ -246,11 +246,14 @@ def _verify_trials(
         if metrics and not position.segment:
             curves.setdefault(position.trial, {})[position.iteration] = metrics
     changed = {position.trial for position in sweep.results if position.segment}
-    left_out = [trial.number for trial in trials if trial.number in changed]
-    notes += [f"trial {it} is left out: its config was changed while it ran" for it in left_out]
-    again = [it for it in trials if it.number in curves and it.number not in changed]
-    missing = [trial.number for trial in trials if trial.number not in curves]
-    notes += [f"trial {it} is left out: it has no result" for it in missing]
+    again = []
+    for trial in trials:
+        if trial.number in changed:
+            notes.append(f"trial {trial.number} is left out: its config was changed while it ran")
+        elif trial.number not in curves:
+            notes.append(f"trial {trial.number} is left out: it has no result")
+        else:
+            again.append(trial)
     if not again:
         raise InvalidSettingsError(f"none of these trials can be compared: {'; '.join(notes)}")
     limits = {trial.number: max(curves[trial.number]) for trial in again}
@@ -299,19 +302,7 @@ def _train_again(
     parallelism = config.parallelism
     temporary = tempfile.TemporaryDirectory(prefix=f"{config.name}-verify-", dir=folder)
     with environment_defaults(TUNE_ENVIRONMENT), temporary as path:
-        trainable_class = trainable(
-            plan.workload,
-            parallelism,
-            resources=plan.resources,
-            loop=config.loop,
-            validation=config.validation,
-            seed=config.seed,
-            log_folder=Path(path),
-            epochs=config.epochs,
-            keep=config.keep_best,
-            share_frozen=config.share_frozen,
-            reproducible=True,
-        )
+        trainable_class = sweep_trainable(config, plan, Path(path))
         experiments = []
         for trial in trials:
             name = trial_folder_name(trial.number)  # determines the seed
