@@ -16,6 +16,7 @@ from tune_tf.errors import (
     did_you_mean,
     one_of,
 )
+from tune_tf.events import SweepFingerprint
 from tune_tf.extras import missing_extra
 from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
@@ -104,6 +105,7 @@ class SweepResult:
         ended_early: Why the sweep ended before all its trials, such as "its budget of 90 epochs
             is spent"; None if it did not.
         search_finished: Whether all trials were proposed before it was interrupted.
+        fingerprint: Fingerprint of a reproducible sweep when it last ended or was interrupted.
     """
 
     sweep_id: str
@@ -114,6 +116,7 @@ class SweepResult:
     mlflow_run_id: str | None = None
     ended_early: str | None = None
     search_finished: bool = True
+    fingerprint: SweepFingerprint | None = None
 
     @property
     def objective(self) -> Objective:

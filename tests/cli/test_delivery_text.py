@@ -1,6 +1,6 @@
 import pytest
 
-from tune_tf.cli.verbs.sync import delivery_text
+from tune_tf.cli.verbs.resume import delivery_text
 from tune_tf.tracking.run_writer import Delivery
 
 

@@ -12,6 +12,7 @@ from tune_tf.cli import app
 from tune_tf.cli.console import sparkline
 from tune_tf.cli.verbs.sweeps import follow_status
 from tune_tf.errors import UnknownSweepError, UnknownTrialError
+from tune_tf.events import SweepFingerprint
 from tune_tf.inspection import SweepView
 from tune_tf.outcome import Outcome
 
@@ -242,3 +243,20 @@ def test_logs_of_a_trial_without_one_says_so(sweeps, ended):
     done = CliRunner().invoke(app, ["logs", "small", "0", *where])
     assert (done.exit_code, done.stdout) == (0, "")
     assert "trial 0 has no log" in done.stderr
+
+
+def test_status_tells_the_fingerprint_of_a_reproducible_sweep_once_it_has_ended(run_verb, sweep):
+    found = SweepFingerprint("7144807a4add01ec", 104, {"keras": "3.15"}, ("it was ended by hand",))
+    sweep.diary.record_session_end(interrupted=False, run_ids={}, fingerprint=found)
+    sweep.leave()
+    lines = run_verb("status", "small").splitlines()
+    assert "Fingerprint 7144807a4add01ec, not comparable: it was ended by hand" in lines
+    assert "  104 events, with keras 3.15" in lines
+    assert json.loads(run_verb("status", "small", "--json"))["fingerprint"] == {
+        "digest": "7144807a4add01ec",
+        "num_events": 104,
+        "environment": {"keras": "3.15"},
+        "reasons": ["it was ended by hand"],
+    }
+    sweep.drive()  # what it was is no longer so
+    assert "Fingerprint" not in run_verb("status", "small")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sweeps_on_disk import Told, sweep_on_disk
 
+from tune_tf.events import SweepFingerprint
 from tune_tf.outcome import Outcome
 from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import Summary
@@ -146,3 +147,11 @@ def test_a_best_value_at_an_end_of_its_range_is_noted(summary, value, note):
     (setting,) = summary(Told([1.0], config={"rate": value}), space=space).settings
     assert setting.searched == "0.0001 to 0.1, logarithmic"
     assert setting.note == note
+
+
+def test_the_fingerprint_of_a_reproducible_sweep_is_told(tmp_path):
+    result = sweep_on_disk(tmp_path, [Told([0.5])])
+    assert Summary.of(ReportData.of(result)).fingerprint == ""
+    found = SweepFingerprint("7144807a4add01ec", 104, {"keras": "3.15", "slots": "4"})
+    text = Summary.of(ReportData.of(replace(result, fingerprint=found))).fingerprint
+    assert text == "Fingerprint 7144807a4add01ec: 104 events, with keras 3.15, slots 4."

@@ -14,12 +14,12 @@ from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init, schema
 from tune_tf.cli.verbs.models import export, promote, retrain
-from tune_tf.cli.verbs.resume import extend, resume
+from tune_tf.cli.verbs.resume import close, extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop
 from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.sweeps import compare_command, list_command, report_command, status
-from tune_tf.cli.verbs.sync import close, sync
 from tune_tf.cli.verbs.trials import best, logs, show, trials
+from tune_tf.cli.verbs.verify import verify
 from tune_tf.version import __version__
 
 app = typer.Typer(
@@ -51,6 +51,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "export": export,
     "promote": promote,
     "retrain": retrain,
+    "verify": verify,
     "schema": schema,
 }
 for _name, _verb in _VERBS.items():

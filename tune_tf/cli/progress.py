@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import ray
 import typer
@@ -28,6 +28,8 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.callbacks.progress import ProgressLines, num_epochs
 
 _LIVE_EVERY_S = 0.25
+
+_Result = TypeVar("_Result")
 
 
 class TerminalProgress(ProgressLines):
@@ -131,6 +133,14 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
 
     ``run`` receives Ray Tune callbacks.
     """
+    result = run_with_progress(run, config, as_json=as_json)
+    raise typer.Exit(print_result(result, as_json=as_json))
+
+
+def run_with_progress(
+    run: Callable[..., _Result], config: SweepConfig, *, as_json: bool
+) -> _Result:
+    """Return what ``run`` does, with the progress of its trials, if it receives Tune callbacks."""
     repeat_lost_interrupt()  # while modules were imported
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
@@ -143,8 +153,7 @@ def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_
         _warnings_above_progress(warnings),
         _ray_errors_without_traceback(),
     ):
-        result = run(callbacks=[progress])
-    raise typer.Exit(print_result(result, as_json=as_json))
+        return run(callbacks=[progress])
 
 
 class _WarningPrinter(logging.Handler):

@@ -101,6 +101,7 @@ def _as_data(result: SweepResult) -> dict[str, Any]:
         },
         "pareto_front": [trial.number for trial in result.pareto_front],
         "mlflow_run_id": result.mlflow_run_id,
+        "fingerprint": asdict(result.fingerprint) if result.fingerprint else None,
         "forecast": {
             each.what: {**asdict(each.forecast), "actual": each.actual, "ratio": each.ratio}
             for each in _deviations(result)
@@ -139,6 +140,8 @@ def _print_tables(result: SweepResult, console: Console) -> None:
         _print_front(result, console)
     if result.interrupted:
         _print_line(console, f"Resume with: {_command('tune-tf')} resume {result.path}")
+    if result.fingerprint is not None:
+        _print_line(console, f"Fingerprint: {result.fingerprint}")
     _print_forecast(result, console)
     if result.report_path.exists():
         _print_line(console, f"Report:      {result.report_path}")

@@ -15,6 +15,43 @@ EVENT_LOG = "events.jsonl"
 """Name of the event log in a sweep's folder."""
 
 
+@dataclass(frozen=True)
+class SweepFingerprint:
+    """Digest of a reproducible sweep, and what it depends on besides the settings.
+
+    Args:
+        digest: Of all configs, results and outcomes in logical order, 16 hexadecimal digits.
+        num_events: Number of these configs and results.
+        environment: Versions, device, reserved CPUs of a trial and slots, by name.
+        reasons: Why it cannot be compared with that of another run; empty if it can.
+    """
+
+    digest: str
+    num_events: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any] | None) -> "SweepFingerprint | None":
+        """Return that of plain data; None for None."""
+        if data is None:
+            return None
+        environment = {str(name): str(it) for name, it in dict(data["environment"]).items()}
+        reasons = tuple(map(str, data["reasons"]))
+        return cls(str(data["digest"]), int(data["num_events"]), environment, reasons)
+
+    def __str__(self) -> str:
+        """Return the digest, with the reasons why it cannot be compared, if any."""
+        reasons = "; ".join(self.reasons)
+        return f"{self.digest}, not comparable: {reasons}" if reasons else self.digest
+
+    @property
+    def origin(self) -> str:
+        """Text with the number of events and the environment."""
+        environment = ", ".join(f"{name} {value}" for name, value in self.environment.items())
+        return f"{self.num_events} events, with {environment}"
+
+
 @dataclass
 class Session:
     """Period in which one process drove the sweep; times are seconds since 1970."""
@@ -25,6 +62,7 @@ class Session:
     interrupted: bool = False  # a resume would continue trials
     ended_early: str | None = None  # why the sweep ended before all its trials had
     missing_outputs: tuple[str, ...] = ()  # could not be written at the end; a resume tries again
+    fingerprint: SweepFingerprint | None = None  # of a reproducible sweep so far, at the end
     process: int = 0  # of the driver; 0 if unknown
     host: str = ""
 
@@ -92,6 +130,7 @@ class EventHistory:
         elif kind in ("suspended", "resumed"):
             self.suspension = _text(event.get("why"))
         elif kind == "over":
+            fingerprint = SweepFingerprint.of(event.get("fingerprint"))
             self.run_ids.update({key: str(it) for key, it in dict(event["run_ids"]).items()})
             if self.sessions:
                 session = self.sessions[-1]
@@ -99,6 +138,7 @@ class EventHistory:
                 session.interrupted = bool(event["interrupted"])
                 session.ended_early = _text(event.get("ended_early"))
                 session.missing_outputs = tuple(map(str, event.get("left", ())))
+                session.fingerprint = fingerprint
         else:
             self._apply_to_trial(kind, event, at)
         if self.sessions:

@@ -7,12 +7,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from tune_tf.atomic_files import append_line, lock_file, write_atomically
 from tune_tf.errors import SweepConflictError
-from tune_tf.events.event_history import EVENT_LOG, EventHistory
+from tune_tf.events.event_history import EVENT_LOG, EventHistory, SweepFingerprint
 from tune_tf.outcome import Outcome
 from tune_tf.version import __version__
 
@@ -120,6 +121,7 @@ class EventLog:
         run_ids: Mapping[str, str],
         ended_early: str | None = None,
         missing_outputs: Sequence[str] = (),
+        fingerprint: SweepFingerprint | None = None,
     ) -> None:
         """Record the end of the session, as in :class:`Session`, and flush the log to disk."""
         self._write(
@@ -128,6 +130,7 @@ class EventLog:
             run_ids=dict(run_ids),
             ended_early=ended_early,
             left=list(missing_outputs),
+            fingerprint=fingerprint and asdict(fingerprint),
         )
         with suppress(OSError):
             os.fsync(self._file)

@@ -5,14 +5,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnknownTrialError, did_you_mean
-from tune_tf.events import EVENT_LOG, EventHistory, has_driver
+from tune_tf.events import EVENT_LOG, EventHistory, SweepFingerprint, has_driver
 from tune_tf.inspection.reported_results import RESULTS
 from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
@@ -45,6 +45,7 @@ class SweepView:
         mlflow_run_id: Id of its parent run in MLflow, if known.
         ended_early: Why it ended before all trials were run; None if it did not.
         suspension: Why no new trials start at the moment; None if they do.
+        fingerprint: Fingerprint of a reproducible sweep, unless it is running or was killed.
     """
 
     folder: SweepFolder
@@ -56,6 +57,7 @@ class SweepView:
     mlflow_run_id: str | None = None
     ended_early: str | None = None
     suspension: str | None = None
+    fingerprint: SweepFingerprint | None = None
 
     @classmethod
     def open(cls, sweep: str | Path, storage_path: str | Path = "sweeps") -> "SweepView":
@@ -107,6 +109,7 @@ class SweepView:
             mlflow_run_id=history.run_id,
             ended_early=session.ended_early if session else None,
             suspension=history.suspension if driven else None,
+            fingerprint=session.fingerprint if session else None,
         )
 
     @property
@@ -130,6 +133,7 @@ class SweepView:
             trials=tuple(trial.result for trial in self.trials),
             mlflow_run_id=self.mlflow_run_id,
             ended_early=self.ended_early,
+            fingerprint=self.fingerprint,
         )
 
     @cached_property
@@ -221,6 +225,7 @@ class SweepView:
             "left_s": self.left_s,
             "mlflow_run_id": self.mlflow_run_id,
             "suspension": self.suspension,
+            "fingerprint": asdict(self.fingerprint) if self.fingerprint else None,
         }
 
     def trial(self, name: str) -> TrialView:

@@ -5,11 +5,9 @@ import functools
 import gzip
 import json
 import math
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,7 @@ from tune_tf.formatting import csv_cell, value_text
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED, STYLES
 from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import Summary
-from tune_tf.version import __version__
-
-_PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
+from tune_tf.tracking.environment import versions
 
 
 @dataclass(frozen=True)
@@ -95,17 +91,6 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     return environment.get_template(template).render(ink=INK, muted=MUTED, line=GRID, **values)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, tune_tf and its main dependencies."""
-    texts = {"tune_tf": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            texts[package] = version(package)
-        except PackageNotFoundError:
-            texts[package] = "not installed"
-    return texts
 
 
 def _utc_text(seconds: float) -> str:

@@ -49,6 +49,7 @@ class Summary:
     outcomes: str
     cost: str
     frozen_layers: str
+    fingerprint: str
     settings: tuple[BestParameter, ...]
     failures: tuple[FailureGroup, ...]
 
@@ -61,6 +62,7 @@ class Summary:
             outcomes=_outcomes(record),
             cost=_cost(record),
             frozen_layers=_frozen_layers(record),
+            fingerprint=_fingerprint(record),
             settings=_settings(record),
             failures=_failures(record),
         )
@@ -177,6 +179,12 @@ def _frozen_layers(record: ReportData) -> str:
     if len(common) < len(texts) + len(reasons):
         parts.append("tune-tf show has those of other trials")
     return record.masked(f"Frozen layers: {'; '.join(parts)}.") if parts else ""
+
+
+def _fingerprint(record: ReportData) -> str:
+    """Return a sentence on the fingerprint; empty for a sweep that is not reproducible."""
+    found = record.result.fingerprint
+    return record.masked(f"Fingerprint {found}: {found.origin}.") if found else ""
 
 
 def _settings(record: ReportData) -> tuple[BestParameter, ...]:

@@ -11,7 +11,8 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
-from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_REASON, Outcome
+from tune_tf.events import SweepFingerprint
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.result_keys import BOOKKEEPING, EPOCH_COST, TRAINING_ITERATION, is_machine_metric
 from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
@@ -25,6 +26,7 @@ from tune_tf.tune_internals.trial_state import (
     saved_iteration,
     train_trial,
     trial_number,
+    was_lost,
 )
 
 _log = logging.getLogger(__name__)
@@ -53,8 +55,14 @@ class ReproducibleScheduler(OutcomeMixin):
         self._known: dict[tuple[int, int], int] = {}
         self._waiting: dict[str, Trial] = {}
         self._failing: list[Trial] = []
+        self._environment: Mapping[str, str] = {}
+        self._reasons: list[str] = []
         for line in read_json_lines(file):
-            self._add(Position(*line["position"]), line["metrics"])
+            if "position" in line:
+                self._add(Position(*line["position"]), line["metrics"])
+            else:
+                self._environment = line.get("environment", self._environment)
+                self._reasons += line.get("reasons", ())
         self.num_to_keep = sweep.scheduler.num_to_keep
         self._configure(sweep.scheduler.objective, sweep.scheduler.settings)
 
@@ -69,6 +77,18 @@ class ReproducibleScheduler(OutcomeMixin):
         positions = self._sweep.needed_positions() if self.num_to_keep is None else ()
         saved = (self._checkpoint(position) for position in positions)
         return frozenset(each.checkpoint.path for each in saved if each is not None)
+
+    @property
+    def sweep(self) -> LogicalSweep:
+        """The sweep in logical time, as far as the results go."""
+        self._advance()
+        return self._sweep
+
+    @property
+    def fingerprint(self) -> SweepFingerprint:
+        """Fingerprint of the sweep so far."""
+        digest, num_events = self.sweep.fingerprint, len(self._sweep.events)
+        return SweepFingerprint(digest, num_events, self._environment, tuple(self._reasons))
 
     @property
     def end_reason(self) -> str | None:
@@ -98,6 +118,22 @@ class ReproducibleScheduler(OutcomeMixin):
         """Return outcome and cause of a trial that is stopped here; None if it is not."""
         stop = self._stops.get(trial_id)
         return (stop.outcome, stop.cause) if stop else None
+
+    def begin_session(self, environment: Mapping[str, str]) -> None:
+        """Write to the file what results depend on besides settings, if that is new."""
+        if environment == self._environment:
+            return
+        if self._environment:
+            changes = value_differences(self._environment, environment)
+            self.note(f"it was resumed with another environment: {changes}")
+        self._environment = environment
+        self._append({"environment": environment})
+
+    def note(self, reason: str) -> None:
+        """Note why the fingerprint cannot be compared, also in the file."""
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+            self._append({"reasons": [reason]})
 
     def explain(self, trial: Trial) -> str | None:
         """Return why the scheduler in logical time does what it does, if it can tell."""
@@ -131,7 +167,7 @@ class ReproducibleScheduler(OutcomeMixin):
         iteration = int(result[TRAINING_ITERATION])
         if segment:
             result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
-        self._report(Position(number, segment, iteration), _metrics(result))
+        self._report(Position(number, segment, iteration), logical_metrics(result))
         if decision == TrialScheduler.STOP:
             return decision
         if self.num_to_keep is None and self._is_decision(iteration):
@@ -144,7 +180,9 @@ class ReproducibleScheduler(OutcomeMixin):
         return TrialScheduler.NOOP
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Add the last result of a trial that ends by itself."""
+        """Add the last result of a trial that ends by itself, or by request."""
+        if Outcome.of_result(result) is Outcome.PRUNED and trial.trial_id not in self._stops:
+            self.note(f"trial {trial_number(trial)} was {result.get(STOP_CAUSE, 'stopped')}")
         self._add_end(trial, result)
         super().on_trial_complete(tune_controller, trial, result)
 
@@ -252,13 +290,15 @@ class ReproducibleScheduler(OutcomeMixin):
         if trial.status == Trial.ERROR:
             self._add_failure(trial)
         elif position.iteration and position not in self._sweep.results:
-            self._report(position, {**_metrics(result), "done": True})
+            self._report(position, {**logical_metrics(result), "done": True})
 
     def _advance(self) -> None:
         """Add failures that no kill can undo any more, then make all decisions."""
         failing, self._failing = self._failing, []
         for trial in failing:
             if trial.status == Trial.ERROR:  # else it is retried
+                if was_lost(trial):
+                    self.note(f"trial {trial_number(trial)} failed because its process was lost")
                 self._add_failure(trial)
         self._sweep.advance()
 
@@ -272,12 +312,7 @@ class ReproducibleScheduler(OutcomeMixin):
         """Append a new result to the file, then make the decisions that it allows."""
         known = self._sweep.results.get(position)
         if known is None:
-            line = {"position": list(vars(position).values()), "metrics": metrics}
-            file = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-            try:
-                append_line(file, json.dumps(line).encode(), self._file)
-            finally:
-                os.close(file)
+            self._append({"position": list(vars(position).values()), "metrics": metrics})
             self._add(position, metrics)
         elif metrics and json.dumps(known) != json.dumps(metrics):
             _log.warning(
@@ -287,7 +322,15 @@ class ReproducibleScheduler(OutcomeMixin):
                 known,
                 metrics,
             )
+            self.note(f"trial {position.trial} gave other results when it was repeated")
         self._sweep.advance()
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        file = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            append_line(file, json.dumps(line).encode(), self._file)
+        finally:
+            os.close(file)
 
     def _add(self, position: Position, metrics: Mapping[str, Any]) -> None:
         self._sweep.report(position, metrics)
@@ -305,7 +348,16 @@ def _segment(trial: Trial) -> int:
     return int(str(trial.experiment_tag).partition("@")[2] or 0)
 
 
-def _metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+def value_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return text like ``tensorflow 2.21.0 and 2.20.0`` for the values that differ."""
+    return ", ".join(
+        f"{name} {one.get(name, 'unknown')} and {other.get(name, 'unknown')}"
+        for name in {**one, **other}
+        if one.get(name) != other.get(name)
+    )
+
+
+def logical_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a trial reported, without what differs from run to run."""
     metrics = {
         name: value

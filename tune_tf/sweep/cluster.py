@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 
@@ -16,12 +16,12 @@ from tune_tf.config import ClusterSettings, SweepConfig
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
-from tune_tf.results import SweepResult
 from tune_tf.secrets import expand_references
 from tune_tf.sweep_folder import has_relative_path
 from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 _ANSWER_S = 10
+_Result = TypeVar("_Result")
 
 SNAPSHOT_PERIOD = "TUNE_GLOBAL_CHECKPOINT_S"
 
@@ -249,19 +249,19 @@ def check_paths(config: SweepConfig) -> None:
         raise InvalidSettingsError(errors)
 
 
-def run_on_cluster(run: Callable[..., SweepResult], *arguments: Any, **options: Any) -> SweepResult:
+def run_on_cluster(run: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
     """Run the driver of a sweep in a process on the cluster and return its result.
 
     Its output is printed here, an interrupt here interrupts it, and its TuneTfError is raised here.
     """
 
-    def run_without_gpus() -> SweepResult:
+    def run_without_gpus() -> _Result:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a task without GPUs would see all
         return run(*arguments, **options)
 
     driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run_without_gpus).remote()
     try:
-        result: SweepResult = ray.get(driver)
+        result: _Result = ray.get(driver)
     except KeyboardInterrupt:
         ray.cancel(driver, force=False)
         ray.wait([driver])

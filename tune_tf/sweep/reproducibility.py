@@ -11,9 +11,10 @@ from tune_tf.outcome import Outcome
 from tune_tf.schedulers.logical_sweep import LogicalSweep
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
-from tune_tf.sweep.plan import make_scheduler, study_searcher
+from tune_tf.sweep.plan import SweepPlan, make_scheduler, study_searcher
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.environment import trial_device, versions
 from tune_tf.tune_internals.trial_state import EndedTrials
 
 LOGICAL_RESULTS: Final = "results.jsonl"
@@ -46,6 +47,19 @@ class LogicalBudget:
 def _outcome(trial: Trial) -> Outcome:
     recorded = Outcome.of_result(trial.last_result)
     return Outcome.ERROR if trial.status == Trial.ERROR or recorded is None else recorded
+
+
+def trial_environment(plan: SweepPlan) -> dict[str, str]:
+    """Return what the results of a sweep depend on besides its settings, as text by name."""
+    names = ("python", "tune_tf", "tensorflow", "keras", "ray", "optuna", "numpy")
+    found, resources = versions(), plan.resources
+    return {
+        **{name: found[name] for name in names},
+        "device": trial_device(on_gpu=resources.gpus > 0),
+        "CPUs per trial": str(resources.cpus),
+        **({"GPUs per trial": f"{resources.gpus:g}"} if resources.gpus else {}),
+        "slots": str(plan.config.max_concurrent_trials),
+    }
 
 
 def make_reproducible_scheduler(

@@ -1,13 +1,14 @@
 """Execution of a sweep by ``tune.run``."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from tune_tf.config import BudgetSettings
+from tune_tf.config import BudgetSettings, SweepConfig
 from tune_tf.events import ControlChannel, EventLog
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
@@ -18,10 +19,12 @@ from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
+from tune_tf.sweep.reproducibility import trial_environment
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder
+from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.start_up import fast_start_up
@@ -117,6 +120,8 @@ def run_trials(
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     budget, is_reproducible = folder.config.budget, folder.config.reproducible
+    if is_reproducible:
+        parts.scheduler.begin_session(trial_environment(plan))
     search = SweepSearch(
         parts.searcher,
         budget,
@@ -135,6 +140,8 @@ def run_trials(
         analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         if is_reproducible and parts.scheduler.end_reason is not None:
             parts.stopper.end(parts.scheduler.end_reason)
+        elif is_reproducible and parts.stopper.reason is not None:
+            parts.scheduler.note(parts.stopper.reason)
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         record_actuals(result, begun_s, closed=False)
@@ -145,8 +152,36 @@ def run_trials(
             run_ids=tracker.run_ids() if tracker else {},
             ended_early=result.ended_early,
             missing_outputs=missing_outputs,
+            fingerprint=result.fingerprint,
         )
     return result
+
+
+def sweep_trainable(
+    config: SweepConfig,
+    plan: SweepPlan,
+    log_folder: Path,
+    tracking: TrialTracking | None = None,
+    *,
+    elastic: bool = False,
+) -> type[tune.Trainable]:
+    """Return the trainable class of a sweep's trials."""
+    return trainable(
+        plan.workload,
+        config.parallelism,
+        resources=plan.resources,
+        loop=config.loop,
+        validation=config.validation,
+        seed=config.seed,
+        checkpoint_interval_s=config.checkpoint_interval_s,
+        tracking=tracking,
+        log_folder=log_folder,
+        epochs=config.epochs,
+        elastic=elastic,
+        keep=config.keep_best,
+        share_frozen=config.share_frozen,
+        reproducible=config.reproducible,
+    )
 
 
 def _run_tune(
@@ -155,23 +190,10 @@ def _run_tune(
     folder, plan, scheduler = parts.folder, parts.plan, parts.scheduler
     config = folder.config
     resumes = parts.recovery.resumes
+    tracking = make_trial_tracking(folder)
     return tune.run(
-        trainable(
-            plan.workload,
-            config.parallelism,
-            resources=plan.resources,
-            loop=config.loop,
-            validation=config.validation,
-            seed=config.seed,
-            checkpoint_interval_s=config.checkpoint_interval_s,
-            tracking=make_trial_tracking(folder),
-            log_folder=folder.path,
-            epochs=config.epochs,
-            elastic=scheduler.fresh_actors,  # resizing schedulers need them
-            keep=config.keep_best,
-            share_frozen=config.share_frozen,
-            reproducible=config.reproducible,
-        ),
+        # Schedulers that resize trials need fresh actors.
+        sweep_trainable(config, plan, folder.path, tracking, elastic=scheduler.fresh_actors),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
         num_samples=config.budget.num_samples,

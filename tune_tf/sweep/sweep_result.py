@@ -49,6 +49,7 @@ def sweep_result(
         mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
         ended_early=parts.stopper.reason,
         search_finished=search_finished,
+        fingerprint=parts.scheduler.fingerprint if folder.config.reproducible else None,
     )
 
 
@@ -141,7 +142,8 @@ def record_result(
     files = report.result()
     if tracker is not None:
         best = result.best_if_any
-        tracker.attach(files, _test_reports(best, parts.event_log) if best else {})
+        reports = _test_reports(best, parts.event_log) if best else {}
+        tracker.attach(files, reports, result.fingerprint)
     return result, [*([] if files else ["report"]), *missing]
 
 

@@ -12,6 +12,7 @@ from ray.tune.experiment import Trial
 from ray.tune.result import NODE_IP, TRAINING_ITERATION
 
 from tune_tf.constraint import Constraint
+from tune_tf.events import SweepFingerprint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause, strip_colors
@@ -19,6 +20,7 @@ from tune_tf.ranking import kept_result
 from tune_tf.secrets import mask_all
 from tune_tf.tracking import environment
 from tune_tf.tracking.descriptions import (
+    FINGERPRINT_TAG,
     NODE_TAG,
     RUNG_TAG,
     SweepDetails,
@@ -168,18 +170,21 @@ class MLflowCallback(Callback):
         self,
         files: Mapping[str, Path],
         reports: Mapping[str, Report] = MappingProxyType({}),
+        fingerprint: SweepFingerprint | None = None,
     ) -> None:
         """Add files, by artifact path, to the parent run of an ended sweep.
 
         ``reports`` are added to the runs of trials, by id, and the parent's. The files must stay in
-        place. An unavailable store causes a warning; with a spool, nothing is lost.
+        place. An unavailable store causes a warning; with a spool, nothing is lost. The
+        ``fingerprint`` of a reproducible sweep becomes a tag.
         """
         if self.sweep_id is None:
             return
         trial_ids = frozenset(self._tracked)
         self._writer.open(self._writer.run_ids, reopen=True, trial_ids=trial_ids)
         paths = {path: str(file.absolute()) for path, file in files.items()}
-        self._writer.put(RunUpdate(PARENT, files=paths))
+        tag = fingerprint and truncate(str(fingerprint), MAX_TAG_LENGTH)
+        self._writer.put(RunUpdate(PARENT, files=paths, tags={FINGERPRINT_TAG: tag} if tag else {}))
         for run, report in reports.items():
             self._writer.put(RunUpdate(run, reports=[report]))
         self._writer.close()

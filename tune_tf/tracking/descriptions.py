@@ -17,6 +17,7 @@ from tune_tf.tune_internals.trial_state import trial_number
 
 NODE_TAG = "tune_tf.node"
 RUNG_TAG = "tune_tf.rung"
+FINGERPRINT_TAG = "tune_tf.fingerprint"
 
 _CELL_LENGTH = 200
 _MAX_ROWS = 40

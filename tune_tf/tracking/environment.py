@@ -11,19 +11,22 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 import ray
 
+from tune_tf.resources import ACCELERATOR_PREFIX
 from tune_tf.secrets import mask_secrets
+from tune_tf.version import __version__
 
 GIT_COMMIT = "mlflow.source.git.commit"
 GIT_DIRTY_TAG = "tune_tf.git_dirty"
 
 _FOLDER = "environment"
+_PACKAGES = ("tensorflow", "keras", "ray", "optuna", "mlflow", "numpy")
 _GPU_FIELDS = ("name", "memory.total", "driver_version")
 _TIMEOUT_S = 20.0
 _MAX_DIFF_BYTES = 256 * 1024
@@ -104,6 +107,31 @@ def resume_artifacts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the artifacts with paths in a folder of this resume."""
     resumed = time.strftime(f"{_FOLDER}/resumed-%Y%m%d-%H%M%S/", time.gmtime())
     return {name.replace(f"{_FOLDER}/", resumed, 1): text for name, text in texts.items()}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, tune_tf and its main dependencies."""
+    texts = {"tune_tf": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            texts[package] = version(package)
+        except PackageNotFoundError:
+            texts[package] = "not installed"
+    return texts
+
+
+def trial_device(*, on_gpu: bool) -> str:
+    """Return the kind of device that trials train on: names of GPUs, or this machine's processor.
+
+    Without a GPU here, the GPUs are those of the Ray cluster, by Ray's names.
+    """
+    if not on_gpu:
+        return cpu_model(Path("/proc/cpuinfo"))
+    prefix = ACCELERATOR_PREFIX
+    names = {each["name"] for each in gpus()} or {
+        name.removeprefix(prefix) for name in ray.cluster_resources() if name.startswith(prefix)
+    }
+    return " and ".join(sorted(names)) or "GPU"
 
 
 def packages() -> str:

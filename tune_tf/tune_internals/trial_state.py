@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ray import cloudpickle
+from ray.exceptions import RayTaskError
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 
+from tune_tf.errors import WorkerLostError
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 
@@ -68,6 +71,17 @@ def trial_error(trial: Trial) -> str:
     if not trial.error_file or not Path(trial.error_file).is_file():
         return ""
     return mask_secrets(Path(trial.error_file).read_text(errors="replace"))
+
+
+def was_lost(trial: Trial) -> bool:
+    """Return whether a failed trial lost a process or a node, rather than raised an error."""
+    path = trial.pickled_error_file
+    if path is None or not Path(path).is_file():
+        return True  # Tune keeps no other errors
+    error = cloudpickle.loads(Path(path).read_bytes())
+    if isinstance(error, RayTaskError):
+        return isinstance(error.cause, WorkerLostError)
+    return "error raised in its creation task" not in str(error)
 
 
 def trial_number(trial: Trial) -> int:

@@ -8,6 +8,7 @@ from hooks import complete, report, start
 from store import Store
 
 from tune_tf.constraint import Constraint
+from tune_tf.events import SweepFingerprint
 from tune_tf.outcome import STOP_REASON
 
 
@@ -101,9 +102,10 @@ def test_files_are_attached_to_the_parent_of_a_sweep_that_has_ended(
     page.write_text("<p>all of it</p>")
     ended = Store(client).parent.info
 
-    callback.attach({"report/report.html": page})
+    callback.attach({"report/report.html": page}, fingerprint=SweepFingerprint("7144", 104))
 
     parent = Store(client).parent
+    assert parent.data.tags["tune_tf.fingerprint"] == "7144"
     assert (parent.info.status, parent.info.end_time) == ("FINISHED", ended.end_time)
     path = client.download_artifacts(parent.info.run_id, "report/report.html", str(tmp_path))
     assert Path(path).read_text() == "<p>all of it</p>"

@@ -227,6 +227,9 @@ def status_view(sweep: SweepView) -> RenderableType:
     parts += [Text(printable(f"  {failure}"), style="red") for failure in sweep.result.failures]
     if sweep.ended_early:
         parts.append(Text(f"Ended early: {sweep.ended_early}"))
+    if sweep.fingerprint is not None:
+        parts.append(Text(printable(f"Fingerprint {sweep.fingerprint}")))
+        parts.append(Text(printable(f"  {sweep.fingerprint.origin}"), style="dim"))
     if sweep.suspension:
         parts += [Text(f"New trials are suspended: {sweep.suspension}", style="yellow")]
     if sweep.best is not None:

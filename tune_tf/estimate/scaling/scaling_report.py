@@ -15,11 +15,12 @@ from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
 from tune_tf.estimate.scaling.scale import Scaling
 from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
 from tune_tf.outcome import Outcome
-from tune_tf.report.page import render, versions
+from tune_tf.report.page import render
 from tune_tf.report.plots.plot import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 from tune_tf.sweep.plan import checked_tracking_uri
+from tune_tf.tracking.environment import versions
 from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.store import connect

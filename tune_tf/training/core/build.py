@@ -3,7 +3,7 @@
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -14,8 +14,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.space import Choice, Float, SearchSpace, flatten, nest
+from tune_tf.space.parameter import Parameter
 from tune_tf.training.core.batch_parts import unpack_batch
+from tune_tf.training.core.checkpoint import VariableName, match_variables, variable_names
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.training.devices import Devices
@@ -24,6 +27,7 @@ from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.keras_internals import use_xla_on_request_only
 from tune_tf.workload import Config, Workload
 
+_NUM_DRAWS = 2  # of a parameter, beside the ends of its range
 _log = logging.getLogger(__name__)
 
 
@@ -235,3 +239,46 @@ def layers_in(root: keras.Layer) -> Iterator[keras.Layer]:
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
+
+
+def structural_parameters(
+    workload: Workload, space: SearchSpace, paths: Iterable[str], seed: int = 0
+) -> dict[str, str]:
+    """Return the parameters whose change makes a checkpoint unusable, with the reason by path.
+
+    The model is built for several values of each parameter, with the others fixed, to compare the
+    variables of model and optimizer. The ``paths`` must be of unconditional parameters.
+    """
+    base = flatten(space.sample(np.random.default_rng(seed)))
+    reasons = {}
+    for path in paths:
+        if dependent := [
+            other for other, each in space.parameters.items() if path in each.condition
+        ]:
+            reasons[path] = f"other parameters depend on its value: {', '.join(dependent)}"
+            continue
+        values = _values(space.parameters[path], np.random.default_rng(seed))
+        first = _named_variables(workload, nest({**base, path: values[0]}))
+        for value in values[1:]:
+            try:
+                match_variables(first, _named_variables(workload, nest({**base, path: value})))
+            except CheckpointError:
+                reasons[path] = (
+                    f"models with {values[0]!r} and {value!r} have variables of different shapes"
+                )
+                break
+    return reasons
+
+
+def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
+    """Return values that cover the range of a parameter."""
+    if isinstance(parameter, Choice):
+        return list(parameter.options)
+    draws = [parameter.draw(rng) for _ in range(_NUM_DRAWS)]
+    if isinstance(parameter, Float):
+        return [parameter.low, *draws]  # a low of zero may disable a variable
+    return [parameter.low, parameter.high, *draws]  # type: ignore[attr-defined]
+
+
+def _named_variables(workload: Workload, config: Config) -> list[VariableName]:
+    return variable_names(build_for_checkpoint(workload, config, seed=0))

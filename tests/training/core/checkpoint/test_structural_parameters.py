@@ -1,7 +1,7 @@
 """Which parameters a trial can change in mid-run."""
 
 from tune_tf.space import Choice, Float, Int, SearchSpace
-from tune_tf.training.reuse.mutability import structural_parameters
+from tune_tf.training.core.build import structural_parameters
 from tune_tf.workload import Data, Workload
 from tune_tf.workloads.digits import DigitsMLP
 
