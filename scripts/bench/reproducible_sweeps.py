@@ -110,7 +110,8 @@ def _write_sweep(
 
 def _run_disturbed(kind: str, num_workers: int, num_trials: int, seed: int) -> str:
     """Run a sweep under load and kills; return its fingerprint, or what went wrong."""
-    from tune_tf.sweep.reproducibility import sweep_fingerprint
+    from tune_tf.sweep.reproducibility import make_reproducible_scheduler
+    from tune_tf.sweep_folder import SweepFolder
     from tune_tf.testing.chaos import ChaosDrill, Kill
 
     generator = random.Random(seed)
@@ -132,7 +133,7 @@ def _run_disturbed(kind: str, num_workers: int, num_trials: int, seed: int) -> s
             if load is not None:
                 load.end()
         (path,) = folder.glob("sweeps/*/sweep-info")
-        return str(sweep_fingerprint(path.parent))
+        return str(make_reproducible_scheduler(SweepFolder.open(path.parent), 1).fingerprint.digest)
 
 
 class _Load:
