@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ from tune_tf.tune_internals.trial_state import (
 
 _log = logging.getLogger(__name__)
 
+_SWITCH_S = 0.1
+"""Seconds that a trial waits in its process before another takes it: as long as that takes."""
+
 
 class ReproducibleScheduler(OutcomeMixin):
     """Scheduler that carries out the decisions of a sweep in logical time.
@@ -54,6 +58,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._by_number: dict[int, Trial] = {}
         self._known: dict[tuple[int, int], int] = {}
         self._waiting: dict[str, Trial] = {}
+        self._waiting_since: dict[str, float] = {}
         self._failing: list[Trial] = []
         self._environment: Mapping[str, str] = {}
         self._reasons: list[str] = []
@@ -177,6 +182,7 @@ class ReproducibleScheduler(OutcomeMixin):
         if self._ends_at(trial, iteration):
             return TrialScheduler.STOP
         self._waiting[trial.trial_id] = trial
+        self._waiting_since[trial.trial_id] = time.monotonic()
         return TrialScheduler.NOOP
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
@@ -214,8 +220,11 @@ class ReproducibleScheduler(OutcomeMixin):
             return None
         if num_active < self._num_workers:
             return min(ready)[-1]
-        for trial in [trial for trial in self._waiting.values() if not trial.is_saving][:1]:
-            self._pause(tune_controller, trial)
+        now = time.monotonic()
+        for trial_id, trial in self._waiting.items():
+            if not trial.is_saving and now - self._waiting_since[trial_id] >= _SWITCH_S:
+                self._pause(tune_controller, trial)
+                break
         return None
 
     def _carry_out(self, tune_controller: Any, trial: Trial) -> None:
