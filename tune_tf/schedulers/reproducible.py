@@ -4,10 +4,12 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ray.tune.experiment import Trial
+from ray.tune.result import SHOULD_CHECKPOINT
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
@@ -167,12 +169,16 @@ class ReproducibleScheduler(OutcomeMixin):
         iteration = int(result[TRAINING_ITERATION])
         if segment:
             result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
-        self._report(Position(number, segment, iteration), logical_metrics(result))
+        position = Position(number, segment, iteration)
+        self._report(position, logical_metrics(result))
         if decision == TrialScheduler.STOP:
             return decision
-        if self.num_to_keep is None and self._is_decision(iteration):
+        goes_on = iteration < self._train_limit(number, segment)
+        is_needed = not goes_on or position in self._sweep.needed_positions()
+        # Tune saves where the trial asks for it, and loses a decision if it saves twice.
+        if self.num_to_keep is None and is_needed and not result.get(SHOULD_CHECKPOINT):
             save_trial(tune_controller, trial)  # others may continue from here
-        if iteration < self._train_limit(number, segment):
+        if goes_on:
             return TrialScheduler.CONTINUE
         if self._ends_at(trial, iteration):
             return TrialScheduler.STOP
@@ -207,7 +213,7 @@ class ReproducibleScheduler(OutcomeMixin):
             iteration = saved_iteration(trial)
             if iteration < self._train_limit(number, _segment(trial)):
                 ready.append((self._sweep.assignment(number).due, number, trial))
-            elif self._ends_at(trial, iteration):
+            elif self._is_lost(trial) or self._ends_at(trial, iteration):
                 with self._mark_decision():
                     tune_controller.stop_trial(trial)
         if not ready:
@@ -265,12 +271,52 @@ class ReproducibleScheduler(OutcomeMixin):
         """Put a trial in the state of another one if that is decided, and exists."""
         number = trial_number(trial)
         while (segment := _segment(trial)) < self._sweep.assignment(number).segment:
-            saved = self._checkpoint(self._sweep.start(number, segment + 1))
+            start = self._sweep.start(number, segment + 1)
+            saved = self._checkpoint(start)
+            if saved is None:
+                self._repeat(start)
             if saved is None or saved_iteration(trial) < self._sweep.reached(number, segment):
                 return
-            config = nest(self._sweep.config(number, segment + 1))
-            tag = str(trial.experiment_tag).partition("@")[0]
-            begin_in_state_of(trial, saved, config, f"{tag}@{segment + 1}")
+            self._begin(trial, segment + 1, saved)
+
+    def _begin(self, trial: Trial, segment: int, saved: Any | None) -> None:
+        """Put a trial in a saved state, with the config of a segment; None to start over."""
+        config = nest(self._sweep.config(trial_number(trial), segment))
+        tag = str(trial.experiment_tag).partition("@")[0]
+        begin_in_state_of(trial, saved, config, f"{tag}@{segment}" if segment else tag)
+
+    def _repeat(self, position: Position) -> None:
+        """Have a paused trial train up to a position again whose checkpoint was lost by a kill."""
+        trial, segment = self._by_number.get(position.trial), position.segment
+        if trial is None or trial.status != Trial.PAUSED:
+            return
+        if (_segment(trial), saved_iteration(trial)) < (segment, position.iteration):
+            return  # it is on its way
+        start = self._sweep.start(position.trial, segment) if segment else None
+        first = start.iteration if start else 0
+        earlier = (
+            self._checkpoint(replace(position, iteration=iteration))
+            for iteration in reversed(range(first + 1, position.iteration))
+        )
+        saved = next(filter(None, earlier), None)
+        if saved is None and start is not None and (saved := self._checkpoint(start)) is None:
+            self._repeat(start)
+        else:
+            self._begin(trial, segment, saved)
+
+    def _is_lost(self, trial: Trial) -> bool:
+        """Return whether a trial's next state is lost for good; then it ends as failed."""
+        number, segment = trial_number(trial), _segment(trial)
+        if segment == self._sweep.assignment(number).segment:
+            return False
+        start = self._sweep.start(number, segment + 1)
+        donor = self._by_number.get(start.trial)
+        if donor is None or not donor.is_finished() or self._checkpoint(start) is not None:
+            return False
+        cause = f"trial {start.trial}, in whose state it was to continue, has lost its checkpoint"
+        self._note_outcome(trial, Outcome.OUT_OF_BUDGET, saved_iteration(trial), cause)
+        self._add_failure(trial)
+        return True
 
     def _checkpoint(self, position: Position) -> Any | None:
         trial = self._by_number.get(position.trial)
@@ -278,9 +324,6 @@ class ReproducibleScheduler(OutcomeMixin):
             return None
         config = self._sweep.config(position.trial, position.segment)
         return find_checkpoint(trial, position.iteration, config)
-
-    def _is_decision(self, iteration: int) -> bool:
-        return self._sweep.scheduler.next_decision(iteration) == iteration
 
     def _add_end(self, trial: Trial, result: Mapping[str, Any]) -> None:
         """Add the last result of a trial that has ended, unless it is known."""

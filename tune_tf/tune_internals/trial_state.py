@@ -126,7 +126,10 @@ def find_checkpoint(trial: Trial, iteration: int, config: Mapping[str, Any]) -> 
 
 
 def begin_in_state_of(trial: Trial, saved: Any, config: dict[str, Any], tag: str) -> None:
-    """Have a paused trial continue from another's checkpoint with another config, as Ray's PBT."""
+    """Have a paused trial continue from a checkpoint with another config, as Ray's PBT.
+
+    It may be another trial's; None starts over.
+    """
     trial.set_experiment_tag(tag)
     trial.set_config(config)
     manager = trial.run_metadata.checkpoint_manager
