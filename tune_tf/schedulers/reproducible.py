@@ -20,7 +20,7 @@ from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.space import flatten, nest
 from tune_tf.tune_internals.trial_state import (
-    begin_in_state_of,
+    begin_segment,
     find_checkpoint,
     latest_result,
     restore_result,
@@ -28,6 +28,7 @@ from tune_tf.tune_internals.trial_state import (
     saved_iteration,
     train_trial,
     trial_number,
+    trial_segment,
     was_lost,
 )
 
@@ -165,7 +166,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Add a result; return what is to be done as far as it is decided."""
         decision = super().on_trial_result(tune_controller, trial, result)
-        number, segment = trial_number(trial), _segment(trial)
+        number, segment = trial_number(trial), trial_segment(trial)
         iteration = int(result[TRAINING_ITERATION])
         if segment:
             result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
@@ -211,7 +212,7 @@ class ReproducibleScheduler(OutcomeMixin):
             number = trial_number(trial)
             self._begin_segments(trial)
             iteration = saved_iteration(trial)
-            if iteration < self._train_limit(number, _segment(trial)):
+            if iteration < self._train_limit(number, trial_segment(trial)):
                 ready.append((self._sweep.assignment(number).due, number, trial))
             elif self._is_lost(trial) or self._ends_at(trial, iteration):
                 with self._mark_decision():
@@ -226,7 +227,7 @@ class ReproducibleScheduler(OutcomeMixin):
 
     def _carry_out(self, tune_controller: Any, trial: Trial) -> None:
         """Do what is decided on a trial that waits in its process, if anything is."""
-        number, segment = trial_number(trial), _segment(trial)
+        number, segment = trial_number(trial), trial_segment(trial)
         iteration = int(trial.last_result[TRAINING_ITERATION])
         if trial.status != Trial.RUNNING:  # it has failed meanwhile, or was stopped
             del self._waiting[trial.trial_id]
@@ -245,7 +246,7 @@ class ReproducibleScheduler(OutcomeMixin):
         tune_controller.pause_trial(trial)
 
     def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
-        if _segment(trial):
+        if trial_segment(trial):
             trial.last_result[CONFIG_CHANGED_AT] = self._sweep.reached(trial_number(trial), 0)
         super()._write_outcome(trial, outcome, cause)
 
@@ -259,7 +260,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def _ends_at(self, trial: Trial, iteration: int) -> bool:
         """Return whether a trial ends at its limit, and note how."""
         assignment = self._sweep.assignment(trial_number(trial))
-        if _segment(trial) < assignment.segment:
+        if trial_segment(trial) < assignment.segment:
             return False
         outcome = assignment.outcome
         if outcome is None and self._sweep.end_reason is None:
@@ -270,7 +271,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def _begin_segments(self, trial: Trial) -> None:
         """Put a trial in the state of another one if that is decided, and exists."""
         number = trial_number(trial)
-        while (segment := _segment(trial)) < self._sweep.assignment(number).segment:
+        while (segment := trial_segment(trial)) < self._sweep.assignment(number).segment:
             start = self._sweep.start(number, segment + 1)
             saved = self._checkpoint(start)
             if saved is None:
@@ -282,15 +283,14 @@ class ReproducibleScheduler(OutcomeMixin):
     def _begin(self, trial: Trial, segment: int, saved: Any | None) -> None:
         """Put a trial in a saved state, with the config of a segment; None to start over."""
         config = nest(self._sweep.config(trial_number(trial), segment))
-        tag = str(trial.experiment_tag).partition("@")[0]
-        begin_in_state_of(trial, saved, config, f"{tag}@{segment}" if segment else tag)
+        begin_segment(trial, segment, saved, config)
 
     def _repeat(self, position: Position) -> None:
         """Have a paused trial train up to a position again whose checkpoint was lost by a kill."""
         trial, segment = self._by_number.get(position.trial), position.segment
         if trial is None or trial.status != Trial.PAUSED:
             return
-        if (_segment(trial), saved_iteration(trial)) < (segment, position.iteration):
+        if (trial_segment(trial), saved_iteration(trial)) < (segment, position.iteration):
             return  # it is on its way
         start = self._sweep.start(position.trial, segment) if segment else None
         first = start.iteration if start else 0
@@ -306,7 +306,7 @@ class ReproducibleScheduler(OutcomeMixin):
 
     def _is_lost(self, trial: Trial) -> bool:
         """Return whether a trial's next state is lost for good; then it ends as failed."""
-        number, segment = trial_number(trial), _segment(trial)
+        number, segment = trial_number(trial), trial_segment(trial)
         if segment == self._sweep.assignment(number).segment:
             return False
         start = self._sweep.start(number, segment + 1)
@@ -328,7 +328,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def _add_end(self, trial: Trial, result: Mapping[str, Any]) -> None:
         """Add the last result of a trial that has ended, unless it is known."""
         position = Position(
-            trial_number(trial), _segment(trial), int(result.get(TRAINING_ITERATION, 0))
+            trial_number(trial), trial_segment(trial), int(result.get(TRAINING_ITERATION, 0))
         )
         if trial.status == Trial.ERROR:
             self._add_failure(trial)
@@ -348,7 +348,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def _add_failure(self, trial: Trial) -> None:
         self._sweep.advance()
         number = trial_number(trial)
-        segment = max(_segment(trial), self._sweep.assignment(number).segment)
+        segment = max(trial_segment(trial), self._sweep.assignment(number).segment)
         self._report(Position(number, segment, self._num_known(number, segment) + 1), {})
 
     def _report(self, position: Position, metrics: Mapping[str, Any]) -> None:
@@ -384,11 +384,6 @@ class ReproducibleScheduler(OutcomeMixin):
     def _num_known(self, number: int, segment: int) -> int:
         start = self._sweep.start(number, segment).iteration if segment else 0
         return self._known.get((number, segment), start)
-
-
-def _segment(trial: Trial) -> int:
-    """Return how often a trial has begun again in the state of another one."""
-    return int(str(trial.experiment_tag).partition("@")[2] or 0)
 
 
 def value_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
