@@ -203,15 +203,15 @@ class ReproducibleScheduler(OutcomeMixin):
         self._advance()
         for trial in list(self._waiting.values()):
             self._carry_out(tune_controller, trial)
+        for trial in list(tune_controller.get_live_trials()):
+            self._begin_segments(trial)  # before others end: they may have to repeat what is lost
         num_active = 0
         ready: list[tuple[float, int, Trial]] = []
         for trial in list(tune_controller.get_live_trials()):
             if trial.status != Trial.PAUSED:
                 num_active += trial.status in (Trial.RUNNING, Trial.PENDING)
                 continue
-            number = trial_number(trial)
-            self._begin_segments(trial)
-            iteration = saved_iteration(trial)
+            number, iteration = trial_number(trial), saved_iteration(trial)
             if iteration < self._train_limit(number, trial_segment(trial)):
                 ready.append((self._sweep.assignment(number).due, number, trial))
             elif self._is_lost(trial) or self._ends_at(trial, iteration):
@@ -269,8 +269,10 @@ class ReproducibleScheduler(OutcomeMixin):
         return True
 
     def _begin_segments(self, trial: Trial) -> None:
-        """Put a trial in the state of another one if that is decided, and exists."""
+        """Put a paused trial in the state of another one if that is decided, and exists."""
         number = trial_number(trial)
+        if trial.status != Trial.PAUSED:
+            return
         while (segment := trial_segment(trial)) < self._sweep.assignment(number).segment:
             start = self._sweep.start(number, segment + 1)
             saved = self._checkpoint(start)
