@@ -14,7 +14,14 @@ from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
 from tune_tf.events import SweepFingerprint
-from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.outcome import (
+    CONFIG_CHANGED_AT,
+    MLFLOW_RUN_ID,
+    STOP_CAUSE,
+    STOP_REASON,
+    STOPPED_BY_HAND,
+    Outcome,
+)
 from tune_tf.result_keys import BOOKKEEPING, EPOCH_COST, TRAINING_ITERATION, is_machine_metric
 from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
@@ -336,6 +343,8 @@ class ReproducibleScheduler(OutcomeMixin):
             self._add_failure(trial)
         elif position.iteration and position not in self._sweep.results:
             self._report(position, {**logical_metrics(result), "done": True})
+        elif result.get(STOP_CAUSE) == STOPPED_BY_HAND:
+            self._add_failure(trial)  # its last result was known, and others wait for the next
 
     def _advance(self) -> None:
         """Add failures that no kill can undo any more, then make all decisions."""
