@@ -15,6 +15,7 @@ STOP_REASON = "stop_reason"
 """Key of a trial's last result that holds an :class:`Outcome` value."""
 
 STOP_CAUSE = "stop_cause"
+STOPPED_BY_HAND = "stopped by hand"  # the cause of a trial that a request stopped
 """Key of a trial's last result that holds a one-sentence cause, if there is one."""
 
 CONFIG_CHANGED_AT = "config_changed_at"

@@ -311,14 +311,17 @@ def _check_decisions(logical: LogicalSweep, result: SweepResult) -> None:
     check(len(result.trials) == count, f"{len(result.trials)} trials, {count} follow")
     for trial in result.trials:
         due = logical.assignment(trial.number)
-        config = logical.config(trial.number, due.segment)
+        known = [each for each in logical.results if each.trial == trial.number]
+        segment = max((each.segment for each in known if logical.results[each]), default=0)
+        config = logical.config(trial.number, segment)
         check(flatten(trial.config) == config, f"{trial} has not the config that follows: {config}")
         if due.outcome is None:
             check(logical.end_reason, f"{trial} has ended, and nothing follows")
             check(trial.iterations <= due.limit, f"{trial} has passed {due}")
             continue
         check(trial.outcome is due.outcome, f"{trial} has ended, and what follows is {due}")
-        check(trial.iterations == due.limit, f"{trial} has ended, and what follows is {due}")
+        limit = logical.reached(trial.number, segment)
+        check(trial.iterations == limit, f"{trial} has ended, and what follows is {due}")
 
 
 def digest_of_decisions(sweep: "SimulatedSweep", result: SweepResult) -> str:

@@ -39,8 +39,11 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         self._changed_at: dict[str, int] = {}
 
     def next_decision(self, iteration: int) -> int:
-        """Return the first iteration, from this one on, at which trials may be exchanged."""
-        interval = self.settings.perturbation_interval
+        """Return the first iteration, from this one on, at which trials may be exchanged.
+
+        In a synchronous population that is when the last trial arrives, wherever others are.
+        """
+        interval = 1 if self.settings.synch else self.settings.perturbation_interval
         return min(-(-iteration // interval) * interval, self.settings.max_t)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:

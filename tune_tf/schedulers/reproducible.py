@@ -5,21 +5,30 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ray.tune.experiment import Trial
+from ray.tune.result import SHOULD_CHECKPOINT
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
 from tune_tf.events import SweepFingerprint
-from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.outcome import (
+    CONFIG_CHANGED_AT,
+    MLFLOW_RUN_ID,
+    STOP_CAUSE,
+    STOP_REASON,
+    STOPPED_BY_HAND,
+    Outcome,
+)
 from tune_tf.result_keys import BOOKKEEPING, EPOCH_COST, TRAINING_ITERATION, is_machine_metric
 from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.space import flatten, nest
 from tune_tf.tune_internals.trial_state import (
-    begin_in_state_of,
+    begin_segment,
     find_checkpoint,
     latest_result,
     restore_result,
@@ -27,6 +36,7 @@ from tune_tf.tune_internals.trial_state import (
     saved_iteration,
     train_trial,
     trial_number,
+    trial_segment,
     was_lost,
 )
 
@@ -168,16 +178,20 @@ class ReproducibleScheduler(OutcomeMixin):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Add a result; return what is to be done as far as it is decided."""
         decision = super().on_trial_result(tune_controller, trial, result)
-        number, segment = trial_number(trial), _segment(trial)
+        number, segment = trial_number(trial), trial_segment(trial)
         iteration = int(result[TRAINING_ITERATION])
         if segment:
             result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
-        self._report(Position(number, segment, iteration), logical_metrics(result))
+        position = Position(number, segment, iteration)
+        self._report(position, logical_metrics(result))
         if decision == TrialScheduler.STOP:
             return decision
-        if self.num_to_keep is None and self._is_decision(iteration):
+        goes_on = iteration < self._train_limit(number, segment)
+        is_needed = not goes_on or position in self._sweep.needed_positions()
+        # Tune saves where the trial asks for it, and loses a decision if it saves twice.
+        if self.num_to_keep is None and is_needed and not result.get(SHOULD_CHECKPOINT):
             save_trial(tune_controller, trial)  # others may continue from here
-        if iteration < self._train_limit(number, segment):
+        if goes_on:
             return TrialScheduler.CONTINUE
         if self._ends_at(trial, iteration):
             return TrialScheduler.STOP
@@ -202,18 +216,18 @@ class ReproducibleScheduler(OutcomeMixin):
         self._advance()
         for trial in list(self._waiting.values()):
             self._carry_out(tune_controller, trial)
+        for trial in list(tune_controller.get_live_trials()):
+            self._begin_segments(trial)  # before others end: they may have to repeat what is lost
         num_active = 0
         ready: list[tuple[float, int, Trial]] = []
         for trial in list(tune_controller.get_live_trials()):
             if trial.status != Trial.PAUSED:
                 num_active += trial.status in (Trial.RUNNING, Trial.PENDING)
                 continue
-            number = trial_number(trial)
-            self._begin_segments(trial)
-            iteration = saved_iteration(trial)
-            if iteration < self._train_limit(number, _segment(trial)):
+            number, iteration = trial_number(trial), saved_iteration(trial)
+            if iteration < self._train_limit(number, trial_segment(trial)):
                 ready.append((self._sweep.assignment(number).due, number, trial))
-            elif self._ends_at(trial, iteration):
+            elif self._is_lost(trial) or self._ends_at(trial, iteration):
                 with self._mark_decision():
                     tune_controller.stop_trial(trial)
         if not ready:
@@ -229,7 +243,7 @@ class ReproducibleScheduler(OutcomeMixin):
 
     def _carry_out(self, tune_controller: Any, trial: Trial) -> None:
         """Do what is decided on a trial that waits in its process, if anything is."""
-        number, segment = trial_number(trial), _segment(trial)
+        number, segment = trial_number(trial), trial_segment(trial)
         iteration = int(trial.last_result[TRAINING_ITERATION])
         if trial.status != Trial.RUNNING:  # it has failed meanwhile, or was stopped
             del self._waiting[trial.trial_id]
@@ -248,7 +262,7 @@ class ReproducibleScheduler(OutcomeMixin):
         tune_controller.pause_trial(trial)
 
     def _write_outcome(self, trial: Trial, outcome: Outcome, cause: str | None) -> None:
-        if _segment(trial):
+        if trial_segment(trial):
             trial.last_result[CONFIG_CHANGED_AT] = self._sweep.reached(trial_number(trial), 0)
         super()._write_outcome(trial, outcome, cause)
 
@@ -262,7 +276,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def _ends_at(self, trial: Trial, iteration: int) -> bool:
         """Return whether a trial ends at its limit, and note how."""
         assignment = self._sweep.assignment(trial_number(trial))
-        if _segment(trial) < assignment.segment:
+        if trial_segment(trial) < assignment.segment:
             return False
         outcome = assignment.outcome
         if outcome is None and self._sweep.end_reason is None:
@@ -271,15 +285,56 @@ class ReproducibleScheduler(OutcomeMixin):
         return True
 
     def _begin_segments(self, trial: Trial) -> None:
-        """Put a trial in the state of another one if that is decided, and exists."""
+        """Put a paused trial in the state of another one if that is decided, and exists."""
         number = trial_number(trial)
-        while (segment := _segment(trial)) < self._sweep.assignment(number).segment:
-            saved = self._checkpoint(self._sweep.start(number, segment + 1))
+        if trial.status != Trial.PAUSED:
+            return
+        while (segment := trial_segment(trial)) < self._sweep.assignment(number).segment:
+            start = self._sweep.start(number, segment + 1)
+            saved = self._checkpoint(start)
+            if saved is None:
+                self._repeat(start)
             if saved is None or saved_iteration(trial) < self._sweep.reached(number, segment):
                 return
-            config = nest(self._sweep.config(number, segment + 1))
-            tag = str(trial.experiment_tag).partition("@")[0]
-            begin_in_state_of(trial, saved, config, f"{tag}@{segment + 1}")
+            self._begin(trial, segment + 1, saved)
+
+    def _begin(self, trial: Trial, segment: int, saved: Any | None) -> None:
+        """Put a trial in a saved state, with the config of a segment; None to start over."""
+        config = nest(self._sweep.config(trial_number(trial), segment))
+        begin_segment(trial, segment, saved, config)
+
+    def _repeat(self, position: Position) -> None:
+        """Have a paused trial train up to a position again whose checkpoint was lost by a kill."""
+        trial, segment = self._by_number.get(position.trial), position.segment
+        if trial is None or trial.status != Trial.PAUSED:
+            return
+        if (trial_segment(trial), saved_iteration(trial)) < (segment, position.iteration):
+            return  # it is on its way
+        start = self._sweep.start(position.trial, segment) if segment else None
+        first = start.iteration if start else 0
+        earlier = (
+            self._checkpoint(replace(position, iteration=iteration))
+            for iteration in reversed(range(first + 1, position.iteration))
+        )
+        saved = next(filter(None, earlier), None)
+        if saved is None and start is not None and (saved := self._checkpoint(start)) is None:
+            self._repeat(start)
+        else:
+            self._begin(trial, segment, saved)
+
+    def _is_lost(self, trial: Trial) -> bool:
+        """Return whether a trial's next state is lost for good; then it ends as failed."""
+        number, segment = trial_number(trial), trial_segment(trial)
+        if segment == self._sweep.assignment(number).segment:
+            return False
+        start = self._sweep.start(number, segment + 1)
+        donor = self._by_number.get(start.trial)
+        if donor is None or not donor.is_finished() or self._checkpoint(start) is not None:
+            return False
+        cause = f"trial {start.trial}, in whose state it was to continue, has lost its checkpoint"
+        self._note_outcome(trial, Outcome.OUT_OF_BUDGET, saved_iteration(trial), cause)
+        self._add_failure(trial)
+        return True
 
     def _checkpoint(self, position: Position) -> Any | None:
         trial = self._by_number.get(position.trial)
@@ -288,18 +343,17 @@ class ReproducibleScheduler(OutcomeMixin):
         config = self._sweep.config(position.trial, position.segment)
         return find_checkpoint(trial, position.iteration, config)
 
-    def _is_decision(self, iteration: int) -> bool:
-        return self._sweep.scheduler.next_decision(iteration) == iteration
-
     def _add_end(self, trial: Trial, result: Mapping[str, Any]) -> None:
         """Add the last result of a trial that has ended, unless it is known."""
         position = Position(
-            trial_number(trial), _segment(trial), int(result.get(TRAINING_ITERATION, 0))
+            trial_number(trial), trial_segment(trial), int(result.get(TRAINING_ITERATION, 0))
         )
         if trial.status == Trial.ERROR:
             self._add_failure(trial)
         elif position.iteration and position not in self._sweep.results:
             self._report(position, {**logical_metrics(result), "done": True})
+        elif result.get(STOP_CAUSE) == STOPPED_BY_HAND:
+            self._add_failure(trial)  # its last result was known, and others wait for the next
 
     def _advance(self) -> None:
         """Add failures that no kill can undo any more, then make all decisions."""
@@ -314,7 +368,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def _add_failure(self, trial: Trial) -> None:
         self._sweep.advance()
         number = trial_number(trial)
-        segment = max(_segment(trial), self._sweep.assignment(number).segment)
+        segment = max(trial_segment(trial), self._sweep.assignment(number).segment)
         self._report(Position(number, segment, self._num_known(number, segment) + 1), {})
 
     def _report(self, position: Position, metrics: Mapping[str, Any]) -> None:
@@ -350,11 +404,6 @@ class ReproducibleScheduler(OutcomeMixin):
     def _num_known(self, number: int, segment: int) -> int:
         start = self._sweep.start(number, segment).iteration if segment else 0
         return self._known.get((number, segment), start)
-
-
-def _segment(trial: Trial) -> int:
-    """Return how often a trial has begun again in the state of another one."""
-    return int(str(trial.experiment_tag).partition("@")[2] or 0)
 
 
 def value_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

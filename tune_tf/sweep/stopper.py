@@ -15,7 +15,7 @@ from ray.tune.utils import flatten_dict
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.events import ControlChannel
-from tune_tf.outcome import Outcome, is_finite
+from tune_tf.outcome import STOPPED_BY_HAND, Outcome, is_finite
 
 _CHECK_EVERY_S = 0.5
 
@@ -127,7 +127,7 @@ class RequestReader:
         self._checked_s = now
         for request in self._channel.take():
             for trial_id in request.get("trial_ids", ()):
-                self._stopper.end_trial(trial_id, Outcome.PRUNED, "stopped by hand")
+                self._stopper.end_trial(trial_id, Outcome.PRUNED, STOPPED_BY_HAND)
             if request.get("stop") == "end":
                 self._stopper.end("it was ended by hand")
             elif request.get("stop") == "interrupt":

@@ -16,6 +16,8 @@ from tune_tf.errors import WorkerLostError
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 
+_SEGMENT = re.compile(r"@segment(\d+)$")
+
 
 def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
     """Set a trial's status in Tune; return False where the controller has no such method."""
@@ -125,12 +127,27 @@ def find_checkpoint(trial: Trial, iteration: int, config: Mapping[str, Any]) -> 
     return None
 
 
-def begin_in_state_of(trial: Trial, saved: Any, config: dict[str, Any], tag: str) -> None:
-    """Have a paused trial continue from another's checkpoint with another config, as Ray's PBT."""
-    trial.set_experiment_tag(tag)
+def begin_segment(trial: Trial, segment: int, saved: Any, config: dict[str, Any]) -> None:
+    """Have a paused trial continue from a checkpoint with another config, as Ray's PBT.
+
+    It may be another trial's; None starts over.
+    """
+    tag = first_tag(str(trial.experiment_tag))
+    trial.set_experiment_tag(f"{tag}@segment{segment}" if segment else tag)
     trial.set_config(config)
     manager = trial.run_metadata.checkpoint_manager
     manager._latest_checkpoint_result = copy.copy(saved)  # noqa: SLF001
+
+
+def first_tag(tag: str) -> str:
+    """Return the tag that a trial had before it continued from another one's checkpoint."""
+    return _SEGMENT.sub("", tag)
+
+
+def trial_segment(trial: Trial) -> int:
+    """Return how often a trial has continued from another one's checkpoint."""
+    match = _SEGMENT.search(str(trial.experiment_tag))
+    return int(match[1]) if match else 0
 
 
 class NewTrials:

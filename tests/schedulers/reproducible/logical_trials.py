@@ -66,7 +66,7 @@ def make_sweep(settings, sampler, *, num_slots=4, num_samples=12, end_reason=Non
         num_slots=num_slots,
         num_samples=num_samples,
         seed=1,
-        cost=lambda config: 1 + config.get("momentum", 0) + config["width"] / 100,
+        space=space,
         **({"end_reason": end_reason} if end_reason else {}),
     )
 
@@ -83,7 +83,13 @@ def metrics_of(config, iteration, start):
         value = math.nan
     ends = {"done": True} if 0.2 < bad < 0.3 and iteration == at else {}
     inherited = 0.001 * (start.trial + 1) if start else 0.0
-    return {"accuracy": value + inherited, "size": config["width"] + momentum, **ends}
+    cost = 1 + momentum + config["width"] / 100
+    return {
+        "accuracy": value + inherited,
+        "size": config["width"] + momentum,
+        "perf/epoch_cost": cost,
+        **ends,
+    }
 
 
 class Workers:

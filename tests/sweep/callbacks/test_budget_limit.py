@@ -137,6 +137,15 @@ def test_a_trial_that_was_started_again_is_stopped_with_the_others():
     assert sweep.end.stop_all()
 
 
+def test_the_last_result_tells_how_the_scheduler_has_ended_a_trial():
+    sweep = Sweep()
+    sweep.keeper._decided_end = {"id0": (Outcome.OUT_OF_BUDGET, None)}.get
+    ended, other = sweep.report(sweep.start(), 0.5, done=True), sweep.report(sweep.start(), 0.5)
+    assert ended["stop_reason"] == "out_of_budget"
+    assert "stop_cause" not in ended
+    assert "stop_reason" not in other
+
+
 def test_how_a_trial_ends_by_itself_stays_when_it_reaches_the_target():
     sweep = Sweep(target=0.2)
     trial = sweep.start()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
+from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.inspection.reported_results import RESULTS, read_last_result, read_results
@@ -76,7 +77,9 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     state, snapshot = _newest_state(folder, storage, history, losses)
     if state is None:
         return Recovery(storage, losses=tuple(losses))
-    ended = _bring_up_to_date(folder, storage, state, history, losses)
+    # Others may continue from states that a trial had before its end: it writes them again.
+    repeats = config.reproducible and isinstance(config.scheduler, PbtSettings | Pb2Settings)
+    ended = _bring_up_to_date(folder, storage, state, history, losses, repeats=repeats)
     all_events = history.trials.values()
     without_checkpoints = {each.trial_id for each in all_events if each.checkpoints_removed}
     for trial in state.trials:
@@ -131,9 +134,18 @@ def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bo
 
 
 def _bring_up_to_date(
-    folder: Path, storage: SweepStorage, state: TuneState, history: EventHistory, losses: list[str]
+    folder: Path,
+    storage: SweepStorage,
+    state: TuneState,
+    history: EventHistory,
+    losses: list[str],
+    *,
+    repeats: bool,
 ) -> dict[str, Outcome]:
-    """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
+    """Add ends of trials that Tune's state lacks; return all outcomes by trial id.
+
+    If it ``repeats`` trials, only failures are added.
+    """
     by_id = {trial.trial_id: trial for trial in state.trials}
     numbers = {trial.number for trial in state.trials}
     for events in history.trials.values():
@@ -142,7 +154,8 @@ def _bring_up_to_date(
         trial = by_id.get(events.trial_id)
         if not events.outcome or events.outcome is Outcome.INTERRUPTED:
             continue
-        if trial and not trial.has_ended:
+        repeats_this = repeats and events.outcome is not Outcome.ERROR
+        if trial and not trial.has_ended and not repeats_this:
             trial.end(events, _last_of(folder / trial.folder_name, events))
             saved = _newest_stored(folder, storage, trial)
             if saved:

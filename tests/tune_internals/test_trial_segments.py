@@ -1,0 +1,51 @@
+"""Trials that continue from another one's checkpoint are told by their tags."""
+
+import pytest
+from ray.tune.experiment import Trial
+
+from tune_tf.tune_internals.trial_state import (
+    begin_segment,
+    first_tag,
+    restore_result,
+    saved_iteration,
+    to_training_result,
+    trial_number,
+    trial_segment,
+)
+
+
+@pytest.fixture
+def trial():
+    return Trial("scripted", stub=True, trial_id="a", experiment_tag="3_user=me@here.org")
+
+
+def saved(iteration, trial_id="a"):
+    metrics = {"training_iteration": iteration, "trial_id": trial_id, "loss": 0.5}
+    return to_training_result(f"/tmp/checkpoint_{iteration}", None, metrics)
+
+
+def test_a_choice_that_contains_an_at_sign_is_no_segment(trial):
+    assert (trial_number(trial), trial_segment(trial)) == (2, 0)
+
+
+def test_a_trial_begins_segment_after_segment_and_goes_back(trial):
+    for segment in (1, 2, 12):
+        begin_segment(trial, segment, saved(4, "b"), {"rate": 0.1})
+        assert (trial_number(trial), trial_segment(trial)) == (2, segment)
+        assert (saved_iteration(trial), trial.config) == (4, {"rate": 0.1})
+    assert first_tag(trial.experiment_tag) == "3_user=me@here.org"
+    begin_segment(trial, 0, None, {})
+    assert (trial_segment(trial), saved_iteration(trial)) == (0, 0)
+    assert trial.experiment_tag == "3_user=me@here.org"
+
+
+def test_a_checkpoint_newer_than_the_last_result_restores_it(trial):
+    trial.run_metadata.checkpoint_manager._latest_checkpoint_result = saved(2)
+    restore_result(trial)
+    assert trial.last_result["training_iteration"] == 2
+
+
+def test_another_trial_s_checkpoint_restores_no_result(trial):
+    trial.run_metadata.checkpoint_manager._latest_checkpoint_result = saved(2, "b")
+    restore_result(trial)
+    assert not trial.run_metadata.last_result
