@@ -230,16 +230,19 @@ class ReproducibleScheduler(OutcomeMixin):
             elif self._is_lost(trial) or self._ends_at(trial, iteration):
                 with self._mark_decision():
                     tune_controller.stop_trial(trial)
-        if not ready:
-            return None
-        if num_active < self._num_workers:
+        if ready and num_active < self._num_workers:
             return min(ready)[-1]
-        now = time.monotonic()
+        if ready:
+            self._pause_longest(tune_controller)
+        return None
+
+    def _pause_longest(self, tune_controller: Any) -> None:
+        """Pause the trial that has waited longest, if that is long enough, for one that trains."""
+        latest = time.monotonic() - _SWITCH_S
         for trial_id, trial in self._waiting.items():
-            if not trial.is_saving and now - self._waiting_since[trial_id] >= _SWITCH_S:
+            if not trial.is_saving and self._waiting_since[trial_id] <= latest:
                 self._pause(tune_controller, trial)
                 break
-        return None
 
     def _carry_out(self, tune_controller: Any, trial: Trial) -> None:
         """Do what is decided on a trial that waits in its process, if anything is."""
