@@ -1,6 +1,9 @@
 """Trials that continue from another one's checkpoint are told by their tags."""
 
+from types import SimpleNamespace
+
 import pytest
+from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
 from tune_tf.tune_internals.trial_state import (
@@ -9,9 +12,26 @@ from tune_tf.tune_internals.trial_state import (
     restore_result,
     saved_iteration,
     to_training_result,
+    train_trial,
     trial_number,
     trial_segment,
 )
+
+
+def test_ray_has_what_waiting_and_exchanged_trials_need(trial):
+    assert callable(TuneController._schedule_trial_train)
+    assert callable(TuneController._schedule_trial_save)
+    manager = trial.run_metadata.checkpoint_manager
+    manager.register_checkpoint(saved(3))
+    assert [each.metrics["training_iteration"] for each in manager._checkpoint_results] == [3]
+    assert manager._latest_checkpoint_result is manager.latest_checkpoint_result
+
+
+def test_a_trial_is_not_trained_by_a_controller_that_cannot(trial):
+    trained = []
+    assert train_trial(SimpleNamespace(_schedule_trial_train=trained.append), trial)
+    assert not train_trial(SimpleNamespace(), trial)
+    assert trained == [trial]
 
 
 @pytest.fixture

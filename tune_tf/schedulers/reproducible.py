@@ -251,8 +251,10 @@ class ReproducibleScheduler(OutcomeMixin):
         if trial.status != Trial.RUNNING:  # it has failed meanwhile, or was stopped
             del self._waiting[trial.trial_id]
         elif iteration < self._train_limit(number, segment):
-            del self._waiting[trial.trial_id]
-            train_trial(tune_controller, trial)
+            if train_trial(tune_controller, trial):
+                del self._waiting[trial.trial_id]
+            else:
+                self._pause(tune_controller, trial)
         elif self._ends_at(trial, iteration):
             del self._waiting[trial.trial_id]
             with self._mark_decision():

@@ -111,10 +111,14 @@ def save_trial(controller: Any, trial: Trial) -> None:
     controller._schedule_trial_save(trial)  # noqa: SLF001 - see the module
 
 
-def train_trial(controller: Any, trial: Trial) -> None:
-    """Have Tune train an iteration of a trial whose last result left it without a task."""
+def train_trial(controller: Any, trial: Trial) -> bool:
+    """Have Tune train a trial that waits in its process; return False if it cannot."""
     controller = getattr(controller, "_tune_controller", controller)  # schedulers get a wrapper
-    controller._schedule_trial_train(trial)  # noqa: SLF001
+    train = getattr(controller, "_schedule_trial_train", None)
+    if train is None:
+        return False
+    train(trial)
+    return True
 
 
 def find_checkpoint(trial: Trial, iteration: int, config: Mapping[str, Any]) -> Any | None:
