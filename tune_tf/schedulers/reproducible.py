@@ -14,6 +14,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
+from tune_tf.errors import SweepConflictError
 from tune_tf.events import SweepFingerprint
 from tune_tf.outcome import (
     CONFIG_CHANGED_AT,
@@ -70,6 +71,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._waiting: dict[str, Trial] = {}
         self._waiting_since: dict[str, float] = {}
         self._failing: list[Trial] = []
+        self._unchecked: list[Trial] = []
         self._environment: Mapping[str, str] = {}
         self._reasons: list[str] = []
         for line in read_json_lines(file):
@@ -169,6 +171,7 @@ class ReproducibleScheduler(OutcomeMixin):
         is_retry = trial.trial_id in self._trials
         super().on_trial_add(tune_controller, trial)
         self._by_number[trial_number(trial)] = trial
+        self._unchecked.append(trial)
         if trial.status == Trial.PENDING and not is_retry:
             trial.set_status(Trial.PAUSED)
             restore_result(trial)
@@ -212,8 +215,14 @@ class ReproducibleScheduler(OutcomeMixin):
         super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
-        """Carry out what is decided on waiting trials; return the one that is to run next."""
+        """Carry out what is decided on waiting trials; return the one that is to run next.
+
+        Raises:
+            SweepConflictError: A trial has another config than the sweep in logical time gives it.
+        """
         self._advance()
+        while self._unchecked:
+            self._check_config(self._unchecked.pop())
         for trial in list(self._waiting.values()):
             self._carry_out(tune_controller, trial)
         for trial in list(tune_controller.get_live_trials()):
@@ -235,6 +244,19 @@ class ReproducibleScheduler(OutcomeMixin):
         if ready:
             self._pause_longest(tune_controller)
         return None
+
+    def _check_config(self, trial: Trial) -> None:
+        number, config = trial_number(trial), flatten(trial.config)
+        if number >= self._sweep.num_created:
+            return
+        expected = self._sweep.config(number, trial_segment(trial))
+        if config != expected:
+            raise SweepConflictError(
+                f"trial {number} has other parameters than a repetition gives it: "
+                f"{value_differences(config, expected)}. What proposals follow from has changed: a "
+                "version, or the source of a warm start. Start another sweep, or resume with what "
+                "was there before"
+            )
 
     def _pause_longest(self, tune_controller: Any) -> None:
         """Pause the trial that has waited longest, if that is long enough, for one that trains."""
