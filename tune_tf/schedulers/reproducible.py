@@ -190,9 +190,9 @@ class ReproducibleScheduler(OutcomeMixin):
         if decision == TrialScheduler.STOP:
             return decision
         goes_on = iteration < self._train_limit(number, segment)
-        is_needed = not goes_on or position in self._sweep.needed_positions()
         # Tune saves where the trial asks for it, and loses a decision if it saves twice.
-        if self.num_to_keep is None and is_needed and not result.get(SHOULD_CHECKPOINT):
+        may_save = self.num_to_keep is None and not result.get(SHOULD_CHECKPOINT)
+        if may_save and (not goes_on or position in self._sweep.needed_positions()):
             save_trial(tune_controller, trial)  # others may continue from here
         if goes_on:
             return TrialScheduler.CONTINUE

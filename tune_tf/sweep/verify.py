@@ -143,7 +143,8 @@ def _verify_whole(
     result = run_sweep(_rerun_config(folder, config), base_dir=folder.base_dir, callbacks=callbacks)
     rerun = SweepFolder.open(result.path)
     second = make_reproducible_scheduler(rerun, plan.max_concurrent_trials, plan.mutations).sweep
-    is_whole = view.state is SweepState.ENDED and _has_ended(first.sweep) and not result.interrupted
+    is_whole = view.state is SweepState.ENDED and not result.interrupted
+    is_whole = is_whole and first.sweep.has_all_trials and first.sweep.has_ended
     difference = first_difference(
         first.sweep, second, folder.config.leading_objective.metric, is_whole=is_whole
     )
@@ -170,14 +171,6 @@ def _rerun_config(folder: SweepFolder, config: SweepConfig) -> SweepConfig:
             "tensorboard": False,
         }
     )
-
-
-def _has_ended(sweep: LogicalSweep) -> bool:
-    """Return whether a sweep has ended in logical time."""
-    if sweep.end_reason is not None:
-        return True
-    outcomes = (sweep.assignment(number).outcome for number in range(sweep.num_created))
-    return sweep.has_all_trials and None not in outcomes
 
 
 def first_difference(

@@ -24,7 +24,7 @@ def restored(scheduler, **changes):
 
 def test_a_restored_trial_with_other_parameters_is_refused(scheduler):
     scheduler.on_trial_add(None, restored(scheduler, width=999))
-    controller = SimpleNamespace(get_live_trials=lambda: [])
+    controller = SimpleNamespace(get_live_trials=list)
     with pytest.raises(SweepConflictError, match=r"trial 0 has other parameters.* width 999 and"):
         scheduler.choose_trial_to_run(controller)
 
