@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from ray.tune.experiment import Trial
 
 from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
@@ -32,6 +33,18 @@ def test_the_best_trial_is_tagged_with_its_config(parent):
         "tune_tf.best_trial_id": "b",
         "tune_tf.best_config": '{"lr": 1.0}',
     }
+
+
+def test_of_equally_good_trials_the_first_is_the_best_at_the_end_whichever_ended_first(parent):
+    end(parent, "b", 1.0)
+    end(parent, "a", 1.0)
+    assert parent.best.trial_id == "b"
+    trials = [
+        Trial("scripted", stub=True, trial_id=key, experiment_tag=tag, config={"lr": 1.0})
+        for key, tag in (("b", "11_"), ("a", "2_"))
+    ]
+    outcomes = dict.fromkeys("ab", Outcome.COMPLETED)
+    assert parent.end_update(trials, outcomes).tags["tune_tf.best_trial_id"] == "a"
 
 
 def test_without_any_finite_value_there_is_no_best(parent):

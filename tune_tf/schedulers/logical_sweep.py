@@ -240,9 +240,12 @@ class LogicalSweep:
     def needed_positions(self) -> set[Position]:
         """Return the positions from which trials continue that another trial reached first."""
         starts = self._controller.starts.values()
+        return self.donor_positions() | {_position(each) for some in starts for each in some}
+
+    def donor_positions(self) -> set[Position]:
+        """Return the positions from which trials may continue by the next decisions."""
         latest = (trial.latest_checkpoint_result for trial in self._controller.get_live_trials())
-        donors = [each.checkpoint for each in latest if each is not None]
-        return {_position(each) for each in [*donors, *(each for some in starts for each in some)]}
+        return {_position(each.checkpoint) for each in latest if each is not None}
 
     def reached(self, number: int, segment: int) -> int:
         """Return the iteration that a segment of a trial has reached in logical time."""

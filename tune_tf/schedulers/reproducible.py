@@ -91,7 +91,15 @@ class ReproducibleScheduler(OutcomeMixin):
     @property
     def needed_checkpoints(self) -> frozenset[str]:
         """Checkpoints from which other trials continue, or may."""
-        positions = self._sweep.needed_positions() if self.num_to_keep is None else ()
+        if self.num_to_keep is not None:
+            return frozenset()
+        positions = self._sweep.donor_positions()
+        for number, trial in self._by_number.items():
+            if not trial.is_finished() and number < self._sweep.num_created:
+                segments = range(
+                    max(trial_segment(trial), 1), self._sweep.assignment(number).segment + 1
+                )
+                positions |= {self._sweep.start(number, segment) for segment in segments}
         saved = (self._checkpoint(position) for position in positions)
         return frozenset(each.checkpoint.path for each in saved if each is not None)
 
@@ -174,7 +182,8 @@ class ReproducibleScheduler(OutcomeMixin):
         self._unchecked.append(trial)
         if trial.status == Trial.PENDING and not is_retry:
             trial.set_status(Trial.PAUSED)
-            restore_result(trial)
+            if (result := restore_result(trial)) is not None:
+                self._add_saved(trial, flatten(result))
         elif trial.is_finished():
             self._add_end(trial, flatten(latest_result(trial)))
 
@@ -382,6 +391,14 @@ class ReproducibleScheduler(OutcomeMixin):
         elif result.get(STOP_CAUSE) == STOPPED_BY_HAND:
             self._add_failure(trial)  # its last result was known, and others wait for the next
 
+    def _add_saved(self, trial: Trial, result: Mapping[str, Any]) -> None:
+        """Add the result of a restored trial's checkpoint, before which a kill may have come."""
+        iteration = int(result[TRAINING_ITERATION])
+        position = Position(trial_number(trial), trial_segment(trial), iteration)
+        if position not in self._sweep.results:
+            end = {"done": True} if iteration >= self.settings.max_t else {}
+            self._report(position, {**logical_metrics(result), **end})
+
     def _advance(self) -> None:
         """Add failures that no kill can undo any more, then make all decisions."""
         failing, self._failing = self._failing, []
@@ -457,7 +474,10 @@ def logical_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    return isinstance(value, int | float) or name == STOP_REASON
+    """Return whether a value counts; that a trial is complete follows from the others."""
+    if name == STOP_REASON:
+        return bool(value != Outcome.COMPLETED.value)
+    return isinstance(value, int | float)
 
 
 def _plain(value: Any) -> Any:

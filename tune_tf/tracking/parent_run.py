@@ -22,6 +22,7 @@ from tune_tf.tracking.names import (
 )
 from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, PARENT, Report, RunUpdate, now_ms
 from tune_tf.tune_internals.controller import asks_for_more
+from tune_tf.tune_internals.trial_state import trial_number
 
 _FAILURES = frozenset({Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR})
 
@@ -144,6 +145,7 @@ class ParentRun:
 
     def end_update(self, trials: Sequence[Trial], outcomes: Mapping[str, Outcome]) -> RunUpdate:
         """Return the update at the end of the sweep."""
+        self._settle_ties(trials)
         time_ms = now_ms()
         ended = [outcomes[t.trial_id] for t in trials if t.trial_id in outcomes]
         interrupted = not trials or len(ended) < len(trials) or asks_for_more()
@@ -169,6 +171,15 @@ class ParentRun:
             end_ms=time_ms,
             trials=frozenset(trial.trial_id for trial in trials),
         )
+
+    def _settle_ties(self, trials: Sequence[Trial]) -> None:
+        """Let the first of several best trials be the best, rather than the first that ended."""
+        numbered = {trial.trial_id: trial for trial in sorted(trials, key=trial_number)}
+        candidates = [self._candidates[key] for key in numbered if key in self._candidates]
+        best = best_of(candidates, self._objective) if self._objective else None
+        if best is not None and self.best is not None and best.key != self.best.trial_id:
+            trial = numbered[best.key]
+            self.best = BestTrial(best.key, str(trial), float(best.value), trial.config)
 
     def best_tags(self) -> dict[str, str]:
         """Return the tags about the best trial."""

@@ -98,12 +98,14 @@ def saved_iteration(trial: Trial) -> int:
     return int(latest.metrics.get(TRAINING_ITERATION, 0)) if latest else 0
 
 
-def restore_result(trial: Trial) -> None:
-    """Set the last result of a trial from its checkpoint, if that is newer: a kill came between."""
+def restore_result(trial: Trial) -> dict[str, Any] | None:
+    """Return the result of a trial's own checkpoint, which is its last one: a kill came between."""
     saved = trial.latest_checkpoint_result
-    is_newer = saved_iteration(trial) > int(reported_result(trial).get(TRAINING_ITERATION, 0))
-    if is_newer and saved.metrics.get(TRIAL_ID) == trial.trial_id:  # else it is another trial's
+    if not saved_iteration(trial) or saved.metrics.get(TRIAL_ID) != trial.trial_id:
+        return None
+    if saved_iteration(trial) > int(reported_result(trial).get(TRAINING_ITERATION, 0)):
         trial.update_last_result(dict(saved.metrics))
+    return dict(saved.metrics)
 
 
 def save_trial(controller: Any, trial: Trial) -> None:
