@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray import cloudpickle
-from ray.exceptions import RayTaskError
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
@@ -17,6 +15,7 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 
 _SEGMENT = re.compile(r"@segment(\d+)$")
+_ANSI = re.compile(r"\x1b\[\d+m")
 
 
 def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
@@ -77,13 +76,12 @@ def trial_error(trial: Trial) -> str:
 
 def was_lost(trial: Trial) -> bool:
     """Return whether a failed trial lost a process or a node, rather than raised an error."""
-    path = trial.pickled_error_file
-    if path is None or not Path(path).is_file():
-        return True  # Tune keeps no other errors
-    error = cloudpickle.loads(Path(path).read_bytes())
-    if isinstance(error, RayTaskError):
-        return isinstance(error.cause, WorkerLostError)
-    return "error raised in its creation task" not in str(error)
+    last = trial_error(trial).rpartition("Failure # ")[2].partition("\n")[2]
+    text = _ANSI.sub("", last).lstrip()
+    if WorkerLostError.__name__ in text:
+        return True
+    is_raised = text.startswith(("ray::", "Traceback"))  # how Ray writes the error of a task
+    return not is_raised and "error raised in its creation task" not in text
 
 
 def trial_number(trial: Trial) -> int:
