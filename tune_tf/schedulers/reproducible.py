@@ -396,8 +396,8 @@ class ReproducibleScheduler(OutcomeMixin):
         iteration = int(result[TRAINING_ITERATION])
         position = Position(trial_number(trial), trial_segment(trial), iteration)
         if position not in self._sweep.results:
-            end = {"done": True} if iteration >= self.settings.max_t else {}
-            self._report(position, {**logical_metrics(result), **end})
+            ends = bool(result.get("done")) or iteration >= self.settings.max_t
+            self._report(position, {**logical_metrics(result), **({"done": True} if ends else {})})
 
     def _advance(self) -> None:
         """Add failures that no kill can undo any more, then make all decisions."""
