@@ -68,8 +68,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._file = file
         self._by_number: dict[int, Trial] = {}
         self._known: dict[tuple[int, int], int] = {}
-        self._waiting: dict[str, Trial] = {}
-        self._waiting_since: dict[str, float] = {}
+        self._waiting: dict[str, tuple[Trial, float]] = {}  # since when
         self._failing: list[Trial] = []
         self._unchecked: list[Trial] = []
         self._environment: Mapping[str, str] = {}
@@ -207,8 +206,7 @@ class ReproducibleScheduler(OutcomeMixin):
             return TrialScheduler.CONTINUE
         if self._ends_at(trial, iteration):
             return TrialScheduler.STOP
-        self._waiting[trial.trial_id] = trial
-        self._waiting_since[trial.trial_id] = time.monotonic()
+        self._waiting[trial.trial_id] = trial, time.monotonic()
         return TrialScheduler.NOOP
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
@@ -232,7 +230,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._advance()
         while self._unchecked:
             self._check_config(self._unchecked.pop())
-        for trial in list(self._waiting.values()):
+        for trial, _ in list(self._waiting.values()):
             self._carry_out(tune_controller, trial)
         for trial in list(tune_controller.get_live_trials()):
             self._begin_segments(trial)  # before others end: they may have to repeat what is lost
@@ -270,8 +268,8 @@ class ReproducibleScheduler(OutcomeMixin):
     def _pause_longest(self, tune_controller: Any) -> None:
         """Pause the trial that has waited longest, if that is long enough, for one that trains."""
         latest = time.monotonic() - _SWITCH_S
-        for trial_id, trial in self._waiting.items():
-            if not trial.is_saving and self._waiting_since[trial_id] <= latest:
+        for trial, since in self._waiting.values():
+            if not trial.is_saving and since <= latest:
                 self._pause(tune_controller, trial)
                 break
 
