@@ -58,7 +58,7 @@ _KINDS: dict[str, tuple[str, str, dict[str, int]]] = {
 
 _WIDTHS = {
     "DigitsMLP": "units: {choice: [32, 64, 128]}",
-    "DigitsCNN": "filters: {choice: [8, 16, 32]}",
+    "DigitsCNN": "filters: {choice: [32, 64, 128]}",
 }
 _WORKERS = (1, 2, 4)
 _SLOTS_PER_WORKER = 2

@@ -19,8 +19,8 @@ import numpy as np
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
-from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.result_keys import EPOCH_COST, TRAINING_ITERATION
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.result_keys import BOOKKEEPING, EPOCH_COST, TRAINING_ITERATION, is_machine_metric
 from tune_tf.schedulers.gaussian_process import FloatArray, one_thread
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.schedulers.unit_space import UnitSpace
@@ -314,3 +314,29 @@ class LogicalSweep:
 def _position(checkpoint: VirtualCheckpoint) -> Position:
     iteration = int(checkpoint.metrics[TRAINING_ITERATION])
     return Position(int(checkpoint.trial.trial_id), checkpoint.segment, iteration)
+
+
+def logical_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a trial reported, without what differs from run to run."""
+    metrics = {
+        name: value
+        for name, value in flatten(result).items()
+        if name not in BOOKKEEPING
+        and name not in (MLFLOW_RUN_ID, CONFIG_CHANGED_AT)
+        and not name.startswith("config/")
+        and (name == EPOCH_COST or not is_machine_metric(name))
+    }
+    plain = json.loads(json.dumps(metrics, default=_plain))
+    return {name: value for name, value in plain.items() if _is_kept(name, value)}
+
+
+def _is_kept(name: str, value: Any) -> bool:
+    """Return whether a value counts; that a trial is complete follows from the others."""
+    if name == STOP_REASON:
+        return bool(value != Outcome.COMPLETED.value)
+    return isinstance(value, int | float)
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number as Python's, anything else as text."""
+    return value.item() if hasattr(value, "item") else str(value)

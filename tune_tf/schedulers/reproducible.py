@@ -16,16 +16,9 @@ from ray.tune.schedulers import TrialScheduler
 from tune_tf.atomic_files import append_line, read_json_lines
 from tune_tf.errors import SweepConflictError
 from tune_tf.events import SweepFingerprint
-from tune_tf.outcome import (
-    CONFIG_CHANGED_AT,
-    MLFLOW_RUN_ID,
-    STOP_CAUSE,
-    STOP_REASON,
-    STOPPED_BY_HAND,
-    Outcome,
-)
-from tune_tf.result_keys import BOOKKEEPING, EPOCH_COST, TRAINING_ITERATION, is_machine_metric
-from tune_tf.schedulers.logical_sweep import LogicalSweep, Position
+from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_CAUSE, STOPPED_BY_HAND, Outcome
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.logical_sweep import LogicalSweep, Position, logical_metrics
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.space import flatten, nest
 from tune_tf.tune_internals.trial_state import (
@@ -193,6 +186,8 @@ class ReproducibleScheduler(OutcomeMixin):
         iteration = int(result[TRAINING_ITERATION])
         if segment:
             result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
+        if getattr(trial.placement_group_factory, "num_retries", 0):
+            self.note(f"trial {number} ran out of memory and went on with other resources")
         position = Position(number, segment, iteration)
         self._report(position, logical_metrics(result))
         if decision == TrialScheduler.STOP:
@@ -315,7 +310,12 @@ class ReproducibleScheduler(OutcomeMixin):
         outcome = assignment.outcome
         if outcome is None and self._sweep.end_reason is None:
             return False
-        self._note_outcome(trial, outcome or Outcome.OUT_OF_BUDGET, iteration, assignment.cause)
+        if outcome is None:
+            position = Position(trial_number(trial), trial_segment(trial), iteration)
+            last = self._sweep.results.get(position, {})
+            ended = Outcome.COMPLETED if last.get("done") else Outcome.OUT_OF_BUDGET
+            outcome = Outcome.of_result(last) or ended  # by itself, before a kill
+        self._note_outcome(trial, outcome, iteration, assignment.cause)
         return True
 
     def _begin_segments(self, trial: Trial) -> None:
@@ -455,29 +455,3 @@ def value_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         for name in {**one, **other}
         if one.get(name) != other.get(name)
     )
-
-
-def logical_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a trial reported, without what differs from run to run."""
-    metrics = {
-        name: value
-        for name, value in flatten(result).items()
-        if name not in BOOKKEEPING
-        and name not in (MLFLOW_RUN_ID, CONFIG_CHANGED_AT)
-        and not name.startswith("config/")
-        and (name == EPOCH_COST or not is_machine_metric(name))
-    }
-    plain = json.loads(json.dumps(metrics, default=_plain))
-    return {name: value for name, value in plain.items() if _is_kept(name, value)}
-
-
-def _is_kept(name: str, value: Any) -> bool:
-    """Return whether a value counts; that a trial is complete follows from the others."""
-    if name == STOP_REASON:
-        return bool(value != Outcome.COMPLETED.value)
-    return isinstance(value, int | float)
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy number as Python's, anything else as text."""
-    return value.item() if hasattr(value, "item") else str(value)

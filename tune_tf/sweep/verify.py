@@ -18,10 +18,9 @@ from tune_tf.inspection import SweepState, SweepView
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.results import TrialResult
-from tune_tf.schedulers.logical_sweep import LogicalSweep
+from tune_tf.schedulers.logical_sweep import LogicalSweep, logical_metrics
 from tune_tf.schedulers.reproducible import (
     ReproducibleScheduler,
-    logical_metrics,
     value_differences,
 )
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -229,7 +230,8 @@ def status_view(sweep: SweepView) -> RenderableType:
         parts.append(Text(f"Ended early: {sweep.ended_early}"))
     if sweep.fingerprint is not None:
         parts.append(Text(printable(f"Fingerprint {sweep.fingerprint}")))
-        parts.append(Text(printable(f"  {sweep.fingerprint.origin}"), style="dim"))
+        origin = Text(printable(sweep.fingerprint.origin), style="dim")
+        parts.append(Padding(origin, (0, 0, 0, 2)))
     if sweep.suspension:
         parts += [Text(f"New trials are suspended: {sweep.suspension}", style="yellow")]
     if sweep.best is not None:
