@@ -366,8 +366,9 @@ class SimulatedSweep:
         self.config = SweepConfig.from_dict(settings)
         self.faults.fails = frozenset(rng.sample(range(8), rng.choice([0, 1, 2])))
         self.faults.diverges = frozenset(rng.sample(range(8), rng.choice([0, 0, 1])))
+        self.faults.num_lost = self._rng.choice([0, 0, 1])
         if self.life.seed % LIVES_A_CONFIG == 0:
-            self.faults.dies, self.faults.num_slots = 0, 1
+            self.faults.dies, self.faults.num_slots, self.faults.num_lost = 0, 1, 0
             self._crashes_left = self._num_asked = 0
             self.store.weather = Weather()
 

@@ -123,6 +123,7 @@ class Faults:
         saves: Probability that an iteration asks to be saved.
         step_s: Longest iteration, in virtual seconds.
         num_slots: Trials that run at a time.
+        num_lost: Further ones that the sweep counts on, of nodes that are lost.
     """
 
     turns: Turns
@@ -132,6 +133,7 @@ class Faults:
     saves: float
     step_s: float
     num_slots: int
+    num_lost: int = 0
     trained: list[tuple[str, int, float]] = field(default_factory=list)
     """Trial, iteration and value of each iteration that was trained."""
     on_train: Callable[[str], None] = lambda trial_id: None

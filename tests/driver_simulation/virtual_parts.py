@@ -57,9 +57,10 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         session: Folder of Ray's session.
     """
     turns, slots = cluster.turns, cluster.faults.num_slots
+    planned = slots + cluster.faults.num_lost
     replaced: list[tuple[Any, str, Any]] = [
         (ray, "is_initialized", lambda: True),
-        (ray, "cluster_resources", lambda: {"CPU": float(slots)}),
+        (ray, "cluster_resources", lambda: {"CPU": float(planned)}),
         (ray, "wait", cluster.wait),
         (ray, "ObjectRef", Future),
         (ray, "get", cluster.get),
@@ -89,7 +90,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.runner, "trainable", _untrained),
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
-        (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, slots)),
+        (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, planned)),
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.callback, "environment", _Environment),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),

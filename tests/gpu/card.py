@@ -1,5 +1,6 @@
 """What a GPU is used for, as its driver tells, and trials that are run on it."""
 
+import json
 import subprocess
 import threading
 import time
@@ -64,6 +65,28 @@ def command_of(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return "it has ended"
+
+
+@ray.remote(num_cpus=0)
+class Taken:
+    """Takes a share of the GPU, which it leaves alone."""
+
+    def is_there(self):
+        """Return once it is."""
+
+
+def weights(folder):
+    """Return the arrays of all checkpoints in a folder, by trial, epoch and name."""
+    arrays = {}
+    for path in folder.glob("*/trial_*/checkpoint_*/trial.npz"):
+        with np.load(path) as saved:
+            head = json.loads(str(saved["head"]))
+            arrays |= {
+                (path.parts[-3], head["epoch"], name): saved[name]
+                for name in saved.files
+                if name != "head"
+            }
+    return arrays
 
 
 class Wide(Workload):

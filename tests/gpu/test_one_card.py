@@ -289,6 +289,44 @@ def test_a_sweep_reports_the_card(sweep, tmp_path):
     assert any("gpu" in name for name in names), names
 
 
+@pytest.mark.parametrize("workload", [DigitsMLP, DigitsCNN, Dropping, Flattened])
+def test_a_reproducible_sweep_repeats_bit_for_bit(sweep, tmp_path, workload):
+    found = []
+    for share_taken in (0, 0.5, 0):
+        folder = tmp_path / str(len(found))
+        taken = card.Taken.options(num_gpus=share_taken).remote()
+        ray.get(taken.is_there.remote())
+        result = sweep(
+            workload=workload,
+            reproducible=True,
+            space={
+                "learning_rate": {"loguniform": [1e-4, 1e-1]},
+                "batch_size": {"constant": 64},
+                "width": {"choice": [32, 64]},
+                "filters": {"choice": [8, 32]},
+                "dropout": {"constant": 0.5},
+            },
+            epochs=9,
+            scheduler={"name": "asha"},
+            max_concurrent_trials=4,
+            resources={"cpus": 1, "gpus": 0.5},
+            budget={"num_samples": 9},
+            mlflow=None,
+            storage_path=str(folder),
+        )
+        ray.kill(taken)
+        found.append((str(result.fingerprint), card.weights(folder)))
+
+    (fingerprint, weights), *others = found
+    for again, other_weights in others:
+        assert again == fingerprint
+        both = weights.keys() & other_weights.keys()
+        assert both
+        assert [
+            name for name in both if not np.array_equal(weights[name], other_weights[name])
+        ] == []
+
+
 def test_the_epoch_on_a_card_is_measured():
     script = Path(__file__).with_name("epochs_on_card.py")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.result import SHOULD_CHECKPOINT
+from ray.tune.result import SHOULD_CHECKPOINT, TIME_THIS_ITER_S
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.atomic_files import append_line, read_json_lines
@@ -37,7 +37,13 @@ from tune_tf.tune_internals.trial_state import (
 _log = logging.getLogger(__name__)
 
 _SWITCH_S = 0.1
-"""Seconds that a trial waits in its process before another takes it: as long as that takes."""
+"""Seconds that it takes until another trial trains in a process.
+
+A trial waits as long before another takes its process, unless an epoch takes more than twice that,
+and with it the others' epochs that it waits for.
+"""
+_STUCK_S = 2.0
+"""Seconds that a trial waits before one without a process takes its: a node may be lost."""
 
 
 class ReproducibleScheduler(OutcomeMixin):
@@ -229,11 +235,12 @@ class ReproducibleScheduler(OutcomeMixin):
             self._carry_out(tune_controller, trial)
         for trial in list(tune_controller.get_live_trials()):
             self._begin_segments(trial)  # before others end: they may have to repeat what is lost
-        num_active = 0
+        num_active = num_pending = 0
         ready: list[tuple[float, int, Trial]] = []
         for trial in list(tune_controller.get_live_trials()):
             if trial.status != Trial.PAUSED:
                 num_active += trial.status in (Trial.RUNNING, Trial.PENDING)
+                num_pending += trial.status == Trial.PENDING
                 continue
             number, iteration = trial_number(trial), saved_iteration(trial)
             if iteration < self._train_limit(number, trial_segment(trial)):
@@ -243,8 +250,8 @@ class ReproducibleScheduler(OutcomeMixin):
                     tune_controller.stop_trial(trial)
         if ready and num_active < self._num_workers:
             return min(ready)[-1]
-        if ready:
-            self._pause_longest(tune_controller)
+        if ready or num_pending:
+            self._pause_longest(tune_controller, _SWITCH_S if ready else _STUCK_S)
         return None
 
     def _check_config(self, trial: Trial) -> None:
@@ -260,11 +267,13 @@ class ReproducibleScheduler(OutcomeMixin):
                 "was there before"
             )
 
-    def _pause_longest(self, tune_controller: Any) -> None:
+    def _pause_longest(self, tune_controller: Any, patience_s: float) -> None:
         """Pause the trial that has waited longest, if that is long enough, for one that trains."""
-        latest = time.monotonic() - _SWITCH_S
+        now = time.monotonic()
         for trial, since in self._waiting.values():
-            if not trial.is_saving and since <= latest:
+            epoch_s = trial.last_result.get(TIME_THIS_ITER_S, 0)
+            longest_s = 0 if epoch_s > 2 * patience_s else patience_s
+            if not trial.is_saving and now - since >= longest_s:
                 self._pause(tune_controller, trial)
                 break
 
