@@ -57,7 +57,7 @@ _KINDS: dict[str, tuple[str, str, dict[str, int]]] = {
 """Sampler, scheduler and kills by name of a sweep."""
 
 _WIDTHS = {
-    "DigitsMLP": "units: {choice: [32, 64, 128]}",
+    "DigitsMLP": "width: {choice: [32, 64, 128]}",
     "DigitsCNN": "filters: {choice: [32, 64, 128]}",
 }
 _WORKERS = (1, 2, 4)
