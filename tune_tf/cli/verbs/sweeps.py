@@ -231,7 +231,7 @@ def status_view(sweep: SweepView) -> RenderableType:
     if sweep.fingerprint is not None:
         parts.append(Text(printable(f"Fingerprint {sweep.fingerprint}")))
         origin = Text(printable(sweep.fingerprint.origin), style="dim")
-        parts.append(Padding(origin, (0, 0, 0, 2)))
+        parts.append(Padding(origin, (0, 0, 0, 2), expand=False))
     if sweep.suspension:
         parts += [Text(f"New trials are suspended: {sweep.suspension}", style="yellow")]
     if sweep.best is not None:
