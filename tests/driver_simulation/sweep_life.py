@@ -367,8 +367,10 @@ class SimulatedSweep:
         self.faults.fails = frozenset(rng.sample(range(8), rng.choice([0, 1, 2])))
         self.faults.diverges = frozenset(rng.sample(range(8), rng.choice([0, 0, 1])))
         self.faults.num_lost = self._rng.choice([0, 0, 1])
+        self.faults.dies_saving = self._rng.choice([0, 0.1, 0.3])
         if self.life.seed % LIVES_A_CONFIG == 0:
-            self.faults.dies, self.faults.num_slots, self.faults.num_lost = 0, 1, 0
+            self.faults.dies, self.faults.dies_saving = 0, 0
+            self.faults.num_slots, self.faults.num_lost = 1, 0
             self._crashes_left = self._num_asked = 0
             self.store.weather = Weather()
 

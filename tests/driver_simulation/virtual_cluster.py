@@ -123,6 +123,7 @@ class Faults:
         saves: Probability that an iteration asks to be saved.
         step_s: Longest iteration, in virtual seconds.
         num_slots: Trials that run at a time.
+        dies_saving: Probability that a process dies while it saves a checkpoint.
         num_lost: Further ones that the sweep counts on, of nodes that are lost.
     """
 
@@ -134,6 +135,7 @@ class Faults:
     step_s: float
     num_slots: int
     num_lost: int = 0
+    dies_saving: float = 0
     trained: list[tuple[str, int, float]] = field(default_factory=list)
     """Trial, iteration and value of each iteration that was trained."""
     on_train: Callable[[str], None] = lambda trial_id: None
@@ -193,6 +195,7 @@ class ActorHandle:
         now = turns.now
         self._busy_until = max(now, self._busy_until) + turns.rng.uniform(shortest, longest)
         dies = name in ("train", "reset", "restore") and turns.rng.random() < faults.dies
+        dies_late = name == "save" and turns.rng.random() < faults.dies_saving
 
         def work() -> Any:
             self.is_dead = self.is_dead or dies
@@ -202,10 +205,17 @@ class ActorHandle:
                 self._made = self._make()
             if name.startswith("__"):
                 return None
+            if dies_late and turns.rng.random() < 0.5:
+                self.is_dead = True
+                raise RayActorError(None, "the actor was killed")
             try:
-                return getattr(self._made, name)(*args, **options)
+                value = getattr(self._made, name)(*args, **options)
             except Exception as error:
                 raise RayTaskError(name, f"Traceback:\n{error!r}", error, "sim", 1, "1") from error
+            if dies_late:
+                self.is_dead = True
+                raise RayActorError(None, "the actor was killed")
+            return value
 
         return cluster.call(work, self._busy_until - now)
 

@@ -28,6 +28,7 @@ from tune_tf.tune_internals.trial_state import (
     restore_result,
     save_trial,
     saved_iteration,
+    set_trial_status,
     train_trial,
     trial_number,
     trial_segment,
@@ -178,7 +179,10 @@ class ReproducibleScheduler(OutcomeMixin):
         super().on_trial_add(tune_controller, trial)
         self._by_number[trial_number(trial)] = trial
         self._unchecked.append(trial)
-        if trial.status == Trial.PENDING and not is_retry:
+        if trial.status == Trial.PENDING and is_retry:
+            # Tune would train it past its limit, if that is where its last checkpoint is.
+            set_trial_status(tune_controller, trial, Trial.PAUSED)
+        elif trial.status == Trial.PENDING:
             trial.set_status(Trial.PAUSED)
             if (result := restore_result(trial)) is not None:
                 self._add_saved(trial, flatten(result))

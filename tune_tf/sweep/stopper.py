@@ -62,6 +62,8 @@ class SweepStopper(Stopper):
             self.end_trial(trial_id, Outcome.COMPLETED, reached)
             if self._config is None or not self._config.reproducible:  # else in logical time
                 self.end(f"a trial's {reached}")
+        elif self._trials.get(trial_id, (None, ""))[0] is Outcome.COMPLETED:
+            del self._trials[trial_id]  # it is repeated: its process was lost after the target
         return trial_id in self._trials
 
     def _reached_target(self, result: Mapping[str, Any]) -> str | None:

@@ -141,6 +141,7 @@ def begin_segment(trial: Trial, segment: int, saved: Any, config: dict[str, Any]
     trial.set_config(config)
     manager = trial.run_metadata.checkpoint_manager
     manager._latest_checkpoint_result = copy.copy(saved)  # noqa: SLF001
+    trial.run_metadata.invalidate_cache()  # or a resume would go on from the checkpoint of before
 
 
 def first_tag(tag: str) -> str:

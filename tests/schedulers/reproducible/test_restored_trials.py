@@ -80,6 +80,15 @@ def test_a_trial_that_ran_out_of_memory_is_named_as_not_comparable(scheduler):
     assert reason == "trial 0 ran out of memory and went on with other resources"
 
 
+def test_a_trial_that_lost_its_process_waits_for_its_turn(scheduler):
+    trial = restored(scheduler)
+    controller = SimpleNamespace(_set_trial_status=Trial.set_status)
+    scheduler.on_trial_add(controller, trial)
+    trial.set_status(Trial.PENDING)  # as Tune does where it starts a lost one again
+    scheduler.on_trial_add(controller, trial)
+    assert trial.status == Trial.PAUSED
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_checkpoint_newer_than_the_last_line_tells_that_its_trial_ended(scheduler, ends):
     trial = restored(scheduler)
