@@ -195,7 +195,8 @@ class ActorHandle:
         now = turns.now
         self._busy_until = max(now, self._busy_until) + turns.rng.uniform(shortest, longest)
         dies = name in ("train", "reset", "restore") and turns.rng.random() < faults.dies
-        dies_late = name == "save" and turns.rng.random() < faults.dies_saving
+        saves = name == "save" and faults.dies_saving > 0
+        dies_late = saves and turns.rng.random() < faults.dies_saving
 
         def work() -> Any:
             self.is_dead = self.is_dead or dies

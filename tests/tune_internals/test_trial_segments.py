@@ -1,14 +1,17 @@
 """Trials that continue from another one's checkpoint are told by their tags."""
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.tune_internals.trial_state import (
     begin_segment,
     first_tag,
+    forget_wait,
     restore_result,
     saved_iteration,
     to_training_result,
@@ -21,6 +24,8 @@ from tune_tf.tune_internals.trial_state import (
 def test_ray_has_what_waiting_and_exchanged_trials_need(trial):
     assert callable(TuneController._schedule_trial_train)
     assert callable(TuneController._schedule_trial_save)
+    for name in ("_cached_trial_decisions", "_queued_trial_decisions"):
+        assert f"self.{name} = {{}}" in inspect.getsource(TuneController.__init__)
     manager = trial.run_metadata.checkpoint_manager
     manager.register_checkpoint(saved(3))
     assert [each.metrics["training_iteration"] for each in manager._checkpoint_results] == [3]
@@ -57,6 +62,25 @@ def test_a_trial_begins_segment_after_segment_and_goes_back(trial):
     begin_segment(trial, 0, None, {})
     assert (trial_segment(trial), saved_iteration(trial)) == (0, 0)
     assert trial.experiment_tag == "3_user=me@here.org"
+
+
+def test_tune_s_state_has_the_checkpoint_that_a_segment_begins_with(trial):
+    manager = trial.run_metadata.checkpoint_manager
+    manager.register_checkpoint(saved(3))
+    trial.run_metadata.get_json_state()  # Tune keeps that text until it is told of a change
+    begin_segment(trial, 1, saved(4, "b"), {"rate": 0.1})
+    kept = type(trial.run_metadata).from_json_state(trial.run_metadata.get_json_state())
+    metrics = kept.checkpoint_manager.latest_checkpoint_result.metrics
+    assert (metrics["training_iteration"], metrics["trial_id"]) == (4, "b")
+
+
+def test_tune_forgets_that_a_trial_waits_but_no_other_decision(trial):
+    kept = {"a": TrialScheduler.NOOP, "b": TrialScheduler.NOOP}
+    queued = {"a": TrialScheduler.PAUSE}
+    controller = SimpleNamespace(_cached_trial_decisions=kept, _queued_trial_decisions=queued)
+    forget_wait(SimpleNamespace(_tune_controller=controller), trial)
+    assert (kept, queued) == ({"b": TrialScheduler.NOOP}, {"a": TrialScheduler.PAUSE})
+    forget_wait(SimpleNamespace(), trial)  # another Ray may have none
 
 
 def test_a_checkpoint_newer_than_the_last_result_restores_it(trial):

@@ -24,6 +24,7 @@ from tune_tf.space import flatten, nest
 from tune_tf.tune_internals.trial_state import (
     begin_segment,
     find_checkpoint,
+    forget_wait,
     latest_result,
     restore_result,
     save_trial,
@@ -192,6 +193,7 @@ class ReproducibleScheduler(OutcomeMixin):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Add a result; return what is to be done as far as it is decided."""
         decision = super().on_trial_result(tune_controller, trial, result)
+        forget_wait(tune_controller, trial)
         number, segment = trial_number(trial), trial_segment(trial)
         iteration = int(result[TRAINING_ITERATION])
         if segment:

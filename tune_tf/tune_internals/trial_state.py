@@ -9,6 +9,7 @@ from typing import Any
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
+from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import WorkerLostError
 from tune_tf.secrets import mask_secrets
@@ -109,6 +110,18 @@ def restore_result(trial: Trial) -> dict[str, Any] | None:
 def save_trial(controller: Any, trial: Trial) -> None:
     """Have Tune save a trial that has just reported, before it trains on."""
     controller._schedule_trial_save(trial)  # noqa: SLF001 - see the module
+
+
+def forget_wait(controller: Any, trial: Trial) -> None:
+    """Have Tune forget that a trial was to wait: a resume restores that, and no decision undoes it.
+
+    Tune keeps a decision while it saves a trial, also in its snapshots.
+    """
+    controller = getattr(controller, "_tune_controller", controller)  # schedulers get a wrapper
+    for name in ("_cached_trial_decisions", "_queued_trial_decisions"):
+        decisions = getattr(controller, name, {})
+        if decisions.get(trial.trial_id) == TrialScheduler.NOOP:
+            del decisions[trial.trial_id]
 
 
 def train_trial(controller: Any, trial: Trial) -> bool:

@@ -127,6 +127,14 @@ def test_a_sweep_stops_only_after_the_trial_at_the_target_has_ended():
     assert sweep.end.stop_all()
 
 
+def test_a_trial_that_lost_its_process_at_the_target_is_not_stopped_before_it_is_there_again():
+    sweep = Sweep(target=0.2)
+    trial = sweep.start()
+    assert sweep.report(trial, 0.1)["done"]
+    assert not sweep.report(trial, 0.5)["done"]
+    assert sweep.report(trial, 0.1)["done"]
+
+
 def test_a_trial_that_was_started_again_is_stopped_with_the_others():
     sweep = Sweep(epochs=1)
     trial = sweep.start()
