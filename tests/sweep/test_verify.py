@@ -1,11 +1,15 @@
 """Reproducible sweeps compared: in logical time, with results that a function gives."""
 
+import numpy as np
 import pytest
 from ray.tune.experiment import Trial
 
+from tune_tf import Objective
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.schedulers.logical_sweep import Position
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.space import Float, SearchSpace
 from tune_tf.sweep.reproducibility import make_reproducible_scheduler
 from tune_tf.sweep.verify import first_difference, verify_sweep
 from tune_tf.sweep_folder import SweepFolder
@@ -47,6 +51,32 @@ def trained(sweep, changed=None, num_rounds=20):
                 sweep.report(place, {**metrics, **(changed or {}).get(place, {})})
         sweep.advance()
     return sweep
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes"])
+def test_a_resume_learns_from_the_earlier_results_that_were_there_at_the_start(
+    scheduler_of, tmp_path, sampler
+):
+    space = SearchSpace({"rate": Float(0, 1)})
+    source = tmp_path / "source.journal"
+    earlier = OptunaSearcher(
+        space, Objective("val_accuracy", "max"), storage=str(source), study_name="source"
+    )
+    for rate in np.linspace(0.1, 0.4, 12):
+        earlier.add_evaluated_point({"rate": rate}, value=1 - rate)
+
+    def configs(scheduler):
+        return [trained(scheduler.sweep).config(number) for number in range(4)]
+
+    warm = {"sampler": sampler, "warm_start_from": str(source)}
+    first, folder = scheduler_of(searcher=warm)
+    assert configs(first) != configs(scheduler_of(searcher={"sampler": sampler})[0])
+    for rate in np.linspace(0.6, 0.9, 12):
+        earlier.add_evaluated_point({"rate": rate}, value=1 + rate)
+    assert configs(scheduler_of(folder)[0]) == configs(first)
+    assert configs(scheduler_of(searcher=warm)[0]) != configs(first)
+    source.unlink()
+    assert configs(scheduler_of(folder)[0]) == configs(first)
 
 
 def difference(one, other, *, is_whole=True):

@@ -268,9 +268,8 @@ class ReproducibleScheduler(OutcomeMixin):
         if config != expected:
             raise SweepConflictError(
                 f"trial {number} has other parameters than a repetition gives it: "
-                f"{value_differences(config, expected)}. What proposals follow from has changed: a "
-                "version, or the source of a warm start. Start another sweep, or resume with what "
-                "was there before"
+                f"{value_differences(config, expected)}. A version that proposals depend on has "
+                "changed. Start another sweep, or resume with the versions of before"
             )
 
     def _pause_longest(self, tune_controller: Any, patience_s: float) -> None:

@@ -206,11 +206,18 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
 
 
 def study_searcher(
-    folder: SweepFolder, storage: str | None = None, study_name: str | None = None
+    folder: SweepFolder,
+    storage: str | None = None,
+    study_name: str | None = None,
+    *,
+    earlier: str | None = None,
 ) -> OptunaSearcher:
-    """Create the searcher with the sampler of the settings; the study is in memory by default."""
+    """Create the searcher with the sampler of the settings; the study is in memory by default.
+
+    Earlier results for it are those of the settings, or are read from ``earlier``.
+    """
     config, searcher = folder.config, folder.config.searcher
-    earlier = folder.warm_start_from
+    earlier = earlier or folder.warm_start_from
     tracking_uri = folder.tracking_uri if earlier and earlier.startswith("mlflow:") else None
     return OptunaSearcher(
         config.space,

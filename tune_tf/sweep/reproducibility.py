@@ -10,6 +10,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
 from tune_tf.schedulers.logical_sweep import LogicalSweep
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
+from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, study_searcher
 from tune_tf.sweep.stopper import SweepStopper
@@ -19,6 +20,9 @@ from tune_tf.tune_internals.trial_state import EndedTrials
 
 LOGICAL_RESULTS: Final = "results.jsonl"
 """File in a sweep's folder with the results of its trials, in the order of arrival."""
+
+_EARLIER_RESULTS: Final = "earlier/study.journal"
+"""Copy of the earlier results of a warm start, as they were when the sweep began."""
 
 
 class LogicalBudget:
@@ -74,7 +78,7 @@ def make_reproducible_scheduler(
     """
     config = folder.config
     sweep = LogicalSweep(
-        study_searcher(folder),
+        _searcher(folder),
         make_scheduler(config, mutations),
         num_slots=config.max_concurrent_trials or num_workers,
         num_samples=config.budget.num_samples,
@@ -83,3 +87,13 @@ def make_reproducible_scheduler(
         end_reason=LogicalBudget(config).end_reason,
     )
     return ReproducibleScheduler(sweep, num_workers=num_workers, file=folder.path / LOGICAL_RESULTS)
+
+
+def _searcher(folder: SweepFolder) -> OptunaSearcher:
+    """Create the searcher; a warm start has the results that it had when the sweep began."""
+    if folder.warm_start_from is None:
+        return study_searcher(folder)
+    copy = folder.path / _EARLIER_RESULTS
+    copy.parent.mkdir(exist_ok=True)
+    study_searcher(folder, str(copy), "earlier")  # reads the source if it has not been read
+    return study_searcher(folder, earlier=str(copy))
