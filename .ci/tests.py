@@ -1,6 +1,7 @@
 """Run all tests; none is lost, and each retry is reported.
 
-Arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a submission must pass them.
+Arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a submission must pass them;
+``--half-of-slow N`` runs half of the slow tests, the other half with the next number.
 
 Some tests start clusters, kill nodes and wait for the effects; on a busy machine one of them
 can be late. Up to three failures are run once more, alone; what fails twice is broken. Each
@@ -17,9 +18,11 @@ from pathlib import Path
 
 TOGETHER = ["--numprocesses", "3", "--dist", "loadfile"]
 TOGETHER += ["--no-loadscope-reorder", "--max-worker-restart", "0"]
+HANGS = ["-o", "faulthandler_timeout=1260", "-o", "faulthandler_exit_on_timeout=true"]
+"""A test that hangs in C++, where its time limit does not end it, ends its process and is told."""
 RINGS = {
-    "together": [*TOGETHER, "-m", "not alone and not long and not gpu"],
-    "alone": ["-m", "alone"],
+    "together": [*TOGETHER, *HANGS, "-m", "not alone and not long and not gpu"],
+    "alone": [*HANGS, "-m", "alone"],
 }
 MAX_RETRIES = 3
 BUILD = Path("build")

@@ -32,14 +32,14 @@ ALONE = "import pytest\n\n@pytest.mark.alone\ndef test_alone(): pass\n"
 def ran(tmp_path):
     """Return a function that runs the tests of some files as CI does."""
 
-    def run(**files):
+    def run(*arguments, **files):
         (tmp_path / "conftest.py").write_text(CONFTEST.format(here=str(Path(__file__).parent)))
-        (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  alone\n  kills\n")
+        (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  alone\n  slow\n")
         for name, text in {"alone": ALONE, **files}.items():
             (tmp_path / f"test_{name}.py").write_text(text)
         plain = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
         return subprocess.run(
-            [sys.executable, str(RUNNER), "--no-skips"],
+            [sys.executable, str(RUNNER), "--no-skips", *arguments],
             cwd=tmp_path,
             env=plain,
             capture_output=True,
@@ -48,6 +48,23 @@ def ran(tmp_path):
         )
 
     return run
+
+
+def test_two_turns_run_each_slow_test_once_and_the_others_twice(ran, tmp_path):
+    slow = (
+        "import pytest\n\n@pytest.mark.slow\n@pytest.mark.parametrize('number', range(20))\n"
+        "def test_slow(number): pass\n"
+    )
+    turns = []
+    for turn in ("7", "8"):
+        done = ran("--half-of-slow", turn, first=PASSES, second=slow)
+        assert done.returncode == 0, done.stdout
+        told = json.loads((tmp_path / "build" / "tests-together.json").read_text())
+        turns.append(set(told["seconds"]))
+
+    assert turns[0] & turns[1] == {"test_first.py::test_passes"}
+    assert len(turns[0] | turns[1]) == 21
+    assert min(map(len, turns)) > 5
 
 
 def test_a_whole_run_is_green(ran, tmp_path):

@@ -40,6 +40,12 @@ def proxy(server, monkeypatch):
     proxy.close()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Let a sweep wait longer at its end for a store: a busy machine's is slow to come back."""
+    monkeypatch.setattr("tune_tf.tracking.writing.writer._PATIENCE_S", 120.0)
+
+
 def trainable():
     from ray import tune
 
@@ -164,6 +170,7 @@ def assert_exact(server, folder, outcome="completed", status="FINISHED"):
     return runs
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_server_killed_and_started_again_has_every_point_once(sweep, server, proxy, caplog):
     caplog.set_level("INFO", "tune_tf")
 
@@ -184,6 +191,7 @@ def test_a_server_killed_and_started_again_has_every_point_once(sweep, server, p
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("fault", ["hang", "forget"])
 def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, proxy, fault, caplog):
     caplog.set_level("INFO", "tune_tf")
@@ -200,6 +208,7 @@ def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, pro
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("patient")
 def test_with_a_third_of_all_requests_failing_there_is_one_run_a_trial(sweep, server, proxy):
     proxy.become("forget", share=1 / 3)
     folder = sweep()
