@@ -1,7 +1,7 @@
 """Run all tests; none is lost, and each retry is reported.
 
 Arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a submission must pass them;
-``--half-of-slow N`` runs half of the slow tests, the other half with the next number.
+``--half-of-slow N`` runs one half of the slow tests, or the other, as N is even or odd.
 
 Some tests start clusters, kill nodes and wait for the effects; on a busy machine one of them
 can be late. Up to three failures are run once more, alone; what fails twice is broken. Each

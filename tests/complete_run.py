@@ -16,17 +16,17 @@ NOT_ALLOWED = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run demand that nothing is skipped, and take every second slow test."""
+    """Let a run demand that nothing is skipped, and take half of the slow tests."""
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run")
     parser.addoption(
-        "--half-of-slow", type=int, help="half of the slow tests, by turns: 0, 1, 2 ..."
+        "--half-of-slow", type=int, help="one half of the slow tests, or the other: 0 or 1"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """See to it that no test is lost; the environment may name a file for the outcome."""
-    if (turn := config.getoption("half_of_slow")) is not None:
-        config.pluginmanager.register(HalfOfSlow(turn))
+    if (number := config.getoption("half_of_slow")) is not None:
+        config.pluginmanager.register(HalfOfSlow(number))
     if not hasattr(config, "workerinput"):
         report = os.environ.get("TUNE_TF_TEST_REPORT")
         may_skip = not config.getoption("--no-skips")
@@ -35,25 +35,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class HalfOfSlow:
-    """Leaves out every second slow test; the next turn has those, and not the others.
+    """Leaves out half of the slow tests.
 
     Args:
-        turn: Number of the run.
+        number: An even one runs the one half, an odd one the other.
     """
 
-    def __init__(self, turn: int) -> None:
-        self._turn = turn
+    def __init__(self, number: int) -> None:
+        self._number = number
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Deselect the tests of the other turn."""
+        """Deselect the tests of the other half."""
         kept: list[pytest.Item] = []
         left_out: list[pytest.Item] = []
         for item in items:
             is_kept = (
                 item.get_closest_marker("slow") is None
-                or zlib.crc32(item.nodeid.encode()) % 2 == self._turn % 2
+                or zlib.crc32(item.nodeid.encode()) % 2 == self._number % 2
             )
             (kept if is_kept else left_out).append(item)
         items[:] = kept

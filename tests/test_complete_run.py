@@ -50,21 +50,21 @@ def ran(tmp_path):
     return run
 
 
-def test_two_turns_run_each_slow_test_once_and_the_others_twice(ran, tmp_path):
+def test_the_halves_run_each_slow_test_once_and_the_others_twice(ran, tmp_path):
     slow = (
         "import pytest\n\n@pytest.mark.slow\n@pytest.mark.parametrize('number', range(20))\n"
         "def test_slow(number): pass\n"
     )
-    turns = []
-    for turn in ("7", "8"):
-        done = ran("--half-of-slow", turn, first=PASSES, second=slow)
+    halves = []
+    for number in ("7", "8"):
+        done = ran("--half-of-slow", number, first=PASSES, second=slow)
         assert done.returncode == 0, done.stdout
         told = json.loads((tmp_path / "build" / "tests-together.json").read_text())
-        turns.append(set(told["seconds"]))
+        halves.append(set(told["seconds"]))
 
-    assert turns[0] & turns[1] == {"test_first.py::test_passes"}
-    assert len(turns[0] | turns[1]) == 21
-    assert min(map(len, turns)) > 5
+    assert halves[0] & halves[1] == {"test_first.py::test_passes"}
+    assert len(halves[0] | halves[1]) == 21
+    assert min(map(len, halves)) > 5
 
 
 def test_a_whole_run_is_green(ran, tmp_path):
