@@ -10,6 +10,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.schedulers.logical_sweep import Position
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.space import Float, SearchSpace
+from tune_tf.sweep.plan import check_settings
 from tune_tf.sweep.reproducibility import make_reproducible_scheduler
 from tune_tf.sweep.verify import first_difference, verify_sweep
 from tune_tf.sweep_folder import SweepFolder
@@ -77,6 +78,10 @@ def test_a_resume_learns_from_the_earlier_results_that_were_there_at_the_start(
     assert configs(scheduler_of(searcher=warm)[0]) != configs(first)
     source.unlink()
     assert configs(scheduler_of(folder)[0]) == configs(first)
+    config = folder.config.model_copy(update={"workload": "tune_tf.workloads.digits:DigitsMLP"})
+    check_settings(config, tmp_path, folder.path)
+    with pytest.raises(InvalidSettingsError, match="there is no such file"):
+        check_settings(config, tmp_path)
 
 
 def difference(one, other, *, is_whole=True):

@@ -67,15 +67,18 @@ def check_settings(config: SweepConfig, base_dir: Path, folder: Path | None = No
         num_objectives=len(config.objectives),
     )
     checked_tracking_uri(config)
-    _check_searcher(config)
+    _check_searcher(config, is_new=folder is None)
     if not ray.is_initialized() and cluster_address(config.cluster) is None:
         num_fitting(config.resources or default_resources(config.parallelism), config.parallelism)
     workload.check_data()
     return workload
 
 
-def _check_searcher(config: SweepConfig) -> None:
-    """Check the configs to try first and the source of a warm start, without opening a study."""
+def _check_searcher(config: SweepConfig, *, is_new: bool) -> None:
+    """Check the configs to try first, and of a new sweep the source of its warm start.
+
+    An existing sweep has read the source, which need not be there any more.
+    """
     searcher = config.searcher
     OptunaSearcher(
         config.space,
@@ -84,7 +87,7 @@ def _check_searcher(config: SweepConfig) -> None:
         seed=searcher.seed,
         points_to_evaluate=searcher.points_to_evaluate,
     )
-    if searcher.warm_start_from:
+    if is_new and searcher.warm_start_from:
         source = expand_references(searcher.warm_start_from, "searcher.warm_start_from")
         criteria = SearchCriteria.of(config.objectives, config.constraints)
         next(WarmStart(source, checked_tracking_uri(config)).read(criteria), None)
