@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 from threadpoolctl import ThreadpoolController
 
 FloatArray = np.ndarray[Any, np.dtype[Any]]
@@ -16,6 +17,7 @@ FloatArray = np.ndarray[Any, np.dtype[Any]]
 _MAX_FIT_POINTS: Final = 120
 _MAX_STEPS: Final = 15
 _JITTER: Final = 1e-6
+_BLOCK: Final = 128
 _LENGTH, _SIGNAL, _NOISE = 0.7, 1.0, 0.02
 _PRIOR_SD = {"length": 1.0, "signal": 1.5, "noise": 2.0}
 
@@ -86,7 +88,10 @@ class GaussianProcess:
         if self._weights is None:
             self._weights = (inverse @ values) @ inverse
         kernel = self._kernel(features / self._scales, self._points[: self.size])
-        explained = np.square(kernel @ inverse.T).sum(axis=1)
+        explained = np.zeros(len(kernel))
+        for end in range(_BLOCK, self.size + _BLOCK, _BLOCK):  # a triangle is half of its square
+            rows = inverse[end - _BLOCK : end, :end]
+            explained += np.square(kernel[:, :end] @ rows.T).sum(axis=1)
         return kernel @ self._weights, np.maximum(self._signal - explained, 1e-8)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,9 +118,9 @@ class GaussianProcess:
         self.size = 0
 
     def _kernel(self, one: FloatArray, other: FloatArray) -> FloatArray:
-        squares = np.square(one).sum(1)[:, None] + np.square(other).sum(1) - 2 * (one @ other.T)
-        distance = np.sqrt(5 * np.maximum(squares, 1e-12))
-        return self._signal * (1 + distance + np.square(distance) / 3) * np.exp(-distance)
+        distance = math.sqrt(5) * cdist(one, other)
+        covariance: FloatArray = self._signal * (1 + distance + np.square(distance) / 3)
+        return covariance * np.exp(-distance)
 
     def _grow(self) -> None:
         count = self.size
