@@ -256,7 +256,7 @@ class ContinuationRule:
                 mean, _ = self._model.predict(self._features[[row]], self._losses[[row]])
                 best = min(best, float(mean[0]))
             if rung <= top:
-                self._model.append_expected(self._features[row], rung)
+                self._model.append_expected(self._features[row], self._losses[row], rung)
         return best
 
     def _best_value(self, expected_end: float = math.inf) -> float:

@@ -1,7 +1,8 @@
 """Prediction of a trial's last loss from its config and its losses at rungs."""
 
-from collections.abc import Callable
-from typing import Final
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -9,21 +10,40 @@ from tune_tf.schedulers.gaussian_process import FloatArray, GaussianProcess
 
 _MIN_VALUES_TO_FREEZE: Final = 12
 _UNKNOWN_VARIANCE: Final = 0.3
-_PRIOR_COUNT: Final = 4.0
-_SLOPES: Final = (-3.0, 3.0)
+_LINE_SDS: Final = np.array([1.0, 0.5, 0.5])
+"""Prior standard deviations of a line's offset and of its two slopes, which are around 1."""
+_MAX_ON_LINE: Final = 10.0
+_LEAST_VARIANCE: Final = 1e-12
 _LEAST_LOSS: Final = 1e-12
 _LEAST_ERROR: Final = 1e-3
+
+
+class _Below(NamedTuple):
+    """What is known of trials' losses below a rung.
+
+    Args:
+        values: [n, 2], on the model's scale: what is predicted of the loss at the rung before, from
+            the config and all losses up to that rung; and its difference to the loss, 0 where the
+            trial has not been there.
+        variance: That of the prediction, [n]; 0 where the trial has been there.
+    """
+
+    values: FloatArray
+    variance: FloatArray
 
 
 class CurveModel:
     """Gaussian processes of learning curves, one a rung.
 
-    The loss at the first rung is a process of the config, and each next one is linear in the one
-    before plus a process of the config: the autoregressive model of Kennedy and O'Hagan
-    (https://doi.org/10.1093/biomet/87.1.1), with rungs as levels. Positive losses count by their
-    logarithms, and negative accuracies by those of the error rates. All rungs have one scale: the
-    distance to the rung's median, over the root mean square distance of the better half at the
-    first rung; where it is positive, its logarithm ``log1p``.
+    The loss at the first rung is a process of the config. At each next one it is the loss before
+    plus a process of the config and a line: the autoregressive model of Kennedy and O'Hagan
+    (https://doi.org/10.1093/biomet/87.1.1), with rungs as levels, and with normal priors of the
+    line's slopes. There are two, for what is predicted of the loss before and for the difference
+    to the prediction: the latter may be noise that does not last.
+
+    Positive losses count by their logarithms, and negative accuracies by those of the error rates.
+    All rungs have one scale: the distance to the rung's median, over the root mean square distance
+    of the better half at the first rung; where it is positive, its logarithm ``log1p``.
 
     Args:
         num_rungs: Number of rungs.
@@ -32,43 +52,39 @@ class CurveModel:
 
     def __init__(self, num_rungs: int, groups: FloatArray) -> None:
         self.num_rungs = num_rungs
-        self._processes = [GaussianProcess(groups) for _ in range(num_rungs)]
+        self._processes = [GaussianProcess(groups, len(_LINE_SDS)) for _ in range(num_rungs)]
         self._warp: Callable[[FloatArray], FloatArray] = _identity
         self._centers, self._scale = np.zeros(num_rungs), 1.0
         self._is_frozen = [False] * num_rungs
         self._is_fitted = [False] * num_rungs
-        self._offsets, self._slopes = np.zeros(num_rungs), np.ones(num_rungs)
 
     def fit(self, features: FloatArray, losses: FloatArray, rng: np.random.Generator) -> None:
         """Fit the model anew to features [n, features] and losses [n, rungs], NaN if unknown."""
         if self._warp is not (warp := _warp_of(losses[np.isfinite(losses)])):
             self._warp, self._is_frozen = warp, [False] * self.num_rungs
-        self._slopes[:], self._offsets[:] = 1.0, 0.0
         self._is_fitted = [False] * self.num_rungs
-        below = np.full(len(losses), np.nan)
-        for rung in range(self.num_rungs):
+        for rung, below in zip(range(self.num_rungs), self._below(features, losses), strict=False):
             known = np.isfinite(losses[:, rung])
             self._scale_rung(rung, self._warp(losses[known]))
-            values = self.scaled(losses[:, rung], rung)
             if known.sum() > (1 if rung else 0):
-                rest = values[known] - self._line(rung, below[known], values[known])
-                self._processes[rung].fit(features[known], rest, rng)
+                points, expected = _on_line(features[known], below.values[known])
+                values = self.scaled(losses[known, rung], rung)
+                self._processes[rung].fit(points, values - expected, rng)
                 self._is_fitted[rung] = True
-            below = values
 
     def append(self, feature: FloatArray, losses: FloatArray, rung: int) -> None:
         """Add a trial's loss at a rung: features [features], losses [rungs]."""
         if self._is_fitted[rung]:
-            value, below = self.scaled(losses, rung)[rung], 0.0
-            if rung:
-                below = self._slopes[rung] * self.scaled(losses, rung - 1)[rung - 1]
-            self._processes[rung].append(feature, float(value - self._offsets[rung] - below))
+            point, expected = self._point(feature, losses, rung)
+            value = self.scaled(losses, rung)[rung] - expected[0]
+            self._processes[rung].append(point[0], float(value))
 
-    def append_expected(self, feature: FloatArray, rung: int) -> None:
-        """Add what is expected of a trial at a rung, as of one that is on the way to it."""
+    def append_expected(self, feature: FloatArray, losses: FloatArray, rung: int) -> None:
+        """Add what is expected of a trial at its next rung, as of one that is on the way to it."""
         if self._is_fitted[rung]:
-            mean, _ = self._processes[rung].predict(feature[None])
-            self._processes[rung].append(feature, float(mean[0]))
+            point, _ = self._point(feature, losses, rung)
+            mean, _ = self._processes[rung].predict(point)
+            self._processes[rung].append(point[0], float(mean[0]))
 
     @property
     def sizes(self) -> list[int]:
@@ -96,27 +112,52 @@ class CurveModel:
             The means, [n]; and the variances that each rung will resolve, [n, rungs], 0 for those
             passed. Their sum is the variance of the prediction.
         """
-        last = np.isfinite(losses).sum(axis=1) - 1
-        means, variances = np.zeros(len(losses)), np.zeros(losses.shape)
+        _, *below = self._below(features, losses)
+        variances, left = np.zeros(losses.shape), np.zeros(len(losses))
+        for rung, (_, variance) in enumerate(below):
+            slope, slope_of_rest = self._slopes(rung + 1)
+            smooth, noise = left + variance, np.where(variance > 0, self._noise(rung), 0.0)
+            both = np.maximum(smooth + noise, _LEAST_VARIANCE)
+            variances[:, :rung] *= slope**2
+            # What the loss says of the next one: the square of their covariance, by its variance.
+            variances[:, rung] = np.square(slope * smooth + slope_of_rest * noise) / both
+            left = (slope - slope_of_rest) ** 2 * smooth * noise / both
+        return below[-1].values.sum(axis=1), variances
+
+    def _below(self, features: FloatArray, losses: FloatArray) -> Iterator[_Below]:
+        """Yield what is known below each rung, and then beyond the last one, by fitted rungs."""
+        below = _Below(np.zeros((len(losses), 2)), np.zeros(len(losses)))
+        yield below
         for rung in range(self.num_rungs):
-            if rung:
-                here = last == rung - 1
-                means[here] = self.scaled(losses[here, rung - 1], rung - 1)
-            ahead = last < rung
-            if not ahead.any():
-                continue
-            slope = self._slopes[rung] if rung else 0.0
-            means[ahead] = self._offsets[rung] + slope * means[ahead]
-            variances[ahead] *= slope * slope
-            variances[ahead, rung] = _UNKNOWN_VARIANCE
+            points, smooth = _on_line(features, below.values)
+            values = self.scaled(losses[:, rung], rung)
+            is_ahead, variance = np.isnan(values), np.zeros(len(values))
+            variance[is_ahead] = _UNKNOWN_VARIANCE
             if self._is_fitted[rung]:
                 process = self._processes[rung]
-                mean, variance = process.predict(features[ahead])
-                means[ahead] += mean
-                variances[ahead, rung] = variance + process.noise
-        done = last == self.num_rungs - 1
-        means[done] = self.scaled(losses[done, -1], self.num_rungs - 1)
-        return means, variances
+                mean, variance[is_ahead] = process.predict(points[is_ahead])
+                smooth[is_ahead] += mean
+                smooth[~is_ahead] += process.means(points[~is_ahead])
+            rest = np.nan_to_num(values - smooth)
+            below = _Below(np.stack([smooth, rest], axis=1), variance)
+            yield below
+
+    def _point(
+        self, feature: FloatArray, losses: FloatArray, rung: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a trial's point in the process of a rung, and the loss without the process."""
+        below = next(itertools.islice(self._below(feature[None], losses[None]), rung, None))
+        return _on_line(feature[None], below.values)
+
+    def _noise(self, rung: int) -> float:
+        return self._processes[rung].noise if self._is_fitted[rung] else 0.0
+
+    def _slopes(self, rung: int) -> FloatArray:
+        """Return the slopes of a rung's line; 1 beyond the last rung."""
+        slopes = np.ones(2)
+        if rung < self.num_rungs and self._is_fitted[rung]:
+            slopes += _LINE_SDS[1:] * self._processes[rung].slopes[1:]
+        return slopes
 
     def _scale_rung(self, rung: int, losses: FloatArray) -> None:
         """Set a rung's center, unless it is frozen, by warped losses of those that reached it."""
@@ -134,17 +175,12 @@ class CurveModel:
         is_flat = rung == 0 and spread == 0
         self._is_frozen[rung] = len(own) >= _MIN_VALUES_TO_FREEZE and not is_flat
 
-    def _line(self, rung: int, below: FloatArray, values: FloatArray) -> FloatArray:
-        """Fit the line from the rung below to this one; return its values."""
-        if rung == 0:
-            self._offsets[0] = values.mean()
-            return np.full(len(values), self._offsets[0])
-        centered, prior = below - below.mean(), _PRIOR_COUNT / 4
-        covariance, variance = (centered * (values - values.mean())).sum(), (centered**2).sum()
-        self._slopes[rung] = np.clip((covariance + prior) / (variance + prior), *_SLOPES)
-        self._offsets[rung] = values.mean() - self._slopes[rung] * below.mean()
-        line: FloatArray = self._offsets[rung] + self._slopes[rung] * below
-        return line
+
+def _on_line(features: FloatArray, below: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return features [n, features] with those of a line, and the values where slopes are 1."""
+    parts = np.clip(below, -_MAX_ON_LINE, _MAX_ON_LINE)
+    line = np.column_stack([np.ones(len(parts)), parts]) * _LINE_SDS
+    return np.concatenate([features, line], axis=1), below.sum(axis=1)
 
 
 def _identity(losses: FloatArray) -> FloatArray:

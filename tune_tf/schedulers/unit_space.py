@@ -12,6 +12,7 @@ from tune_tf.space.frozen import hashable
 
 _OPTION: Final = 0.7
 _OTHER: Final = 9.0
+_MIN_ORDERED: Final = 3
 
 
 class UnitSpace:
@@ -19,6 +20,7 @@ class UnitSpace:
 
     A point has one column a parameter, constants left out; NaN stands for an inactive one. Ranges
     are even on their scale, and a range of steps has a point in the middle of each step's share.
+    A choice of three or more numbers is a range of as many steps, in their order.
 
     Attributes:
         num_ranges: Number of ranges.
@@ -32,7 +34,7 @@ class UnitSpace:
         }
         self._columns = {path: column for column, path in enumerate(self._parameters)}
         self._num_options = [
-            len(each.options) if isinstance(each, Choice) else 0
+            len(each.options) if isinstance(each, Choice) and not _ascending(each) else 0
             for each in self._parameters.values()
         ]
         self.num_ranges = self._num_options.count(0)
@@ -108,9 +110,7 @@ class UnitSpace:
     def _valid(self, points: FloatArray) -> FloatArray:
         """Return points moved to the nearest values, without their inactive parameters."""
         for column, parameter in enumerate(self._parameters.values()):
-            if isinstance(parameter, Choice):
-                continue
-            if parameter.step or parameter.low == parameter.high:
+            if self._num_options[column] == 0 and _has_steps(parameter):
                 values = points[:, column]
                 points[:, column] = [_to_unit(parameter, _from_unit(parameter, v)) for v in values]
         if self._space.conditional:
@@ -129,8 +129,25 @@ def _scale(parameter: Float | Int) -> tuple[float, float, bool]:
     return (math.log(low), math.log(high), True) if parameter.log else (low, high, False)
 
 
+def _ascending(parameter: Choice) -> list[Any]:
+    """Return the options in their order, if they are three or more numbers; else an empty list."""
+    options = parameter.options
+    is_number = [isinstance(each, int | float) and not isinstance(each, bool) for each in options]
+    if len(options) < _MIN_ORDERED or not all(is_number) or not all(map(math.isfinite, options)):
+        return []
+    return sorted(options)
+
+
+def _has_steps(parameter: Choice | Float | Int) -> bool:
+    if isinstance(parameter, Choice):
+        return True
+    return bool(parameter.step) or parameter.low == parameter.high
+
+
 def _to_unit(parameter: Choice | Float | Int, value: Any) -> float:
     if isinstance(parameter, Choice):
+        if options := _ascending(parameter):
+            return (options.index(value) + 0.5) / len(options)
         return float([hashable(each) for each in parameter.options].index(hashable(value)))
     low, high, is_log = _scale(parameter)
     number = math.log(value) if is_log else float(value)
@@ -139,6 +156,8 @@ def _to_unit(parameter: Choice | Float | Int, value: Any) -> float:
 
 def _from_unit(parameter: Choice | Float | Int, unit: float) -> Any:
     if isinstance(parameter, Choice):
+        if options := _ascending(parameter):
+            return options[min(int(unit * len(options)), len(options) - 1)]
         return parameter.options[int(unit)]
     low, high, is_log = _scale(parameter)
     number = low + unit * (high - low)

@@ -32,13 +32,17 @@ def test_every_row_is_predicted_as_alone():
 
 @pytest.mark.parametrize("known", [0, 1, 2])
 def test_ends_are_predicted_from_what_is_known(known):
-    model, _, _ = usual((30, 20, 12))
-    features, losses = curves(200, seed=5)
-    means, variances = model.predict(features, begun(losses, known))
-    error = means - model.scaled(losses[:, -1], 2)
-    assert np.corrcoef(means, losses[:, -1])[0, 1] > 0.95
-    assert np.mean(np.abs(error) < 2 * np.sqrt(variances.sum(1))) > 0.85
-    assert np.abs(np.mean(error)) < 0.2
+    shares = []
+    for seed in range(6):
+        tried, others = curves(30, seed=seed)
+        features, losses = curves(200, seed=100 + seed)
+        model = fitted(tried, partly(others, (30, 20, 12)))
+        means, variances = model.predict(features, begun(losses, known))
+        error = means - model.scaled(losses[:, -1], 2)
+        assert np.corrcoef(means, losses[:, -1])[0, 1] > 0.95
+        assert np.abs(np.mean(error)) < 0.2
+        shares.append(np.mean(np.abs(error) < 2 * np.sqrt(variances.sum(1))))
+    assert 0.85 < np.mean(shares) < 0.99
 
 
 def test_each_rung_that_is_known_leaves_less_variance():
@@ -107,10 +111,13 @@ def test_an_appended_loss_changes_predictions_nearby_and_truncation_restores_the
     at, unknown = features[[20]] + 0.01, np.full((1, 3), np.nan)
     before, sizes = model.predict(at, unknown), model.sizes
     assert sizes == [30, 15, 8]
-    losses[20, 1] = losses[20, 0] + 2
+    losses[20, 1] = curves(30)[1][20, 1]
+    model.append(features[20], losses[20], 1)
+    assert model.predict(at, unknown)[1][0, 1] < before[1][0, 1]
+    model.truncate(sizes)
+    losses[20, 1] += 0.5
     model.append(features[20], losses[20], 1)
     assert model.predict(at, unknown)[0] > before[0] + 0.1
-    assert model.predict(at, unknown)[1][0, 1] < before[1][0, 1]
     model.truncate(sizes)
     np.testing.assert_array_equal(model.predict(at, unknown)[0], before[0])
     np.testing.assert_array_equal(model.predict(at, unknown)[1], before[1])
@@ -121,7 +128,7 @@ def test_what_is_expected_changes_no_mean_and_leaves_less_variance(rung):
     model, _, _ = usual()
     at, unknown = np.array([[0.97, 0.03]]), np.full((1, 3), np.nan)
     means, variances = model.predict(at, unknown)
-    model.append_expected(at[0], rung)
+    model.append_expected(at[0], unknown[0], rung)
     new_means, new_variances = model.predict(at, unknown)
     np.testing.assert_allclose(new_means, means, atol=1e-6)
     assert new_variances[0, rung] < variances[0, rung]
@@ -131,7 +138,7 @@ def test_a_rung_without_a_process_takes_no_more_losses_before_the_next_fit():
     model, features, losses = usual((30, 1, 0))
     full = curves(30)[1]
     model.append(features[1], partly(full, (30, 30, 0))[1], 1)
-    model.append_expected(features[2], 2)
+    model.append_expected(features[2], losses[2], 2)
     assert model.sizes == [30, 0, 0]
     model.fit(features, partly(full, (30, 2, 0)), np.random.default_rng(0))
     assert model.sizes == [30, 2, 0]
@@ -149,14 +156,33 @@ def test_losses_unrelated_to_configs_are_predicted_by_a_line():
         assert np.sqrt(np.mean(error**2)) < 0.1 * np.abs(slope)
 
 
-def test_lines_are_not_steeper_than_three():
+@pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "does not last"])
+def test_noise_of_a_short_run_counts_as_far_as_it_lasts(lasts):
+    features, smooth = curves(60, 2, noise=0.0)
+    noise = np.random.default_rng(1).normal(0, 0.7, 60)
+    losses = smooth + np.stack([noise, noise if lasts else np.zeros(60)], axis=1)
+    passed = partly(losses, (60, 30))
+    model = fitted(features, passed)
+    means, _ = model.predict(features[30:], passed[30:])
+    error = means - model.scaled(losses[30:, 1], 1)
+    assert np.sqrt(np.mean(error**2)) < 0.25 * np.std(model.scaled(noise + losses.mean(), 1))
+
+
+def test_good_ends_of_bad_starts_are_found_by_few_full_runs():
     rng = np.random.default_rng(0)
-    first = rng.uniform(0, 1, 40)
-    model = fitted(rng.random((40, 2)), BELOW + np.stack([first, 12 * first], 1))
-    losses = BELOW + np.array([[0.4, np.nan], [0.2, np.nan]])
-    means, _ = model.predict(np.full((2, 2), 0.5), losses)
-    rise = -np.diff(model.scaled(losses[:, 0], 0))
-    assert -np.diff(means) == pytest.approx(3 * rise)
+    features, first = rng.random((40, 2)), rng.uniform(0, 1, 40)
+    losses = BELOW + np.stack([first, 3 - first], 1)
+    model = fitted(features, partly(losses, (40, 8)))
+    means, _ = model.predict(features[8:], partly(losses[8:], (32, 0)))
+    assert np.corrcoef(means, first[8:])[0, 1] < -0.9
+
+
+def test_an_end_is_uncertain_where_no_full_run_began_alike():
+    features = np.random.default_rng(0).random((40, 2))
+    losses = BELOW + np.stack([np.linspace(0, 1, 40), np.linspace(0, 1, 40)], 1)
+    model = fitted(features, partly(losses, (40, 4)))
+    _, variances = model.predict(np.tile(features[:1], (2, 1)), losses[[2, 39]] * [[1, np.nan]])
+    assert variances[1, 1] > 2 * variances[0, 1]
 
 
 def test_variance_of_a_rung_counts_by_the_square_of_the_slope_beyond():
@@ -167,7 +193,7 @@ def test_variance_of_a_rung_counts_by_the_square_of_the_slope_beyond():
     _, expected = alone.predict(unseen, np.full((20, 1), np.nan))
     ratio = variances[:, 0] / expected[:, 0]
     np.testing.assert_allclose(ratio, 0.4**2, rtol=0.35)
-    np.testing.assert_allclose(ratio, ratio[0])
+    np.testing.assert_allclose(ratio, ratio[0], rtol=0.1)
 
 
 def test_an_appended_loss_is_what_its_config_is_predicted_to_reach():

@@ -55,6 +55,36 @@ def test_predictions_are_those_of_scikit_learn(count):
     np.testing.assert_allclose(variances, deviations**2, rtol=1e-3, atol=1e-6)
 
 
+def test_linear_features_have_the_kernel_of_bayesian_linear_regression():
+    features, line = points(40), np.random.default_rng(1).normal(size=(40, 2))
+    values = values_at(features) + line @ [2.0, -0.5] - 1
+    process = GaussianProcess(GROUPS, 2)
+    process.fit(np.concatenate([features, line], axis=1), values, np.random.default_rng(0))
+    np.testing.assert_allclose(process.slopes, [2.0, -0.5], atol=0.05)
+    lengths, (signal, noise) = np.exp(process._theta[:-2]), np.exp(process._theta[-2:])
+    matern = ConstantKernel(signal) * Matern(lengths[GROUPS], nu=2.5)
+
+    def covariance(rows, other, slopes):
+        return matern(rows, other) + slopes @ line.T
+
+    kernel = covariance(features, features, line) + (noise + 1e-6 * signal) * np.eye(40)
+    unseen, beyond = points(20, seed=9), np.random.default_rng(2).normal(size=(20, 2))
+    cross = covariance(unseen, features, beyond)
+    means, variances = process.predict(np.concatenate([unseen, beyond], axis=1))
+    np.testing.assert_allclose(means, cross @ np.linalg.solve(kernel, values), atol=1e-6)
+    prior = signal + np.square(beyond).sum(axis=1)
+    expected = prior - (cross * np.linalg.solve(kernel, cross.T).T).sum(axis=1)
+    np.testing.assert_allclose(variances, expected, rtol=1e-3, atol=1e-7)
+    kept = GaussianProcess(GROUPS, 2)
+    kept.__setstate__(process.__getstate__())
+    kept.fit(np.concatenate([features, line], axis=1)[:30], values[:30], np.random.default_rng(0))
+    for row in range(30, 40):
+        kept.append(np.append(features[row], line[row]), values[row])
+    np.testing.assert_allclose(
+        kept.predict(np.concatenate([unseen, beyond], axis=1))[0], means, atol=1e-6
+    )
+
+
 def test_the_loss_is_scikit_learns_likelihood_and_the_priors():
     process, features = GaussianProcess(GROUPS), points(30)
     values, squares = values_at(features), squares_by_parameter(features)
@@ -64,7 +94,7 @@ def test_the_loss_is_scikit_learns_likelihood_and_the_priors():
         reference = sklearn_process(process, features, values)
         off = (theta - np.log([0.7, 0.7, 0.7, 1.0, 0.02])) / [1, 1, 1, 1.5, 2]
         expected.append(0.5 * off @ off - reference.log_marginal_likelihood_value_)
-        found.append(process._loss(theta, squares, values)[0])
+        found.append(process._loss(theta, squares, 0.0, values)[0])
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-6)
 
 
@@ -76,7 +106,8 @@ def squares_by_parameter(features):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_gradient_is_that_of_the_loss(seed):
     process, features = GaussianProcess(GROUPS), points(20)
-    arguments = squares_by_parameter(features), values_at(features)
+    linear = np.outer(features[:, 0], features[:, 0])
+    arguments = squares_by_parameter(features), linear, values_at(features)
     theta = np.random.default_rng(seed).normal(-0.5, 0.8, size=5)
     error = check_grad(
         lambda at: process._loss(at, *arguments)[0],
@@ -167,11 +198,11 @@ def test_lengths_are_found_anew_once_a_third_was_added():
 def test_of_many_points_some_find_the_lengths_and_all_predict(monkeypatch):
     sizes, loss = [], GaussianProcess._loss
 
-    def noted(self, theta, squares, values):
+    def noted(self, theta, squares, linear, values):
         sizes.append(len(values))
         assert squares.shape == (len(values), len(values), 3)
         assert set(best).issubset(values.tolist())
-        return loss(self, theta, squares, values)
+        return loss(self, theta, squares, linear, values)
 
     monkeypatch.setattr(GaussianProcess, "_loss", noted)
     best = np.sort(values_at(points(400)))[:40].tolist()

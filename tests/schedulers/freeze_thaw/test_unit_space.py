@@ -26,8 +26,18 @@ CHOICES = {
     "bools": Choice([True, False]),
     "dicts": Choice([{"a": 1}, {"a": {"b": 2}}]),
     "one option": Choice(["only"]),
+    "two numbers": Choice([16, 64]),
+    "numbers and others": Choice([16, 32, "64"]),
+    "numbers that are not finite": Choice([1.0, 2.0, math.inf]),
+    "numbers and bools": Choice([2, 3, True]),
 }
-SPACES = {name: SearchSpace({"a": each}) for name, each in {**RANGES, **CHOICES}.items()} | {
+NUMBERS = {
+    "numbers": Choice([64, 8, 16, 256, 32]),
+    "whole and other numbers": Choice([0.5, 0, -3, 1e-7, 2]),
+}
+SPACES = {
+    name: SearchSpace({"a": each}) for name, each in {**RANGES, **CHOICES, **NUMBERS}.items()
+} | {
     "groups": SearchSpace(
         {"g": {"a": Float(0, 1), "h": {"b": Int(1, 3), "c": Choice(["x", "y"])}}, "d": 7}
     ),
@@ -117,6 +127,18 @@ def test_all_pairs_of_options_are_equally_far_apart_in_features():
     features = unit.features(np.arange(4.0)[:, None])
     distances = np.square(features[:, None] - features[None]).sum(2)[~np.eye(4, dtype=bool)]
     np.testing.assert_allclose(distances, 1, atol=0.05)  # as the ends of a range
+
+
+@pytest.mark.parametrize("parameter", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_to_choose_from_are_a_range_of_steps_in_their_order(parameter):
+    unit = UnitSpace(SearchSpace({"a": parameter}))
+    points = np.concatenate([unit.encode({"a": each}) for each in sorted(parameter.options)])
+    np.testing.assert_allclose(points, [0.1, 0.3, 0.5, 0.7, 0.9])
+    assert unit.num_ranges == 1
+    np.testing.assert_array_equal(unit.features(points[:, None])[:, 0], points)
+    drawn = [unit.decode(each)["a"] for each in unit.draw(4000, np.random.default_rng(0))]
+    counts = [drawn.count(each) for each in parameter.options]
+    np.testing.assert_allclose(np.array(counts) / 4000, 0.2, atol=0.04)
 
 
 def test_constants_have_no_column():
