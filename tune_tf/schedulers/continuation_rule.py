@@ -249,15 +249,12 @@ class ContinuationRule:
 
     def _append_expected(self, running: Collection[str]) -> float:
         """Add to the model what running trials will report; return the best expected end."""
-        best, top = math.inf, len(self._costs) - 1
-        for row in (self._ids[each] for each in running):
-            rung = self._last([row])[0] + 1
-            if rung == top:
-                mean, _ = self._model.predict(self._features[[row]], self._losses[[row]])
-                best = min(best, float(mean[0]))
-            if rung <= top:
-                self._model.append_expected(self._features[row], self._losses[row], rung)
-        return best
+        rows = [self._ids[each] for each in running]
+        rungs, top = self._last(rows) + 1, len(self._costs) - 1
+        features, losses = self._features[rows], self._losses[rows]
+        ends, _ = self._model.predict(features[rungs == top], losses[rungs == top])
+        self._model.append_expected(features[rungs <= top], losses[rungs <= top])
+        return float(ends.min(initial=math.inf))
 
     def _best_value(self, expected_end: float = math.inf) -> float:
         """Return the least value of a full run, or else of a prediction, on the model's scale."""

@@ -75,16 +75,24 @@ class CurveModel:
     def append(self, feature: FloatArray, losses: FloatArray, rung: int) -> None:
         """Add a trial's loss at a rung: features [features], losses [rungs]."""
         if self._is_fitted[rung]:
-            point, expected = self._point(feature, losses, rung)
-            value = self.scaled(losses, rung)[rung] - expected[0]
-            self._processes[rung].append(point[0], float(value))
+            points, expected = self._points(feature[None], losses[None], rung)
+            value = self.scaled(losses[None, rung], rung) - expected
+            self._processes[rung].append(points, value)
 
-    def append_expected(self, feature: FloatArray, losses: FloatArray, rung: int) -> None:
-        """Add what is expected of a trial at its next rung, as of one that is on the way to it."""
-        if self._is_fitted[rung]:
-            point, _ = self._point(feature, losses, rung)
-            mean, _ = self._processes[rung].predict(point)
-            self._processes[rung].append(point[0], float(mean[0]))
+    def append_expected(self, features: FloatArray, losses: FloatArray) -> None:
+        """Add what is expected of trials at their next rungs, as of ones on the way to them.
+
+        Args:
+            features: [n, features].
+            losses: [n, rungs], NaN where unknown; none is known at the last rung.
+        """
+        next_rungs = np.isfinite(losses).sum(axis=1)
+        for rung in np.unique(next_rungs):
+            if self._is_fitted[rung]:
+                here = next_rungs == rung
+                points, _ = self._points(features[here], losses[here], rung)
+                process = self._processes[rung]
+                process.append(points, process.means(points))
 
     @property
     def sizes(self) -> list[int]:
@@ -142,12 +150,12 @@ class CurveModel:
             below = _Below(np.stack([smooth, rest], axis=1), variance)
             yield below
 
-    def _point(
-        self, feature: FloatArray, losses: FloatArray, rung: int
+    def _points(
+        self, features: FloatArray, losses: FloatArray, rung: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return a trial's point in the process of a rung, and the loss without the process."""
-        below = next(itertools.islice(self._below(feature[None], losses[None]), rung, None))
-        return _on_line(feature[None], below.values)
+        """Return trials' points in the process of a rung, and the losses without the process."""
+        below = next(itertools.islice(self._below(features, losses), rung, None))
+        return _on_line(features, below.values)
 
     def _noise(self, rung: int) -> float:
         return self._processes[rung].noise if self._is_fitted[rung] else 0.0

@@ -1,4 +1,4 @@
-"""Gaussian process to which points are added one by one."""
+"""Gaussian process to which points are added."""
 
 import math
 import sys
@@ -67,21 +67,21 @@ class GaussianProcess:
         kernel[np.diag_indices(count)] += self.noise + _JITTER * self._signal
         self._inverse[:count, :count] = _inverse_factor(kernel)
 
-    def append(self, feature: FloatArray, value: float) -> None:
-        """Add a point, [features]."""
-        count = self.size
-        if count == len(self._values):
-            self._grow()
-        point = feature / self._scales
-        linear = point[len(self._groups) :]
-        rest = self._signal + self.noise + _JITTER * self._signal + linear @ linear
-        inverse = self._inverse[:count, :count]
-        row = inverse @ self._kernel(self._points[:count], point[None])[:, 0]
-        diagonal = math.sqrt(max(rest - row @ row, _JITTER * self._signal))
-        self._inverse[count, :count] = -(row @ inverse) / diagonal
-        self._inverse[count, count] = 1 / diagonal
-        self._points[count], self._values[count] = point, value
-        self.size, self._solution = count + 1, None
+    def append(self, features: FloatArray, values: FloatArray) -> None:
+        """Add points, [n, features] and [n]."""
+        begin, end = self.size, self.size + len(values)
+        if end > len(self._values):
+            self._grow(2 * end)
+        points = features / self._scales
+        inverse = self._inverse[:begin, :begin]
+        cross = inverse @ self._kernel(self._points[:begin], points)
+        rest = self._kernel(points, points) - cross.T @ cross
+        rest[np.diag_indices(len(values))] += self.noise + _JITTER * self._signal
+        corner = _inverse_factor(rest)
+        self._inverse[begin:end, :begin] = -corner @ (cross.T @ inverse)
+        self._inverse[begin:end, begin:end] = corner
+        self._points[begin:end], self._values[begin:end] = points, values
+        self.size, self._solution = end, None
 
     def truncate(self, size: int) -> None:
         """Remove the points that were appended after the first ``size``."""
@@ -148,13 +148,13 @@ class GaussianProcess:
         covariance: FloatArray = matern + one[:, count:] @ other[:, count:].T
         return covariance
 
-    def _grow(self) -> None:
+    def _grow(self, capacity: int) -> None:
         count = self.size
         points, values, inverse = self._points, self._values, self._inverse
-        self._points = np.empty((2 * count, points.shape[1]))
-        self._values, self._inverse = np.empty(2 * count), np.zeros((2 * count, 2 * count))
-        self._points[:count], self._values[:count] = points, values
-        self._inverse[:count, :count] = inverse
+        self._points = np.empty((capacity, points.shape[1]))
+        self._values, self._inverse = np.empty(capacity), np.zeros((capacity, capacity))
+        self._points[:count], self._values[:count] = points[:count], values[:count]
+        self._inverse[:count, :count] = inverse[:count, :count]
 
     def _optimize(self, features: FloatArray, values: FloatArray, rng: np.random.Generator) -> None:
         """Set lengths, signal and noise; of many points, by the best third and some others."""

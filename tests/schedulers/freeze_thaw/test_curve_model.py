@@ -125,20 +125,38 @@ def test_an_appended_loss_changes_predictions_nearby_and_truncation_restores_the
 
 @pytest.mark.parametrize("rung", [0, 1, 2])
 def test_what_is_expected_changes_no_mean_and_leaves_less_variance(rung):
-    model, _, _ = usual()
-    at, unknown = np.array([[0.97, 0.03]]), np.full((1, 3), np.nan)
-    means, variances = model.predict(at, unknown)
-    model.append_expected(at[0], unknown[0], rung)
-    new_means, new_variances = model.predict(at, unknown)
+    model, features, losses = usual()
+    at = [np.array([[0.97, 0.03]]), features[[29]], features[[14]]][rung]
+    so_far = [np.full((1, 3), np.nan), losses[[29]], losses[[14]]][rung]
+    means, variances = model.predict(at, so_far)
+    model.append_expected(at, so_far)
+    new_means, new_variances = model.predict(at, so_far)
     np.testing.assert_allclose(new_means, means, atol=1e-6)
     assert new_variances[0, rung] < variances[0, rung]
+
+
+def test_what_is_expected_of_several_trials_is_added_as_of_one_after_another():
+    model, features, losses = usual()
+    (other, _, _), rows = usual(), [29, 3, 14, 20, 10]
+    so_far = losses[rows]
+    so_far[1] = np.nan
+    model.append_expected(features[rows], so_far)
+    for each, loss in zip(features[rows], so_far, strict=True):
+        other.append_expected(each[None], loss[None])
+    assert model.sizes == other.sizes == [31, 17, 10]
+    unseen, unknown = curves(40, seed=7)[0], np.full((40, 3), np.nan)
+    found = model.predict(unseen, unknown)
+    for own, expected in zip(found, other.predict(unseen, unknown), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-9)
+    model.append_expected(features[:0], losses[:0])
+    assert model.sizes == other.sizes
 
 
 def test_a_rung_without_a_process_takes_no_more_losses_before_the_next_fit():
     model, features, losses = usual((30, 1, 0))
     full = curves(30)[1]
     model.append(features[1], partly(full, (30, 30, 0))[1], 1)
-    model.append_expected(features[2], losses[2], 2)
+    model.append_expected(features[[2]], partly(full, (30, 30, 0))[[2]])
     assert model.sizes == [30, 0, 0]
     model.fit(features, partly(full, (30, 2, 0)), np.random.default_rng(0))
     assert model.sizes == [30, 2, 0]

@@ -78,8 +78,7 @@ def test_linear_features_have_the_kernel_of_bayesian_linear_regression():
     kept = GaussianProcess(GROUPS, 2)
     kept.__setstate__(process.__getstate__())
     kept.fit(np.concatenate([features, line], axis=1)[:30], values[:30], np.random.default_rng(0))
-    for row in range(30, 40):
-        kept.append(np.append(features[row], line[row]), values[row])
+    kept.append(np.concatenate([features, line], axis=1)[30:], values[30:])
     np.testing.assert_allclose(
         kept.predict(np.concatenate([unseen, beyond], axis=1))[0], means, atol=1e-6
     )
@@ -140,7 +139,7 @@ def test_appended_points_are_as_good_as_fitted_ones():
     expected.fit(features, values, np.random.default_rng(0))  # too few to find lengths anew
     process.fit(features[:30], values[:30], np.random.default_rng(0))
     for feature, value in zip(features[30:], values[30:], strict=True):
-        process.append(feature, value)
+        process.append(feature[None], np.array([value]))
         process.predict(features[:2])
     assert process.size == 45
     assert_same_predictions(process, expected)
@@ -149,7 +148,7 @@ def test_appended_points_are_as_good_as_fitted_ones():
 def test_there_is_space_for_any_number_of_appended_points():
     process, features = fitted(10), points(150, seed=4)
     for feature, value in zip(features, values_at(features), strict=True):
-        process.append(feature, value)
+        process.append(feature[None], np.array([value]))
     reference = sklearn_process(
         process,
         np.concatenate([points(10), features]),
@@ -164,13 +163,13 @@ def test_removed_points_leave_no_trace(num_appended):
     process, features = fitted(20), points(num_appended, seed=4)
     before = process.predict(points(30, seed=9))
     for feature in features:
-        process.append(feature, 50.0)
+        process.append(feature[None], np.array([50.0]))
     assert np.abs(process.predict(features)[0]).max() > 10
     process.truncate(20)
     np.testing.assert_array_equal(process.predict(points(30, seed=9)), before)
-    process.append(features[0], 1.0)
+    process.append(features[:1], np.ones(1))
     other = fitted(20)
-    other.append(features[0], 1.0)
+    other.append(features[:1], np.ones(1))
     assert_same_predictions(process, other, rtol=0, atol=1e-12)
 
 
@@ -227,7 +226,7 @@ def test_any_points_have_finite_predictions(features, values):
     process = GaussianProcess(GROUPS)
     process.fit(features, values, np.random.default_rng(0))
     for value in values[:5]:
-        process.append(features[0], value)
+        process.append(features[:1], np.array([value]))
     for at in (features, points(30, seed=9)):
         means, variances = process.predict(at)
         assert np.isfinite(means).all()
