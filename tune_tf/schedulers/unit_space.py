@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
@@ -132,8 +133,10 @@ def _scale(parameter: Float | Int) -> tuple[float, float, bool]:
 def _ascending(parameter: Choice) -> list[Any]:
     """Return the options in their order, if they are three or more numbers; else an empty list."""
     options = parameter.options
-    is_number = [isinstance(each, int | float) and not isinstance(each, bool) for each in options]
-    if len(options) < _MIN_ORDERED or not all(is_number) or not all(map(math.isfinite, options)):
+    are_numbers = all(isinstance(each, Real) and not isinstance(each, bool) for each in options)
+    if len(options) < _MIN_ORDERED or not are_numbers:
+        return []
+    if any(math.isnan(each) for each in options if not isinstance(each, int)):
         return []
     return sorted(options)
 

@@ -28,12 +28,13 @@ CHOICES = {
     "one option": Choice(["only"]),
     "two numbers": Choice([16, 64]),
     "numbers and others": Choice([16, 32, "64"]),
-    "numbers that are not finite": Choice([1.0, 2.0, math.inf]),
     "numbers and bools": Choice([2, 3, True]),
 }
 NUMBERS = {
     "numbers": Choice([64, 8, 16, 256, 32]),
-    "whole and other numbers": Choice([0.5, 0, -3, 1e-7, 2]),
+    "whole and other numbers": Choice([0.5, 0, -3, math.inf, 2]),
+    "NumPy's numbers": Choice(list(np.array([3, 1, 5, 2, 4]))),
+    "large numbers": Choice([10**400, 1, 2, 3, -(10**400)]),
 }
 SPACES = {
     name: SearchSpace({"a": each}) for name, each in {**RANGES, **CHOICES, **NUMBERS}.items()
@@ -139,6 +140,11 @@ def test_numbers_to_choose_from_are_a_range_of_steps_in_their_order(parameter):
     drawn = [unit.decode(each)["a"] for each in unit.draw(4000, np.random.default_rng(0))]
     counts = [drawn.count(each) for each in parameter.options]
     np.testing.assert_allclose(np.array(counts) / 4000, 0.2, atol=0.04)
+
+
+def test_without_an_order_numbers_are_options_as_others_are():
+    unit = UnitSpace(SearchSpace({"a": Choice([1.0, 2.0, math.nan])}))
+    assert unit.num_ranges == 0
 
 
 def test_constants_have_no_column():
