@@ -18,6 +18,7 @@ _MAX_FIT_POINTS: Final = 120
 _MAX_STEPS: Final = 15
 _JITTER: Final = 1e-6
 _BLOCK: Final = 128
+_LEAST_VARIANCE: Final = 1e-8
 _LENGTH, _SIGNAL, _NOISE = 0.7, 1.0, 0.02
 _PRIOR_SD = {"length": 1.0, "signal": 1.5, "noise": 2.0}
 
@@ -77,7 +78,10 @@ class GaussianProcess:
         cross = inverse @ self._kernel(self._points[:begin], points)
         rest = self._kernel(points, points) - cross.T @ cross
         rest[np.diag_indices(len(values))] += self.noise + _JITTER * self._signal
-        corner = _inverse_factor(rest)
+        try:
+            corner = _inverse_factor(rest)
+        except np.linalg.LinAlgError:  # nothing but rounding errors is left
+            corner = np.diag(1 / np.sqrt(np.maximum(np.diag(rest), _LEAST_VARIANCE)))
         self._inverse[begin:end, :begin] = -corner @ (cross.T @ inverse)
         self._inverse[begin:end, begin:end] = corner
         self._points[begin:end], self._values[begin:end] = points, values
@@ -97,7 +101,7 @@ class GaussianProcess:
             rows = inverse[end - _BLOCK : end, :end]
             explained += np.square(kernel[:, :end] @ rows.T).sum(axis=1)
         prior = self._signal + np.square(points[:, len(self._groups) :]).sum(axis=1)
-        return kernel @ self._weights(), np.maximum(prior - explained, 1e-8)
+        return kernel @ self._weights(), np.maximum(prior - explained, _LEAST_VARIANCE)
 
     def means(self, features: FloatArray) -> FloatArray:
         """Return the means alone, which takes O(n) a row in place of O(n^2)."""

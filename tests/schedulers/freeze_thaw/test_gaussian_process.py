@@ -158,6 +158,17 @@ def test_there_is_space_for_any_number_of_appended_points():
     np.testing.assert_allclose(process.predict(unseen)[0], reference.predict(unseen), atol=1e-5)
 
 
+def test_points_that_are_there_already_may_be_appended_where_no_noise_is_left(monkeypatch):
+    monkeypatch.setattr("tune_tf.schedulers.gaussian_process._JITTER", 0.0)
+    process, features = fitted(40), points(40)
+    process.noise = 0.0
+    process.fit(features[:10], values_at(features[:10]), np.random.default_rng(0))
+    process.noise = 0.0
+    process.append(np.repeat(features[:10], 3, axis=0), np.repeat(values_at(features[:10]), 3))
+    assert process.size == 40
+    assert all(np.isfinite(each).all() for each in process.predict(features))
+
+
 @pytest.mark.parametrize("num_appended", [1, 5, 100])
 def test_removed_points_leave_no_trace(num_appended):
     process, features = fitted(20), points(num_appended, seed=4)
