@@ -203,7 +203,7 @@ class FreezeThawSettings(LimitedSettings):
     name: Literal["freeze_thaw"] = "freeze_thaw"
     grace_period: _Iterations = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
-    min_chance: _Probability = 0.02
+    min_chance: _Probability = 0.05
     max_paused: Annotated[int, Field(ge=1)] = 100
     seed: int | None = None
 

@@ -33,9 +33,9 @@ class ContinuationRule:
     The first nine trials run to the first rung, the best four of them to the second, three to the
     third, two to each further one. From then on a slot goes to the trial with the largest
     :func:`~tune_tf.schedulers.improvement.improvement_price`, where running trials count as if they
-    went on as predicted. Half of the slots run trials beyond the first rung while there are some
-    with a chance, so that some always end. In 5 % of decisions a paused trial drawn at random goes
-    on to its next rung, as losses at first rungs may mislead.
+    went on as predicted. A quarter of the slots run trials beyond the first rung while there are
+    some with a chance, so that some always end. In 5 % of decisions a paused trial drawn at random
+    goes on to its next rung, as losses at first rungs may mislead.
 
     Args:
         space: The search space.
@@ -184,7 +184,7 @@ class ContinuationRule:
         best = self._best_value(expected_end)
         means, variances = self._predict(waiting)
         is_long = [self._last([self._ids[each]])[0] >= 0 for each in running]
-        if sum(is_long) < (len(running) + 1) // 2:
+        if sum(is_long) < (len(running) + 1) // 4:
             improvements = expected_improvement(means, variances.sum(1), best)
             likely = waiting[int(np.argmax(improvements))] if waiting else None
             if likely and self.chances[likely] >= min_chance:
