@@ -28,7 +28,7 @@ install: $(VENV)/.installed ## virtual environment with everything
 sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spaces/digits_mlp.yaml)
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
-test: install    ## the tests that guard every promise, in ten minutes
+test: install    ## the tests that guard every promise, in 10 to 25 minutes on two cores
 	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not long and not gpu"
 
 test-all: install ## all tests but those of `make kills` and `make bench-quick`, in half an hour
