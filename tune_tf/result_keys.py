@@ -65,6 +65,9 @@ SYSTEM_METRICS: Final = "system/"
 PERFORMANCE: Final = "perf/"
 """Prefix of a trial's training speed and memory."""
 
+GRAPH: Final = f"{PERFORMANCE}graph"
+"""Whether a trial's graph was traced for it, and why."""
+
 ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
 """Training rows per second of an epoch, validation and tracing included."""
 

@@ -63,8 +63,10 @@ class OurStages(OurEpochs):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
         grid = StageDevices(devices, num_stages)
         self.losses = []
-        self._loop = stage_loop(workload, grid, Hybrid(num_replicas, num_stages, micro_batches))
-        self._loop.start(config, place_rows(rows_of(workload.load_data(config)), grid), SEED)
+        self._loop = stage_loop(grid, Hybrid(num_replicas, num_stages, micro_batches))
+        self._loop.start(
+            workload, config, place_rows(rows_of(workload.load_data(config)), grid), SEED
+        )
 
 
 def _cut(workload: Workload, config: Config, num_stages: int) -> list[int]:

@@ -82,11 +82,11 @@ def on_one_device(config, num_epochs, checkpoint=None):
     from tune_tf.training.core.checkpoint import Checkpoint
 
     workload, replicas = Uneven(), Replicas(Devices(("CPU:0",)))
-    loop = GraphLoop(workload, replicas)
+    loop = GraphLoop(replicas)
     seed = seed_of_trial(1, "default", "default")
     with seeded_generators(seed):
         rows = place_rows(rows_of(workload.load_data(config)), replicas)
-    loop.start(config, rows, seed)
+    loop.start(workload, config, rows, seed)
     if checkpoint is not None:
         loop.restore(Checkpoint.read(checkpoint))
     return [metrics_of(loop.epoch()) for _ in range(num_epochs)]

@@ -29,6 +29,6 @@ def loop_on_grid(replicas_of):
     def loop(workload, num_replicas, num_stages, micro_batches, **options):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
         spread = Hybrid(num_replicas, num_stages, micro_batches)
-        return stage_loop(workload, StageDevices(devices, num_stages), spread, **options)
+        return stage_loop(StageDevices(devices, num_stages), spread, **options)
 
     return loop

@@ -10,6 +10,7 @@ from reuse_cases import KerasSubject
 from reuse_values import (
     NOT_BY_FIT,
 )
+from tune_tf.training.reuse.reuse_check import SWITCH
 
 from tune_tf.data import rows_of
 from tune_tf.testing.reuse_contract import SEED, compare_runs, run_apart
@@ -18,7 +19,6 @@ from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
-from tune_tf.training.reuse.reuse_check import SWITCH
 from tune_tf.workload import Config, Workload
 
 
@@ -85,13 +85,13 @@ def compare_subject(
 def _programs(workload: Workload, configs: Sequence[Config], replicas: Replicas) -> list[Any]:
     """Return the number of each config's program, or its error, without tracing."""
     with mock.patch.dict(os.environ, {SWITCH: "off"}):  # the check would trace
-        loop = GraphLoop(workload, replicas)
+        loop = GraphLoop(replicas)
     kept: list[Program] = []
     numbers: list[Any] = []
     for config in configs:
         try:
             rows = place_rows(rows_of(workload.load_data(config)), replicas)
-            loop.start(dict(config), rows, SEED)
+            loop.start(workload, dict(config), rows, SEED)
             program = loop.trial.program
             loop.finish()
         except Exception as error:

@@ -242,7 +242,7 @@ def test_many_trials_of_a_process_leave_nothing(widths, replicas_of):
 
     workload = Given(build, NUMBERS)
     configs = [{"width": width, "rate": rate} for rate in (0.1, 0.2, 0.3) for width in widths]
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     megabytes, threads, descriptors = soaked(loop, workload, configs, 300 if WHOLE else 80)
 
     assert loop.num_programs == len(widths)

@@ -96,7 +96,9 @@ def draw(num_rows, num_validation=0, width=6, classes=3, weights=False, **data):
 def begin(loop, workload, config=None, seed=SEED):
     """Start a trial in a loop, as a Trainable does it."""
     config = config or {}
-    loop.start(config, place_rows(rows_of(workload.load_data(config)), loop._replicas), seed)
+    loop.start(
+        workload, config, place_rows(rows_of(workload.load_data(config)), loop._replicas), seed
+    )
     return loop
 
 
@@ -112,7 +114,7 @@ def run(loop, workload, config=None, seed=SEED, epochs=3):
 
 def run_fresh(workload, replicas, config=None, seed=SEED, epochs=3, **spread):
     """Run one trial in a loop of its own; further arguments are those of ``Mirrored``."""
-    loop = GraphLoop(workload, replicas, Mirrored(replicas.num, **spread))
+    loop = GraphLoop(replicas, Mirrored(replicas.num, **spread))
     return run(loop, workload, config, seed, epochs)
 
 
@@ -218,4 +220,4 @@ def dense_model(config):
 def loop_with(replicas, *callbacks):
     """Return a loop in a trial with callbacks."""
     workload = Given(dense_model, draw(20, 8), callbacks=lambda config: callbacks)
-    return begin(GraphLoop(workload, replicas), workload)
+    return begin(GraphLoop(replicas), workload)

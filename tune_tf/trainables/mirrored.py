@@ -68,7 +68,7 @@ class MirroredTrainable(TrialTrainable):
             from tune_tf.training.core.replicas import Replicas
 
             self._replicas = Replicas(devices)
-            loop = FitLoop(self._workload, self._replicas, parallelism)
+            loop = FitLoop(self._replicas, parallelism)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
             if self._settings.validation.asynchronous:
@@ -85,7 +85,7 @@ class MirroredTrainable(TrialTrainable):
 
         replicas = Replicas(devices)
         frozen = self._processes.frozen_outputs(replicas)
-        return replicas, GraphLoop(self._workload, replicas, parallelism, frozen=frozen)
+        return replicas, GraphLoop(replicas, parallelism, frozen=frozen)
 
     def _reserved(self) -> TrialResources | None:
         """Return the resources that Tune reserved for this actor; None without Tune."""
@@ -102,4 +102,4 @@ class ModelParallelTrainable(MirroredTrainable):
 
         stages = StageDevices(devices, parallelism.num_stages)
         saves_memory = self._ran_out_of_memory
-        return stages, stage_loop(self._workload, stages, parallelism, saves_memory=saves_memory)
+        return stages, stage_loop(stages, parallelism, saves_memory=saves_memory)

@@ -139,7 +139,7 @@ class TrialProcess:
         self._loop.finish()
         with self._beginning(trial):
             self._loop.callback_context = self._callback_context()
-            self._loop.start(trial.config, self._data_of(trial), trial.seed)
+            self._loop.start(self._workload, trial.config, self._data_of(trial), trial.seed)
 
     def _data_of(self, trial: TrialStart) -> Any:
         """Return the data of a trial; data sets are loaded anew whenever a trial begins.

@@ -6,8 +6,6 @@ Attributes other than plain state (files, models, custom objects) follow from th
 import contextlib
 import hashlib
 import io
-import types
-import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.errors import CheckpointError
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 """Arrays by the digest of their content."""
@@ -207,65 +205,3 @@ def decode(value: Any, arrays: Arrays) -> Any:
 def _digest(array: "np.ndarray[Any, Any]") -> str:
     head = f"{array.dtype}{array.shape}".encode()
     return hashlib.blake2b(head + array.tobytes(), digest_size=16).hexdigest()
-
-
-@dataclass(frozen=True)
-class _InitialAttributes:
-    """Attributes of a callback when the workload first returned it."""
-
-    attributes: dict[str, Any]
-    state: dict[str, _EncodedAttribute]
-
-
-_INITIAL = "_tune_tf_initial"
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-_STATELESS = (*_FUNCTIONS, types.ModuleType, type)
-_owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
-
-
-def claim_callbacks(callbacks: Sequence[keras.callbacks.Callback], owner: Any) -> None:
-    """Claim callbacks for a trial and reset those that an earlier trial used.
-
-    The callbacks belong to ``owner`` until its ``have_ended`` is true.
-
-    Raises:
-        WorkloadError: Another trial still uses a callback, or a callback cannot be reset.
-    """
-    for callback in callbacks:
-        other = _owners.get(id(callback))
-        if other is not None and other is not owner and not other.have_ended:
-            raise WorkloadError(
-                f"callbacks() returned a {type(callback).__name__} that another trial in this "
-                "process still uses: create a new one for each trial"
-            )
-        _owners[id(callback)] = owner
-        if _INITIAL in vars(callback):
-            _reset(callback)
-        else:
-            initial = _InitialAttributes(dict(vars(callback)), _encode_attributes(callback))
-            setattr(callback, _INITIAL, initial)
-
-
-def _reset(callback: keras.callbacks.Callback) -> None:
-    name = type(callback).__name__
-    initial: _InitialAttributes = vars(callback)[_INITIAL]
-    attributes: dict[str, Any] = {_INITIAL: initial}
-    for attribute, value in initial.attributes.items():
-        obstacle = ""
-        attributes[attribute] = value
-        if attribute in initial.state:
-            try:
-                decoded = decode(*initial.state[attribute])
-                attributes[attribute] = value if isinstance(value, np.ndarray) else decoded
-            except ValueError as error:
-                obstacle = f"its {attribute!r} cannot be reset, since {error}"
-        elif attribute not in (*_NO_STATE, "_model") and not isinstance(value, _STATELESS):
-            kind = type(value).__name__
-            obstacle = f"the previous trial may have changed its {attribute!r} ({kind})"
-        if obstacle:
-            raise WorkloadError(
-                f"callbacks() returned the same {name} twice, and {obstacle}: create a new one for "
-                "each trial"
-            )
-    vars(callback).clear()
-    vars(callback).update(attributes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
-from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
+from tune_tf.training.callback_state import CallbackState, CallbackStateTracker
 from tune_tf.training.keras_internals import profiles_batches
 
 _BATCH_HOOKS = tuple(
@@ -125,7 +125,6 @@ class EpochCallbacks:
         self.have_ended, self._logs = False, None
         if not self._callbacks:
             return
-        claim_callbacks(self._callbacks, self)
         self._context.place_files(self._callbacks)
         self._list = keras.callbacks.CallbackList(
             [*self._callbacks, self._reader],

@@ -2,18 +2,19 @@
 
 import contextlib
 import functools
-import math
 import random
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_def_registry, random_seed
 from tensorflow.python.framework import ops as tensorflow_ops
-from tensorflow.python.ops import gen_stateless_random_ops_v2, random_ops_util
 
 from tune_tf.errors import WorkloadError
 
@@ -37,10 +38,7 @@ _MODEL_BOOKKEEPING = _LAYER_BOOKKEEPING | {
     *("_distribute_strategy", "train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
-_NUM_BITS: Final = {tf.float32: 23, tf.float16: 10, tf.bfloat16: 7}  # of a uniform number
-_LEAST_UNIFORM: Final = 1e-7  # whose logarithm is finite
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
-_BUILDING = frozenset(("__init__", "build", "get_config", "from_config"))
 _RandomInitializer: Any = next(
     base for base in keras.initializers.RandomNormal.__mro__ if base.__name__ == "RandomInitializer"
 )
@@ -102,67 +100,6 @@ def _install_xla_choice() -> None:
     trainer._resolve_auto_jit_compile = choose_if_allowed  # noqa: SLF001
 
 
-@contextlib.contextmanager
-def draws_as_without_xla() -> Iterator[None]:
-    """Let random operations of graphs that XLA compiles, made in this context, draw as others do.
-
-    TensorFlow draws the same bits by Philox, compiled or not, if it is told to, but makes numbers
-    of them in two ways. A kernel takes the lowest bits for a uniform number, and pairs of those for
-    normal ones (Box and Muller, 1958); XLA takes the highest bits, and the inverse of the error
-    function. Here graphs do what kernels do (``random_distributions_utils.h`` of TensorFlow), for
-    ``tf.random.stateless_*``, and so for Keras' layers: integers, and uniform and normal numbers in
-    32 and 16 bits.
-    """
-    choose: Any = getattr(random_ops_util, "get_key_counter_alg", None)
-
-    def choose_philox(seed: Any, alg: Any) -> Any:
-        return choose(seed, "philox" if alg in (None, "auto_select") else alg)
-
-    parts = (
-        (random_ops_util, "get_key_counter_alg", choose_philox),
-        (gen_stateless_random_ops_v2, "stateless_random_uniform_v2", _uniform),
-        (gen_stateless_random_ops_v2, "stateless_random_normal_v2", _normal),
-    )
-    with contextlib.ExitStack() as patches:
-        for owner, name, replacement in parts if all(hasattr(*part[:2]) for part in parts) else ():
-            patches.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, replacement)
-        yield
-
-
-def _uniform(
-    shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None
-) -> Any:
-    """Return numbers from 0 to 1, excluded: the lowest bits of a draw as a fraction."""
-    kind = tf.as_dtype(dtype)
-    if kind not in _NUM_BITS:
-        return tf.raw_ops.StatelessRandomUniformV2(
-            shape=shape, key=key, counter=counter, alg=alg, dtype=kind, name=name
-        )
-    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=shape, key=key, counter=counter, alg=alg, dtype=tf.uint32
-    )
-    lowest = tf.cast(bits & (2 ** _NUM_BITS[kind] - 1), tf.int32)
-    return tf.cast(lowest, kind) * tf.constant(2.0 ** -_NUM_BITS[kind], kind)
-
-
-def _normal(
-    shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None
-) -> Any:
-    """Return normal numbers, two of each two uniform ones: a radius and an angle."""
-    kind = tf.as_dtype(dtype)
-    if kind not in _NUM_BITS:
-        return tf.raw_ops.StatelessRandomNormalV2(
-            shape=shape, key=key, counter=counter, alg=alg, dtype=kind, name=name
-        )
-    number = tf.reduce_prod(shape)
-    pairs = tf.reshape(_uniform([(number + 1) // 2 * 2], key, counter, alg), [-1, 2])
-    radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, 0], _LEAST_UNIFORM)))
-    angle = 2.0 * math.pi * pairs[:, 1]
-    numbers = tf.stack([tf.sin(angle) * radius, tf.cos(angle) * radius], axis=1)
-    return tf.cast(tf.reshape(tf.reshape(numbers, [-1])[:number], shape), kind)
-
-
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:
     """Return the attributes of a Keras object that no trace depends on."""
     if isinstance(owner, keras.Variable):
@@ -178,34 +115,12 @@ def bookkeeping_attributes(owner: Any) -> frozenset[str]:
 
 def seed_attributes(owner: Any) -> tuple[str, ...]:
     """Return the attributes of a Keras object that only affect initial values of variables."""
-    if isinstance(owner, keras.random.SeedGenerator):
+    if isinstance(owner, keras.random.SeedGenerator | _RandomInitializer):
         return _SEEDS
-    if isinstance(owner, keras.Layer) and _is_of_keras(type(owner)):
+    if isinstance(owner, keras.Layer):
         generators = (v for v in vars(owner).values() if isinstance(v, keras.random.SeedGenerator))
         return _SEEDS if any(generators) else ()
     return ()
-
-
-def initializer_seed_attributes(owner: Any, attribute: str) -> tuple[str, ...]:
-    """Return the attributes of an initializer that only affect initial values of variables.
-
-    The initializer is an ``attribute`` of ``owner``. There are none if a custom layer also uses the
-    initializer in calls.
-    """
-    if not isinstance(vars(owner)[attribute], _RandomInitializer):
-        return ()
-    for kind in type(owner).__mro__:
-        for name, function in vars(kind).items():
-            code = getattr(function, "__code__", None)
-            if code is None or name in _BUILDING or _is_of_keras(kind):
-                continue
-            if attribute in code.co_names:
-                return ()
-    return _SEEDS
-
-
-def _is_of_keras(kind: type) -> bool:
-    return kind.__module__.startswith("keras.")
 
 
 def global_seed_generator() -> keras.random.SeedGenerator:
@@ -214,6 +129,66 @@ def global_seed_generator() -> keras.random.SeedGenerator:
     generator = seed_generator.global_seed_generator()
     random.setstate(state)
     return generator
+
+
+_NAMES = "object_name_uids"
+
+
+def automatic_names() -> dict[str, int]:
+    """Return how many objects Keras has named automatically in this thread, by prefix."""
+    return dict(global_state.get_global_attribute(_NAMES, {}) or {})
+
+
+def reset_keras_state(names: Mapping[str, int]) -> None:
+    """Reset this thread's generator for draws without a seed, and the counts of names."""
+    global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)
+    global_state.set_global_attribute(_NAMES, defaultdict(int, names))
+
+
+def global_seed() -> int | None:
+    """Return TensorFlow's global seed, as ``tf.random.set_seed`` has set it."""
+    seed: int | None = context.global_seed()
+    return seed
+
+
+def before_eager_draws(act: Callable[[], None]) -> bool:
+    """Call a function before each eager operation that draws by TensorFlow's global seed.
+
+    Returns:
+        Whether that is possible with this version of TensorFlow.
+    """
+    get_seed = getattr(random_seed, "get_seed", None)
+    if get_seed is None:
+        return False
+
+    @functools.wraps(get_seed)
+    def get_seed_after(op_seed: Any) -> Any:
+        if context.executing_eagerly():
+            act()
+        return get_seed(op_seed)
+
+    random_seed.get_seed = get_seed_after
+    return True
+
+
+def captured_handles(function: Any) -> list[Any]:
+    """Return what a concrete function takes besides its arguments, and let it forget them.
+
+    They are handles of variables, and constants. Otherwise its graph would keep the variables of
+    the trial that traced it; ``set_external_captures`` sets those of a call.
+    """
+    handles = list(function.captured_inputs)
+    captures = getattr(function.graph, "function_captures", None)
+    if captures is not None:
+        captures.clear()
+    return handles
+
+
+def parts_of_variable(variable: Any) -> tuple[Any, ...]:
+    """Return the TensorFlow variables of a Keras variable, one per replica."""
+    inner = variable.value if isinstance(variable, keras.Variable) else variable
+    is_distributed = isinstance(inner, tf.distribute.DistributedValues)
+    return tuple(inner.values) if is_distributed else (inner,)
 
 
 class LayerCall(NamedTuple):
@@ -334,20 +309,6 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
     ]
 
 
-def hide_strategy(model: keras.Model) -> None:
-    """Let ``fit`` read and pass on batches as on one device, though a strategy has the variables.
-
-    Raises:
-        WorkloadError: This version of Keras keeps the strategy elsewhere.
-    """
-    if not hasattr(model, "_distribute_strategy"):
-        raise WorkloadError(
-            f'Keras {keras.__version__} does not tell the strategy of a model, so loop="fit" '
-            'cannot train several replicas: use another version, or loop="graph"'
-        )
-    model._distribute_strategy = None  # noqa: SLF001
-
-
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether a TensorBoard callback has a ``profile_batch`` other than 0."""
     return bool(vars(callback).get("_should_trace", True))
@@ -356,14 +317,3 @@ def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
 def learning_rate_attribute(optimizer: Any) -> Any:
     """Return the learning rate of an optimizer: a variable, a schedule or None."""
     return getattr(optimizer, "_learning_rate", None)
-
-
-def trace_settings(function: Any) -> tuple[Any, ...]:
-    """Return the settings of a ``tf.function`` that its traces depend on, as far as known."""
-    names = ("_jit_compile", "_autograph", "_reduce_retracing")
-    return (function.input_signature, *(getattr(function, name, None) for name in names))
-
-
-def table_default(table: Any) -> Any:
-    """Return the default value of a lookup table; None if it has no default."""
-    return getattr(table, "_default_value", None)

@@ -137,9 +137,9 @@ def on_one_device(folder, num_epochs, checkpoint=None, learning_rate=0.1):
     """Return the metrics of each epoch of the same trial on one device of this process."""
     config = {"learning_rate": learning_rate}
     workload, replicas = Victims(folder), Replicas(Devices(("CPU:0",)))
-    loop = GraphLoop(workload, replicas)
+    loop = GraphLoop(replicas)
     rows = place_rows(rows_of(workload.load_data(config)), replicas)
-    loop.start(config, rows, seed_of_trial(1, "default", "default"))
+    loop.start(workload, config, rows, seed_of_trial(1, "default", "default"))
     if checkpoint is not None:
         loop.restore(Checkpoint.read(checkpoint))
     return [metrics_of(loop.epoch()) for _ in range(num_epochs)]

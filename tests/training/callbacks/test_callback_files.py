@@ -5,7 +5,7 @@ import weakref
 
 import keras
 import pytest
-from trials import Given, begin, dense_model, draw
+from trials import begin, dense_model
 
 from tune_tf.training.callback_state import CallbackStateTracker
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
@@ -23,7 +23,7 @@ def trial(loop, make, context, folder=None):
     workload._callbacks = lambda config: make()
     loop.callback_context = context
     if isinstance(loop, FitLoop):
-        loop.start({}, workload.load_data({}), 1234)
+        loop.start(workload, {}, workload.load_data({}), 1234)
     else:
         begin(loop, workload)
     if folder is not None:
@@ -33,12 +33,12 @@ def trial(loop, make, context, folder=None):
 
 @pytest.fixture(scope="module")
 def graph_loop(replicas_of):
-    return GraphLoop(Given(dense_model, draw(20, 8)), replicas_of(1))
+    return GraphLoop(replicas_of(1))
 
 
 @pytest.fixture(scope="module")
 def fit_loop(replicas_of):
-    return FitLoop(Given(dense_model, draw(20, 8)), replicas_of(1))
+    return FitLoop(replicas_of(1))
 
 
 @pytest.fixture(params=["graph", pytest.param("fit", marks=pytest.mark.slow)])

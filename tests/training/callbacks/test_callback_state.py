@@ -83,7 +83,7 @@ def trial(loop, make, config, folder=None):
     workload._callbacks = lambda config: [make()]
     data = workload.load_data(config)
     if isinstance(loop, FitLoop):
-        loop.start(config, data, 1234)
+        loop.start(workload, config, data, 1234)
     else:
         begin(loop, workload, config)
     if folder is not None:
@@ -207,7 +207,7 @@ def test_a_trial_that_reaches_its_last_epoch_is_exported_as_fit_would_leave_it(l
 
 
 def test_averages_of_the_weights_do_not_overwrite_the_best_ones(replicas_of, tmp_path):
-    loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     trial(loop, CASES["EarlyStopping"], {"ema": True})
     loop.epoch()
     best = loop.trial.program.model.get_weights()
@@ -273,7 +273,7 @@ def test_a_list_in_itself_is_no_state_and_no_endless_loop(replicas_of):
             self.around = []
             self.around.append(self.around)
 
-    loop = trial(GraphLoop(Given(build, draw(20, 8)), replicas_of(1)), Circular, {})
+    loop = trial(GraphLoop(replicas_of(1)), Circular, {})
 
     assert "around" not in loop.state().callbacks.attributes[0][1]
     loop.finish()
@@ -308,7 +308,7 @@ def test_the_best_value_of_a_shared_checkpoint_callback_is_the_trials_own(replic
     shared = callbacks.ModelCheckpoint(
         str(tmp_path / "{epoch}.weights.h5"), "loss", save_best_only=True, save_weights_only=True
     )
-    loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     to_its_end(trial(loop, lambda: shared, {}), 2)
     for path in tmp_path.iterdir():
         path.unlink()
@@ -343,7 +343,7 @@ class Holding(callbacks.Callback):
 )
 def test_an_instance_that_cannot_be_set_back_is_refused(held, message, replicas_of):
     shared = Holding(held())
-    loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     to_its_end(trial(loop, lambda: shared, {}), 1)
 
     with pytest.raises(WorkloadError, match=f"the same Holding twice.*{message}"):
@@ -352,10 +352,10 @@ def test_an_instance_that_cannot_be_set_back_is_refused(held, message, replicas_
 
 def test_an_instance_that_a_running_trial_has_is_refused(replicas_of):
     shared = Counting()
-    first = trial(GraphLoop(Given(build, draw(20, 8)), replicas_of(1)), lambda: shared, {})
+    first = trial(GraphLoop(replicas_of(1)), lambda: shared, {})
 
     with pytest.raises(WorkloadError, match=r"a Counting that another trial.*still uses"):
-        trial(GraphLoop(Given(build, draw(20, 8)), replicas_of(1)), lambda: shared, {})
+        trial(GraphLoop(replicas_of(1)), lambda: shared, {})
     first.finish()
 
 
@@ -367,7 +367,7 @@ def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
         def on_epoch_end(self, epoch, logs=None):
             self.sums += 1
 
-    loop = trial(GraphLoop(Given(build, draw(20, 8)), replicas_of(1)), Begun, {})
+    loop = trial(GraphLoop(replicas_of(1)), Begun, {})
     at_first = loop.state()
     loop.epoch()
     after_one = loop.state()
@@ -381,7 +381,7 @@ def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
 
 
 def test_each_callback_takes_the_state_of_its_own_class(replicas_of, tmp_path):
-    loop = GraphLoop(Given(build, draw(20, 8)), replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     both = [Counting(), Remembering()]
     loop._workload._callbacks = lambda config: both
     begin(loop, loop._workload)
@@ -415,7 +415,7 @@ def test_a_trial_that_begins_again_with_plain_numbers_counts_once(replicas_of):
         return model
 
     shared = Counting()
-    loop = trial(GraphLoop(Given(taking, draw(20, 8)), replicas_of(1)), lambda: shared, {})
+    loop = trial(GraphLoop(replicas_of(1)), lambda: shared, {})
 
     assert [metrics["count"] for metrics in to_its_end(loop, 2)[0]] == [11, 22]
     assert loop.num_programs == 2

@@ -98,7 +98,7 @@ def both_ways(replicas_of):
         replicas = replicas_of(num_replicas)
         if key not in models:
             workload = Unshuffled(counting, draw(20, 8))
-            loops[key] = GraphLoop(workload, replicas), workload
+            loops[key] = GraphLoop(replicas), workload
             model = built(workload, replicas, config)
             with replicas.scope():
                 model.optimizer.build(model.trainable_variables)

@@ -172,7 +172,7 @@ def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
 ):
     seen = []
     workload = Given(carrying, draw(20, 8), callbacks=lambda config: [Reading(seen, tmp_path)])
-    loop = GraphLoop(workload, replicas_of(num_replicas))
+    loop = GraphLoop(replicas_of(num_replicas))
     configs = [
         {"l2": 0.01, "rate": 0.25, "decay": 0.125, "beta": 0.75, "clip": 0.5},
         {"l2": 0.02, "rate": 0.5, "decay": 0.0625, "beta": 0.875, "clip": 0.25},
@@ -203,7 +203,7 @@ def test_a_callback_reads_copies_and_writes_the_numbers_of_its_own_trial(
 def test_a_server_whose_workers_validate_refuses_callbacks_around_validation(replicas_of):
     data = draw(20, 8)
     workload = Given(dense_model, data, callbacks=lambda config: [callbacks.SwapEMAWeights()])
-    loop = UpdateLoop(workload, replicas_of(1), Mirrored())
+    loop = UpdateLoop(replicas_of(1), Mirrored())
 
     with pytest.raises(WorkloadError, match=r"on_test_begin.*workers of a parameter server"):
-        loop.start({}, place_rows(rows_of(data), None), 1)
+        loop.start(workload, {}, place_rows(rows_of(data), None), 1)

@@ -8,9 +8,9 @@ def key_of(replicas_of):
     """Return a function from a builder to the key of what it builds."""
     import numpy as np
     from trials import Given
+    from tune_tf.training.core.program_cache import program_fingerprint
 
     from tune_tf.training.core.build import build_model
-    from tune_tf.training.core.program_cache import program_fingerprint
     from tune_tf.training.core.scalars import scalars_of
 
     def key(build, vouched=None, batch=()):

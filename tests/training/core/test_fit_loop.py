@@ -33,8 +33,8 @@ def build(config):
 def begun(replicas, *made, config=None, data=None, seed=SEED):
     """Return a loop in a trial with callbacks."""
     workload = Given(build, data or draw(45, 19), callbacks=lambda config: made)
-    loop = FitLoop(workload, replicas)
-    loop.start(config or {}, workload.load_data({}), seed)
+    loop = FitLoop(replicas)
+    loop.start(workload, config or {}, workload.load_data({}), seed)
     return loop
 
 

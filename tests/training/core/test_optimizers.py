@@ -125,8 +125,8 @@ def test_stages_train_with_several_optimizers(name, replicas_of, loop_on_grid):
 @pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
 def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     workload = given(CASES[name])
-    server = begin(UpdateLoop(workload, replicas_of(1), Mirrored()), workload)
-    worker = begin(GradientLoop(workload, replicas_of(1), Mirrored()), workload)
+    server = begin(UpdateLoop(replicas_of(1), Mirrored()), workload)
+    worker = begin(GradientLoop(replicas_of(1), Mirrored()), workload)
     server.open_epoch()
     program = server.program
 
@@ -145,7 +145,7 @@ def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
 @pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
 def test_a_reused_process_trains_with_the_rates_of_its_config(name, replicas_of):
     workload = given(CASES[name])
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     run(loop, workload, {"rate": 0.3, "momentum": 0.5}, seed=1, epochs=1)
     config = {"rate": 0.02, "momentum": 0.7}
 
@@ -156,7 +156,7 @@ def test_a_reused_process_trains_with_the_rates_of_its_config(name, replicas_of)
 @pytest.mark.parametrize("name", guarded(SEVERAL, [GUARD]))
 def test_a_checkpoint_of_several_optimizers_goes_on_and_new_rates_win(name, replicas_of, tmp_path):
     workload = given(CASES[name])
-    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
+    loop = begin(GraphLoop(replicas_of(1)), workload)
     loop.epoch()
     loop.state().write(tmp_path)
     following = loop.epoch()

@@ -53,7 +53,7 @@ def warnings_of(caplog):
     def run_and_listen(replicas, *, times=1, **spread):
         workload = Given(classifier(layers.BatchNormalization), draw(16))
         for _ in range(times):
-            begin(GraphLoop(workload, replicas, Mirrored(replicas.num, **spread)), workload)
+            begin(GraphLoop(replicas, Mirrored(replicas.num, **spread)), workload)
         return [record.getMessage() for record in caplog.records]
 
     return run_and_listen
@@ -215,7 +215,7 @@ def test_an_overflow_in_one_replica_skips_the_batch_in_all(replicas_of):
 
     def trained(num_replicas):
         workload = Given(build, data)
-        loop = begin(GraphLoop(workload, replicas_of(num_replicas)), workload)
+        loop = begin(GraphLoop(replicas_of(num_replicas)), workload)
         loop.epoch()
         return loop.trial.program.model
 
@@ -246,7 +246,7 @@ def test_a_callback_steers_the_learning_rate_of_all_replicas(replicas_of):
 def each_structure(num, replicas):
     """Run trials that all differ in structure in one process; return their losses."""
     workload = Given(classifier(), draw(16))
-    loop = GraphLoop(workload, replicas)
+    loop = GraphLoop(replicas)
     losses = [run(loop, workload, {"width": 3 + i}, epochs=1)[0][0]["loss"] for i in range(num)]
     assert loop.num_programs == num
     return losses

@@ -59,7 +59,7 @@ def test_a_trial_after_another_is_the_trial_of_a_fresh_loop_bit_for_bit(
     num_replicas, replicas_of, workload
 ):
     replicas = replicas_of(num_replicas)
-    loop = GraphLoop(workload, replicas)
+    loop = GraphLoop(replicas)
     first, second, again = (
         bits(run(loop, workload, config, seed)) for config, seed in ((A, 1), (B, 2), (A, 1))
     )
@@ -72,7 +72,7 @@ def test_a_trial_after_another_is_the_trial_of_a_fresh_loop_bit_for_bit(
 
 @pytest.mark.slow
 def test_trials_of_another_structure_in_between_change_nothing(replicas_of, workload):
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     first, _, again = (bits(run(loop, workload, config, 1)) for config in (A, A | {"width": 4}, A))
 
     assert again == first
@@ -81,7 +81,7 @@ def test_trials_of_another_structure_in_between_change_nothing(replicas_of, work
 
 @pytest.mark.slow
 def test_a_trial_that_stopped_early_leaves_nothing_to_the_next(replicas_of, workload):
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     run(loop, workload, A, 1, epochs=1)
 
     assert bits(run(loop, workload, B, 2)) == bits(run_fresh(workload, replicas_of(1), B, 2))
@@ -96,7 +96,7 @@ def test_other_rows_of_the_same_shape_need_no_trace(replicas_of):
             return data
 
     workload = Changing(lambda config: build(A), None)
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     run(loop, workload, {"scale": 1.0})
 
     assert bits(run(loop, workload, {"scale": 2.0})) == bits(
@@ -113,7 +113,7 @@ def test_a_model_without_a_key_is_traced_for_each_trial(replicas_of):
         return model
 
     workload = Given(lazy, draw(45))
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     first, second = (bits(run(loop, workload, {}, 1)) for _ in range(2))
 
     assert first == second
@@ -133,7 +133,7 @@ def test_loss_scaling_starts_anew(replicas_of):
         return model
 
     workload = Given(half, draw(45))
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     run(loop, workload, {"clip": 0.5}, 1)
 
     assert bits(run(loop, workload, {"clip": 0.1}, 2)) == bits(
@@ -156,7 +156,7 @@ PROCESS = """
 
     tf.random.set_seed(0)  # operations without a seed of their own want one
     workload = Given(build, draw(45, 19))
-    loop = GraphLoop(workload, Replicas(Devices(("CPU:0",))))
+    loop = GraphLoop(Replicas(Devices(("CPU:0",))))
     for name in sys.argv[2]:
         history, _ = run(loop, workload, {"A": A, "B": B}[name], seed=ord(name))
     print(json.dumps([{k: v.hex() for k, v in metrics.items()} for metrics in history]))
@@ -180,7 +180,7 @@ def test_a_second_trial_equals_that_of_a_fresh_process_bit_for_bit():
 
 
 def test_seeds_tell_trials_apart(replicas_of, workload):
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     first, second = (run(loop, workload, A, seed, epochs=1) for seed in (1, 2))
 
     assert not np.array_equal(first[1][0], second[1][0])

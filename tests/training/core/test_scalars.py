@@ -95,7 +95,7 @@ def test_a_scalar_of_an_optimizer_is_carried(optimizer, base, attribute, replica
     workload = Given(lambda config: of_optimizer(optimizer, config), DATA)
     name = (optimizer, *base)
     if name not in warm_loops:
-        loop = GraphLoop(workload, replicas_of(1))
+        loop = GraphLoop(replicas_of(1))
         warm_loops[name] = loop, _values_after(loop, workload, base)
     loop, before = warm_loops[name]
     config = base | {attribute: _VALUES[attribute][1]}
@@ -185,7 +185,7 @@ OTHERS = {
 )
 def test_a_scalar_of_a_model_is_carried(build, first, second, replicas_of):
     workload = Given(build, DATA)
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     before = _values_after(loop, workload, first)
 
     carried = _values_after(loop, workload, second)
@@ -209,7 +209,7 @@ def test_several_replicas_carry_too(replicas_of):
         return of_optimizer(optimizers.SGD, config)
 
     workload = Given(build, DATA)
-    loop = GraphLoop(workload, replicas_of(2))
+    loop = GraphLoop(replicas_of(2))
     first = {"learning_rate": 0.1, "momentum": 0.5, "global_clipnorm": 0.1, "weight_decay": 0.1}
     second = {"learning_rate": 0.2, "momentum": 0.9, "global_clipnorm": 0.03, "weight_decay": 0.01}
     _values_after(loop, workload, first)
@@ -234,7 +234,7 @@ def test_several_replicas_carry_too(replicas_of):
 def test_scalars_that_switch_code_off_need_their_own_program(first, replicas_of):
     base = {"learning_rate": 0.1, "momentum": 0.5, "clipnorm": 0.1, "weight_decay": 0.1}
     workload = Given(lambda config: of_optimizer(optimizers.SGD, config), DATA)
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     _values_after(loop, workload, base | first)
 
     values = _values_after(loop, workload, base)

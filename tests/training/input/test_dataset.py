@@ -61,7 +61,7 @@ def begin(loop, workload, seed=SEED, config=None):
         with seeded_generators(seed):
             return rows_of(workload.load_data({}))
 
-    loop.start(config or {}, place_rows(load(seed), loop._replicas, seed, load), seed)
+    loop.start(workload, config or {}, place_rows(load(seed), loop._replicas, seed, load), seed)
     return loop
 
 
@@ -77,7 +77,7 @@ def run(loop, workload, seed=SEED, epochs=3):
 
 def run_dataset(build, data, replicas, kind=Loaded, epochs=3, **spread):
     workload = kind(build, data)
-    loop = GraphLoop(workload, replicas, Mirrored(replicas.num, **spread))
+    loop = GraphLoop(replicas, Mirrored(replicas.num, **spread))
     return run(loop, workload, epochs=epochs)
 
 
@@ -395,10 +395,10 @@ def test_a_shuffled_data_set_follows_from_the_seed_of_the_trial(replicas_of):
 @pytest.mark.parametrize("data", [shuffled, LOCAL["endless"][1], LOCAL["in parts"][1]])
 def test_a_second_trial_reads_what_a_fresh_process_would_read(replicas_of, data):
     workload = Loaded(classifier, data)
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     rows = loaded_rows(loop, workload)
     for seed in (SEED + 1, SEED):  # the second trial in the data of the first
-        loop.start({}, rows, seed)
+        loop.start(workload, {}, rows, seed)
         program = loop.trial.program
         history = [loop.epoch() for _ in range(3)]
         model = loop.trial.program.model
@@ -421,11 +421,11 @@ def loaded_rows(loop, workload):
 @pytest.mark.parametrize("data", [shuffled, LOCAL["endless"][1], LOCAL["in parts"][1]])
 def test_a_restored_trial_reads_on_where_it_stopped(replicas_of, data):
     workload = Loaded(classifier, data)
-    whole = begin(GraphLoop(workload, replicas_of(1)), workload)
+    whole = begin(GraphLoop(replicas_of(1)), workload)
     [whole.epoch() for _ in range(2)]
     checkpoint = whole.state()
     expected = [whole.epoch() for _ in range(2)]
-    resumed = begin(GraphLoop(workload, replicas_of(1)), workload, seed=SEED + 9)
+    resumed = begin(GraphLoop(replicas_of(1)), workload, seed=SEED + 9)
     resumed.restore(checkpoint)
 
     assert [resumed.epoch() for _ in range(2)] == expected
@@ -436,10 +436,10 @@ def test_a_restored_trial_reads_on_where_it_stopped(replicas_of, data):
 def test_another_batch_size_after_a_restore_reads_the_rows_again(replicas_of):
     data = LOCAL["unbatched"][1]
     workload = Loaded(classifier, data)
-    first = begin(GraphLoop(workload, replicas_of(1)), workload)
+    first = begin(GraphLoop(replicas_of(1)), workload)
     first.epoch()
     checkpoint = first.state()
-    fresh = begin(GraphLoop(workload, replicas_of(1)), workload, config={"batch_size": 5})
+    fresh = begin(GraphLoop(replicas_of(1)), workload, config={"batch_size": 5})
     fresh.restore(checkpoint)
     expected = fresh.epoch()
     rows = first.trial.inputs.rows  # of the same process

@@ -85,7 +85,7 @@ def test_rows_are_as_a_loop_over_them_makes_them():
 
 @pytest.mark.slow
 def test_a_trial_in_a_warm_process_is_traced_only_if_what_is_computed_differs():
-    loop = GraphLoop(NOISY, replicas(1), Mirrored())
+    loop = GraphLoop(replicas(1), Mirrored())
     run(loop, NOISY, {"noise": 0.1, "learning_rate": 0.3})
     assert loop.num_programs == 1
     warm = run(loop, NOISY, {"noise": 0.1, "learning_rate": 0.1})
@@ -97,11 +97,11 @@ def test_a_trial_in_a_warm_process_is_traced_only_if_what_is_computed_differs():
 
 @pytest.mark.slow
 def test_a_restored_trial_draws_what_it_would_have_drawn():
-    loop = begin(GraphLoop(NOISY, replicas(1), Mirrored()), NOISY, CONFIG)
+    loop = begin(GraphLoop(replicas(1), Mirrored()), NOISY, CONFIG)
     loop.epoch()
     state = loop.state()
     expected = [loop.epoch() for _ in range(2)]
-    other = begin(GraphLoop(NOISY, replicas(1), Mirrored()), NOISY, CONFIG)
+    other = begin(GraphLoop(replicas(1), Mirrored()), NOISY, CONFIG)
     other.restore(state)
     assert [other.epoch() for _ in range(2)] == expected
 

@@ -109,11 +109,11 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of):
     data = draw(37, 19)
     workload = Given(classifier, streamed(data))
     whole, values = run_fresh(workload, replicas_of(1), epochs=4)
-    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
+    loop = begin(GraphLoop(replicas_of(1)), workload)
     first = [loop.epoch(), loop.epoch()]
     state = loop.state()
     other = Given(classifier, streamed(data))
-    later = begin(GraphLoop(other, replicas_of(1)), other)
+    later = begin(GraphLoop(replicas_of(1)), other)
     later.restore(state)
     second = [later.epoch(), later.epoch()]
     model = later.trial.program.model
@@ -126,7 +126,7 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of):
 def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of):
     workload = Given(classifier, streamed(draw(37, 19), cache="memory"))
     fresh = run_fresh(workload, replicas_of(1), seed=2)
-    loop = GraphLoop(workload, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     run(loop, workload, seed=1)
 
     assert bits(run(loop, workload, seed=2)) == bits(fresh)

@@ -53,7 +53,7 @@ def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):
         return model
 
     workload = Given(smaller, Data(train=Pipeline(draw(20).train, augment=cropped)))
-    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
+    loop = begin(GraphLoop(replicas_of(1)), workload)
     loop.epoch()
 
     assert loop.trial.program.model.layers[0].kernel.shape == (3, 3)

@@ -107,7 +107,7 @@ def test_each_row_of_an_epoch_is_seen_once_over_all_shards(replicas_of, num, num
     x[:, 0] = np.arange(num_rows)
     data = Data(train=(x, y))
     workload = Given(recording, streamed(data) if source == "pipeline" else data)
-    loop = begin(GraphLoop(workload, replicas_of(num)), workload)
+    loop = begin(GraphLoop(replicas_of(num)), workload)
     for _ in range(2):
         seen.clear()
         loop.epoch()

@@ -74,7 +74,7 @@ def test_waiting_for_rows_is_measured(replicas_of, disk):
         return tf.ensure_shape(tf.numpy_function(disk.read, [x], tf.float32), (6,)), y
 
     workload = Given(without_dropout, Data(train=Pipeline(draw(20).train, read, prefetch=1)))
-    loop = begin(GraphLoop(workload, replicas_of(1)), workload)
+    loop = begin(GraphLoop(replicas_of(1)), workload)
     loop.epoch()
     loop.epoch()
     assert loop.performance["perf/input_wait"] == 1
@@ -83,7 +83,7 @@ def test_waiting_for_rows_is_measured(replicas_of, disk):
 
 def test_resident_rows_have_no_input_wait(replicas_of):
     resident = Given(without_dropout, draw(40))
-    loop = begin(GraphLoop(resident, replicas_of(1)), resident)
+    loop = begin(GraphLoop(replicas_of(1)), resident)
     loop.epoch()
     assert loop.performance["perf/input_wait"] == 0
     assert loop.performance["perf/rows_per_s"] > 0
@@ -131,7 +131,7 @@ def test_training_does_not_count_as_waiting(replicas_of, num, monkeypatch):
         return model_of_keras
 
     workload = Given(slow, streamed(draw(44)))
-    loop = begin(GraphLoop(workload, replicas_of(num)), workload)
+    loop = begin(GraphLoop(replicas_of(num)), workload)
     loop.epoch()
     before = model.now
     loop.epoch()

@@ -86,14 +86,14 @@ def of_words():
 
 def start(workload, replicas, config, server, worker):
     rows = place_rows(rows_of(workload.load_data(config)), replicas)
-    server.start(config, rows, 5)
-    worker.start(config, rows, 5)
+    server.start(workload, config, rows, 5)
+    worker.start(workload, config, rows, 5)
 
 
 def run_apart(workload, replicas, config, server=None, worker=None):
     """Run a trial in a server's loop and a worker's; return metrics by epoch and all variables."""
-    server = server or UpdateLoop(workload, replicas, Mirrored())
-    worker = worker or GradientLoop(workload, replicas, Mirrored())
+    server = server or UpdateLoop(replicas, Mirrored())
+    worker = worker or GradientLoop(replicas, Mirrored())
     start(workload, replicas, config, server, worker)
     history, version = [], 0
 
@@ -131,7 +131,7 @@ def run_apart(workload, replicas, config, server=None, worker=None):
 )
 def test_gradients_applied_elsewhere_give_the_numbers_of_one_device(kind, build, data, replicas_of):
     workload = kind(build, data)
-    history, values = run(GraphLoop(workload, replicas_of(1)), workload, seed=5, epochs=EPOCHS)
+    history, values = run(GraphLoop(replicas_of(1)), workload, seed=5, epochs=EPOCHS)
     seen, applied = run_apart(workload, replicas_of(1), {})
 
     assert [each.keys() for each in seen] == [each.keys() for each in history]
@@ -195,4 +195,4 @@ def without_a_loss(model, batch):
 def test_a_step_whose_gradients_cannot_be_caught_is_refused(step, message, replicas_of):
     workload = Stepping(step)
     with pytest.raises(WorkloadError, match=message):
-        begin(GradientLoop(workload, replicas_of(1), Mirrored()), workload)
+        begin(GradientLoop(replicas_of(1), Mirrored()), workload)

@@ -222,7 +222,7 @@ def test_a_checkpoint_goes_into_the_uncut_model_and_back(loop_on_grid, replicas_
 
     loop = begin(loop_on_grid(SKIPPING, 2, 3, 2), SKIPPING)
     begun = [loop.epoch()]
-    uncut = begin(GraphLoop(SKIPPING, replicas_of(1)), SKIPPING)
+    uncut = begin(GraphLoop(replicas_of(1)), SKIPPING)
     uncut.restore(loop.state())
     begun.append(uncut.epoch())
     loop.restore(uncut.state())

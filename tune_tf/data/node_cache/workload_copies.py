@@ -291,3 +291,8 @@ def _refuse_class_changes(
             f"{method} changed {', '.join(changed)}, which belongs to the class and so to all "
             "trials: set it on self (self.name = ...), which is separate for each trial"
         )
+
+
+def has_loaded(workload: Workload) -> bool:
+    """Return whether ``load_data`` set or removed attributes of a workload."""
+    return WorkloadCopies.of(workload).has_loaded

@@ -211,8 +211,8 @@ def _frozen_weights_follow_seed(workload: Workload, config: Config) -> bool:
 
 
 def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
-    from tune_tf.training.core.program_cache import program_fingerprint
     from tune_tf.training.core.scalars import scalars_of
+    from tune_tf.training.core.structure import structure_of
     from tune_tf.training.system_metrics import leaf_layers, multiplications_per_row, output_shape
 
     batch_size = workload.global_batch_size(config)
@@ -226,7 +226,7 @@ def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
         work=multiplications_per_row(model),
         activation_bytes=float(sum(_BYTES * math.prod(shape[1:]) for shape in shapes if shape)),
         batch_size=batch_size,
-        key=program_fingerprint(workload, model, scalars_of(model), config, batch_size).key,
+        key=structure_of([model, repr(batch_size)], scalars_of(model)).key,
         frozen_row_bytes=frozen_row_bytes,
         frozen_layers=frozen_layers,
     )

@@ -47,7 +47,7 @@ class ParameterServer(Worker):
         self._port.close()
         self._max_staleness = max_staleness
         self._clock = clock
-        loop = UpdateLoop(self._workload, Replicas(self.devices), self._parallelism)
+        loop = UpdateLoop(Replicas(self.devices), self._parallelism)
         self.serve(loop, None)
         self._num_epochs = 0
         self._version = 0
@@ -145,7 +145,7 @@ class GradientWorker(Worker):
         self._server = server
         self._number = number
         replicas = Replicas(self.devices)
-        self.serve(GradientLoop(self._workload, replicas, self._parallelism), replicas)
+        self.serve(GradientLoop(replicas, self._parallelism), replicas)
 
     def work(self) -> tuple[int, EpochReport]:
         """Process tasks until the epoch is complete; return its number and a report."""

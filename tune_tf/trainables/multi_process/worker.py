@@ -168,7 +168,7 @@ class Worker(WorkerProcess):
             else Replicas(self.devices)
         )
         frozen = self.frozen_outputs(replicas)
-        loop = GraphLoop(self._workload, replicas, self._parallelism, frozen=frozen)
+        loop = GraphLoop(replicas, self._parallelism, frozen=frozen)
         self.serve(loop, replicas)
 
     def state(self) -> Files | None:

@@ -134,7 +134,7 @@ class SubtaskWorker(WorkerProcess):
         running = self._idle_loop(rows.spec)
         part = f"{self._parallelism.subtask}_{subtask}"
         running.loop.callback_context = self._callback_context(part)
-        running.loop.start(self._trial.config, rows, self._seed(subtask))
+        running.loop.start(self._workload, self._trial.config, rows, self._seed(subtask))
         self._stop_autologging()
         if state is not None:
             running.loop.restore(checkpoint_of(state.files))
@@ -150,7 +150,7 @@ class SubtaskWorker(WorkerProcess):
             self._idle.remove(idle)
             return _Running(idle.loop, idle.specs | {spec})
         frozen = self.frozen_outputs(self._replicas)
-        loop = GraphLoop(self._workload, self._replicas, self._parallelism, frozen=frozen)
+        loop = GraphLoop(self._replicas, self._parallelism, frozen=frozen)
         return _Running(loop, {spec})
 
     def _end(self, subtask: int) -> None:

@@ -4,7 +4,6 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -19,12 +18,16 @@ from tune_tf.space import Choice, Float, SearchSpace, flatten, nest
 from tune_tf.space.parameter import Parameter
 from tune_tf.training.core.batch_parts import unpack_batch
 from tune_tf.training.core.checkpoint import VariableName, match_variables, variable_names
+from tune_tf.training.core.process_state import begin_trial
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import seed_python_and_numpy
+from tune_tf.training.core.structure import structure_of
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
-from tune_tf.training.keras_internals import use_xla_on_request_only
+from tune_tf.training.keras_internals import (
+    unregister_new_gradients,
+    use_xla_on_request_only,
+)
 from tune_tf.workload import Config, Workload
 
 _NUM_DRAWS = 2  # of a parameter, beside the ends of its range
@@ -42,28 +45,23 @@ def build_model(
 ) -> keras.Model:
     """Return the workload's compiled model for a config, with fresh seeded weights.
 
-    A few rows of input, ``x``, create the weights whose shapes depend on the first call. Anything
-    but a compiled Keras model raises a WorkloadError, and so does one compiled with
-    ``run_eagerly=True`` unless it may be.
+    A few rows of input, ``x``, create the weights of a sequential model whose input is not
+    declared. Anything but a compiled Keras model raises a WorkloadError, and so does one compiled
+    with ``run_eagerly=True`` unless it may be.
     """
-
-    def build() -> keras.Model:
-        if replicas.devices.on_cpu:
-            use_xla_on_request_only()
-        seed_python_and_numpy(seed)
-        with replicas.scope():
-            model = _check_model(workload, workload.build_model(config))
-            if model.run_eagerly and not may_run_eagerly:
-                raise WorkloadError(
-                    f"{type(workload).__name__}.build_model compiled with run_eagerly=True, but "
-                    'training is a graph here: leave it out, or debug with loop="fit" on one '
-                    "replica"
-                )
-        if x is not None:
-            build_weights(model, x, replicas)
-        return model
-
-    return _run_in_fresh_thread(build)
+    if replicas.devices.on_cpu:
+        use_xla_on_request_only()
+    begin_trial(seed)
+    with replicas.scope():
+        model = _check_model(workload, workload.build_model(config))
+    if model.run_eagerly and not may_run_eagerly:
+        raise WorkloadError(
+            f"{type(workload).__name__}.build_model compiled with run_eagerly=True, but "
+            'training is a graph here: leave it out, or debug with loop="fit" on one replica'
+        )
+    if x is not None and type(model) is keras.Sequential:
+        build_weights(model, x, replicas)
+    return model
 
 
 def build_for_checkpoint(
@@ -83,23 +81,6 @@ def build_for_checkpoint(
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     return model
-
-
-def _run_in_fresh_thread(build: Callable[[], Any]) -> Any:
-    """Build in a new thread, as in a fresh process.
-
-    Keras counts automatic names and keeps its global generator per thread. A new thread keeps
-    ``auc`` from becoming ``auc_7`` after six earlier builds.
-    """
-    policy = keras.config.dtype_policy()
-
-    def build_by_policy() -> Any:
-        if policy.name != keras.config.floatx():  # else `build` may still set floatx
-            keras.config.set_dtype_policy(policy)
-        return build()
-
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="build_model") as thread:
-        return thread.submit(build_by_policy).result()
 
 
 def _check_model(workload: Workload, model: Any) -> keras.Model:
@@ -129,13 +110,18 @@ def build_weights(model: keras.Model, x: Any, replicas: Replicas) -> None:
 
 def _of_batch_size(model: keras.Model, rows: Any) -> Any:
     """Return as many rows as a model with a fixed batch size needs, such as a stateful RNN."""
-    inputs = getattr(model, "inputs", None)
-    size = inputs[0].shape[0] if inputs else None
+    size = _batch_size(model)
     if size is None:
         return rows
     return keras.tree.map_structure(
         lambda a: keras.ops.take(a, np.arange(size) % a.shape[0], axis=0), rows
     )
+
+
+def _batch_size(model: keras.Model) -> int | None:
+    """Return the rows of a batch that a model is made for; None for any number."""
+    inputs = getattr(model, "inputs", None)
+    return inputs[0].shape[0] if inputs else None
 
 
 def _symbol_like(array: Any) -> keras.KerasTensor:
@@ -150,35 +136,68 @@ def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas
         model.reset_metrics()
 
 
-def build_for_training(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create all variables of a model, its loss, metrics and optimizer, given a few rows."""
-    build_weights(model, sample[0], replicas)
-    x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
+def build_for_training(
+    model: keras.Model,
+    sample: tuple[Any, ...],
+    replicas: Replicas,
+    train_step: Callable[[Any], Any] | None = None,
+) -> None:
+    """Create all variables of a model, its loss, metrics and optimizer, given a few rows.
 
-    def build() -> None:
+    They then have the values that they have before the first batch of ``fit``. Code of the user's
+    is only traced, as ``fit`` does it; nothing of it runs.
+
+    Args:
+        model: A compiled model.
+        sample: A few rows ``(x[, y[, sample_weight]])``.
+        replicas: Replicas that train it.
+        train_step: Training step of one device; the model's by default.
+    """
+    if not structure_of([model]).obstacle:
+        build_weights(model, sample[0], replicas)
+        _run_once(model, sample, replicas)
+    elif replicas.num == 1:
+        trace = tf.function(partial(train_step or model.train_step), autograph=False)
+        with replicas.device_scope(), unregister_new_gradients():
+            trace.get_concrete_function(_batch_spec(model, sample))
+    else:
+        build_from_types(model, _batch_spec(model, sample), replicas)
+    model.reset_metrics()
+    if not model.optimizer.built:
         with replicas.scope():
-            _call(model, (x, y, sample_weight))
-            model.reset_metrics()
-            if not model.optimizer.built:
-                model.optimizer.build(model.trainable_variables)
+            model.optimizer.build(model.trainable_variables)
 
-    _run_in_fresh_thread(build)  # creates metrics that are given by name
+
+def _run_once(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
+    """Run a model of Keras' own classes on a few rows; random generators and RNN states stay."""
+    state = [(each, each.numpy()) for each in model.non_trainable_variables]
+    with replicas.scope():
+        _call(model, _of_batch_size(model, sample))
+    for variable, value in state:
+        variable.assign(value)
+
+
+def _batch_spec(model: keras.Model, sample: Any) -> Any:
+    """Return the types of batches of any number of rows, or of as many as the model takes."""
+
+    def spec(rows: Any) -> Any:
+        if isinstance(rows, tf.Tensor):
+            return tf.TensorSpec((_batch_size(model), *rows.shape[1:]), rows.dtype)
+        return tf.type_spec_from_value(rows)
+
+    return tf.nest.map_structure(spec, sample)
 
 
 def build_from_types(model: keras.Model, types: Any, replicas: Replicas) -> None:
     """Create the same variables, given the types of a batch; nothing is computed."""
-
-    def build() -> None:
-        with replicas.scope():
-            for call in (_call_model, _call):  # weights first, which penalties in the loss read
-                values = [(variable, variable.value) for variable in model.trainable_variables]
-                with keras.StatelessScope(values):  # at whose end new variables get values
-                    trace = tf.function(partial(call, model), autograph=False)
-                    trace.get_concrete_function(types)
-            if not model.optimizer.built:
-                model.optimizer.build(model.trainable_variables)
-
-    _run_in_fresh_thread(build)
+    with replicas.scope():
+        for call in (_call_model, _call):  # weights first, which penalties in the loss read
+            values = [(variable, variable.value) for variable in model.trainable_variables]
+            with keras.StatelessScope(values):  # at whose end new variables get values
+                trace = tf.function(partial(call, model), autograph=False)
+                trace.get_concrete_function(types)
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
 
 
 def _call_model(model: keras.Model, batch: Any) -> Any:

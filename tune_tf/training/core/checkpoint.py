@@ -157,6 +157,7 @@ class Checkpoint:
         has_ended: Whether ``on_train_end`` has been called, so that the weights are final.
         needs_data: Whether ``load_data`` must run before the model is rebuilt, because it sets
             attributes of the workload.
+        others: Values of variables that code of the user's keeps outside of the model.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)
@@ -170,6 +171,7 @@ class Checkpoint:
     pending_metrics: Mapping[str, Any] | None = None
     has_ended: bool = False
     needs_data: bool = False
+    others: "list[np.ndarray[Any, Any]]" = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, model: keras.Model, **state: Any) -> "Checkpoint":
@@ -206,14 +208,15 @@ class Checkpoint:
 
     def write(self, folder: Path) -> None:
         """Write the file atomically."""
-        others = dict(self.callbacks.arrays)
+        arrays_of_callbacks = dict(self.callbacks.arrays)
         head = {name: getattr(self, name) for name in _IN_HEAD}
         head["callbacks"] = self.callbacks.attributes
-        head["pending_metrics"] = encode(self.pending_metrics, others)
-        arrays = [*self.model, *self.optimizer, *others.values()]
+        head["pending_metrics"] = encode(self.pending_metrics, arrays_of_callbacks)
+        arrays = [*self.model, *self.optimizer, *self.others, *arrays_of_callbacks.values()]
         head |= {
             "num_model": len(self.model),
-            "digests": list(others),
+            "num_optimizer": len(self.optimizer),
+            "digests": list(arrays_of_callbacks),
             "dtypes": [str(array.dtype) for array in arrays],
         }
         named: dict[str, Any] = {f"a{i}": _storable(array) for i, array in enumerate(arrays)}
@@ -243,7 +246,8 @@ class Checkpoint:
             raise CheckpointError(f"{path} is not a complete checkpoint: {error}") from error
         digests = head["digests"]
         split, end = head["num_model"], len(arrays) - len(digests)
-        others: Arrays = dict(zip(digests, arrays[end:], strict=True))
+        optimizer_end = split + head["num_optimizer"]
+        of_callbacks: Arrays = dict(zip(digests, arrays[end:], strict=True))
         plain = {name: head[name] for name in _IN_HEAD}
         plain["names"] = [
             VariableName(path, role, tuple(shape), *more)
@@ -251,9 +255,12 @@ class Checkpoint:
         ]
         return cls(
             arrays[:split],
-            arrays[split:end],
-            callbacks=CallbackState([(name, each) for name, each in head["callbacks"]], others),
-            pending_metrics=decode(head["pending_metrics"], others),
+            arrays[split:optimizer_end],
+            callbacks=CallbackState(
+                [(name, each) for name, each in head["callbacks"]], of_callbacks
+            ),
+            pending_metrics=decode(head["pending_metrics"], of_callbacks),
+            others=arrays[optimizer_end:end],
             **plain,
         )
 

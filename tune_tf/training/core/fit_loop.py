@@ -9,104 +9,28 @@ from functools import partial
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tune_tf.data import Pipeline
-from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.data.node_cache.workload_copies import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import ROWS_PER_S, Metrics
-from tune_tf.training.callback_state import CallbackState, CallbackStateTracker, claim_callbacks
+from tune_tf.training.callback_state import CallbackState, CallbackStateTracker
 from tune_tf.training.callbacks import CallbackContext, plain_value, supported_callbacks
-from tune_tf.training.core.build import build_from_types, build_model, build_weights
+from tune_tf.training.core.build import build_model, build_weights
 from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.epoch import run_whole_batch
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.scalars import LearningRate, learning_rate
+from tune_tf.training.core.scalars import (
+    CLIP_THRESHOLDS,
+    LearningRate,
+    inner_optimizer,
+    learning_rate,
+)
 from tune_tf.training.core.seeds import seed_python_and_numpy
-from tune_tf.training.core.step import ReplicaStep, Step, prepare_norms, trains_by_workload
-from tune_tf.training.core.update import prepare_optimizer
+from tune_tf.training.core.step import prepare_norms, trains_by_workload
 from tune_tf.training.input.device_rows import first_rows_of
-from tune_tf.training.keras_internals import hide_strategy
-from tune_tf.training.reuse.workload_state import WorkloadState
 from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Config, Data, Workload
-
-
-class FitSteps:
-    """Steps of ``fit`` and ``evaluate`` whose replicas share each batch.
-
-    ``fit`` drives epochs, data and callbacks as on one device, and sees no strategy.
-
-    Args:
-        step: Step of the model to train.
-        num_rows: Training rows; 0 if unknown.
-        batch_size: Rows of a batch; 0 if unknown.
-    """
-
-    def __init__(self, step: Step, num_rows: int, batch_size: int) -> None:
-        self._step = step
-        self._num_rows, self._batch_size = num_rows, batch_size
-        self._is_prepared = step.replicas.num == 1
-        if step.replicas.num > 1:
-            hide_strategy(step.model)
-            step.model.jit_compile = False  # XLA compiles for one device
-
-    def install(self) -> None:
-        """Let the model make its functions for ``fit`` and ``evaluate`` from these steps."""
-        model = self._step.model
-        steps = {
-            "train": partial(self._run, self._step.train, training=True),
-            "test": partial(self._run, self._step.test, training=False),
-        }
-        for name, step in steps.items():
-            make = getattr(model, f"make_{name}_function")
-            replaced = partial(self._make_function, f"{name}_step", step, make)
-            setattr(model, f"make_{name}_function", replaced)
-
-    def _make_function(
-        self,
-        name: str,
-        step: Callable[[Any], Any],
-        make: Callable[[bool], None],
-        force: bool = False,
-    ) -> None:
-        model = self._step.model
-        own = getattr(model, name)
-        setattr(model, name, step)
-        try:
-            make(force)
-        finally:
-            setattr(model, name, own)  # which the step may call
-
-    def _run(self, run: Callable[..., Any], batch: Any, *, training: bool) -> dict[str, tf.Tensor]:
-        self._prepare(batch)
-        step = self._step
-        with step.replicas.scope():  # Keras calls this in the scope of the default strategy
-            result = run_whole_batch(
-                step.replicas,
-                lambda replica, rows, numbers, num_rows: run(replica, rows, num_rows),
-                batch,
-                is_custom=step.has_custom_train if training else step.has_custom_test,
-            )
-            return step.logs(result, training=training)
-
-    def _prepare(self, batch: Any) -> None:
-        """Create the variables of several replicas and make their optimizer exact, once.
-
-        This is done at the first batch and from its types, since data that are read twice may
-        shuffle otherwise.
-        """
-        if self._is_prepared:
-            return
-        step = self._step
-        build_from_types(
-            step.model, tf.nest.map_structure(tf.type_spec_from_value, batch), step.replicas
-        )
-        step.check(self._num_rows, self._batch_size)
-        prepare_optimizer(step.model, step.replicas)
-        self._is_prepared = True
-
 
 _FOR_EVER = 10**9
 
@@ -198,6 +122,7 @@ class _TrialParams(keras.callbacks.Callback):
 
 @dataclass
 class _Trial:
+    workload: Workload
     config: Config
     data: Data
     seed: int
@@ -207,21 +132,18 @@ class _Trial:
 
 
 class FitLoop:
-    """Loop that calls ``fit`` once per trial and pauses it between epochs.
+    """Loop that calls ``keras.Model.fit`` once per trial and pauses it between epochs.
 
-    ``parallelism`` sets how as many replicas as ``replicas`` share batches.
+    On several replicas, ``fit`` trains as it does under a ``MirroredStrategy``.
     """
 
     def __init__(
         self,
-        workload: Workload,
         replicas: Replicas,
         parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
     ) -> None:
-        self._workload = workload
         self._replicas = replicas
         self._parallelism = parallelism
-        self._workload_state = WorkloadState.of(workload)
         self._trial: _Trial | None = None
         self._stopped_state: Checkpoint | None = None  # before on_train_end
         self._run: _FitRun
@@ -232,15 +154,10 @@ class FitLoop:
         self.performance: dict[str, float] = {}
 
     @property
-    def is_training(self) -> bool:
-        """Whether a trial has begun and not ended."""
-        return self._trial is not None
-
-    @property
     def cost(self) -> float:
         """Seconds of an epoch on a reference processor, from its operations alone."""
         trial = self._current
-        batch_size = self._workload.global_batch_size(trial.config)
+        batch_size = trial.workload.global_batch_size(trial.config)
         return epoch_cost(trial.model, _num_rows(trial.data), batch_size)
 
     @property
@@ -254,39 +171,30 @@ class FitLoop:
             raise RuntimeError("no trial was started")
         return self._trial
 
-    def start(self, config: Config, rows: Data, seed: int) -> None:
-        """Begin a trial with a new model and the data of ``load_data``; refuse a ``Pipeline``."""
+    def start(self, workload: Workload, config: Config, rows: Data, seed: int) -> None:
+        """Begin a trial of a workload that no other trial uses; refuse a ``Pipeline``."""
         if isinstance(rows.train, Pipeline) or isinstance(rows.validation, Pipeline):
             raise WorkloadError(
                 "loop: fit does not support a Pipeline of tune_tf.data: leave loop out, or "
                 "return your own tf.data.Dataset"
             )
         self._stopped_state = None
-        with self._workload_state.building(self._workload, self):
-            model = self._build_model(config, rows, seed)
-        self._workload_state.refuse_trained_variables(model.variables)
-        self._workload_state.record_trained(model.trainable_variables)
+        replicas = self._replicas
+        model = build_model(workload, config, replicas, seed, may_run_eagerly=replicas.num == 1)
+        prepare_norms(model, replicas.num, self._parallelism)
+        if replicas.num > 1:
+            _refuse_inexact(model, rows, workload.global_batch_size(config), replicas.num)
+        if trains_by_workload(workload):
+            _replace_train_step(model, workload)
         self.num_programs += 1
-        trial = _Trial(config, rows, seed, model, learning_rate(model))
+        trial = _Trial(workload, config, rows, seed, model, learning_rate(model))
         self._run, self._trial = self._new_run(trial), trial
-
-    def _build_model(self, config: Config, data: Data, seed: int) -> keras.Model:
-        workload, replicas, parallelism = self._workload, self._replicas, self._parallelism
-        is_single = replicas.num == 1
-        model = build_model(workload, config, replicas, seed, may_run_eagerly=is_single)
-        prepare_norms(model, replicas.num, parallelism)
-        if not is_single or trains_by_workload(workload):
-            step = ReplicaStep(workload, model, replicas, parallelism)
-            size = workload.global_batch_size(config)
-            FitSteps(step, _num_rows(data), size).install()
-        return model
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
         trial = self._current
         began = time.perf_counter()
-        with self._workload_state.record_changes(self._workload):
-            metrics = self._run.next_epoch()
+        metrics = self._run.next_epoch()
         took_s = time.perf_counter() - began
         if num_rows := _num_rows(trial.data):
             self.performance = {ROWS_PER_S: num_rows / took_s}
@@ -308,7 +216,7 @@ class FitLoop:
             initial_rate=trial.initial_rate,
             callbacks=self._run.state,
             has_ended=self._run.have_ended,
-            needs_data=WorkloadCopies.of(self._workload).has_loaded,
+            needs_data=has_loaded(trial.workload),
         )
 
     def epoch_state(self) -> Checkpoint:
@@ -333,7 +241,7 @@ class FitLoop:
             del self._run  # it holds the trial's model and data
 
     def _new_run(self, trial: _Trial, restored: CallbackState | None = None) -> _FitRun:
-        others = supported_callbacks(self._workload.callbacks(trial.config), "fit")
+        others = supported_callbacks(trial.workload.callbacks(trial.config), "fit")
         return _FitRun(partial(self._fit, trial), trial.seed, others, restored)
 
     def _build(self, trial: _Trial) -> None:
@@ -346,14 +254,13 @@ class FitLoop:
                 trial.model.optimizer.build(trial.model.trainable_variables)
 
     def _fit(self, trial: _Trial) -> None:
-        train, size = trial.data.train, self._workload.global_batch_size(trial.config)
+        train, size = trial.data.train, trial.workload.global_batch_size(trial.config)
         has_arrays = isinstance(train, tuple)
         may_shuffle = has_arrays or isinstance(train, keras.utils.PyDataset)
         parts = train if has_arrays else (train,)
         # Row order and random operations in `fit` follow from TensorFlow's global seed.
         keras.utils.set_random_seed((trial.seed + trial.epoch) % 2**32)
         run = self._run
-        claim_callbacks(run.others, run)
         self.callback_context.place_files(run.others)
         trial.model.fit(
             **dict(zip(("x", "y", "sample_weight"), parts, strict=False)),
@@ -361,7 +268,7 @@ class FitLoop:
             validation_data=trial.data.validation,
             steps_per_epoch=trial.data.steps_per_epoch,
             validation_steps=trial.data.validation_steps,
-            shuffle=may_shuffle and self._workload.shuffle(trial.config),
+            shuffle=may_shuffle and trial.workload.shuffle(trial.config),
             class_weight=trial.data.class_weight,
             initial_epoch=trial.epoch,
             epochs=_FOR_EVER,
@@ -373,3 +280,35 @@ class FitLoop:
 def _num_rows(data: Data) -> int:
     """Return the number of training rows; 0 unless they are arrays."""
     return len(keras.tree.flatten(data.train)[0]) if isinstance(data.train, tuple) else 0
+
+
+def _replace_train_step(model: keras.Model, workload: Workload) -> None:
+    """Let a model train by the workload's step, which may call the model's own."""
+    own = model.train_step
+
+    def train_step(batch: Any) -> Any:
+        model.train_step = own
+        try:
+            return workload.train_step(model, batch)
+        finally:
+            model.train_step = train_step
+
+    model.train_step = train_step
+
+
+def _refuse_inexact(model: keras.Model, data: Data, batch_size: int, num_replicas: int) -> None:
+    """Refuse what ``fit`` trains otherwise on several replicas than on one device."""
+    optimizer = inner_optimizer(model)
+    clips = [name for name in CLIP_THRESHOLDS if getattr(optimizer, name, None) is not None]
+    if clips:
+        raise WorkloadError(
+            f'with {num_replicas} replicas, loop="fit" clips the gradients of each replica '
+            f'before it adds them ({", ".join(clips)}): use loop="graph", or one replica'
+        )
+    num_rows = _num_rows(data)
+    if batch_size % num_replicas or num_rows % batch_size % num_replicas:
+        raise WorkloadError(
+            f'with {num_replicas} replicas, loop="fit" weighs the rows of a batch unequally '
+            f"unless they can be divided: batches of {batch_size} of {num_rows} rows cannot; use "
+            'loop="graph", or another batch size'
+        )

@@ -17,6 +17,7 @@ from tune_tf.training.core.build import layers_in
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
 from tune_tf.training.core.step import replaces_method
+from tune_tf.training.core.structure import Structure, structure_of
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import (
     LayerCall,
@@ -28,7 +29,6 @@ from tune_tf.training.keras_internals import (
     set_keras_mask,
     standard_inputs,
 )
-from tune_tf.training.reuse.fingerprint import Fingerprint, fingerprint
 
 LEAST_SHARE = 0.3
 """Least share of an epoch's operations that the outputs have to save."""
@@ -131,11 +131,11 @@ class FrozenLayers:
         return [each for each in self.variables if id(each) not in states]
 
     @property
-    def structure(self) -> Fingerprint:
-        """Fingerprint of the layers and of how they are connected, without values of variables."""
+    def structure(self) -> Structure:
+        """Structure of the layers and of how they are connected, without values of variables."""
         calls = [call for level in self.levels for call in level.frozen]
         tensors = [level.tensors for level in self.levels]
-        return fingerprint([*map(tuple, calls), *tensors], scalars_of(self.model))
+        return structure_of([*map(tuple, calls), *tensors], scalars_of(self.model))
 
     @property
     def name(self) -> str:

@@ -33,7 +33,6 @@ from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.input.stream import Stream
-from tune_tf.training.reuse.fingerprint import global_settings
 from tune_tf.workload import Workload
 
 _CHUNK_ROWS = 64
@@ -160,8 +159,7 @@ class FrozenOutputs:
     def _outputs(self, skipped: SkippedLayers, rows: DeviceRows, structure: str) -> DeviceRows:
         layers = skipped.layers
         values = [variable.numpy() for variable in layers.weights]
-        settings = repr((global_settings(), self._replicas.devices.on_cpu))
-        weights = digest((structure, settings, values))
+        weights = digest((structure, self._replicas.devices.on_cpu, values))
         content = self._digest(rows)
         if weights is None or content is None:
             raise NotSharedError("the rows, or the map that reads them, cannot be compared")

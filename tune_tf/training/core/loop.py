@@ -1,14 +1,11 @@
-"""Training loop that runs epochs as graph calls and reuses traced programs across trials."""
+"""Training loop that runs epochs as graph calls, and traces of earlier trials again."""
 
-import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
-from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.data.node_cache.workload_copies import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.formatting import bytes_text
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -16,6 +13,7 @@ from tune_tf.result_keys import (
     FROZEN_BYTES,
     FROZEN_LAYERS,
     FROZEN_SHARE,
+    GRAPH,
     INPUT_WAIT,
     NOT_SHARED,
     ROWS_PER_S,
@@ -25,65 +23,55 @@ from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.core.frozen_outputs import FrozenOutputs
-from tune_tf.training.core.program import Program, are_finite
-from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
+from tune_tf.training.core.graph import GraphCache
+from tune_tf.training.core.program import CreatedVariables, Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.input.per_example import with_per_example
 from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Config, Workload
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
 class LoopTrial:
     """State of a trial in a loop."""
 
-    cached: TrialProgram
+    workload: Workload
+    program: Program
+    inputs: TrialInputs
     callbacks: EpochCallbacks
     initial_rate: LearningRate
-    structure: str | None = None  # of the model, if callbacks may change it
     epoch: int = 0
-    restored: Checkpoint | None = None  # start of the first epoch, if restored
-
-    @property
-    def program(self) -> Program:
-        """Program of the trial."""
-        return self.cached.program
-
-    @property
-    def inputs(self) -> TrialInputs:
-        """Inputs of the trial."""
-        return self.cached.inputs
 
 
 class GraphLoop:
-    """Loop that runs each epoch as one graph call, with programs shared by trials of one structure.
+    """Loop that runs each epoch as one graph call.
 
-    ``parallelism`` sets how as many replicas as ``replicas`` share batches, unless ``programs`` do;
-    ``frozen`` provides outputs of frozen layers.
+    Args:
+        replicas: Replicas that share each batch.
+        parallelism: How they share it.
+        builder: Returns the builder of a workload's models and steps; by default of models whose
+            replicas share their variables.
+        graphs: Graphs of earlier trials, which loops of a process may share.
+        frozen: Provider of the outputs of frozen layers; None to compute them each time.
     """
 
     def __init__(
         self,
-        workload: Workload,
         replicas: Replicas,
         parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
         *,
-        programs: ProgramCache | None = None,
+        builder: Callable[[Workload], ReplicaBuilder] | None = None,
+        graphs: GraphCache | None = None,
         frozen: FrozenOutputs | None = None,
     ) -> None:
-        self._workload = workload
         self._replicas = replicas
+        self._builder = builder or (lambda each: ReplicaBuilder(each, replicas, parallelism))
+        self._graphs = graphs or GraphCache()
         self._frozen = frozen
-        self._programs = programs or ProgramCache(
-            ReplicaBuilder(workload, replicas, parallelism),
-            checks_reuse=type(replicas) is Replicas,
-            frozen=frozen,
-        )
         self._trial: LoopTrial | None = None
         #: Context of the callbacks of the next trial.
         self.callback_context = CallbackContext()
@@ -93,8 +81,8 @@ class GraphLoop:
 
     @property
     def num_programs(self) -> int:
-        """Number of traced programs."""
-        return self._programs.num_programs
+        """Number of traced graphs."""
+        return self._graphs.num_traced
 
     @property
     def cost(self) -> float:
@@ -114,21 +102,19 @@ class GraphLoop:
             raise RuntimeError("no trial was started")
         return self._trial
 
-    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
-        """Begin a trial with fresh seeded weights, in a matching traced program if one exists."""
+    def start(self, workload: Workload, config: Config, rows: DeviceRows, seed: int) -> None:
+        """Begin a trial of a workload that no other trial uses, with fresh seeded weights."""
         self._stopped_state = None
-        cached = self._programs.find(TrialInputs(config, rows, seed))
-        callbacks = self._callbacks(cached)
-        self._trial = trial = LoopTrial(cached, callbacks, learning_rate(cached.program.model))
-        self._programs.is_training = True
-        if cached.key is None or not callbacks.may_change_model:
-            callbacks.train_begin()
-            return
-        trial.structure = cached.program.structure()
+        inputs = TrialInputs(config, with_per_example(workload, config, rows), seed)
+        builder, created = self._builder(workload), CreatedVariables()
+        with created.recorded():
+            model = builder.build(inputs)
+        step, size = builder.step(model, inputs), inputs.rows.batch_size(workload, config)
+        program = Program(workload, step, inputs.rows, size, created)
+        callbacks = self._callbacks(workload, program, inputs)
+        rate = learning_rate(program.model)
+        self._trial = LoopTrial(workload, program, inputs, callbacks, rate)
         callbacks.train_begin()
-        # A callback changed the model (by freezing a layer, say), or it cannot be compared.
-        if trial.structure is None or cached.program.structure() != trial.structure:
-            self._programs.retrace(cached)
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
@@ -146,19 +132,42 @@ class GraphLoop:
         """Run one epoch without calling ``on_epoch_end``."""
         trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
-        if trial.callbacks.may_change_model:
-            self._programs.follow_weights(trial.cached)
+        program = trial.program
+        if program.graph is None:  # callbacks may have changed the model
+            self._prepare(trial)
+        elif trial.callbacks.may_change_model:
+            self._follow_weights(trial)
         began = time.perf_counter()
-        metrics = self._run_guarded(trial)
+        metrics = self._run(trial)
         took_s = time.perf_counter() - began
         num_rows = trial.inputs.rows.num_train or _check_seen(trial)
         self.performance = {
             ROWS_PER_S: num_rows / took_s,
-            INPUT_WAIT: min(1.0, trial.program.waited_s / took_s),
+            INPUT_WAIT: min(1.0, program.waited_s / took_s),
+            GRAPH: "of an earlier trial" if program.is_shared else f"traced{_reason(program)}",
         }
         self.performance |= self._frozen_layers(trial)
         trial.epoch += 1
         return metrics
+
+    def _prepare(self, trial: LoopTrial) -> None:
+        """Find the graph of a trial and the rows that it reads."""
+        inputs = trial.inputs._replace(rows=trial.inputs.rows.computed_from or trial.inputs.rows)
+        skipped = None
+        if self._frozen is not None:
+            skipped, inputs = self._frozen.find(trial.workload, trial.program.model, inputs)
+        trial.inputs = inputs
+        trial.program.prepare(self._graphs, inputs.config, inputs.rows, skipped)
+
+    def _follow_weights(self, trial: LoopTrial) -> None:
+        """Let a trial have the outputs of frozen layers whose weights were set from outside."""
+        program, rows = trial.program, trial.inputs.rows.computed_from
+        if self._frozen is None or program.skipped is None or rows is None:
+            return
+        outputs = self._frozen.outputs(program.skipped, rows)
+        trial.inputs = trial.inputs._replace(rows=outputs or rows)
+        if outputs is None:
+            program.prepare(self._graphs, trial.inputs.config, rows, None)
 
     def _frozen_layers(self, trial: LoopTrial) -> dict[str, Any]:
         """Return what shared outputs of frozen layers save in an epoch, by result key."""
@@ -182,7 +191,8 @@ class GraphLoop:
             initial_rate=trial.initial_rate,
             callbacks=trial.callbacks.state(),
             has_ended=trial.callbacks.have_ended,
-            needs_data=WorkloadCopies.of(self._workload).has_loaded,
+            needs_data=has_loaded(trial.workload),
+            others=trial.program.others(),
         )
 
     def epoch_state(self) -> Checkpoint:
@@ -196,12 +206,14 @@ class GraphLoop:
         """Resume from a checkpoint of the same structure, with any number of replicas."""
         trial = self.trial
         self._stopped_state = None
-        _load(checkpoint, trial)
+        checkpoint.load_into(trial.program.model, trial.initial_rate)
+        trial.callbacks.restore(checkpoint.callbacks)
+        trial.program.set_others(checkpoint.others)
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch
-        trial.cached.inputs = trial.inputs._replace(seed=checkpoint.seed)
-        self._programs.follow_weights(trial.cached)
-        trial.restored = checkpoint if trial.cached.is_new else None
+        trial.inputs = trial.inputs._replace(seed=checkpoint.seed)
+        if trial.program.graph is not None:
+            self._follow_weights(trial)
         if checkpoint.pending_metrics is not None:
             trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
 
@@ -210,74 +222,21 @@ class GraphLoop:
         if self._trial is not None:
             self._trial.callbacks.train_end()
             trial, self._trial = self._trial, None
-            self._programs.is_training = False
-            if trial.structure and trial.program.structure() != trial.structure:
-                self._programs.unshare(trial.cached)  # callbacks changed its model
+            trial.program.release()
 
-    def _callbacks(self, cached: TrialProgram) -> EpochCallbacks:
-        program, inputs = cached.program, cached.inputs
+    def _callbacks(
+        self, workload: Workload, program: Program, inputs: TrialInputs
+    ) -> EpochCallbacks:
         train, size = inputs.rows.train, program.batch_size
         if isinstance(train, DatasetStream):
             num_batches = train.num_batches(size)
         else:
             num_batches = -(-inputs.rows.num_train // size)
-        callbacks = self._workload.callbacks(inputs.config)
+        callbacks = workload.callbacks(inputs.config)
         return EpochCallbacks(callbacks, program.model, num_batches, self.callback_context)
 
-    def _run_guarded(self, trial: LoopTrial) -> Metrics:
-        """Run an epoch; stop sharing a program whose trace contains state of this trial."""
-        if not trial.cached.is_new:
-            return self._run(trial)
-        trial.cached.is_new = False
-        metrics = self._first_run(trial)
-        cached = trial.cached
-        if cached.program.unshareable_reason is not None:
-            _log.info("Not sharing this program: %s", cached.program.unshareable_reason)
-            self._programs.unshare(cached)
-            cached.key = None
-        return metrics
-
-    def _first_run(self, trial: LoopTrial) -> Metrics:
-        """Run a new program; fall back to plain floats if traced scalars do not work.
-
-        Code that reads a traced scalar's value while tracing gets NaN. One batch of the program is
-        therefore compared with eager execution, which uses plain floats. If the results differ, or
-        the epoch fails or is not finite, it runs again with plain floats from the same seed.
-        """
-        if not trial.program.traces_scalars:
-            return self._run(trial)
-        try:
-            differs = self._programs.differs_from_eager(trial.cached, trial.epoch)
-            metrics = self._run(trial)
-        except (tf.errors.ResourceExhaustedError, MemoryError):
-            raise  # the plain program needs as much memory
-        except Exception as error:  # noqa: BLE001  the plain program raises it too
-            _log.debug("the program with traced scalars failed: %s", error)
-            metrics = None
-        if metrics is None or differs or not are_finite(metrics.values()):
-            metrics = self._retry_plain(trial, traced_metrics=metrics)
-        trial.restored = None
-        return metrics
-
-    def _retry_plain(self, trial: LoopTrial, *, traced_metrics: Metrics | None) -> Metrics:
-        traced = trial.cached
-        plain = self._programs.replace_by_plain(traced)
-        plain.is_new = False
-        trial.cached = plain
-        trial.callbacks.have_ended = True  # no on_train_end: the trial begins again
-        trial.callbacks = self._callbacks(plain)
-        trial.callbacks.train_begin()
-        if trial.restored is not None:
-            _load(trial.restored, trial)
-            self._programs.follow_weights(plain)
-        trial.callbacks.epoch_begin(trial.epoch)
-        metrics = self._run(trial)
-        if traced_metrics is not None and _nearly_equal(metrics, traced_metrics):
-            self._programs.restore_traced(traced, plain)
-        return metrics
-
     def _run(self, trial: LoopTrial) -> Metrics:
-        inputs = epoch_inputs(self._workload, trial.inputs, trial.epoch)
+        inputs = epoch_inputs(trial.workload, trial.inputs, trial.epoch)
         callbacks = trial.callbacks
         if inputs.validation is None or not callbacks.watch_validation:
             return trial.program.epoch(inputs)
@@ -286,6 +245,10 @@ class GraphLoop:
         validated = trial.program.validate(inputs.validation, inputs.seeds)
         callbacks.test_end(validated)
         return metrics | validated
+
+
+def _reason(program: Program) -> str:
+    return f" for this trial, as it runs {program.own_code}" if program.own_code else ""
 
 
 def _check_seen(trial: LoopTrial) -> int:
@@ -301,17 +264,3 @@ def _check_seen(trial: LoopTrial) -> int:
             ".repeat() to the data set, or leave steps_per_epoch out"
         )
     return num_rows
-
-
-def _load(checkpoint: Checkpoint, trial: LoopTrial) -> None:
-    checkpoint.load_into(trial.program.model, trial.initial_rate)
-    trial.callbacks.restore(checkpoint.callbacks)
-
-
-def _nearly_equal(one: Metrics, other: Metrics) -> bool:
-    """Return whether metrics are equal up to rounding; non-finite ones count as equal."""
-    return one.keys() == other.keys() and all(
-        np.allclose(one[name], other[name], 1e-4, 1e-6)
-        or not (are_finite([one[name]]) or are_finite([other[name]]))
-        for name in one
-    )

@@ -1,62 +1,43 @@
-"""Epoch of a model as a traced program, shared by trials of one structure."""
+"""Epoch of a trial's model as one graph call."""
 
 import contextlib
-import logging
-import random
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
 from tune_tf.training.core.frozen_outputs import SkippedLayers
-from tune_tf.training.core.scalars import Scalar, inner_optimizer, scalars_of
-from tune_tf.training.core.step import Step
+from tune_tf.training.core.graph import EpochGraph, GraphCache
+from tune_tf.training.core.process_state import seed_graph
+from tune_tf.training.core.scalars import Scalar, scalars_of
+from tune_tf.training.core.step import Step, trains_by_workload
+from tune_tf.training.core.structure import Structure, structure_of
 from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.reader import DatasetReader, Reader, ResidentReader, StreamReader
 from tune_tf.training.keras_internals import (
-    draws_as_without_xla,
     global_seed_generator,
+    parts_of_variable,
     unregister_new_gradients,
 )
-from tune_tf.training.reuse.fingerprint import fingerprint
-from tune_tf.training.reuse.reuse_check import ReuseRecord
-from tune_tf.training.reuse.workload_state import WorkloadState
-from tune_tf.workload import Workload
-
-_MISSING_KERNEL = re.compile(r"on XLA_\w+: (\w+) \(")
-_XLA_ERRORS = (
-    tf.errors.InvalidArgumentError,
-    tf.errors.InternalError,
-    tf.errors.UnimplementedError,
-    tf.errors.NotFoundError,
-    tf.errors.UnknownError,
-)
-
-_log = logging.getLogger(__name__)
+from tune_tf.workload import Config, Workload
 
 
 class Program:
-    """Training and validation of one epoch as one graph call.
+    """Training and validation of a trial's model, one epoch as one graph call.
 
-    The program keeps the first trial's model. :meth:`load_model` copies later trials of the same
-    structure into it without another trace.
+    The graph is that of an earlier trial whose model has the same structure, or traced anew.
 
     Args:
-        workload: The workload of the trials.
-        step: Step whose compiled model has the first trial's weights.
-        rows: Rows of the first trial, for their number and a sample.
+        workload: The workload of the trial.
+        step: Step that trains the trial's model.
+        rows: Rows of the trial, for their number and a sample.
         batch_size: Rows of one gradient update and of one validation batch.
-        variables: All variables that the model and its step refer to, except the optimizer's
-            slots, in an order that models of one structure share.
-        scalars: The model's scalars to read at every call; none for a program of one trial.
-        skipped: Frozen layers whose outputs are the inputs of the rows; None for the rows' own.
+        created: Variables that were created for the model so far.
     """
 
     def __init__(
@@ -65,38 +46,21 @@ class Program:
         step: Step,
         rows: DeviceRows,
         batch_size: int,
-        *,
-        variables: Sequence[Any],
-        scalars: Sequence[Scalar],
-        skipped: SkippedLayers | None = None,
+        created: "CreatedVariables | None" = None,
     ) -> None:
         self._workload = workload
-        self.skipped = skipped
-        self._workload_state = WorkloadState.of(workload)
         self.step = step
         self.model = model = step.model
         self.batch_size = batch_size
         self.num_rows = rows.num_train
         self.num_validation_rows = rows.num_validation
         self._per_example = rows.per_example
-        self.variables = tuple(variables)
+        self._created = created or CreatedVariables()
+        #: Frozen layers whose outputs are the inputs of the rows; None for the rows' own.
+        self.skipped: SkippedLayers | None = None
         replicas = step.replicas
-        state = [(each, each.numpy()) for each in self.variables if not each.trainable]
-        step.build(rows.sample)
-        for variable, value in state:  # the build advanced random generators and RNN states
-            variable.assign(value)
-        of_model = {id(variable) for variable in self.variables}
-        slots = [each for each in model.optimizer.variables if id(each) not in of_model]
-        self._slots = [(slot, _initial(slot.numpy())) for slot in slots]
-        # Keras' optimizers initialize a slot with one number or with copies of the weights.
-        is_of_keras = type(inner_optimizer(model)).__module__.startswith("keras.")
-        self._slots_differ = not is_of_keras or any(
-            value is not None and np.ptp(value) for _, value in self._slots
-        )
-        others = [scalars_of(copy) for copy in step.copies[1:]] if scalars else []
-        with replicas.scope():
-            by_copy = list(zip(scalars, *others, strict=True))
-            self._traced_scalars = TracedScalars(by_copy, replicas.num)
+        with self._created.recorded():
+            step.build(rows.sample)
         step.check(self.num_rows, batch_size)
         several = replicas.shape != (1,)
         #: Whether XLA compiles the graphs. It would run them on TensorFlow's first device.
@@ -110,161 +74,158 @@ class Program:
         by_output = any(metric.name.endswith("_loss") for metric in model.metrics)
         needs_static = self.jit_compile or several or by_output or step.micro_batches > 1
         self._batches = BatchLoop(replicas, batch_size, needs_static_shapes=needs_static)
-        #: Why later trials cannot share this program; None if they can.
-        self.unshareable_reason: str | None = None
-        #: Parameters that have changed among this program's trials.
-        self.reuse: ReuseRecord | None = None
-        #: Program of a parameter server or of its worker that runs a part of this one.
-        self.derived: Any = None
+        #: Graph of the epoch; None until the first one.
+        self.graph: EpochGraph | None = None
+        #: Code of the user's that the graph runs, so that it was traced for this trial.
+        self.own_code = ""
+        #: Whether the graph was traced by an earlier trial.
+        self.is_shared = False
         with tf.device("CPU:0"):
-            self._waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-            # Batches and rows of the last pass over a data set, of training and of validation.
-            self._seen = tf.Variable(tf.zeros([2, 2], tf.int64), trainable=False)
-            self._one_batch, self._all_batches = tf.constant(1), tf.constant(tf.int32.max)
-        self._unseeded = global_seed_generator().state
-        # Updated by the trace. With several replicas, each draws from its thread's generator.
-        self._draws_unseeded = replicas.num == 1
-        self._trace()
+            self._all_batches = tf.constant(tf.int32.max)
+        #: Scalars that the graph reads at every call, each in all copies of the model.
+        self.scalars: list[list[Scalar]] = []
+        #: Resources of the model's variables, in an order that equal structures share.
+        self.handles: list[Any] = []
+        self._unseeded: Any = None
+        self._others: list[np.ndarray[Any, Any]] | None = None
 
     @property
     def waited_s(self) -> float:
         """Seconds that the last epoch waited for batches."""
-        return float(self._waited_s.numpy())
+        return float(self._used_graph.waited_s.numpy())
 
     @property
     def num_seen(self) -> tuple[int, int]:
         """Numbers of batches and rows of a data set in the last epoch."""
-        batches, rows = self._seen.numpy()[0]
+        batches, rows = self._used_graph.seen.numpy()[0]
         return int(batches), int(rows)
 
     @property
-    def traces_scalars(self) -> bool:
-        """Whether the program reads scalars at every call."""
-        return bool(self._traced_scalars)
+    def _used_graph(self) -> EpochGraph:
+        if self.graph is None:
+            raise RuntimeError("no epoch has begun")
+        return self.graph
+
+    def structure(self, config: Config, rows: DeviceRows) -> Structure:
+        """Return what the graph depends on, beside the variables and the traced scalars."""
+        step, workload = self.step, self._workload
+        name = type(workload).__name__
+        if trains_by_workload(workload):
+            return Structure(None, (), f"{name}.train_step")
+        if self._per_example is not None:
+            return Structure(None, (), f"{name}.per_example")
+        skipped = self.skipped and self.skipped.key
+        batch = (rows.spec, self.batch_size, step.replicas.shape, step.micro_batches, skipped)
+        roots = [*step.copies, repr((batch, self.jit_compile, workload.structure(config)))]
+        return structure_of(roots, (scalar for copies in self.scalars for scalar in copies))
+
+    def prepare(
+        self, graphs: GraphCache, config: Config, rows: DeviceRows, skipped: SkippedLayers | None
+    ) -> None:
+        """Find the graph of the model as it is now, before the first epoch.
+
+        Args:
+            graphs: Graphs of earlier trials.
+            config: Config of the trial.
+            rows: Its rows; outputs of the ``skipped`` layers if there are any.
+            skipped: Frozen layers that the graph leaves out.
+        """
+        self.release()
+        self.skipped = skipped
+        self.jit_compile = self.jit_compile and not rows.is_streamed
+        by_copy = [scalars_of(copy) for copy in self.step.copies]
+        self.scalars = [list(each) for each in zip(*by_copy, strict=True)]
+        structure = self.structure(config, rows)
+        self.own_code = structure.obstacle
+        if self.own_code:
+            self._unseeded = global_seed_generator().state
+        self.handles = [
+            part.handle for each in structure.variables for part in parts_of_variable(each)
+        ]
+        replicas = self.step.replicas
+        self.graph, self.is_shared = graphs.find(structure.key, self.numbers, replicas)
+
+    def release(self) -> None:
+        """Let the graph go, which other trials may use."""
+        if self.graph is not None:
+            self.graph.release()
+            self.graph = None
+
+    @property
+    def numbers(self) -> list[float]:
+        """Current values of the scalars."""
+        return [copies[0].value for copies in self.scalars]
 
     def epoch(self, inputs: EpochInputs) -> Metrics:
         """Train on every row once in the given order, then validate; return Keras' metrics."""
-        return self._run(self._epoch, inputs, self._all_batches)
-
-    def first_batch(self, inputs: EpochInputs, *, eagerly: bool = False) -> Metrics:
-        """Run :meth:`epoch` on arrays with only the first batch of each loop."""
-        if not eagerly:
-            return self._run(self._epoch, inputs, self._one_batch)
-        device = self.step.replicas.device_scope()
-        with self._workload_state.record_changes(self._workload), device:
-            return self._run(self._run_epoch, inputs, self._one_batch)
+        train, validation, order, seeds, unseeded, limit = inputs
+        max_batches = self._all_batches if limit is None else tf.constant(limit)
+        graph = self._used_graph
+        graph.waited_s.assign(0.0)
+        order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
+        name = "training" if validation is None else "training and validation"
+        args = (train, validation, order, seeds, max_batches)
+        graph.trace(name, self, self._run_epoch, *args)
+        self._restore_others()
+        if self.own_code:
+            self._unseeded.assign(unseeded)
+        return plain_metrics(graph.run(name, self, self._run_epoch, *args))
 
     def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
         """Validate without training and return metrics like :meth:`epoch`."""
-        return plain_metrics(self._validation(validation, seeds, self._all_batches))
+        args = (validation, seeds if seeds is None else tf.constant(seeds), self._all_batches)
+        return plain_metrics(self._used_graph.run("validation", self, self._run_validation, *args))
 
-    def state(self) -> "list[np.ndarray[Any, Any]]":
-        """Return the values of all variables of the model, step and optimizer."""
-        return [variable.numpy() for variable in self._all_variables()]
+    def others(self) -> "list[np.ndarray[Any, Any]]":
+        """Return the values of variables that code of the user's keeps outside of the model."""
+        if self._others is not None:
+            return self._others
+        return [variable.numpy() for variable in self._other_variables()]
 
-    def set_state(self, values: "Sequence[np.ndarray[Any, Any]]") -> None:
-        """Set all variables to a result of :meth:`state`."""
-        for variable, value in zip(self._all_variables(), values, strict=True):
-            variable.assign(value)
+    def set_others(self, values: "list[np.ndarray[Any, Any]]") -> None:
+        """Set them, once the trace has found them."""
+        self._others = values
 
-    def is_valid_for(self, scalars: Sequence[Scalar]) -> bool:
-        """Return whether the trace is valid for these values of the traced scalars."""
-        return self._traced_scalars.are_valid_for(scalars if self._traced_scalars else ())
+    def _restore_others(self) -> None:
+        values, self._others = self._others, None
+        for variable, value in zip(self._other_variables(), values or (), strict=False):
+            if tuple(variable.shape) == value.shape:
+                variable.assign(value)
 
-    def load_model(
-        self, fresh: keras.Model, variables: Sequence[Any], scalars: Sequence[Scalar]
-    ) -> None:
-        """Copy a fresh model of the same structure, with its variables and scalars."""
-        optimizer = fresh.optimizer
-        if self._slots_differ and not optimizer.built:
-            with self.step.replicas.scope():
-                optimizer.build(fresh.trainable_variables)
-            self._copy(self.model.optimizer.variables, optimizer.variables)
-        else:
-            for variable, value in self._slots:
-                variable.assign(np.zeros(variable.shape) if value is None else value)
-        self._copy(self.variables, variables)
-        self._traced_scalars.assign(scalars if self._traced_scalars else ())
-        self.model.reset_metrics()
-        self.model.stop_training = False
-
-    def structure(self) -> str | None:
-        """Return a key of the model's current structure; None if it cannot be compared."""
-        return fingerprint([self.model], self._traced_scalars.scalars).key
-
-    def retrace(self) -> None:
-        """Discard the traces; the next epoch traces the model anew, with fixed scalars."""
-        self._traced_scalars = TracedScalars(())
-        self._trace()
+    def _other_variables(self) -> list[Any]:
+        if self.graph is None or self.step.replicas.num > 1:
+            return []
+        model = self.model
+        known = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+        if self._unseeded is not None:
+            known.append(self._unseeded)
+        known_handles = {id(part.handle) for each in known for part in parts_of_variable(each)}
+        used = [*self.graph.others, *self.handles]
+        return self._created.of([each for each in used if id(each) not in known_handles])
 
     def graph_function(
         self, body: Callable[..., Any], *, jit_compile: bool = False, **options: Any
     ) -> Any:
-        """Return a function that runs as a graph and reads the traced scalars at every call.
+        """Return a function that runs as a graph of this model alone."""
+        traced = partial(self.trace, body, TracedScalars())
+        return tf.function(traced, autograph=False, jit_compile=jit_compile or None, **options)
 
-        With ``jit_compile``, XLA compiles it if it can.
-        """
-        # TensorFlow counts traces by code object and would warn for each new program; a partial has
-        # no code object.
-        plain, compiled = (
-            tf.function(
-                partial(self._trace_body, body, jit), autograph=False, jit_compile=jit, **options
-            )
-            for jit in (None, True)
-        )
-        return _compiled_or_plain(compiled, plain) if jit_compile else plain
-
-    def _trace(self) -> None:
-        self._epoch = self.graph_function(self._run_epoch, jit_compile=self.jit_compile)
-        self._validation = self.graph_function(self._run_validation, jit_compile=self.jit_compile)
-
-    def _run(
-        self, epoch: Callable[..., Any], inputs: EpochInputs, max_batches: tf.Tensor
-    ) -> Metrics:
-        train, validation, order, seeds, unseeded, limit = inputs
-        if limit is not None:
-            max_batches = tf.constant(limit)
-        self._waited_s.assign(0.0)
-        if self._draws_unseeded:
-            self._unseeded.assign(unseeded)
-        order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
-        return plain_metrics(epoch(train, validation, order, seeds, max_batches))
-
-    def _all_variables(self) -> list[Any]:
-        return [*self.variables, *(variable for variable, _ in self._slots)]
-
-    def _copy(self, variables: Sequence[Any], sources: Sequence[Any]) -> None:
-        for variable, source in zip(variables, sources, strict=True):
-            if variable is not source:
-                mirrored = self.step.replicas.num > 1 or not isinstance(source, keras.Variable)
-                variable.assign(source.numpy() if mirrored else source.value)
-
-    def _trace_body(self, body: Callable[..., Any], jit_compile: bool | None, *args: Any) -> Any:
-        def create_variable(create: Callable[..., Any], **settings: Any) -> Any:
-            self.unshareable_reason = "tracing created a variable that cannot be reset"
-            variable = create(**settings)
-            self._workload_state.record_trained([variable])
-            return variable
-
-        before = _random_states()
+    def trace(self, body: Callable[..., Any], scalars: TracedScalars, *args: Any) -> Any:
+        """Call a function that is being traced."""
         with (
-            draws_as_without_xla() if jit_compile else contextlib.nullcontext(),
             self.step.replicas.device_scope(),
-            self._traced_scalars.in_graph(),
+            scalars.in_graph(self.scalars),
             unregister_new_gradients(),
-            tf.variable_creator_scope(create_variable),
-            self._workload_state.record_changes(self._workload),
+            self._created.recorded(),
         ):
-            outputs = body(*args)
-        if before != _random_states():  # the drawn numbers are constants of the graph
-            self.unshareable_reason = "tracing drew random numbers from Python or NumPy"
-        return outputs
+            seed_graph()
+            return body(*args)
 
     def _run_epoch(
         self,
         train: Any,
         validation: Any,
-        order: tf.Tensor,
+        order: tf.Tensor | None,
         seeds: tf.Tensor | None,
         max_batches: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
@@ -272,7 +233,6 @@ class Program:
         logs = self.step.logs(result, training=True)
         if validation is not None:
             logs |= self._run_validation(validation, seeds, max_batches)
-        self._draws_unseeded = self._draws_unseeded and _reads(self._unseeded)
         return logs
 
     def _run_validation(
@@ -292,7 +252,7 @@ class Program:
         training: bool,
     ) -> Any:
         """Run all batches of a data set; return the last step's result if the step is custom."""
-        step = self.step
+        step, graph = self.step, self._used_graph
         step.begin(training=training)
         run = self._with_preprocessing(seeds, training=training)
         num_rows = self.num_rows if training else self.num_validation_rows
@@ -304,11 +264,11 @@ class Program:
             else:
                 result, seen = self._batches.run_dataset(
                     run,
-                    DatasetReader(rows, self._waited_s),
+                    DatasetReader(rows, graph.waited_s),
                     max_batches if training else self._all_batches,
                     is_custom=is_custom,
                 )
-                self._seen[0 if training else 1].assign(seen)
+                graph.seen[0 if training else 1].assign(seen)
         step.end(training=training)
         return result
 
@@ -327,33 +287,35 @@ class Program:
 
     def _reader(self, rows: Any, order: tf.Tensor | None) -> Reader:
         if isinstance(rows, tf.data.Iterator):
-            return StreamReader(rows, self._waited_s, self.step.replicas.window)
+            return StreamReader(rows, self._used_graph.waited_s, self.step.replicas.window)
         return ResidentReader(rows, order)
 
 
-def _compiled_or_plain(compiled: Callable[..., Any], plain: Callable[..., Any]) -> Any:
-    """Return a function that XLA compiles, or the plain one once XLA fails."""
-    function = compiled
+class CreatedVariables:
+    """Variables that a trial's code has created, by their handles."""
 
-    def call(*args: Any) -> Any:
-        nonlocal function
-        try:
-            return function(*args)
-        except _XLA_ERRORS as error:
-            if function is plain:
-                raise
-            missing = _MISSING_KERNEL.search(error.message)
-            reason = missing[1] if missing else error.message.partition("\n")[0][:200]
-        function = plain
-        result = plain(*args)  # XLA assigns no variable before all is computed
-        _log.warning(
-            "XLA cannot compile this model (%s), so it trains without: compile it with "
-            "jit_compile=False",
-            reason,
-        )
-        return result
+    def __init__(self) -> None:
+        self._variables: dict[int, Any] = {}
 
-    return call
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record the variables that are created in this context."""
+
+        def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
+            variable = next_creator(**settings)
+            created.append(variable)
+            return variable
+
+        created: list[Any] = []
+        with tf.variable_creator_scope(create):
+            yield
+        for variable in created:
+            for part in parts_of_variable(variable):
+                self._variables[id(part.handle)] = part
+
+    def of(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the variables of some handles, as far as they were recorded."""
+        return [each for handle in handles if (each := self._variables.get(id(handle))) is not None]
 
 
 def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
@@ -365,19 +327,3 @@ def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
 def are_finite(values: Iterable[Any]) -> bool:
     """Return whether all numbers of some arrays are finite."""
     return all(np.all(np.isfinite(np.asarray(value, np.float64))) for value in values)
-
-
-def _random_states() -> tuple[Any, ...]:
-    state: Any = np.random.get_state()  # noqa: NPY002  user code draws from it
-    return random.getstate(), state[1].tobytes(), *state[2:]
-
-
-def _reads(variable: Any) -> bool:
-    """Return whether the graph being traced uses a variable."""
-    captures = getattr(tf.compat.v1.get_default_graph(), "captures", ())
-    return any(outer is variable.value.handle for outer, _ in captures)
-
-
-def _initial(value: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
-    """Return an initial value; None for zeros, the value of most slots, to save memory."""
-    return value if np.any(value) else None

@@ -138,7 +138,8 @@ class ReplicaStep(Step):
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create all variables, and make the optimizer exact for the replicas."""
-        build_for_training(self.model, sample, self.replicas)
+        train_step = partial(self._workload.train_step, self.model)
+        build_for_training(self.model, sample, self.replicas, train_step)
         prepare_optimizer(self.model, self.replicas)
 
     def check(self, num_rows: int, batch_size: int) -> None:

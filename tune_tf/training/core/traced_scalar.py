@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tune_tf.training.core.scalars import CLIP_THRESHOLDS, Scalar
+from tune_tf.training.core.scalars import Scalar
 
 Thunk = Callable[[], tf.Tensor]
 
@@ -173,69 +173,55 @@ for _name in ("as_integer_ratio", "hex", "is_integer"):
 
 
 class TracedScalars:
-    """Scalars of a program and the variables from which its graphs read them.
+    """Numbers of a graph, and the variables from which it reads them.
 
     Args:
-        by_copy: For each scalar of the program's model, its counterparts in all copies of the
-            model, in an order that models of one structure share.
-        num_replicas: Number by which ``prepare_optimizer`` has divided the clip thresholds.
+        numbers: Values of the scalars of the model that is traced.
     """
 
-    def __init__(self, by_copy: Sequence[Sequence[Scalar]], num_replicas: int = 1) -> None:
-        self._by_copy = by_copy
-        #: The scalars of all copies.
-        self.scalars = [scalar for copies in by_copy for scalar in copies]
-        self._num_replicas = num_replicas
-        self._numbers = [copies[0].value for copies in by_copy]
-        self._variables = [
-            tf.Variable(number, dtype=tf.float64, trainable=False) for number in self._numbers
+    def __init__(self, numbers: Sequence[float] = ()) -> None:
+        self._numbers = list(numbers)
+        #: Variables that hold the numbers.
+        self.variables = [
+            tf.Variable(number, dtype=tf.float64, trainable=False) for number in numbers
         ]
         self._comparisons: list[Callable[[], bool]] = []
         self._floats = [
             TracedFloat(partial(self._number, i), variable.read_value, self._comparisons)
-            for i, variable in enumerate(self._variables)
+            for i, variable in enumerate(self.variables)
         ]
 
-    def __len__(self) -> int:
-        """Return the number of scalars."""
-        return len(self._numbers)
-
     @contextlib.contextmanager
-    def in_graph(self) -> Iterator[None]:
-        """Replace the numbers by traced floats in this context."""
-        plain = [(owner, name, getattr(owner, name)) for owner, name in self.scalars]
-        self._replace(self._floats)
+    def in_graph(self, by_copy: Sequence[Sequence[Scalar]]) -> Iterator[None]:
+        """Replace the scalars by traced floats in this context.
+
+        Args:
+            by_copy: For each number, its scalar in every copy of the model.
+        """
+        pairs = list(zip(by_copy, self._floats, strict=True)) if self._floats else []
+        plain = [(*scalar, getattr(*scalar)) for scalars, _ in pairs for scalar in scalars]
+        for scalars, traced in pairs:
+            for owner, attribute in scalars:
+                setattr(owner, attribute, traced)
         try:
             yield
         finally:
-            for owner, name, value in plain:
-                setattr(owner, name, value)
+            for owner, attribute, value in plain:
+                setattr(owner, attribute, value)
 
-    def are_valid_for(self, scalars: Sequence[Scalar]) -> bool:
-        """Return whether tracing another model of the same structure would give the same graph."""
-        before, self._numbers = self._numbers, self._divided(scalars)
+    def are_valid_for(self, numbers: Sequence[float]) -> bool:
+        """Return whether tracing a model with other numbers would give the same graph."""
+        before, self._numbers = self._numbers, list(numbers)
         try:
             return all(is_same() for is_same in self._comparisons)
         finally:
             self._numbers = before
 
-    def assign(self, scalars: Sequence[Scalar]) -> None:
-        """Set the numbers to those of another model of the same structure."""
-        self._numbers = self._divided(scalars)
-        for variable, number in zip(self._variables, self._numbers, strict=True):
+    def assign(self, numbers: Sequence[float]) -> None:
+        """Set the numbers that the graph reads."""
+        self._numbers = list(numbers)
+        for variable, number in zip(self.variables, numbers, strict=True):
             variable.assign(number)
-        self._replace(self._numbers)
-
-    def _replace(self, numbers: Sequence[float]) -> None:
-        for copies, number in zip(self._by_copy, numbers, strict=True):
-            for owner, attribute in copies:
-                setattr(owner, attribute, number)
 
     def _number(self, index: int) -> float:
         return self._numbers[index]
-
-    def _divided(self, scalars: Sequence[Scalar]) -> list[float]:
-        return [
-            scalar.value / (self._num_replicas if scalar.attribute in CLIP_THRESHOLDS else 1)
-            for scalar in scalars
-        ]

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.epoch import TrialInputs
-from tune_tf.training.core.program import Program, are_finite, plain_metrics
-from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
+from tune_tf.training.core.graph import GraphCache
+from tune_tf.training.core.program import Program, plain_metrics
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.core.update import refuse_other_optimizers
@@ -29,55 +29,54 @@ from tune_tf.workload import Config, Workload
 class GradientLoop:
     """Loop that computes gradients of one trial after another, one task per call.
 
-    Trials of one structure share programs. The server runs the workload's callbacks.
+    The server runs the workload's callbacks.
     """
 
-    def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
-        self._step_name = f"the train_step of {type(workload).__name__} or its model"
+    def __init__(self, replicas: Replicas, parallelism: Parallelism) -> None:
         self._replicas = replicas
-        builder = ReplicaBuilder(workload, replicas, parallelism)
-        self._programs = ProgramCache(builder, dry_run=self._dry_run)
-        self._trial: TrialProgram | None = None
+        self._parallelism = parallelism
+        #: Number of traced graphs.
+        self.num_programs = 0
+        self._graphs = GraphCache()
+        self._rows: DeviceRows
+        self._program: Program | None = None
+        self._gradients: GradientProgram
         self._values: dict[int, Array] = {}
         #: Version of the worker's weights; None if it has none.
         self.version: int | None = None
 
-    @property
-    def num_programs(self) -> int:
-        """Number of traced programs."""
-        return self._programs.num_programs
-
-    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
+    def start(self, workload: Workload, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial, whose weights arrive with the first task."""
         refuse_streams(rows)
-        self._trial = self._programs.find(TrialInputs(config, rows, seed))
-        self._programs.is_training = True
-        self._values, self.version = {}, None
+        builder = ReplicaBuilder(workload, self._replicas, self._parallelism)
+        inputs = TrialInputs(config, rows, seed)
+        step = builder.step(builder.build(inputs), inputs)
+        self._program = Program(workload, step, rows, rows.batch_size(workload, config))
+        self._program.prepare(self._graphs, config, rows, None)
+        name = f"the train_step of {type(workload).__name__} or its model"
+        self._gradients = GradientProgram(self._program, name)
+        self._gradients.count(rows.train)
+        self.num_programs += 1
+        self._rows, self._values, self.version = rows, {}, None
 
     def do(self, task: Task) -> TaskResult:
         """Process a task and return its result."""
         self._values.update(task.weights)
         self.version = task.version
-        trial = self._trial
-        if trial is None:
+        if self._program is None:
             raise RuntimeError("no trial was started")
-        rows, program = trial.inputs.rows, trial.program.derived
+        rows, program = self._rows, self._gradients
         identity = (task.epoch, task.batch, task.version)
         if task.batch is None or task.rows is None:
             program.load(self._values)
-            return TaskResult(*identity, validation=trial.program.validate(rows.validation))
+            return TaskResult(*identity, validation=self._program.validate(rows.validation))
         program.load(self._values, batch=task.batch)
         gradient = program.gradient(rows.train, task.rows, task.loss_scale)
         return TaskResult(*identity, gradient, program.increments)
 
     def finish(self) -> None:
-        """End the trial, and free its model unless another trial may get it."""
-        self._trial = None
-        self._programs.is_training = False
-
-    def _dry_run(self, cached: TrialProgram) -> bool:
-        program = cached.program.derived = GradientProgram(cached.program, self._step_name)
-        return program.dry_run(cached.inputs.rows.train)
+        """End the trial."""
+        self._program = None
 
 
 class GradientProgram:
@@ -100,16 +99,15 @@ class GradientProgram:
         self._gradient = program.graph_function(self._run_gradient, jit_compile=program.jit_compile)
         self._assign = tf.function(self._run_assign, autograph=False)
 
-    def dry_run(self, train: Any) -> bool:
-        """Trace the step on one batch and set ``increments``; return whether all is finite."""
+    def count(self, train: Any) -> None:
+        """Set ``increments`` by running the step on one batch."""
         counters = [self.model.variables[i] for i in self.roles.counters]
         before = [counter.numpy() for counter in counters]
         rows = np.arange(min(self.program.batch_size, self.program.num_rows), dtype=np.int32)
-        gradient = self.gradient(train, rows)
+        self.gradient(train, rows)
         self.increments = [
             counter.numpy() - value for counter, value in zip(counters, before, strict=True)
         ]
-        return are_finite(a for a in tf.nest.flatten(gradient.values) if a is not None)
 
     def load(self, values: Mapping[int, Array], *, batch: int = 0) -> None:
         """Set the variables for a batch to values by index, with counters as the epoch begins."""

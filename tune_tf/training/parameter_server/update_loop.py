@@ -13,14 +13,12 @@ from tune_tf.result_keys import Metrics
 from tune_tf.training.callbacks import EpochCallbacks
 from tune_tf.training.core.batch_parts import scale_gradient
 from tune_tf.training.core.build import batch_norms, layers_in
-from tune_tf.training.core.epoch import row_order
+from tune_tf.training.core.epoch import TrialInputs, row_order
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program import Program, are_finite, plain_metrics
-from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
+from tune_tf.training.core.program import Program, plain_metrics
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.parameter_server.tasks import Array, Gradient, GradientValues, SparseGradient
+from tune_tf.training.parameter_server.tasks import Array, Gradient, SparseGradient
 from tune_tf.workload import Config, Workload
 
 
@@ -81,36 +79,26 @@ class VariableRoles:
         return (*self.trainable, *(i for i, _ in self.statistics), *self.counters)
 
 
-_SMALL = 1e-3
-
-
 class UpdateLoop(GraphLoop):
-    """Loop that applies gradients of one trial after another, one update per batch.
+    """Loop that applies gradients of one trial after another, one update per batch."""
 
-    Trials of one structure share programs.
-    """
-
-    def __init__(self, workload: Workload, replicas: Replicas, parallelism: Parallelism) -> None:
-        builder = ReplicaBuilder(workload, replicas, parallelism)
-        programs = ProgramCache(builder, dry_run=self._dry_run)
-        super().__init__(workload, replicas, programs=programs)
+    def __init__(self, replicas: Replicas, parallelism: Parallelism) -> None:
+        super().__init__(replicas, parallelism)
         self._order: Array
+        #: Update program of the current trial.
+        self.program: UpdateProgram
 
-    @property
-    def program(self) -> "UpdateProgram":
-        """Update program of the current trial."""
-        return self.trial.program.derived
-
-    def start(self, config: Config, rows: DeviceRows, seed: int) -> None:
+    def start(self, workload: Workload, config: Config, rows: DeviceRows, seed: int) -> None:
         """Begin a trial; refuse streamed rows."""
         refuse_streams(rows)
-        super().start(config, rows, seed)
+        super().start(workload, config, rows, seed)
+        self.program = UpdateProgram(self.trial.program)
 
     def open_epoch(self) -> None:
         """Begin an epoch."""
         trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
-        self._order = row_order(self._workload, trial.inputs, trial.epoch)
+        self._order = row_order(trial.workload, trial.inputs, trial.epoch)
         self.program.begin()
 
     def rows_of(self, batch: int) -> Array:
@@ -126,8 +114,10 @@ class UpdateLoop(GraphLoop):
         trial.epoch += 1
         return self._end_epoch(metrics | (validation or {}))
 
-    def _callbacks(self, cached: TrialProgram) -> EpochCallbacks:
-        callbacks, rows = super()._callbacks(cached), cached.inputs.rows
+    def _callbacks(
+        self, workload: Workload, program: Program, inputs: TrialInputs
+    ) -> EpochCallbacks:
+        callbacks, rows = super()._callbacks(workload, program, inputs), inputs.rows
         if callbacks.watch_validation and rows.num_validation and rows.validation is None:
             raise WorkloadError(
                 f"{callbacks.watch_validation} has on_test_begin or on_test_end, which are called "
@@ -135,10 +125,6 @@ class UpdateLoop(GraphLoop):
                 "or use kind 'mirrored'"
             )
         return callbacks
-
-    def _dry_run(self, cached: TrialProgram) -> bool:
-        program = cached.program.derived = UpdateProgram(cached.program)
-        return program.dry_run()
 
 
 class UpdateProgram:
@@ -160,19 +146,6 @@ class UpdateProgram:
         """Current loss scale of the optimizer; None without loss scaling."""
         scale = getattr(self.model.optimizer, "dynamic_scale", None)
         return None if scale is None else float(scale.numpy())
-
-    def dry_run(self) -> bool:
-        """Trace an update with small gradients and undo it; return whether weights were finite."""
-        program, variables = self._program, self.model.variables
-        before = program.state()
-        values: GradientValues = [
-            np.full(v.shape, _SMALL, v.dtype) for v in self.model.trainable_variables
-        ]
-        moves = [_zeros_like(variables[i]) for i, _ in self.roles.statistics]
-        self.apply(Gradient(values, moves, list(map(_zeros_like, self.model.metrics_variables))))
-        is_finite = are_finite(v.numpy() for v in self.model.trainable_variables)
-        program.set_state(before)
-        return is_finite
 
     def begin(self) -> None:
         """Begin an epoch."""
@@ -223,10 +196,6 @@ class UpdateProgram:
             statistic.assign(tf.cast(decay, move.dtype) * statistic + move)
         for metric, change in zip(model.metrics_variables, metrics, strict=True):
             metric.assign(metric + change)
-
-
-def _zeros_like(variable: Any) -> Array:
-    return np.zeros(variable.shape, variable.dtype)
 
 
 def _scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:

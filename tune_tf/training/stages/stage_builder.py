@@ -12,7 +12,6 @@ from tune_tf.parallelism import Hybrid, ModelParallel
 from tune_tf.training.core.build import batch_norms, build_model, warn_of_inexact_norms
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program_cache import ProgramCache
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.devices import Devices
@@ -78,7 +77,6 @@ class StageDevices(Replicas):
 
 
 def stage_loop(
-    workload: Workload,
     replicas: StageDevices,
     parallelism: ModelParallel | Hybrid,
     *,
@@ -88,8 +86,11 @@ def stage_loop(
 
     With ``saves_memory``, a replica processes one micro-batch at a time, without pipelining.
     """
-    programs = ProgramCache(StageBuilder(workload, replicas, parallelism, saves_memory))
-    return GraphLoop(workload, replicas, programs=programs)
+    return GraphLoop(
+        replicas,
+        parallelism,
+        builder=lambda workload: StageBuilder(workload, replicas, parallelism, saves_memory),
+    )
 
 
 class StageBuilder(ReplicaBuilder):

@@ -39,7 +39,7 @@ WORKLOAD = Given(build, draw(45, 19))
 
 def saved_after(num_epochs, replicas, folder, config=None, workload=WORKLOAD):
     """Save a trial after some epochs."""
-    loop = begin(GraphLoop(workload, replicas), workload, config)
+    loop = begin(GraphLoop(replicas), workload, config)
     for _ in range(num_epochs):
         loop.epoch()
     loop.state().write(folder)
@@ -47,7 +47,7 @@ def saved_after(num_epochs, replicas, folder, config=None, workload=WORKLOAD):
 
 def gone_on(num_epochs, replicas, folder, config=None, workload=WORKLOAD, loop=None):
     """Restore a trial in a fresh loop and train on, as ``run`` returns it."""
-    loop = begin(loop or GraphLoop(workload, replicas), workload, config, seed=99)
+    loop = begin(loop or GraphLoop(replicas), workload, config, seed=99)
     loop.restore(Checkpoint.read(folder))
     history = [loop.epoch() for _ in range(num_epochs)]
     model = loop.trial.program.model

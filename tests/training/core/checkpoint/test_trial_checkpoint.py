@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tf
 @pytest.fixture(scope="module")
 def loops(replicas_of):
     """Return a function from a number of replicas to a loop that keeps its programs."""
-    return functools.cache(lambda num: GraphLoop(WORKLOAD, replicas_of(num)))
+    return functools.cache(lambda num: GraphLoop(replicas_of(num)))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_with_the_same_replicas_it_goes_on_bit_for_bit(num_replicas, replicas_of
 
 
 def test_a_trial_restored_in_a_reused_loop_goes_on_the_same(replicas_of, folders, without_break):
-    loop = GraphLoop(WORKLOAD, replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     run(loop, WORKLOAD, {"rate": 0.3}, seed=5)
     begin(loop, WORKLOAD, {}, seed=6)
     loop.restore(Checkpoint.read(folders(1)))
@@ -66,7 +66,7 @@ def test_a_trial_restored_in_a_reused_loop_goes_on_the_same(replicas_of, folders
 
 
 def test_restoring_an_earlier_state_takes_a_trial_back(replicas_of, folders, without_break):
-    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
+    loop = begin(GraphLoop(replicas_of(1)), WORKLOAD)
     for _ in range(3):
         loop.epoch()
     loop.restore(Checkpoint.read(folders(1)))
@@ -84,7 +84,7 @@ def test_restoring_an_earlier_state_takes_a_trial_back(replicas_of, folders, wit
     ],
 )
 def test_a_checkpoint_of_another_structure_is_told(other, message, replicas_of, folders):
-    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD, other)
+    loop = begin(GraphLoop(replicas_of(1)), WORKLOAD, other)
 
     with pytest.raises(CheckpointError, match=message):
         loop.restore(Checkpoint.read(folders(1)))
@@ -109,7 +109,7 @@ def test_half_precision_variables_come_back(replicas_of, tmp_path):
 
 def test_a_model_comes_out_of_a_checkpoint(folders, without_break, replicas_of):
     model = trained_model(WORKLOAD, {}, folders(1))
-    loop = begin(GraphLoop(WORKLOAD, replicas_of(1)), WORKLOAD)
+    loop = begin(GraphLoop(replicas_of(1)), WORKLOAD)
     loop.epoch()
     metrics = loop.epoch()
 
@@ -129,7 +129,7 @@ PROCESS = """
     from tune_tf.training.core.replicas import Replicas
 
     config = {"dropout": 0.4}
-    loop = begin(GraphLoop(WORKLOAD, Replicas(Devices(("CPU:0",)))), WORKLOAD, config)
+    loop = begin(GraphLoop(Replicas(Devices(("CPU:0",)))), WORKLOAD, config)
     folder = Path(sys.argv[1])
     if list(folder.iterdir()):
         loop.restore(Checkpoint.read(folder))

@@ -26,7 +26,7 @@ class Counted(ComputedArrays):
 def loop_with(workload, replicas, cache=None, **spread):
     """Return a loop that shares outputs, in a cache, or one that does not."""
     frozen = None if cache is None else FrozenOutputs(replicas, cache)
-    return GraphLoop(workload, replicas, Mirrored(replicas.num, **spread), frozen=frozen)
+    return GraphLoop(replicas, Mirrored(replicas.num, **spread), frozen=frozen)
 
 
 class ChangesWeights(keras.callbacks.Callback):

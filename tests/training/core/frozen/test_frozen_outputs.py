@@ -20,10 +20,10 @@ from frozen_models import (
 )
 from frozen_trials import ChangesWeights, Counted, FreezesLast, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
+from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 
 from tune_tf.data import rows_of
 from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
-from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import place_rows
 
@@ -275,7 +275,7 @@ def test_asynchronous_validation_has_the_same_numbers(replicas_of):
         loop = AsyncValidationLoop(inner, Validator(workload, replicas))
         rows = place_rows(rows_of(workload.load_data({})), replicas)
         for seed in (1, 2):
-            loop.start({}, rows, seed)
+            loop.start(workload, {}, rows, seed)
             histories.append([loop.epoch() for _ in range(2)])
             loop.finish()
         assert (FROZEN_SHARE in loop.performance) == (cache is not None)

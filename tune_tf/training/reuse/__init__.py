@@ -1,1 +1,0 @@
-"""Reuse of traced programs across trials: fingerprints, checks and workload resets."""
