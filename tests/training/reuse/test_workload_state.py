@@ -8,7 +8,6 @@ from guards import guarded, slow
 from trials import Given, begin, bits, draw, run
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 from tune_tf.training.core.fit_loop import FitLoop
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.reuse.workload_state import WorkloadState
@@ -142,18 +141,11 @@ def test_what_load_data_sets_again_is_not_taken_away(replicas_of):
 
 def test_two_models_of_one_base_do_not_train_in_one_process(replicas_of):
     workload = KeepsBase()
-    loop = AsyncValidationLoop(
-        GraphLoop(workload, replicas_of(1)), Validator(workload, replicas_of(1))
-    )
-    begin_ahead(loop, workload)
+    first, second = (GraphLoop(workload, replicas_of(1)) for _ in range(2))
+    begin(first, workload)
 
     with pytest.raises(WorkloadError, match="KeepsBase keeps 6 variables on self"):
-        loop.epoch()
-
-
-def begin_ahead(loop, workload):
-    loop._replicas = loop._inner._replicas
-    return begin(loop, workload)
+        begin(second, workload)
 
 
 def test_a_workload_without_variables_keeps_none(replicas_of):

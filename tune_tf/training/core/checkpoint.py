@@ -17,7 +17,7 @@ import numpy as np
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import CheckpointError
-from tune_tf.training.callback_state import Arrays, CallbackState, decode, encode
+from tune_tf.training.callback_state import Arrays, CallbackState
 from tune_tf.training.core.scalars import (
     LearningRate,
     model_layers,
@@ -153,7 +153,6 @@ class Checkpoint:
         optimizer: Values of ``optimizer.variables``: iterations, slots, learning rate.
         epoch: Number of finished epochs; with the seed, it determines the order of the data.
         initial_rate: The trial's initial learning rate; None for a schedule.
-        pending_metrics: Metrics of the last epoch if ``on_epoch_end`` has not been called for it.
         has_ended: Whether ``on_train_end`` has been called, so that the weights are final.
         needs_data: Whether ``load_data`` must run before the model is rebuilt, because it sets
             attributes of the workload.
@@ -167,7 +166,6 @@ class Checkpoint:
     initial_rate: LearningRate = None
     callbacks: CallbackState = field(default_factory=CallbackState)
     names: list[VariableName] = field(default_factory=list)
-    pending_metrics: Mapping[str, Any] | None = None
     has_ended: bool = False
     needs_data: bool = False
 
@@ -209,7 +207,6 @@ class Checkpoint:
         others = dict(self.callbacks.arrays)
         head = {name: getattr(self, name) for name in _IN_HEAD}
         head["callbacks"] = self.callbacks.attributes
-        head["pending_metrics"] = encode(self.pending_metrics, others)
         arrays = [*self.model, *self.optimizer, *others.values()]
         head |= {
             "num_model": len(self.model),
@@ -253,7 +250,6 @@ class Checkpoint:
             arrays[:split],
             arrays[split:end],
             callbacks=CallbackState([(name, each) for name, each in head["callbacks"]], others),
-            pending_metrics=decode(head["pending_metrics"], others),
             **plain,
         )
 

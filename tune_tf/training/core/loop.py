@@ -202,8 +202,6 @@ class GraphLoop:
         trial.cached.inputs = trial.inputs._replace(seed=checkpoint.seed)
         self._programs.follow_weights(trial.cached)
         trial.restored = checkpoint if trial.cached.is_new else None
-        if checkpoint.pending_metrics is not None:
-            trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
 
     def finish(self) -> None:
         """End the trial."""

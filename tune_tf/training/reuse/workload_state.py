@@ -74,7 +74,7 @@ class WorkloadState:
             raise WorkloadError(
                 f"{self._name} keeps {len(self._values)} variables on self (a base model, say), "
                 "which several models in one process would train at once: create all layers in "
-                "build_model, or leave out folds and asynchronous validation"
+                "build_model, or leave out folds"
             )
         self._loop = weakref.ref(loop)
         for change in self._changes.values():
