@@ -27,7 +27,6 @@ def pages_of_python():
         "prepared",
         "dataset",
         "pipeline",
-        "shared_pipeline",
         "per_example",
         "own_data",
         "fake_gpus",

@@ -39,7 +39,6 @@ from .trainables import ModelParallelTrainable as ModelParallelTrainable
 from .trainables import MultiWorkerTrainable as MultiWorkerTrainable
 from .trainables import OomRetries as OomRetries
 from .trainables import trainable as trainable
-from .validation import Validation as Validation
 from .version import __version__ as __version__
 from .workload import Data as Data
 from .workload import Workload as Workload

@@ -17,7 +17,6 @@ from tune_tf.errors import (
     one_of,
 )
 from tune_tf.events import SweepFingerprint
-from tune_tf.extras import missing_extra
 from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from tune_tf.training.export import FileFormat
 
-EXPORT_SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite", "onnx": ".onnx"}
+EXPORT_SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite"}
 """Path suffix of an exported model, by format."""
 
 
@@ -271,17 +270,15 @@ class SweepResult:
         :meth:`tune_tf.Workload.serving_model` determines its inputs and outputs.
 
         Args:
-            path: File with the suffix of the format (``.keras``, ``.tflite`` or ``.onnx``), or a
-                folder for ``saved_model``.
+            path: File with the suffix of the format (``.keras`` or ``.tflite``), or a folder for
+                ``saved_model``.
             trial: Trial to export; the best one by default.
             file_format: ``keras`` for ``keras.models.load_model``; ``saved_model`` for TensorFlow
-                Serving and ``tf.saved_model.load``; ``tflite`` for LiteRT; ``onnx`` for ONNX
-                Runtime, which needs the packages of the extra ``onnx``.
+                Serving and ``tf.saved_model.load``; ``tflite`` for LiteRT.
 
         Raises:
             CheckpointError: The trial has no checkpoint, or it cannot be read.
-            InvalidSettingsError: The format is unknown, does not match the path, or needs a package
-                that is not installed.
+            InvalidSettingsError: The format is unknown or does not match the path.
             WorkloadError: The model cannot be exported in this format.
         """
         trial = trial or self.best_trial
@@ -313,7 +310,7 @@ class SweepResult:
 
 
 def check_export(path: Path, file_format: str) -> None:
-    """Raise InvalidSettingsError for an unknown format, an unfit path or a missing package."""
+    """Raise InvalidSettingsError for an unknown format or an unfit path."""
     if file_format not in EXPORT_SUFFIXES:
         rule, hint = one_of(EXPORT_SUFFIXES), did_you_mean(file_format, EXPORT_SUFFIXES)
         raise InvalidSettingsError(f"format must be {rule}, not {file_format!r}{hint}")
@@ -321,5 +318,3 @@ def check_export(path: Path, file_format: str) -> None:
     if path.suffix != suffix:
         rule = f"end in {suffix}" if suffix else "name a folder, without a suffix"
         raise InvalidSettingsError(f"for format {file_format} the path must {rule}, not {path}")
-    if missing := missing_extra(file_format):
-        raise InvalidSettingsError(f"format {file_format} needs {missing}")

@@ -157,8 +157,8 @@ class Workload(abc.ABC):
     def serving_model(self, model: "keras.Model", config: Config) -> "keras.Model":
         """Return the model to serve in place of the trained one; default: the trained one.
 
-        MLflow, ``keras`` and ``saved_model`` get this model; ``tflite`` and ``onnx`` get the
-        trained one. Override it if callers have other rows than ``load_data`` returns, such as text
+        MLflow, ``keras`` and ``saved_model`` get this model; ``tflite`` gets the trained one.
+        Override it if callers have other rows than ``load_data`` returns, such as text
         that training sees as codes, or the columns of a table by name.
 
         Args:

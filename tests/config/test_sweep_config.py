@@ -96,7 +96,6 @@ def test_what_is_left_out_has_defaults():
         "max_concurrent_trials": None,
         "max_failures": 0,
         "oom_retries": 2,
-        "validation": {"asynchronous": False},
         "reuse_actors": True,
         "loop": "graph",
         "share_frozen": True,

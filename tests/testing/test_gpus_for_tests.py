@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tune_tf import Data, Mirrored, ModelParallel, TrialResources, Validation, Workload, trainable
+from tune_tf import Data, Mirrored, ModelParallel, TrialResources, Workload, trainable
 from tune_tf.outcome import Outcome
 from tune_tf.testing import FakeGpus, gpu_error
 from tune_tf.testing.fake_gpus import GPU_ERRORS
@@ -194,20 +194,6 @@ def test_each_stage_of_a_model_is_on_a_gpu_of_its_own(train):
 
     assert np.allclose(of_stages, of_cpu, rtol=1e-6)
     assert devices == [["CPU:2"] * 2, ["CPU:0", "CPU:1"]]  # the first model is on the host
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_a_trial_on_a_gpu_validates_asynchronously_on_the_cpu(
-    train, jit_compile, monkeypatch, caplog
-):
-    monkeypatch.setattr(Line, "jit_compile", jit_compile)
-    with FakeGpus(4096):
-        waited_for, _ = train(1)
-        ahead, devices = train(1, validation=Validation(asynchronous=True))
-
-    assert np.allclose(ahead, waited_for, rtol=1e-6)
-    assert devices == [["CPU:0"] * 2, ["CPU:1"] * 2]
-    assert "XLA cannot compile" not in caplog.text
 
 
 def test_workers_are_told_of_them_by_the_environment(gpus):

@@ -17,7 +17,6 @@ from tune_tf.parallelism import Asynchronous, Ensemble, Folds, ModelParallel, Mu
 from tune_tf.ranking import KEPT_FOLDER, KeepBest
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.export import trained_model
-from tune_tf.validation import Validation
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
@@ -73,7 +72,6 @@ def validated(trial, folder, config):
 KINDS = {
     "a graph an epoch": {},
     "fit": {"loop": "fit"},
-    "validation of a snapshot": {"validation": Validation(asynchronous=True)},
     "a stage": {"parallelism": ModelParallel(num_stages=1)},
 }
 

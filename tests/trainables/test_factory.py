@@ -8,7 +8,6 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
 pytestmark = pytest.mark.tf
@@ -58,18 +57,6 @@ class NeedsArguments(Nothing):
             {"loop": "fit", "parallelism": ModelParallel(2)},
             "as kind 'mirrored' only, not as kind 'model_parallel'",
             id="fit of stages",
-        ),
-        pytest.param(
-            Nothing,
-            {"parallelism": MultiWorker(2), "validation": Validation(asynchronous=True)},
-            "validation.asynchronous does not work with kind 'multi_worker'",
-            id="workers validate together",
-        ),
-        pytest.param(
-            Nothing,
-            {"loop": "fit", "validation": Validation(asynchronous=True)},
-            'does not work with loop="fit"',
-            id="fit validates itself",
         ),
         pytest.param(
             Nothing,

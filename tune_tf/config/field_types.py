@@ -21,7 +21,6 @@ from tune_tf.space.declaration import DECLARATIONS
 from tune_tf.space.document import inline_yaml
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import is_number
-from tune_tf.validation import Validation
 
 Value = TypeVar("Value")
 
@@ -335,13 +334,6 @@ ParallelismSection = Annotated[
     PlainValidator(_parse_parallelism),
     PlainSerializer(lambda it: {"kind": it.kind, **asdict(it)}),
     WithJsonSchema({"anyOf": [_parallelism_schema(kind) for kind in PARALLELISM_KINDS]}),
-]
-
-ValidationSection = Annotated[
-    Validation,
-    PlainValidator(partial(_parse, Validation)),
-    PlainSerializer(asdict),
-    WithJsonSchema(_schema_of(Validation)),
 ]
 
 KeepCheckpoints = Annotated[

@@ -20,7 +20,6 @@ from tune_tf.config.field_types import (
     ResourcesSection,
     SpaceSection,
     SweepName,
-    ValidationSection,
     WorkloadReference,
 )
 from tune_tf.config.scheduler_settings import (
@@ -56,7 +55,6 @@ from tune_tf.secrets import register_secrets
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
 from tune_tf.space.parameter import smallest_number
-from tune_tf.validation import Validation
 
 SCHEMA_FILE: Final = "sweep.schema.json"
 """Name of the file with the JSON schema of sweep files."""
@@ -112,7 +110,6 @@ class SweepConfig(Settings):
         loop: ``graph`` for one graph call an epoch, ``fit`` for ``keras.Model.fit``.
         share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
             beginning of their models, such as of a pretrained backbone, once; where it saves much.
-        validation: When validation rows are evaluated. Example: ``{asynchronous: true}``.
         checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
             iteration.
         keep: Epoch that a trial's value, model and rank come from: ``last``
@@ -160,7 +157,6 @@ class SweepConfig(Settings):
     reuse_actors: bool = True
     loop: Literal["graph", "fit"] = "graph"
     share_frozen: bool = True
-    validation: ValidationSection = Validation()
     checkpoint_interval_s: Annotated[float, Field(ge=0)] = 10
     keep: Literal["best", "last"] = "last"
     keep_checkpoints: KeepCheckpoints = 5

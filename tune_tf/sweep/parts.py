@@ -28,7 +28,6 @@ from tune_tf.tracking import OutcomeTracker
 from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.memory.recycling import ActorRecycler
-from tune_tf.trainables.resource_warnings import InputWaitMonitor, ReservationMonitor
 from tune_tf.tune_internals.trial_state import RunningAverageTrimmer
 
 
@@ -97,7 +96,7 @@ class SweepParts:
             *(_tensorboard_writers(self.folder.path) if config.tensorboard else []),
             # After the tracker and the result files: it raises.
             BrokenWorkloadCheck(),
-            # These change the restart of a failed trial, or warn.
+            # These change the restart of a failed trial.
             *fewer_workers(config.parallelism),
             OomRetries(
                 self.plan.workload,
@@ -105,8 +104,6 @@ class SweepParts:
                 loop=config.loop,
                 oom_retries=config.oom_retries,
             ),
-            ReservationMonitor(config.parallelism.shares(self.plan.resources)[0]),
-            InputWaitMonitor(),
             # After the tracker: it logs outcomes and the id of the sweep's run.
             EventRecorder(
                 self.event_log, self.outcome_tracker, self.tracker, self.scheduler.explain

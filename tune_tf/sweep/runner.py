@@ -171,7 +171,6 @@ def sweep_trainable(
         config.parallelism,
         resources=plan.resources,
         loop=config.loop,
-        validation=config.validation,
         seed=config.seed,
         checkpoint_interval_s=config.checkpoint_interval_s,
         tracking=tracking,

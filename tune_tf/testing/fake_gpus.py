@@ -61,7 +61,6 @@ class FakeGpus:
                 "uuid": f"GPU-{index:08x}-0000-4000-8000-000000000000",
                 "memory.total": total,
                 "memory.reserved": reserved_mib,
-                "mig.mode.current": "Disabled",
             }
             for index, total in enumerate(memory_mib)
         ]

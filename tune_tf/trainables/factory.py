@@ -18,7 +18,6 @@ from tune_tf.trainables.fewer_workers import check_callbacks
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.multi_process.worker import PickledWorkload
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
-from tune_tf.validation import Validation
 from tune_tf.workload import Workload
 
 _LOOPS = ("graph", "fit")
@@ -30,7 +29,6 @@ def trainable(
     *,
     resources: TrialResources | None = None,
     loop: LoopKind = "graph",
-    validation: Validation = Validation(),  # noqa: B008  frozen
     seed: int | None = None,
     checkpoint_interval_s: float | None = None,
     recycling: Recycling | None = None,
@@ -56,7 +54,6 @@ def trainable(
         loop: ``"graph"`` runs an epoch as one graph call. ``"fit"`` calls ``keras.Model.fit``,
             which is slower but supports batch callbacks, and ``run_eagerly`` on one device; for
             kind ``"mirrored"`` only.
-        validation: When validation rows are evaluated.
         seed: Seed of the sweep; with the trial's number it determines weights, dropout and data
             order of a trial. None: a different seed for each trial.
         checkpoint_interval_s: Seconds of training between two checkpoints of a running trial; None
@@ -92,7 +89,6 @@ def trainable(
         parallelism,
         resources or default_resources(parallelism),
         loop,
-        validation,
         seed,
         checkpoint_interval_s,
         recycling or Recycling(),
@@ -142,12 +138,6 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
         )
     if settings.keep is not None and (conflict := keep_conflict(parallelism)):
         return f"keep: {conflict}"
-    if settings.validation.asynchronous and (loop == "fit" or parallelism.in_processes):
-        setting = 'loop="fit"' if loop == "fit" else f"kind {parallelism.kind!r}"
-        return (
-            f"validation.asynchronous does not work with {setting}: it needs trials that train by "
-            "graph calls in one process; leave it out"
-        )
     return ""
 
 

@@ -71,10 +71,6 @@ class MirroredTrainable(TrialTrainable):
             loop = FitLoop(self._replicas, parallelism)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
-            if self._settings.validation.asynchronous:
-                from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
-
-                loop = AsyncValidationLoop(loop, Validator(self._workload, self._replicas))
         self._processes.devices = devices
         self._processes.serve(loop, self._replicas)
 

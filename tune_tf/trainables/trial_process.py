@@ -23,7 +23,6 @@ from tune_tf.workload import Config, Workload
 if TYPE_CHECKING:
     from tune_tf.data import LoadCache, NodeDataLoader
     from tune_tf.training.callbacks import CallbackContext
-    from tune_tf.training.core.async_validation import AsyncValidationLoop
     from tune_tf.training.core.fit_loop import FitLoop
     from tune_tf.training.core.frozen_outputs import FrozenOutputs
     from tune_tf.training.core.loop import GraphLoop
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tune_tf.training.parameter_server.gradient_loop import GradientLoop
     from tune_tf.training.system_metrics import SystemMetrics
 
-    Loop = GraphLoop | FitLoop | AsyncValidationLoop
+    Loop = GraphLoop | FitLoop
 
 
 @dataclass(frozen=True)

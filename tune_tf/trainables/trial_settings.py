@@ -11,7 +11,6 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.training.core.seeds import derive_seed
-from tune_tf.validation import Validation
 
 LoopKind = Literal["graph", "fit"]
 
@@ -33,7 +32,6 @@ class TrialSettings:
     parallelism: Any
     resources: TrialResources
     loop: LoopKind = "graph"
-    validation: Validation = field(default_factory=Validation)
     seed: int | None = None
     checkpoint_interval_s: float | None = None
     recycling: Recycling = field(default_factory=Recycling)

@@ -1,14 +1,12 @@
 """Devices and threads of a trial's process, set before TensorFlow initializes them."""
 
 import contextlib
-import importlib
 import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import ray
 import tensorflow as tf
@@ -27,7 +25,7 @@ An H100 with driver 580, cuBLAS and cuDNN takes 631.
 _LEAST_MIB = 256
 _QUERY = (
     "nvidia-smi",
-    "--query-gpu=memory.total,memory.reserved,mig.mode.current",
+    "--query-gpu=memory.total,memory.reserved",
     "--format=csv,noheader,nounits",
 )
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -55,28 +53,19 @@ def memory_limit_mib(fraction: float, card_mib: int) -> int:
 
 
 def gpu_memory_mib(
-    num_gpus: int = 1,
-    *,
-    run: Run = subprocess.run,
-    environment: Mapping[str, str] = os.environ,
-    nvml: Any = None,
+    num_gpus: int = 1, *, run: Run = subprocess.run, environment: Mapping[str, str] = os.environ
 ) -> int:
     """Return the memory in MiB of the smallest of the first GPUs that this process may use.
 
     The driver's own memory is left out. The driver is asked because TensorFlow knows the memory
-    only once it is too late for a limit. ``nvml`` is the module ``pynvml``, for MIG instances.
+    only once it is too late for a limit. It does not report that of MIG instances.
 
     Raises:
         UnavailableResourcesError: The driver does not report the memory.
     """
     visible = environment.get("CUDA_VISIBLE_DEVICES", "")
     names = [name.strip() for name in visible.split(",") if name.strip()][:num_gpus]
-    sizes = []
-    for name in names or [""]:
-        if name.startswith("MIG-"):
-            sizes.append(_mig_memory_mib(name, nvml))
-        else:
-            sizes += _card_memory_mib(name, run)
+    sizes = [size for name in names or [""] for size in _card_memory_mib(name, run)]
     return min(sizes[:num_gpus])
 
 
@@ -85,45 +74,16 @@ def _card_memory_mib(name: str, run: Run) -> list[int]:
     query = [*_QUERY, *(["--id", name] if name else [])]
     try:
         result = run(query, capture_output=True, text=True, check=True, timeout=30)
-        cards = [line.split(",") for line in result.stdout.splitlines()]
         sizes = []
-        for total, *others in cards:
-            reserved, mig, *_ = (*map(str.strip, others), "", "")  # old drivers do not tell
-            if mig == "Enabled":
-                raise _unknown_memory(
-                    f"GPU {name or 0} is split by MIG; start Ray with the names of the instances: "
-                    "CUDA_VISIBLE_DEVICES=MIG-..., which `nvidia-smi -L` lists"
-                )
+        for line in result.stdout.splitlines():
+            total, reserved, *_ = (*map(str.strip, line.split(",")), "")  # old drivers do not tell
             sizes.append(int(total) - (int(reserved) if reserved.isdigit() else 0))
         return sizes or [int("")]
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise _unknown_memory(
-            f"`{' '.join(query)}` failed ({error}); repair the driver installation"
-        ) from error
-
-
-def _unknown_memory(reason: str) -> UnavailableResourcesError:
-    return UnavailableResourcesError(
-        "the trial reserved a fraction of a GPU, but the size of the card is unknown, so its share "
-        f"cannot be enforced: {reason}, or reserve whole GPUs"
-    )
-
-
-def _mig_memory_mib(name: str, nvml: Any) -> int:
-    """Return the memory of a MIG instance, which ``nvidia-smi --id`` does not know."""
-    try:
-        nvml = nvml or importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByUUID(name)
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-        return (int(memory.total) - int(memory.reserved)) // 2**20
-    except ImportError as error:
-        raise _unknown_memory(
-            f"{name} is a MIG instance, whose memory only NVML knows: {install_command('gpu')}"
-        ) from error
-    except nvml.NVMLError as error:
-        raise _unknown_memory(
-            f"NVML does not report the memory of the MIG instance {name} ({error})"
+        raise UnavailableResourcesError(
+            "the trial reserved a fraction of a GPU, but the size of the card is unknown, so its "
+            f"share cannot be enforced: `{' '.join(query)}` failed ({error}); repair the driver "
+            "installation, or reserve whole GPUs"
         ) from error
 
 

@@ -1,9 +1,5 @@
-"""Trained models of checkpoints: export to Keras, SavedModel, LiteRT and ONNX files, evaluation."""
+"""Trained models of checkpoints: export to Keras, SavedModel and LiteRT files, evaluation."""
 
-import importlib
-import subprocess
-import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,10 +25,10 @@ from tune_tf.workload import Config, Data, Workload
 _MAX_ROWS = 5
 _MAX_NUMBERS = 20_000  # an input example is stored as text
 
-FileFormat = Literal["keras", "saved_model", "tflite", "onnx"]
-"""File format of an exported model: Keras, TensorFlow Serving, LiteRT or ONNX Runtime."""
+FileFormat = Literal["keras", "saved_model", "tflite"]
+"""File format of an exported model: Keras, TensorFlow Serving or LiteRT."""
 
-_SERVING_FORMATS: Final = ("keras", "saved_model")  # the others support no strings or lookup tables
+_SERVING_FORMATS: Final = ("keras", "saved_model")  # LiteRT supports no strings or lookup tables
 _KERAS_FORMATS = {"saved_model": "tf_saved_model", "tflite": "litert"}
 _FUNCTION_MODULES = (
     keras.activations,
@@ -124,8 +120,6 @@ def export_trained(
         try:
             if file_format == "keras":
                 model.save(partial)
-            elif file_format == "onnx":
-                _export_onnx(model, partial)
             else:
                 model.export(partial, format=_KERAS_FORMATS[file_format], verbose=False)
         except OSError:
@@ -137,30 +131,6 @@ def export_trained(
                 "every model"
             ) from error
     return model
-
-
-def _export_onnx(model: keras.Model, path: Path) -> None:
-    """Export a model to ONNX through a SavedModel.
-
-    ``model.export(format="onnx")`` turns the tensors of normalization layers into inputs of the
-    graph; a SavedModel keeps them as constants.
-
-    Raises:
-        RuntimeError: tf2onnx does not support the model.
-    """
-    with tempfile.TemporaryDirectory(prefix="tune_tf-") as folder:
-        model.export(folder, format="tf_saved_model", verbose=False)
-        arguments = ["--saved-model", folder, "--output", str(path)]
-        conversion = subprocess.run(  # noqa: S603  tf2onnx's documented way for a SavedModel
-            [sys.executable, "-m", "tf2onnx.convert", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if conversion.returncode or not path.exists():
-        raise RuntimeError((conversion.stderr.strip().splitlines() or ["tf2onnx failed"])[-1])
-    onnx = importlib.import_module("onnx")  # an extra
-    onnx.checker.check_model(str(path))  # tf2onnx also writes operations that it cannot translate
 
 
 def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:

@@ -137,10 +137,8 @@ def test_what_is_not_shared_has_its_reason(reason):
     assert forecast.num_bytes is None
 
 
-def test_validation_rows_count_unless_they_are_validated_elsewhere():
+def test_validation_rows_count():
     assert forecast_by_shapes().num_bytes == Range.exactly(1000)
-    elsewhere = forecast_by_shapes(validation={"asynchronous": True})
-    assert elsewhere.num_bytes == Range.exactly(700)
 
 
 def test_some_trials_may_share_and_others_not():

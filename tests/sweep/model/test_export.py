@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import numpy as np
 import own_data_files
@@ -31,11 +30,6 @@ import tensorflow as tf
 warnings.simplefilter("ignore")
 runner = tf.lite.Interpreter(path).get_signature_runner("serving_default")
 told = runner(**x)["output_0"]
-""",
-    "onnx": """
-import onnxruntime
-told = onnxruntime.InferenceSession(path).run(None, x)[0]
-assert "tensorflow" not in sys.modules
 """,
 }
 CLEAN = """
@@ -105,14 +99,6 @@ def trained(tmp_path_factory):
         ("keras", "model.keras"),
         ("saved_model", "model"),
         ("tflite", "model.tflite"),
-        pytest.param(
-            "onnx",
-            "model.onnx",
-            marks=pytest.mark.skipif(
-                not (find_spec("tf2onnx") and find_spec("onnxruntime")),
-                reason="needs the packages of the extra `onnx`, and onnxruntime",
-            ),
-        ),
     ],
     ids=SERVED,
 )
@@ -203,13 +189,3 @@ def test_a_format_that_does_not_go_with_the_path_is_refused(tmp_path, name, file
     trial = TrialResult("t0", 0, {}, Outcome.COMPLETED, checkpoint=tmp_path)
     with pytest.raises(InvalidSettingsError, match=told):
         result_of(tmp_path).export_model(tmp_path / name, trial, file_format=file_format)
-
-
-def test_packages_that_a_format_needs_are_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    trial = TrialResult("t0", 0, {}, Outcome.COMPLETED, checkpoint=tmp_path)
-    with pytest.raises(
-        InvalidSettingsError, match=r"needs tf2onnx and onnx, .*: pip install 'tune-tf"
-    ):
-        result_of(tmp_path).export_model(tmp_path / "m.onnx", trial, file_format="onnx")

@@ -21,8 +21,8 @@ def export(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
     file_format: Annotated[
-        Literal["keras", "saved_model", "tflite", "onnx"],
-        typer.Option("--format", "-f", help="For Keras, TensorFlow Serving, LiteRT or ONNX."),
+        Literal["keras", "saved_model", "tflite"],
+        typer.Option("--format", "-f", help="For Keras, TensorFlow Serving or LiteRT."),
     ] = "keras",
     output: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ def export(
     The model is that of the trial's last checkpoint. Exit code 2: no such sweep, trial or
     checkpoint, or the format does not support the model.
 
-    Example: `tune-tf export digits-cnn --format onnx --output digits.onnx`
+    Example: `tune-tf export digits-cnn --format tflite --output digits.tflite`
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
     load_tensorflow()

@@ -159,7 +159,6 @@ def _start_process(plan: SweepPlan, config: Config) -> SampleProcess:
         settings.parallelism,
         resources=plan.resources,
         loop=settings.loop,
-        validation=settings.validation,
         seed=settings.seed,
         share_frozen=settings.share_frozen,
     )

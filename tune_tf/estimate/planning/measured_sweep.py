@@ -307,9 +307,7 @@ def forecast_frozen_layers(
     texts += [each for each in measured.frozen_layers if each.startswith(NOT_SHARED)]
     reasons = "; ".join(dict.fromkeys(texts))
     usage = measured.final_usage
-    num_rows = usage.total_rows
-    if not config.validation.asynchronous:
-        num_rows += usage.validation_rows
+    num_rows = usage.total_rows + usage.validation_rows
     all_refused = bool(measured.frozen_layers) and all(
         each.startswith(NOT_SHARED) for each in measured.frozen_layers
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import CheckpointError
-from tune_tf.training.callback_state import Arrays, CallbackState, decode, encode
+from tune_tf.training.callback_state import Arrays, CallbackState
 from tune_tf.training.core.scalars import (
     LearningRate,
     model_layers,
@@ -153,7 +153,6 @@ class Checkpoint:
         optimizer: Values of ``optimizer.variables``: iterations, slots, learning rate.
         epoch: Number of finished epochs; with the seed, it determines the order of the data.
         initial_rate: The trial's initial learning rate; None for a schedule.
-        pending_metrics: Metrics of the last epoch if ``on_epoch_end`` has not been called for it.
         has_ended: Whether ``on_train_end`` has been called, so that the weights are final.
         needs_data: Whether ``load_data`` must run before the model is rebuilt, because it sets
             attributes of the workload.
@@ -168,7 +167,6 @@ class Checkpoint:
     initial_rate: LearningRate = None
     callbacks: CallbackState = field(default_factory=CallbackState)
     names: list[VariableName] = field(default_factory=list)
-    pending_metrics: Mapping[str, Any] | None = None
     has_ended: bool = False
     needs_data: bool = False
     others: "list[np.ndarray[Any, Any]]" = field(default_factory=list, repr=False)
@@ -211,7 +209,6 @@ class Checkpoint:
         arrays_of_callbacks = dict(self.callbacks.arrays)
         head = {name: getattr(self, name) for name in _IN_HEAD}
         head["callbacks"] = self.callbacks.attributes
-        head["pending_metrics"] = encode(self.pending_metrics, arrays_of_callbacks)
         arrays = [*self.model, *self.optimizer, *self.others, *arrays_of_callbacks.values()]
         head |= {
             "num_model": len(self.model),
@@ -259,7 +256,6 @@ class Checkpoint:
             callbacks=CallbackState(
                 [(name, each) for name, each in head["callbacks"]], of_callbacks
             ),
-            pending_metrics=decode(head["pending_metrics"], of_callbacks),
             others=arrays[optimizer_end:end],
             **plain,
         )

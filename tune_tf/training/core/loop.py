@@ -118,7 +118,7 @@ class GraphLoop:
 
     def epoch(self) -> Metrics:
         """Train and validate for one epoch; return metrics by name."""
-        return self._end_epoch(self.train_epoch())
+        return self._end_epoch(self._train_epoch())
 
     def _end_epoch(self, metrics: Metrics) -> Metrics:
         callbacks = self.trial.callbacks
@@ -128,7 +128,7 @@ class GraphLoop:
             callbacks.train_end()
         return metrics
 
-    def train_epoch(self) -> Metrics:
+    def _train_epoch(self) -> Metrics:
         """Run one epoch without calling ``on_epoch_end``."""
         trial = self.trial
         trial.callbacks.epoch_begin(trial.epoch)
@@ -214,8 +214,6 @@ class GraphLoop:
         trial.inputs = trial.inputs._replace(seed=checkpoint.seed)
         if trial.program.graph is not None:
             self._follow_weights(trial)
-        if checkpoint.pending_metrics is not None:
-            trial.callbacks.epoch_end(checkpoint.epoch - 1, dict(checkpoint.pending_metrics))
 
     def finish(self) -> None:
         """End the trial."""

@@ -20,7 +20,6 @@ from frozen_models import (
 )
 from frozen_trials import ChangesWeights, Counted, FreezesLast, Unfreezes, loop_with
 from trials import ByTape, Given, begin, furthest, run
-from tune_tf.training.core.async_validation import AsyncValidationLoop, Validator
 
 from tune_tf.data import rows_of
 from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
@@ -266,22 +265,6 @@ def test_outputs_that_do_not_fit_are_not_shared_or_cut_where_they_do(replicas_of
     assert smallest == 29 * 16 * 4  # pooled features of all rows
     assert bytes_within(smallest) == smallest
     assert bytes_within(smallest - 1) is None
-
-
-def test_asynchronous_validation_has_the_same_numbers(replicas_of):
-    workload, replicas, histories = Given(nested, images()), replicas_of(1), []
-    for cache in (Counted(), None):
-        inner = loop_with(workload, replicas, cache)
-        loop = AsyncValidationLoop(inner, Validator(workload, replicas))
-        rows = place_rows(rows_of(workload.load_data({})), replicas)
-        for seed in (1, 2):
-            loop.start(workload, {}, rows, seed)
-            histories.append([loop.epoch() for _ in range(2)])
-            loop.finish()
-        assert (FROZEN_SHARE in loop.performance) == (cache is not None)
-        assert cache is None or cache.num_computed == 1
-    for shared, whole in zip(histories[:2], histories[2:], strict=True):
-        assert shared == [pytest.approx(each, abs=1e-6) for each in whole]
 
 
 def test_the_whole_model_is_what_others_see(replicas_of):
