@@ -9,7 +9,6 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("RAY_worker_niceness", "0")  # else trials wait for tests that compute
-os.environ.setdefault("TUNE_TF_REUSE_CHECK", "off")  # a third of a test's time: see `checked`
 
 import pytest
 from complete_run import pytest_addoption, pytest_configure  # noqa: F401  hooks of pytest's
@@ -116,12 +115,6 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             connect(f"sqlite:///{made}").search_experiments()
             made.rename(path)
     return path
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where a program gives other numbers than a fresh model: for tests of what is shared."""
-    monkeypatch.setenv("TUNE_TF_REUSE_CHECK", "raise")
 
 
 @pytest.fixture

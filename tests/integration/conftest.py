@@ -71,7 +71,7 @@ def _start(
         stdout=output,
         stderr=output,
         text=True,
-        env={**os.environ, "COLUMNS": "120", "TUNE_TF_REUSE_CHECK": "raise", _MARK: "1"},
+        env={**os.environ, "COLUMNS": "120", _MARK: "1"},
     )
 
 

@@ -24,7 +24,7 @@ from trials import Given, run
 
 from tune_tf.training.core.loop import GraphLoop
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
+pytestmark = pytest.mark.tf
 
 WHOLE = os.environ.get("TUNE_TF_REUSE") == "whole"
 CLASSES_IN_TURN = 1 if WHOLE else 8

@@ -60,7 +60,6 @@ def with_one_replica(replicas_of):
     )
 
 
-@pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize("name", guarded(BY_FIT, GUARD_OF_FIT))
 def test_one_replica_gives_the_numbers_of_fit(name, replicas_of, with_one_replica):
     by_fit = run_keras_fit(CASES[name].workload, replicas_of(1), epochs=EPOCHS)

@@ -14,7 +14,7 @@ from trials import Given, bits, draw, run, run_fresh
 
 from tune_tf.training.core.loop import GraphLoop
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("checked")]
+pytestmark = pytest.mark.tf
 layers = keras.layers
 
 A = {"rate": 0.01, "dropout": 0.3, "l2": 0.01, "decay": 0.1, "clip": 0.5, "width": 8}
