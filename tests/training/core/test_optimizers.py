@@ -111,7 +111,7 @@ def test_several_optimizers_are_exact_on_two_replicas(name, replicas_of):
 )
 def test_several_optimizers_that_two_replicas_cannot_serve_are_refused(make, message, replicas_of):
     with pytest.raises(WorkloadError, match=f"{message} cannot be kept exact over 2.*use one"):
-        begin(GraphLoop(given(make), replicas_of(2)), given(make))
+        begin(GraphLoop(replicas_of(2)), given(make))
 
 
 @pytest.mark.parametrize("name", guarded(BY_MAP, [GUARD]))
