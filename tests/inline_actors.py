@@ -54,14 +54,18 @@ class InlineActorManager:
     """Stands in for Tune's actor manager: runs each call to a trial when its turn comes.
 
     Args:
-        resource_manager: Not used; ``slots`` says how many trials run at a time.
+        resource_manager: Not used; ``slots`` says how many trials run at a time, ``start_calls``
+            how many calls to :meth:`next` an actor that has a slot takes to start.
     """
 
     slots = 2
+    start_calls = 0
 
     def __init__(self, resource_manager):
         self._live_actors_to_ray_actors_resources = {}
         self._pending = deque()
+        self._starting = {}
+        self._num_calls = 0
         self._events = deque()
         self._num_made = 0
 
@@ -102,6 +106,10 @@ class InlineActorManager:
         if not self.is_actor_started(tracked_actor):
             self.clear_actor_task_futures(tracked_actor)
             return False
+        if tracked_actor in self._starting:
+            tracked_actor.set_on_start(None)
+            tracked_actor.set_on_stop(None)
+            tracked_actor.set_on_error(None)
         self._events.append((tracked_actor, lambda: self._removed(tracked_actor)))
         return True
 
@@ -131,31 +139,41 @@ class InlineActorManager:
         return task if _return_future else None
 
     def next(self, timeout=None):
+        self._num_calls += 1
         if self._pending and self.num_live_actors < self.slots:
-            self._start(*self._pending.popleft())
+            tracked, cls, kwargs = self._pending.popleft()
+            actor = SimpleNamespace(session=None)
+            self._live_actors_to_ray_actors_resources[tracked] = actor, None
+            self._starting[tracked] = self._num_calls + self.start_calls, actor, cls, kwargs
+        due = next((event for event in self._events if event[0] not in self._starting), None)
+        first = next(iter(self._starting), None)
+        if first and (self._starting[first][0] <= self._num_calls or not due):
+            self._start(first, *self._starting.pop(first)[1:])
             return True
-        if not self._events:
+        if not due:
             return False
-        self._events.popleft()[1]()
+        self._events.remove(due)
+        due[1]()
         return True
 
     def cleanup(self):
         self._events.clear()
         self._pending.clear()
 
-    def _start(self, tracked, cls, kwargs):
-        actor = SimpleNamespace(session=None)
+    def _start(self, tracked, actor, cls, kwargs):
         try:
             with _session_of(actor):
                 actor.trainable = cls(**kwargs)
         except Exception:
-            tracked._on_error(tracked, TuneError(traceback.format_exc()))
+            del self._live_actors_to_ray_actors_resources[tracked]
+            if tracked._on_error:
+                tracked._on_error(tracked, TuneError(traceback.format_exc()))
             return
         actor.get_auto_filled_metrics = SimpleNamespace(
             remote=actor.trainable.get_auto_filled_metrics
         )
-        self._live_actors_to_ray_actors_resources[tracked] = actor, None
-        tracked._on_start(tracked)
+        if tracked._on_start:
+            tracked._on_start(tracked)
 
     def _removed(self, tracked):
         if self._live_actors_to_ray_actors_resources.pop(tracked, None) and tracked._on_stop:

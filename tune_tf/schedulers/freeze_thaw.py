@@ -146,8 +146,11 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
     def _next_in_queue(self, tune_controller: Any) -> Trial | None:
         """Return the trial to go on with in a slot for which the searcher has none."""
         states = [trial.status for trial in self._trials.values()]
-        if Trial.PENDING in states or states.count(Trial.RUNNING) >= self._num_slots:
+        num_pending = states.count(Trial.PENDING)
+        if num_pending + states.count(Trial.RUNNING) >= self._num_slots:
             return None  # also while one is saved before its pause: the searcher is asked next
+        if num_pending and not tune_controller.search_alg.is_finished():
+            return None  # the searcher may not have been asked
         waiting = self._waiting()
         if waiting == self._settled:
             return None

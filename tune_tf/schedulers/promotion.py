@@ -11,6 +11,7 @@ from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.schedulers.rungs import GrowingRungs, PromotionRungs, rung_iterations
+from tune_tf.tune_internals.trial_processes import has_process, keep_process
 from tune_tf.tune_internals.trial_state import set_trial_status
 
 
@@ -69,7 +70,8 @@ class PromotingScheduler(FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """Return the trial to run next: the best promotable one, or else the one nearest the top.
 
-        Promoted and interrupted trials that have not started yet precede new ones.
+        Promoted and interrupted trials that have not started yet precede new ones. A trial whose
+        own process is still starting waits for it: in another's, it would end its own.
         """
         next_trial = self._next_in_queue(tune_controller)
         if next_trial is not None:
@@ -82,7 +84,8 @@ class PromotingScheduler(FIFOScheduler):
             if trial.status in (Trial.PENDING, Trial.PAUSED) and not self._waits(trial.trial_id)
         ]
         if ready:
-            return max(ready, key=lambda trial: self._rungs.height(trial.trial_id))
+            without = [trial for trial in ready if not has_process(tune_controller, trial)]
+            return max(without or ready, key=lambda trial: self._rungs.height(trial.trial_id))
         if not any(trial.status == Trial.RUNNING for trial in tune_controller.get_trials()):
             self._stop_waiting(tune_controller)
         return None
@@ -133,6 +136,8 @@ class PromotingScheduler(FIFOScheduler):
             return False
         if next_trial is arriving or set_trial_status(tune_controller, next_trial, Trial.PENDING):
             self._rungs.promote(next_trial.trial_id)
+        if ending:
+            keep_process(tune_controller)
         return next_trial is arriving
 
     def _stop_waiting(self, tune_controller: Any) -> None:

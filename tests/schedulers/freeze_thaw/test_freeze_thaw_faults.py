@@ -111,6 +111,17 @@ def test_no_waiting_trial_takes_the_slot_of_one_that_is_still_saved_before_the_s
     assert swept.jobs == [(number, 0) for number in range(5)]
 
 
+def test_two_slots_that_failures_leave_are_filled_before_the_first_process_has_started():
+    swept = advance(Sweep(make(min_chance=0.0), smooth, 12, num_slots=3), 20)
+    swept.fill()
+    swept.num_samples = len(swept.trials)
+    for trial in swept.running[:2]:
+        swept.fail(trial)
+    chosen = {swept.scheduler.choose_trial_to_run(swept) for _ in range(3)}
+    assert set(in_state(swept, "PENDING")) == chosen
+    assert len(chosen) == 2
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("iteration", [1, 2, 3, 9])
 def test_trials_that_diverge_are_ended_and_others_go_on(value, iteration):
