@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
+from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.program import Program, are_finite, plain_metrics
 from tune_tf.training.core.program_cache import ProgramCache, TrialProgram
@@ -55,20 +56,28 @@ class GradientLoop:
         self._values, self.version = {}, None
 
     def do(self, task: Task) -> TaskResult:
-        """Process a task and return its result."""
-        self._values.update(task.weights)
-        self.version = task.version
-        trial = self._trial
-        if trial is None:
-            raise RuntimeError("no trial was started")
-        rows, program = trial.inputs.rows, trial.program.derived
-        identity = (task.epoch, task.batch, task.version)
-        if task.batch is None or task.rows is None:
-            program.load(self._values)
-            return TaskResult(*identity, validation=trial.program.validate(rows.validation))
+        """Compute the gradient of a batch."""
+        trial = self._update(task.version, task.weights)
+        program = trial.program.derived
         program.load(self._values, batch=task.batch)
-        gradient = program.gradient(rows.train, task.rows, task.loss_scale)
-        return TaskResult(*identity, gradient, program.increments)
+        gradient = program.gradient(trial.inputs.rows.train, task.rows, task.loss_scale)
+        return TaskResult(task.batch, task.version, gradient, program.increments)
+
+    def validate(self, version: int, weights: Mapping[int, Array]) -> Metrics:
+        """Return the ``val_`` metrics of a version of the weights; empty without validation."""
+        trial = self._update(version, weights)
+        rows = trial.inputs.rows.validation
+        if rows is None:
+            return {}
+        trial.program.derived.load(self._values)
+        return trial.program.validate(rows)
+
+    def _update(self, version: int, weights: Mapping[int, Array]) -> TrialProgram:
+        if self._trial is None:
+            raise RuntimeError("no trial was started")
+        self._values.update(weights)
+        self.version = version
+        return self._trial
 
     def finish(self) -> None:
         """End the trial, and free its model unless another trial may get it."""
