@@ -144,7 +144,6 @@ class AsynchronousGroup(ProcessGroup):
     """
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
-        super().__init__(setup, bundles)
         parallelism = setup.settings.parallelism
         cpus, num_workers = parallelism.server_cpus, parallelism.num_workers
         bundle = num_workers if cpus else 0
@@ -158,8 +157,8 @@ class AsynchronousGroup(ProcessGroup):
         with self._ending_on_failure():
             check_compatible([*workers, replace(info, num_gpus=workers[0].num_gpus)])
         self._name_devices(workers)
-        self._call([server], "prepare", parallelism.max_staleness)
-        self._call(self._workers, "prepare", server)
+        self.call("prepare", parallelism.max_staleness, actors=self._holders)
+        self.call("prepare", server, actors=self._workers)
 
     @property
     def _holders(self) -> Sequence[Any]:
@@ -171,13 +170,13 @@ class AsynchronousGroup(ProcessGroup):
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch."""
-        self._call(self._holders, "begin_epoch")
+        self.call("begin_epoch", actors=self._holders)
         calls = {worker.call.remote("work"): worker for worker in self._workers}
         (first,), _ = ray.wait(list(calls))
         reports: list[EpochReport] = self._results(list(calls))
         # The worker that had nothing left to do first validates: it may be the fastest.
-        (validation,) = self._call([calls[first]], "validate")
-        (report,) = self._call(self._holders, "end_epoch", validation)
+        (validation,) = self.call("validate", actors=[calls[first]])
+        (report,) = self.call("end_epoch", validation, actors=self._holders)
         loads = [each.system_metrics for each in (report, *reports)]
         return replace(
             report,

@@ -78,15 +78,15 @@ class SubtaskWorker(Worker):
         with self._beginning(trial):
             self._rows = self._data_of(trial)
 
-    def turn(self, subtask: int, files: Files | None = None) -> tuple[int, EpochReport]:
+    def turn(self, subtask: int, state: bytes | None) -> tuple[int, EpochReport]:
         """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
         self._enter()
         try:
             if subtask not in self._begun:
                 self._begin(subtask)
             loop = self._loops[subtask]
-            if files is not None:
-                loop.restore(checkpoint_of(files))
+            if state is not None:
+                loop.restore(checkpoint_of({_CHECKPOINT: state}))
             metrics = loop.epoch()
         except Exception as error:
             error.add_note(f"It was raised in {self._parallelism.subtask} {subtask}.")
@@ -165,12 +165,8 @@ class SubtaskGroup:
     def epoch(self) -> EpochReport:
         """Train all subtasks for one epoch; one that has ended keeps its last metrics."""
         num, label = self._subtasks.num_subtasks, self._subtasks.subtask
-        files = {
-            subtask: {_CHECKPOINT: self._restored[subtask]} if subtask in self._restored else None
-            for subtask in range(num)
-            if subtask not in self._ended
-        }
-        reports = self._train(files)
+        active = (subtask for subtask in range(num) if subtask not in self._ended)
+        reports = self._train({subtask: self._restored.get(subtask) for subtask in active})
         self._epoch += 1
         for subtask, report in reports.items():
             self._restored.pop(subtask, None)
@@ -185,7 +181,7 @@ class SubtaskGroup:
             summary(metrics, label),
             stop_training=len(self._ended) == num,
             recycle=any(report.recycle for report in reports.values()),
-            system_metrics=sum_peak_memory(loads[0], loads),
+            system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
             extra={"num_devices": self._subtasks.num_devices},
             divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
@@ -224,9 +220,9 @@ class SubtaskGroup:
     def _start(self, trial: TrialStart) -> None:
         self._worker.start(trial)
 
-    def _train(self, files: Mapping[int, Files | None]) -> dict[int, EpochReport]:
-        """Train subtasks for one epoch, those with files from these."""
-        return dict(self._worker.turn(subtask, each) for subtask, each in files.items())
+    def _train(self, states: Mapping[int, bytes | None]) -> dict[int, EpochReport]:
+        """Train subtasks for one epoch, from a checkpoint where there is one."""
+        return dict(self._worker.turn(subtask, state) for subtask, state in states.items())
 
     def _states(self, method: str) -> dict[int, bytes]:
         return self._worker.states(method)
@@ -257,7 +253,6 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
     """
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
-        ProcessGroup.__init__(self, setup, bundles)
         self._subtasks = setup.settings.parallelism
         self._ranks = {}
         self._actors = bundles.start_workers(SubtaskWorker, len(bundles.shares))
@@ -267,22 +262,22 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
     def _start(self, trial: TrialStart) -> None:
         self.call("start", trial)
 
-    def _train(self, files: Mapping[int, Files | None]) -> dict[int, EpochReport]:
-        if self._ranks:
+    def _train(self, states: Mapping[int, bytes | None]) -> dict[int, EpochReport]:
+        if states.keys() <= self._ranks.keys():
             calls = [
-                self._actors[self._ranks[subtask]].call.remote("turn", subtask, each)
-                for subtask, each in files.items()
+                self._actors[self._ranks[subtask]].call.remote("turn", subtask, state)
+                for subtask, state in states.items()
             ]
             return dict(self._results(calls))
 
         def take(process: tuple[int, Any], subtask: int) -> Any:
             rank, actor = process
             self._ranks[subtask] = rank
-            return actor.call.remote("turn", subtask, files[subtask])
+            return actor.call.remote("turn", subtask, states[subtask])
 
         with self._ending_on_failure():
             pool = ActorPool(list(enumerate(self._actors)))
-            return dict(pool.map_unordered(take, list(files)))
+            return dict(pool.map_unordered(take, list(states)))
 
     def _states(self, method: str) -> dict[int, bytes]:
         states = self.call("states", method)

@@ -56,7 +56,6 @@ class WorkerGroup(ProcessGroup):
         bundles: Bundles,
         worker_class: type[Worker] = SynchronousWorker,
     ) -> None:
-        super().__init__(setup, bundles)
         for attempt in range(_ATTEMPTS):
             self._actors = bundles.start_workers(worker_class, len(bundles.shares))
             workers = self.call("set_up", setup)

@@ -230,36 +230,35 @@ class ProcessGroup:
     """
 
     devices = ""
+    _actors: Sequence[Any] = ()
 
-    def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
-        self._setup = setup
-        self._bundles = bundles
-        self._actors: list[Any] = []
-
-    def call(self, method: str, *arguments: Any, timeout_s: float | None = None) -> list[Any]:
-        """Call a method of all processes; return the results in their order."""
-        return self._call(self._actors, method, *arguments, timeout_s=timeout_s)
-
-    def _call(
-        self, actors: Sequence[Any], method: str, *arguments: Any, timeout_s: float | None = None
+    def call(
+        self,
+        method: str,
+        *arguments: Any,
+        actors: Sequence[Any] | None = None,
+        timeout_s: float | None = None,
     ) -> list[Any]:
-        if not actors:
+        """Call a method of all processes, or of some; return the results in their order."""
+        if not self._actors:
             raise WorkerLostError("the workers of this trial have ended")
-        return self._results([actor.call.remote(method, *arguments) for actor in actors], timeout_s)
+        calls = [actor.call.remote(method, *arguments) for actor in actors or self._actors]
+        return self._results(calls, timeout_s)
 
     def _results(self, calls: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
         """Return the results of calls; the first failure, or a timeout, ends all processes."""
         with self._ending_on_failure():
+            results: dict[Any, Any] = {}
             pending = list(calls)
             while pending:
                 finished, pending = ray.wait(pending, timeout=timeout_s)
-                ray.get(finished)
+                results |= zip(finished, ray.get(finished), strict=True)
                 if not finished:
                     raise WorkerLostError(
                         f"the workers did not connect within {timeout_s:g} s: check that their "
                         "nodes can reach each other on any port"
                     )
-            return list(ray.get(calls))
+            return [results[call] for call in calls]
 
     @contextlib.contextmanager
     def _ending_on_failure(self) -> Iterator[None]:
@@ -275,16 +274,16 @@ class ProcessGroup:
 
     def write_checkpoint(self, folder: Path) -> None:
         """Write the full training state into a folder of this node."""
-        write_checkpoint_files(folder, self._call(self._holders, "state")[0])
+        write_checkpoint_files(folder, self.call("state", actors=self._holders)[0])
 
     def snapshot(self) -> Callable[[Path], None]:
         """Return a writer of the state that the metrics of the last epoch belong to."""
-        files = self._call(self._holders, "epoch_state")[0]
+        files = self.call("epoch_state", actors=self._holders)[0]
         return lambda folder: write_checkpoint_files(folder, files)
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""
-        self._call(self._holders, "restore", ray.put(read_checkpoint_files(folder)))
+        self.call("restore", ray.put(read_checkpoint_files(folder)), actors=self._holders)
 
     @property
     def _holders(self) -> Sequence[Any]:
@@ -297,7 +296,7 @@ class ProcessGroup:
 
     def end(self, *, finish: bool = False) -> None:
         """End all processes; with ``finish``, call the trial's callbacks first."""
-        actors, self._actors = self._actors, []
+        actors, self._actors = self._actors, ()
         if finish and actors:
             calls = [actor.call.remote("finish") for actor in actors]
             ray.wait(calls, num_returns=len(calls), timeout=_FINISH_S)
