@@ -1,8 +1,8 @@
 """Trainable for one model whose workers send gradients to a parameter server asynchronously."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 
-@dataclass
-class _Epoch:
-    """Epoch in progress, with times in seconds."""
-
-    scheduler: BatchScheduler
-    begun: float
-    took_s: float = 0.0
-    increments: list[Array] = field(default_factory=list)
-
-
 class ParameterServer(Worker):
     """Parameter server that applies gradients as they arrive and assigns batches to workers.
 
@@ -44,16 +34,13 @@ class ParameterServer(Worker):
     """
 
     _loop: "UpdateLoop"
-    _epoch: _Epoch
-    _version = 0
 
-    def prepare(self, max_staleness: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create the loop for the trials; ``max_staleness`` is in updates."""
+    def prepare(self) -> None:
+        """Create the loop for the trials."""
         from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
-        self._max_staleness = max_staleness
-        self._clock = clock
+        self._scheduler = BatchScheduler(0, self._parallelism.max_staleness)
         self.serve(UpdateLoop(self._workload, Replicas(self.devices), self._parallelism), None)
 
     def begin_epoch(self) -> None:
@@ -61,22 +48,21 @@ class ParameterServer(Worker):
         self._enter()
         self._loop.open_epoch()
         # A restore or a callback may have changed the weights, so all workers need new ones.
-        scheduler = BatchScheduler(
-            self._loop.program.num_batches, self._max_staleness, self._version + 1
-        )
-        self._epoch = _Epoch(scheduler, self._clock())
+        num_batches, version = self._loop.program.num_batches, self._scheduler.version + 1
+        self._scheduler = BatchScheduler(num_batches, self._parallelism.max_staleness, version)
+        self._begun = time.monotonic()
 
     def exchange(self, version: int | None, result: TaskResult | None = None) -> Task | None:
         """Accept a worker's last result and return its next task; None if no batch is left.
 
         ``version`` is that of the worker's weights; None if it has none.
         """
-        epoch, program = self._epoch, self._loop.program
-        if result is not None and epoch.scheduler.accepts(result.batch, result.version):
+        program = self._loop.program
+        if result is not None and self._scheduler.accepts(result.batch, result.version):
             program.apply(result.gradient)
-            epoch.increments = result.counters
-            epoch.took_s = self._clock() - epoch.begun
-        batch = epoch.scheduler.deal()
+            self._increments = result.counters
+            self._took_s = time.monotonic() - self._begun
+        batch = self._scheduler.deal()
         if batch is None:
             return None
         rows = self._loop.rows_of(batch)
@@ -84,22 +70,20 @@ class ParameterServer(Worker):
 
     def weights(self, version: int | None) -> tuple[int, dict[int, Array]]:
         """Return the version of the weights, and the values that a worker with another needs."""
-        newest, program = self._epoch.scheduler.version, self._loop.program
+        newest, program = self._scheduler.version, self._loop.program
         if version == newest:
             return newest, {}
         return newest, program.values(None if version is None else program.roles.live)
 
     def end_epoch(self, validation: Metrics) -> EpochReport:
         """Close a completed epoch, given its ``val_`` metrics, and return its report."""
-        epoch = self._epoch
-        self._version = epoch.scheduler.version
-        metrics = self._loop.close_epoch(epoch.increments, validation)
-        staleness = epoch.scheduler.staleness
+        metrics = self._loop.close_epoch(self._increments, validation)
+        staleness = self._scheduler.staleness
         extra = {
             STALENESS_MEAN: sum(staleness) / len(staleness),
             STALENESS_MAX: max(staleness),
-            "async/gradients_per_s": len(staleness) / max(epoch.took_s, 1e-9),
-            "async/gradients_stale": epoch.scheduler.num_stale,
+            "async/gradients_per_s": len(staleness) / max(self._took_s, 1e-9),
+            "async/gradients_stale": self._scheduler.num_stale,
         }
         return replace(self._report(metrics, self._loop.num_programs, self._loop), extra=extra)
 
@@ -157,7 +141,7 @@ class AsynchronousGroup(ProcessGroup):
         with self._ending_on_failure():
             check_compatible([*workers, replace(info, num_gpus=workers[0].num_gpus)])
         self._name_devices(workers)
-        self.call("prepare", parallelism.max_staleness, actors=self._holders)
+        self.call("prepare", actors=self._holders)
         self.call("prepare", server, actors=self._workers)
 
     @property

@@ -19,6 +19,9 @@ from tune_tf.workload import Workload
 _log = logging.getLogger(__name__)
 
 
+_NONE_YET = {"micro_batches": 1, "num_retries": 0}
+
+
 class RetryResources(PlacementGroupFactory):
     """Resource request that also carries a trial's number of micro-batches.
 
@@ -40,7 +43,7 @@ class RetryResources(PlacementGroupFactory):
 
     def __eq__(self, other: object) -> bool:
         """Compare micro-batches too: an actor cannot be reused for another number of them."""
-        micro_batches = getattr(other, "micro_batches", None)
+        micro_batches = getattr(other, "micro_batches", 1)
         return bool(super().__eq__(other)) and micro_batches == self.micro_batches
 
     def __hash__(self) -> int:
@@ -79,14 +82,8 @@ def with_bundles(
     reserved: PlacementGroupFactory, bundles: list[dict[str, float]]
 ) -> PlacementGroupFactory:
     """Return a resource request with other bundles, and the retries of the trial so far."""
-    if not isinstance(reserved, RetryResources):
-        return PlacementGroupFactory(bundles, reserved.strategy)
-    return RetryResources(
-        bundles,
-        reserved.strategy,
-        micro_batches=reserved.micro_batches,
-        num_retries=reserved.num_retries,
-    )
+    state = {name: getattr(reserved, name, default) for name, default in _NONE_YET.items()}
+    return RetryResources(bundles, reserved.strategy, **state)
 
 
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
