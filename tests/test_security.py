@@ -154,8 +154,7 @@ UNPICKLING = {
     "tune_tf/schedulers/state.py",
     "tune_tf/searchers/study_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",
-    "tune_tf/trainables/memory/oom_retries.py",
-    "tune_tf/trainables/multi_process/worker.py",
+    "tune_tf/trainables/processes.py",
 }
 _UNPICKLERS = {"Unpickler", "loads", "load", "load_model", "unsafe_load", "read_pickle"}
 _MODULES = {"pickle", "cloudpickle", "joblib", "dill", "marshal", "shelve", "models", "yaml"}

@@ -171,14 +171,13 @@ def main() -> None:
         "staleness_mean": statistics.fmean(each["async/staleness_mean"] for each in reported),
         "staleness_max": max(each["async/staleness_max"] for each in reported),
         "gradients_stale": sum(each["async/gradients_stale"] for each in reported),
-        "gradients_late": sum(each["async/gradients_late"] for each in reported),
     }
     rows = [(name, f"{rate[name]:.1f}", f"{loss[name]:.4f}") for name in trials]
     print_table(("updates", "gradients/s", f"loss after {len(reported) + 1} epochs"), rows)
     print(f"gradients/s over synchronous: {ratio}")
     print(
         "staleness: mean {staleness_mean:.2f}, at most {staleness_max}; dropped: "
-        "{gradients_stale} too old, {gradients_late} done by the other before".format(**stale)
+        "{gradients_stale} too old".format(**stale)
     )
     print_summary(
         "asynchronous",

@@ -31,10 +31,8 @@ def test_the_best_epoch_is_that_of_the_leading_objective_within_the_constraints(
         ({"scheduler": {"name": "pbt"}}, "scheduler 'pbt'"),
         ({"scheduler": {"name": "pb2"}}, "scheduler 'pb2'"),
         ({"scheduler": {"name": "resource_changing", "base": {"name": "pbt"}}}, "scheduler 'pbt'"),
-        ({"parallelism": {"kind": "folds"}}, "kind 'folds'"),
-        ({"parallelism": {"kind": "ensemble"}}, "kind 'ensemble'"),
     ],
-    ids=["pbt", "pb2", "pbt as a base", "folds", "ensemble"],
+    ids=["pbt", "pb2", "pbt as a base"],
 )
 def test_what_cannot_keep_the_best_epoch_is_refused(changes, expected):
     text = f"keep: best does not work with .*{expected}.* write `keep: last`"

@@ -37,7 +37,6 @@ import tune_tf.sweep.runner
 import tune_tf.sweep_folder
 import tune_tf.tracking.callback
 import tune_tf.tracking.run_writer
-import tune_tf.trainables.memory.oom_retries
 from tune_tf.atomic_files import write_atomically
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
@@ -94,7 +93,6 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.callback, "environment", _Environment),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
-        (tune_tf.trainables.memory.oom_retries, "KernelKills", _NoKernelKills),
         (SweepStorage, "write", _write),
         (SweepStorage, "remove", lambda storage, name: os.unlink(storage.path(name))),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),
@@ -158,14 +156,6 @@ class _Usage:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
-
-
-class _NoKernelKills:
-    def request_counts(self) -> None:
-        """Do nothing."""
-
-    def have_risen(self) -> bool:
-        return False
 
 
 class _Environment:

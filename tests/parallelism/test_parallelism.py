@@ -200,7 +200,6 @@ def test_stages_without_a_device_each_are_refused(resources, match):
         pytest.param(lambda: Folds(1), "num_folds must be .* at least 2, not 1", id="one fold"),
         pytest.param(lambda: Folds(num_repeats=0), "num_repeats must .* not 0", id="repeats"),
         pytest.param(lambda: Folds(stratified="y"), "stratified must be true or", id="stratified"),
-        pytest.param(lambda: Folds(task_retries=-1), "task_retries must .* not -1", id="retries"),
         pytest.param(lambda: Folds(micro_batches=0), "micro_batches must .* not 0", id="pieces"),
         pytest.param(lambda: Ensemble(1), "num_members must be .* not 1", id="one member"),
         pytest.param(lambda: Folds(0, num_devices=0, grouped=1), "3 errors", id="all at once"),

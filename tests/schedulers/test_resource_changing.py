@@ -32,7 +32,7 @@ def test_a_trial_is_given_whole_cards_or_as_many_cpus_once_more(base, reserved):
 
 def test_a_trial_that_ran_out_of_memory_keeps_what_it_has():
     from tune_tf.schedulers.resource_changing import _share_evenly
-    from tune_tf.trainables.memory.retry_resources import RetryResources
+    from tune_tf.trainables.memory.oom_retries import RetryResources
 
     trial = SimpleNamespace(placement_group_factory=RetryResources([{"CPU": 1}], micro_batches=2))
     assert (

@@ -11,9 +11,8 @@ import ray
 
 import tune_tf
 from tune_tf.constraint import Constraint, is_feasible
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Asynchronous, Ensemble, Folds, ModelParallel, MultiWorker
+from tune_tf.parallelism import Asynchronous, ModelParallel, MultiWorker
 from tune_tf.ranking import KEPT_FOLDER, KeepBest
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.export import trained_model
@@ -176,12 +175,6 @@ def test_without_it_results_and_checkpoints_are_as_ever(tmp_path):
     assert not [name for name in report if name.startswith("kept/")]
     assert Checkpoint.read(tmp_path).epoch == 1
     assert {path.name for path in tmp_path.iterdir()} == {"trial.npz"}
-
-
-@pytest.mark.parametrize("kind", [Folds(), Ensemble()], ids=lambda kind: kind.kind)
-def test_kinds_whose_models_run_ahead_are_refused(kind):
-    with pytest.raises(InvalidSettingsError, match=f"keep: best does not work .* {kind.kind!r}"):
-        tune_tf.trainable(Worsening, kind, keep=VAL_LOSS)
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
+from tune_tf.trainables.memory.oom_retries import RetryResources
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
-from tune_tf.trainables.memory.retry_resources import RetryResources
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
 

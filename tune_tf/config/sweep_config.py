@@ -47,7 +47,7 @@ from tune_tf.errors import (
     one_of,
 )
 from tune_tf.objective import Objective
-from tune_tf.parallelism import Asynchronous, Mirrored, Parallelism, keep_conflict
+from tune_tf.parallelism import Asynchronous, Mirrored, Parallelism
 from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import is_machine_metric
@@ -278,8 +278,6 @@ class SweepConfig(Settings):
                 "and the weights of running trials, so that the best epoch may be that of another "
                 "config: write `keep: last`"
             )
-        if conflict := keep_conflict(info.data["parallelism"]):
-            raise ValueError(conflict)
         return keep
 
     @field_validator("mlflow")

@@ -4,7 +4,7 @@ from tune_tf.parallelism.asynchronous import Asynchronous
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.model_parallel import Hybrid, ModelParallel
 from tune_tf.parallelism.multi_worker import MultiWorker
-from tune_tf.parallelism.parallelism import Parallelism, Uneven, keep_conflict
+from tune_tf.parallelism.parallelism import Parallelism, Uneven
 from tune_tf.parallelism.subtasks import Ensemble, Folds, Subtasks
 
 PARALLELISM_KINDS: tuple[type[Parallelism], ...] = (
@@ -30,5 +30,4 @@ __all__ = [
     "Parallelism",
     "Subtasks",
     "Uneven",
-    "keep_conflict",
 ]

@@ -25,7 +25,6 @@ class Asynchronous(Parallelism):
         max_staleness: Largest number of updates by which a gradient may be behind. An older one is
             dropped and its batch recomputed.
         server_cpus: CPUs reserved for the server; with 0 it shares those of the first worker.
-        max_replacements: Dead or silent workers that a trial replaces; one more fails the trial.
         placement: ``"pack"`` uses as few nodes as possible, ``"spread"`` as many as possible, and
             ``"strict_spread"`` one node per process.
         micro_batches: Pieces into which a worker splits a batch to save memory.
@@ -33,14 +32,12 @@ class Asynchronous(Parallelism):
 
     kind: ClassVar[str] = "asynchronous"
     trainable: ClassVar[str] = "tune_tf.trainables.asynchronous:AsynchronousTrainable"
-    in_processes: ClassVar[bool] = True
     supports_row_functions: ClassVar[bool] = False
     shares_frozen: ClassVar[bool] = False
 
     num_workers: Count = 2
     max_staleness: Annotated[int, Minimum(1, _STALENESS_REMEDY)] = 8
     server_cpus: Annotated[int, Minimum(0)] = 1
-    max_replacements: Annotated[int, Minimum(0)] = 4
     placement: Placement = "pack"
     micro_batches: Count = 1
 
@@ -48,6 +45,11 @@ class Asynchronous(Parallelism):
     def on_devices(cls, num_devices: int) -> Self | None:
         """Return asynchronous workers; the server shares the cores of the first one."""
         return cls(num_devices, server_cpus=0)
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether models train in processes of their own, one per bundle."""
+        return True
 
     @property
     def num_devices(self) -> int:

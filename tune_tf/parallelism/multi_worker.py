@@ -38,7 +38,6 @@ class MultiWorker(Parallelism):
 
     kind: ClassVar[str] = "multi_worker"
     trainable: ClassVar[str] = "tune_tf.trainables.multi_worker:MultiWorkerTrainable"
-    in_processes: ClassVar[bool] = True
     replica_setting: ClassVar[str] = "num_workers"
 
     num_workers: Annotated[int, Minimum(2, f"one process is kind {Mirrored.kind!r}")] = 2
@@ -61,6 +60,11 @@ class MultiWorker(Parallelism):
     def on_devices(cls, num_devices: int) -> Self | None:
         """Return processes with one replica each."""
         return cls(num_devices)
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether models train in processes of their own, one per bundle."""
+        return True
 
     @property
     def num_replicas(self) -> int:

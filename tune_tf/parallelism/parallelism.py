@@ -34,10 +34,8 @@ class Parallelism:
     Attributes:
         kind: Name in sweep files.
         trainable: Its Tune trainable, as ``module:class``. Trials load it, sweep files do not.
-        in_processes: Whether models train in processes of their own, one per bundle.
         fills_node: Whether a trial can use more devices of a node than were declared.
         supports_fit: Whether ``keras.Model.fit`` can train it.
-        reports_late: Whether its models may be ahead of the epoch that a trial reports.
         shares_frozen: Whether its trials share the outputs of frozen layers.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         replica_setting: Setting that determines the number of replicas.
@@ -48,10 +46,8 @@ class Parallelism:
 
     kind: ClassVar[str]
     trainable: ClassVar[str]
-    in_processes: ClassVar[bool] = False
     fills_node: ClassVar[bool] = False
     supports_fit: ClassVar[bool] = False
-    reports_late: ClassVar[bool] = False
     supports_row_functions: ClassVar[bool] = True
     shares_frozen: ClassVar[bool] = True
     replica_setting: ClassVar[str] = "num_replicas"
@@ -78,6 +74,11 @@ class Parallelism:
     def conflicts(self) -> list[str]:
         """Return the errors of settings that do not fit together."""
         return []
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether models train in processes of their own, one per bundle."""
+        return False
 
     @property
     def num_workers(self) -> int:
@@ -178,13 +179,3 @@ def _setting_error(name: str, value: object, rule: Any) -> str:
         allowed = f"an integer of at least {minimum.value}"
         remedy = f": {minimum.remedy}" if minimum.remedy else ""
     return "" if is_valid else f"{name} must be {allowed}, not {value!r}{remedy}"
-
-
-def keep_conflict(parallelism: Parallelism) -> str:
-    """Return the error of a kind whose trials cannot keep their best epoch; empty for others."""
-    if not parallelism.reports_late:
-        return ""
-    return (
-        f"best does not work with parallelism of kind {parallelism.kind!r}, whose models train "
-        "ahead of the epoch that a trial reports: write `keep: last`"
-    )

@@ -14,9 +14,7 @@ class Subtasks(Parallelism):
 
     Args:
         num_devices: Number of models that train concurrently, each in a separate process with its
-            CPUs or GPU. With 1, the models take turns.
-        task_retries: Restarts of one model from its latest state after its process dies or raises;
-            the trial fails after the last one.
+            CPUs or GPU. With 1, the models take turns in the trial's own process.
         micro_batches: Pieces into which a batch is split to save memory.
 
     Attributes:
@@ -25,19 +23,21 @@ class Subtasks(Parallelism):
     """
 
     trainable: ClassVar[str] = "tune_tf.trainables.folds:FoldsTrainable"
-    in_processes: ClassVar[bool] = True
-    reports_late: ClassVar[bool] = True
     subtask: ClassVar[str]
     splits_rows: ClassVar[bool]
 
     num_devices: Count = 1
-    task_retries: Annotated[int, Minimum(0)] = 2
     micro_batches: Count = 1
 
     @property
     def num_subtasks(self) -> int:
         """Number of models of a trial."""
         raise NotImplementedError
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether models train in processes of their own, one per bundle."""
+        return self.num_devices > 1
 
     @property
     def num_workers(self) -> int:

@@ -1,193 +1,173 @@
-"""Trainable with a parameter server and replaceable asynchronous workers."""
+"""Trainable for one model whose workers send gradients to a parameter server asynchronously."""
 
-import itertools
-import logging
-import operator
-from dataclasses import dataclass, field, replace
-from typing import Any
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from tune_tf.errors import WorkerLostError
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.multi_process.parameter_server import GradientWorker, ParameterServer
-from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
-from tune_tf.trainables.multi_process.processes import Bundles, ProcessHandle, is_actor_death
-from tune_tf.trainables.multi_process.worker import WorkerSetup
-from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.rendezvous import WorkerInfo
+from tune_tf.result_keys import STALENESS_MAX, STALENESS_MEAN, Metrics
+from tune_tf.trainables.processes import (
+    Bundles,
+    ProcessGroup,
+    ProcessTrainable,
+    Worker,
+    WorkerSetup,
+)
+from tune_tf.trainables.trial_process import EpochReport
+from tune_tf.training.parameter_server.tasks import Array, BatchScheduler, Task, TaskResult
+from tune_tf.training.rendezvous import check_compatible
 from tune_tf.training.system_metrics import sum_peak_memory
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+    from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 
-@dataclass(eq=False)
-class GroupWorker:
-    """Running or starting worker, whose replacement gets another number.
+class ParameterServer(Worker):
+    """Parameter server that applies gradients as they arrive and assigns batches to workers.
 
-    ``calls`` are references to its pending calls, in order; ``info`` is known once it has started.
+    Its methods run one after another, so each gradient is applied as a whole.
     """
 
-    number: int
-    bundle: int
-    process: ProcessHandle
-    calls: list[Any]
-    info: WorkerInfo | None = None
-    system_metrics: dict[str, float] = field(default_factory=dict)
+    _loop: "UpdateLoop"
+
+    def prepare(self) -> None:
+        """Create the loop for the trials."""
+        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.parameter_server.update_loop import UpdateLoop
+
+        self._scheduler = BatchScheduler(0, self._parallelism.max_staleness)
+        self.serve(UpdateLoop(Replicas(self.devices), self._parallelism), None)
+
+    def begin_epoch(self) -> None:
+        """Begin an epoch."""
+        self._enter()
+        self._loop.open_epoch()
+        # A restore or a callback may have changed the weights, so all workers need new ones.
+        num_batches, version = self._loop.program.num_batches, self._scheduler.version + 1
+        self._scheduler = BatchScheduler(num_batches, self._parallelism.max_staleness, version)
+        self._begun = time.monotonic()
+
+    def exchange(self, version: int | None, result: TaskResult | None = None) -> Task | None:
+        """Accept a worker's last result and return its next task; None if no batch is left.
+
+        ``version`` is that of the worker's weights; None if it has none.
+        """
+        program = self._loop.program
+        if result is not None and self._scheduler.accepts(result.batch, result.version):
+            program.apply(result.gradient)
+            self._increments = result.counters
+            self._took_s = time.monotonic() - self._begun
+        batch = self._scheduler.deal()
+        if batch is None:
+            return None
+        rows = self._loop.rows_of(batch)
+        return Task(batch, rows, *self.weights(version), program.loss_scale)
+
+    def weights(self, version: int | None) -> tuple[int, dict[int, Array]]:
+        """Return the version of the weights, and the values that a worker with another needs."""
+        newest, program = self._scheduler.version, self._loop.program
+        if version == newest:
+            return newest, {}
+        return newest, program.values(None if version is None else program.roles.live)
+
+    def end_epoch(self, validation: Metrics) -> EpochReport:
+        """Close a completed epoch, given its ``val_`` metrics, and return its report."""
+        metrics = self._loop.close_epoch(self._increments, validation)
+        staleness = self._scheduler.staleness
+        extra = {
+            STALENESS_MEAN: sum(staleness) / len(staleness),
+            STALENESS_MAX: max(staleness),
+            "async/gradients_per_s": len(staleness) / max(self._took_s, 1e-9),
+            "async/gradients_stale": self._scheduler.num_stale,
+        }
+        return replace(self._report(metrics, self._loop.num_programs, self._loop), extra=extra)
+
+
+class GradientWorker(Worker):
+    """Worker that computes gradients of the server's batches until none is left."""
+
+    _loop: "GradientLoop"
+
+    def prepare(self, server: Any) -> None:
+        """Create the loop for the trials."""
+        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+
+        self._server = server
+        replicas = Replicas(self.devices)
+        self.serve(GradientLoop(replicas, self._parallelism), replicas)
+
+    def work(self) -> EpochReport:
+        """Compute gradients until no batch of the epoch is left."""
+        self._enter()
+        task = self._ask("exchange", self._loop.version)
+        while task is not None:
+            task = self._ask("exchange", task.version, self._loop.do(task))
+        return self._report({}, self._loop.num_programs)
+
+    def validate(self) -> Metrics:
+        """Return the ``val_`` metrics of the server's weights; empty without validation rows."""
+        return self._loop.validate(*self._ask("weights", self._loop.version))
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        try:
+            return ray.get(self._server.call.remote(method, *arguments))
+        except ray.exceptions.RayActorError as error:
+            raise WorkerLostError(f"{self} lost the parameter server: {error}") from None
 
 
 class AsynchronousGroup(ProcessGroup):
-    """Parameter server and workers of a trial.
+    """Parameter server, which is the first process, and workers of a trial.
 
-    The first bundles are the workers', one each; a further one is the server's. A worker that dies
-    or stops responding is replaced while the others continue. The trial fails if the server fails,
-    or if a worker raises an error that another worker would raise too.
+    The first bundles are the workers', one each; a further one is the server's.
     """
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
-        super().__init__(setup, bundles)
-        self._parallelism = setup.settings.parallelism
-        self._numbers = itertools.count()
-        self._trial: TrialStart | None = None
-        self._num_replaced = 0
-        self._num_lost = 0
-        num_workers = len(bundles.shares) - bool(self._parallelism.server_cpus)
-        is_guest = not self._parallelism.server_cpus
-        # The server holds the trial's state, so it has rank 0.
-        server = bundles.start(
-            ParameterServer,
-            0 if is_guest else num_workers,
-            name="the parameter server",
-            rank=0,
-            shares_bundle=is_guest,
-        )
-        self._processes = [server]
-        self._workers = [self._start_worker(bundle) for bundle in range(num_workers)]
-        share = TrialResources(max(1, self._parallelism.server_cpus))
-        info = self._call_server("meet", replace(setup, resources=share), watched=False)
-        self._server_info: WorkerInfo = replace(info, rank=num_workers)
-        self._call_server("prepare", self._parallelism.max_staleness, watched=False)
-        self._await_workers()
+        parallelism = setup.settings.parallelism
+        cpus, num_workers = parallelism.server_cpus, parallelism.num_workers
+        bundle = num_workers if cpus else 0
+        name = "the parameter server"
+        server = bundles.start(ParameterServer, 0, bundle, name, guest=not cpus)
+        self._actors = [server, *bundles.start_workers(GradientWorker, num_workers)]
+        share = TrialResources(max(1, cpus))
+        calls = [server.call.remote("set_up", replace(setup, resources=share))]
+        calls += [worker.call.remote("set_up", setup) for worker in self._workers]
+        info, *workers = self._results(calls)
+        with self._ending_on_failure():
+            check_compatible([*workers, replace(info, num_gpus=workers[0].num_gpus)])
+        self._name_devices(workers)
+        self.call("prepare", actors=self._holders)
+        self.call("prepare", server, actors=self._workers)
 
-    def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one."""
-        self._trial = trial
-        self._num_replaced = 0
-        for worker in self._workers:
-            worker.process.watch(False)
-            worker.calls.append(worker.process.call("start", trial))
-        self._call_server("start", trial, watched=False)
-        self._await_workers()
+    @property
+    def _holders(self) -> Sequence[Any]:
+        return self._actors[:1]
+
+    @property
+    def _workers(self) -> Sequence[Any]:
+        return self._actors[1:]
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch."""
-        self._num_lost = 0
-        number = self._call_server("begin_epoch")
-        completed, last = 0, None
-        while last is None or completed < number:
-            for worker in self._workers:
-                if not worker.calls:
-                    worker.process.watch()
-                    worker.calls.append(worker.process.call("work"))
-            reports = [(completed, last), *self._handle_replies()]
-            completed, last = max(reports, key=operator.itemgetter(0))
-        report: EpochReport = self._call_server("end_epoch")
-        loads = [report.system_metrics, *(worker.system_metrics for worker in self._workers)]
-        extra = {"num_workers": len(self._workers), "async/workers_lost": self._num_lost}
+        self.call("begin_epoch", actors=self._holders)
+        calls = {worker.call.remote("work"): worker for worker in self._workers}
+        (first,), _ = ray.wait(list(calls))
+        reports: list[EpochReport] = self._results(list(calls))
+        # The worker that had nothing left to do first validates: it may be the fastest.
+        (validation,) = self.call("validate", actors=[calls[first]])
+        (report,) = self.call("end_epoch", validation, actors=self._holders)
+        loads = [each.system_metrics for each in (report, *reports)]
         return replace(
             report,
-            recycle=report.recycle or last.recycle,
-            system_metrics=sum_peak_memory(last.system_metrics, loads),
-            extra=report.extra | extra,
+            recycle=any(each.recycle for each in (report, *reports)),
+            system_metrics=sum_peak_memory(reports[0].system_metrics, loads),
+            extra=report.extra | {"num_workers": len(reports)},
         )
-
-    def end(self, *, finish: bool = False) -> None:
-        """End all processes; with ``finish``, call the trial's callbacks first."""
-        workers, self._workers = self._workers, []
-        servers, self._processes = self._processes, []
-        idle = [*servers, *(worker.process for worker in workers if not worker.calls)]
-        processes = [*(worker.process for worker in workers), *servers]
-        self._bundles.end(processes, idle if finish else [])
-
-    def _start_worker(self, bundle: int) -> GroupWorker:
-        process = self._bundles.start(GradientWorker, bundle)
-        number = next(self._numbers)
-        calls = [
-            process.call("meet", self._setup),
-            process.call("prepare", self._processes[0].actor, number),
-        ]
-        if self._trial is not None:
-            calls.append(process.call("start", self._trial))
-        return GroupWorker(number, bundle, process, calls)
-
-    def _await_workers(self) -> None:
-        while any(worker.calls for worker in self._workers):
-            self._handle_replies()
-
-    def _handle_replies(self) -> list[tuple[int, EpochReport]]:
-        """Wait briefly for replies and check the processes; return the reports of epochs."""
-        pending = {worker.calls[0]: worker for worker in self._workers if worker.calls}
-        finished, _ = ray.wait(list(pending), timeout=self._bundles.timeouts.ping_interval_s)
-        reports: list[tuple[int, EpochReport]] = []
-        for call in finished:
-            worker = pending[call]
-            try:
-                reply = ray.get(call)
-            except Exception as error:  # noqa: BLE001  handled there
-                self._replace(worker, error)
-                continue
-            del worker.calls[0]
-            if isinstance(reply, WorkerInfo):
-                worker.info = reply
-                server = replace(self._server_info, num_gpus=reply.num_gpus)
-                self._check_compatible([*self._name_devices(), server])
-            elif reply is not None:
-                worker.system_metrics = reply[1].system_metrics
-                reports.append(reply)
-        self._check_heartbeats()
-        return reports
-
-    def _name_devices(self) -> list[WorkerInfo]:
-        """Set the names of the devices; return the descriptions of the connected workers."""
-        connected = [worker.info for worker in self._workers if worker.info is not None]
-        self.devices = "; ".join(f"{info.devices} on {info.node}" for info in connected)
-        return connected
-
-    def _check_heartbeats(self) -> None:
-        """Replace workers that have been silent for too long."""
-        for worker in self._workers:
-            if (error := worker.process.heartbeat_error()) is not None:
-                self._replace(worker, error)
-        for server in self._processes:
-            if (error := server.heartbeat_error()) is not None:
-                self._fail(error)
-
-    def _replace(self, worker: GroupWorker, error: BaseException) -> None:
-        """Replace a lost worker; fail the trial on any other error."""
-        if not is_actor_death(error):
-            self._fail(error)
-        worker.process.kill()
-        self._num_lost += 1
-        self._num_replaced += 1
-        name, limit = worker.process.name, self._parallelism.max_replacements
-        if self._num_replaced > limit:
-            text = f"{name} was lost after {limit} others had been replaced (max_replacements)"
-            self._fail(WorkerLostError(f"{text}: {error}"))
-        _log.warning(
-            "%s was lost; its batch is repeated, and a fresh process replaces it (%d of %d): %s",
-            name,
-            self._num_replaced,
-            limit,
-            error,
-        )
-        self._call_server("forget", worker.number)
-        self._workers[self._workers.index(worker)] = self._start_worker(worker.bundle)
-        self._name_devices()
-
-    def _call_server(self, method: str, *arguments: Any, watched: bool = True) -> Any:
-        (reply,) = self.call(method, *arguments, watched=watched)
-        self._processes[0].watch()
-        return reply
 
 
 class AsynchronousTrainable(ProcessTrainable):

@@ -6,12 +6,13 @@ from typing import Any
 
 import ray
 
-from tune_tf.errors import UnavailableResourcesError, did_you_mean
+from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import ACCELERATOR_PREFIX, TrialResources, format_bundle
 
 _CONNECT_TIMEOUT_S = 2.0
 _RAY_UNITS = 10_000
+_OF_NODES = ("node:", "memory", "object_store_memory")
 
 
 def capacity_by_node(share: TrialResources, *, reachable: bool = False) -> list[int]:
@@ -100,62 +101,28 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     if not ray.is_initialized():
         return
     shares = parallelism.shares(resources)
-    share = shares[0]
-    capacity = capacity_by_node(share)
+    capacity = capacity_by_node(shares[0])
     if num_trials(capacity, parallelism, shares):
         return
-    asked = str(share)
-    if not any(capacity):
-        _check_names(share)
-        raise UnavailableResourcesError(
-            f"a trial asks for {asked}{' for each worker' if parallelism.num_workers > 1 else ''}, "
-            "but no node of the Ray cluster has that (the most of each: "
-            f"{format_bundle(largest_node(share))}): it would wait forever; ask for less, or add "
-            f"a machine{_advice_to_spread(resources, parallelism)}"
-        )
-    if sum(capacity) >= parallelism.num_workers and len(set(shares)) > 1:
-        raise UnavailableResourcesError(
-            f"a trial asks for {sum(each.cpus for each in shares)} CPU in all, "
-            f"{format_bundle(shares[-1].bundle)} of it beside its {parallelism.num_workers} "
-            "workers, which the Ray cluster does not have: it would wait forever; use fewer "
-            "workers, server_cpus: 0, or add machines"
-        )
-    nodes = f"{sum(map(bool, capacity))} of {len(capacity)} nodes"
+    asked, found = str(shares[0]), f"no node has that (the most of each: {_largest_of_all()})"
+    if parallelism.num_workers > 1:
+        asked = f"{parallelism.num_workers} workers with {asked} each"
+    if len(set(shares)) > 1:
+        asked += f", and {format_bundle(shares[-1].bundle)} beside them"
+    if any(capacity):
+        nodes = f"{sum(map(bool, capacity))} of {len(capacity)} nodes"
+        asked += f", placement {parallelism.placement!r}"
+        found = f"the Ray cluster has room for {sum(capacity)} such workers on {nodes}"
+    advice = "ask for less, or add machines"
+    if 1 < resources.gpus <= ray.cluster_resources().get("GPU", 0) and parallelism.num_workers == 1:
+        advice += "; the GPUs of several nodes are for `parallelism: {kind: multi_worker}`"
     raise UnavailableResourcesError(
-        f"a trial asks for {parallelism.num_workers} workers with {asked} each, placement "
-        f"{parallelism.placement!r}, but the Ray cluster has room for {sum(capacity)} such "
-        f"workers on {nodes}: it would wait forever; use fewer workers"
-        + (", another placement" if parallelism.placement == "strict_spread" else "")
-        + ", or add machines"
+        f"a trial asks for {asked}, but {found}: it would wait forever; {advice}"
     )
 
 
-def _check_names(share: TrialResources) -> None:
-    """Refuse a type of accelerator or a custom resource that no node has."""
-    known = {kind for node in ray.nodes() if node["Alive"] for kind in node["Resources"]}
-    types = sorted(
-        kind.removeprefix(ACCELERATOR_PREFIX)
-        for kind in known
-        if kind.startswith(ACCELERATOR_PREFIX)
-    )
-    if share.accelerator_type is not None and share.accelerator_type not in types:
-        raise UnavailableResourcesError(
-            f"resources.accelerator_type is {share.accelerator_type!r}, which no node of the Ray "
-            f"cluster has: its types are {', '.join(types) or 'none'}"
-            + did_you_mean(share.accelerator_type, types)
-        )
-    if missing := sorted(share.custom.keys() - known):
-        custom = sorted(kind for kind in known - {"CPU", "GPU"} if ":" not in kind)
-        raise UnavailableResourcesError(
-            f"resources.custom names {', '.join(missing)}, which no node of the Ray cluster has: "
-            f"its resources are {', '.join(custom) or 'none'}; start Ray with "
-            f"`ray start --resources '{{\"{missing[0]}\": 1}}'`"
-        )
-
-
-def _advice_to_spread(resources: TrialResources, parallelism: Parallelism) -> str:
-    """Return an advice for a trial whose GPUs several nodes have together; else nothing."""
-    in_cluster = ray.cluster_resources().get("GPU", 0)
-    if parallelism.num_workers > 1 or not 1 < resources.gpus <= in_cluster:
-        return ""
-    return "; a trial on the GPUs of several nodes is `parallelism: {kind: multi_worker}`"
+def _largest_of_all() -> str:
+    """Return the largest amount of each resource on a node, with types of GPUs and custom ones."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    kinds = sorted({kind for node in nodes for kind in node if not kind.startswith(_OF_NODES)})
+    return format_bundle({kind: max(node.get(kind, 0) for node in nodes) for kind in kinds})

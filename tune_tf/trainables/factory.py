@@ -9,14 +9,13 @@ from typing import Any
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError, one_of
-from tune_tf.parallelism import Mirrored, Parallelism, keep_conflict
+from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import check_cluster, default_resources
-from tune_tf.trainables.fewer_workers import check_callbacks
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.trainables.multi_process.worker import PickledWorkload
+from tune_tf.trainables.processes import PickledWorkload
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
 from tune_tf.workload import Workload
 
@@ -136,8 +135,6 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
             f"kind {parallelism.kind!r} does not support {per_example}: use another kind, or map "
             "the rows in load_data"
         )
-    if settings.keep is not None and (conflict := keep_conflict(parallelism)):
-        return f"keep: {conflict}"
     return ""
 
 
@@ -153,7 +150,6 @@ def _create_workload(workload: type[Workload]) -> Workload:
 def _placement_group(
     parallelism: Parallelism, resources: TrialResources | None, config: Any
 ) -> tune.PlacementGroupFactory:
-    check_callbacks(parallelism)
     resources = resources or default_resources(parallelism)
     check_cluster(resources, parallelism)
     bundles = [share.bundle for share in parallelism.shares(resources)]

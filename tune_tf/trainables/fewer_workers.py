@@ -6,12 +6,10 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.capacity import capacity_by_node, max_workers
-from tune_tf.trainables.memory.retry_resources import with_bundles
-from tune_tf.tune_internals.controller import calling_callbacks
+from tune_tf.trainables.memory.oom_retries import with_bundles
 
 _log = logging.getLogger(__name__)
 
@@ -49,24 +47,3 @@ class FewerWorkers(tune.Callback):
 def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
     """Return the callback if the parallelism sets ``min_workers``, else none."""
     return [] if parallelism.min_workers is None else [FewerWorkers(parallelism)]
-
-
-def check_callbacks(parallelism: Parallelism) -> None:
-    """Check that the calling Tune, if any, has the callback that ``min_workers`` needs.
-
-    Raises:
-        InvalidSettingsError: It does not.
-    """
-    callbacks = calling_callbacks()
-    if callbacks is None or parallelism.min_workers is None:
-        return
-    found = (each.parallelism for each in callbacks if isinstance(each, FewerWorkers))
-    if parallelism not in found:
-        raise InvalidSettingsError(
-            [
-                f"min_workers={parallelism.min_workers} needs a callback of tune.run, or a trial "
-                "waits forever for the workers of a lost node: write "
-                "callbacks=[tune_tf.FewerWorkers(parallelism)], with the parallelism of the "
-                "trainable, or leave min_workers out"
-            ]
-        )

@@ -1,64 +1,189 @@
-"""Trainable for several independent models per trial: cross-validation folds or an ensemble."""
+"""Trainable for several independent models per trial: cross-validation folds or an ensemble.
 
+A model, a subtask of the trial, is one loop in one process for the whole trial.
+"""
+
+import functools
 import json
-import os
-import shutil
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tune_tf.atomic_files import atomic_path
+from ray.util import ActorPool
+
 from tune_tf.errors import CheckpointError
-from tune_tf.trainables.multi_process.process_trainable import ProcessTrainable
-from tune_tf.trainables.multi_process.worker import (
+from tune_tf.events import log_path
+from tune_tf.parallelism import Folds
+from tune_tf.parallelism.subtasks import Subtasks
+from tune_tf.resources import TrialResources
+from tune_tf.tracking.trial_run import leave_trial
+from tune_tf.trainables.checkpoint_files import (
     Files,
+    checkpoint_of,
+    files_of,
     read_checkpoint_files,
     write_checkpoint_files,
 )
-from tune_tf.trainables.subtasks.pool import SubtaskPool
-from tune_tf.trainables.subtasks.progress import (
-    SubtaskResults,
-    best_subtask,
-    has_diverged,
-    summary,
+from tune_tf.trainables.processes import (
+    Bundles,
+    ProcessGroup,
+    ProcessTrainable,
+    Worker,
+    WorkerSetup,
 )
-from tune_tf.trainables.subtasks.worker import SubtaskSnapshot
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
+from tune_tf.training.core.seeds import derive_seed
 from tune_tf.training.system_metrics import sum_peak_memory
+from tune_tf.workload import Config
+
+if TYPE_CHECKING:
+    from tune_tf.training.core.loop import GraphLoop
+    from tune_tf.training.core.replicas import Replicas
+    from tune_tf.training.input.device_rows import DeviceRows
 
 _INDEX = "subtasks.json"
-_FORMAT = 1
 _CHECKPOINT = "trial.npz"  # name of the checkpoint file of a single-model trial
 
+SubtaskMetrics = dict[str, float]
 
-class SubtaskGroup(SubtaskPool):
-    """Processes that train the folds or ensemble members of a trial.
 
-    Devices do not wait for each other: an epoch is reported when the slowest subtask has completed
-    it, while others are ahead.
+class SubtaskWorker(Worker):
+    """Worker that trains subtasks in turns, one epoch of one subtask per call.
+
+    Each subtask has a loop of its own, which keeps its traced programs for the next trial.
     """
 
-    _reported = 0
+    def __init__(self, rank: int = 0, host: str = "", name: str = "") -> None:
+        super().__init__(rank, host, name)
+        self._replicas: Replicas
+        self._rows: Callable[[int], DeviceRows]
+        self._loops: dict[int, GraphLoop] = {}
+        self._begun: set[int] = set()
+
+    def prepare(self) -> None:
+        """Prepare for trials, once the devices are claimed."""
+        from tune_tf.data import LoadCache
+        from tune_tf.training.core.graph import GraphCache
+        from tune_tf.training.core.replicas import Replicas
+
+        self._graphs = GraphCache()  # of all subtasks
+        self._parallelism: Subtasks = self._settings.parallelism
+        self._replicas = Replicas(self.devices)
+        self._data = LoadCache(self._rows_by_subtask)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
-        self._reported = 0
-        self.begin(trial)
+        self._end_loops()
+        with self._beginning(trial):
+            self._rows = self._data_of(trial)
+
+    def turn(self, subtask: int, state: bytes | None) -> tuple[int, EpochReport]:
+        """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
+        self._enter()
+        try:
+            if subtask not in self._begun:
+                self._begin(subtask)
+            loop = self._loops[subtask]
+            if state is not None:
+                loop.restore(checkpoint_of({_CHECKPOINT: state}))
+            metrics = loop.epoch()
+        except Exception as error:
+            error.add_note(f"It was raised in {self._parallelism.subtask} {subtask}.")
+            raise
+        report = self._report(metrics, loop.num_programs, loop)
+        return subtask, replace(report, metrics=report.numbers)
+
+    def states(self, method: str) -> dict[int, bytes]:
+        """Return the checkpoints of this process' subtasks: their ``state`` or ``epoch_state``."""
+        return {
+            subtask: files_of(getattr(self._loops[subtask], method)())[_CHECKPOINT]
+            for subtask in sorted(self._begun)
+        }
+
+    def finish(self) -> None:
+        """End the trial."""
+        self._end_loops()
+        leave_trial()
+
+    def _begin(self, subtask: int) -> None:
+        from tune_tf.training.core.loop import GraphLoop
+
+        if subtask not in self._loops:
+            frozen = self.frozen_outputs(self._replicas)
+            self._loops[subtask] = GraphLoop(
+                self._replicas, self._parallelism, graphs=self._graphs, frozen=frozen
+            )
+        loop = self._loops[subtask]
+        loop.callback_context = self._callback_context(f"{self._parallelism.subtask}_{subtask}")
+        seed = self._trial.seed
+        if subtask and not self._parallelism.splits_rows:
+            seed = derive_seed(seed, subtask)
+        loop.start(self._workload, self._trial.config, self._rows(subtask), seed)
+        self._begun.add(subtask)
+        self._stop_autologging()
+
+    def _end_loops(self) -> None:
+        for subtask in self._begun:
+            self._loops[subtask].finish()
+        self._begun.clear()
+
+    def _rows_by_subtask(self, config: Config) -> "Callable[[int], DeviceRows]":
+        """Return a function from a subtask to its rows on the device."""
+        from tune_tf.data import FoldedRows
+        from tune_tf.data.rows import has_datasets
+        from tune_tf.training.input.device_rows import place_rows
+
+        data = self._load(config)
+        if isinstance(self._parallelism, Folds):
+            seed = self._settings.seed or 0  # equal for all trials of a sweep
+            folds = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)
+            return functools.cache(lambda fold: place_rows(folds.rows(fold), self._replicas))
+        separate = has_datasets(data)  # each reads its own
+        place = functools.cache(lambda key: self._place(data, config, self._replicas))
+        return lambda member: place(member if separate else 0)
+
+
+class SubtaskGroup:
+    """Subtasks of a trial, which take turns in the trial's own process."""
+
+    def __init__(self, worker: SubtaskWorker, subtasks: Subtasks) -> None:
+        self._worker = worker
+        self._subtasks = subtasks
+        self._ranks = dict.fromkeys(range(subtasks.num_subtasks), 0)  # of a subtask's process
+        self.devices = str(worker.devices)
+
+    def start(self, trial: TrialStart) -> None:
+        """Begin a trial, after ending the previous one."""
+        self._epoch = 0
+        self._metrics: dict[int, SubtaskMetrics] = {}
+        self._ended: set[int] = set()
+        self._restored: dict[int, bytes] = {}  # checkpoints from which no process has begun
+        self._start(trial)
 
     def epoch(self) -> EpochReport:
-        """Return the metrics of the next epoch, once all subtasks have completed it."""
-        metrics, all_ended = self.iteration(self._reported + 1)
-        self._reported += 1
-        label = self._subtasks.subtask
+        """Train all subtasks for one epoch; one that has ended keeps its last metrics."""
+        num, label = self._subtasks.num_subtasks, self._subtasks.subtask
+        active = (subtask for subtask in range(num) if subtask not in self._ended)
+        reports = self._train({subtask: self._restored.get(subtask) for subtask in active})
+        self._epoch += 1
+        for subtask, report in reports.items():
+            self._restored.pop(subtask, None)
+            self._metrics[subtask] = report.metrics
+            if report.stop_training:
+                self._ended.add(subtask)
+        metrics = [self._metrics[subtask] for subtask in range(num)]
         diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
-        reports = [device.report for device in self._devices if device.report is not None]
-        loads = [each.system_metrics for each in reports]
+        last = {self._ranks[subtask]: report for subtask, report in reports.items()}
+        loads = [report.system_metrics for report in last.values()]
         return EpochReport(
             summary(metrics, label),
-            stop_training=all_ended,
-            recycle=any(each.recycle for each in reports),
+            stop_training=len(self._ended) == num,
+            recycle=any(report.recycle for report in reports.values()),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
-            extra={"num_devices": len(self._bundles.shares)},
+            extra={"num_devices": self._subtasks.num_devices},
             divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
 
@@ -68,73 +193,163 @@ class SubtaskGroup(SubtaskPool):
         The folder has one file per subtask and an index file, which is written last. The best
         subtask's file also gets the name of a single-model checkpoint.
         """
-        snapshots, results = self.snapshots()
-        names = {
-            number: f"{self._subtasks.subtask}_{number}-{snapshot.epoch}.npz"
-            for number, snapshot in snapshots.items()
-        }
-        index = {
-            "format": _FORMAT,
-            "kind": self._subtasks.kind,
-            "reported": self._reported,
-            "files": {str(number): [names[number], it.epoch] for number, it in snapshots.items()},
-            "results": results.plain(),
-        }
-        files = {names[number]: it.files[_CHECKPOINT] for number, it in snapshots.items()}
-        write_checkpoint_files(folder, files | {_INDEX: json.dumps(index).encode()})
-        for path in folder.glob("*-*.npz"):
-            if path.name not in names.values():
-                path.unlink()
-        is_complete = self._reported and results.is_complete(self._reported)
-        if len(snapshots) == self._subtasks.num_subtasks and is_complete:
-            _link_best(folder, names[best_subtask(results.of(self._reported))])
+        write_checkpoint_files(folder, self._files("state"))
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """Return a writer of the state that the metrics of the last epoch belong to."""
+        files = self._files("epoch_state")
+        return lambda folder: write_checkpoint_files(folder, files)
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore the state from a folder, on any number of devices."""
-        files = read_checkpoint_files(folder)
-        index = self._read_index(files, folder)
-        self._reported = index["reported"]
-        snapshots = {
-            int(number): SubtaskSnapshot(epoch, {_CHECKPOINT: files[name]})
-            for number, (name, epoch) in index["files"].items()
+        files, subtasks = read_checkpoint_files(folder), self._subtasks
+        index = json.loads(files.get(_INDEX, b"{}"))
+        if (index.get("kind"), index.get("num_subtasks")) != (subtasks.kind, subtasks.num_subtasks):
+            raise CheckpointError(
+                f"{folder} is no checkpoint of a trial of kind {subtasks.kind!r} with "
+                f"{subtasks.num_subtasks} {subtasks.subtask}s: start a new trial"
+            )
+        self._epoch = index["epoch"]
+        self._metrics = {int(subtask): each for subtask, each in index["metrics"].items()}
+        self._ended = set(index["ended"])
+        self._restored = {int(subtask): files[name] for subtask, name in index["files"].items()}
+
+    def finish(self) -> None:
+        """End the trial."""
+        self._worker.finish()
+
+    def _start(self, trial: TrialStart) -> None:
+        self._worker.start(trial)
+
+    def _train(self, states: Mapping[int, bytes | None]) -> dict[int, EpochReport]:
+        """Train subtasks for one epoch, from a checkpoint where there is one."""
+        return dict(self._worker.turn(subtask, state) for subtask, state in states.items())
+
+    def _states(self, method: str) -> dict[int, bytes]:
+        return self._worker.states(method)
+
+    def _files(self, method: str) -> Files:
+        """Return the files of a checkpoint."""
+        states = self._states(method) | self._restored
+        names = {subtask: f"{self._subtasks.subtask}_{subtask}.npz" for subtask in sorted(states)}
+        index = {
+            "kind": self._subtasks.kind,
+            "num_subtasks": self._subtasks.num_subtasks,
+            "epoch": self._epoch,
+            "files": names,
+            "metrics": self._metrics,
+            "ended": sorted(self._ended),
         }
-        results = SubtaskResults.of_plain(index["results"])
-        self.begin(self._trial, reported=self._reported, results=results, snapshots=snapshots)
-
-    def _read_index(self, files: Files, folder: Path) -> Mapping[str, Any]:
-        """Return the index of a checkpoint, after checking that it fits this trial."""
-        kind, count = self._subtasks.kind, self._subtasks.num_subtasks
-        if _INDEX not in files:
-            raise CheckpointError(
-                f"{folder} is not a checkpoint of a trial of kind {kind!r}: it has no {_INDEX}"
-            )
-        try:
-            index = json.loads(files[_INDEX])
-            names = {name for name, _ in index["files"].values()}
-            origin = index["format"], index["kind"], len(index["results"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder}/{_INDEX} is damaged: {error!r}") from error
-        if origin != (_FORMAT, kind, count):
-            raise CheckpointError(
-                f"{folder} is of {origin[2]} subtasks of kind {origin[1]!r} (format {origin[0]}), "
-                f"but this trial has {count} of kind {kind!r} (format {_FORMAT})"
-            )
-        if missing := names - set(files):
-            raise CheckpointError(f"{folder} lacks {', '.join(sorted(missing))}")
-        return index
+        files = {names[subtask]: state for subtask, state in sorted(states.items())}
+        if self._metrics:
+            files[_CHECKPOINT] = states[best_subtask(self._metrics)]
+        return files | {_INDEX: json.dumps(index).encode()}
 
 
-def _link_best(folder: Path, name: str) -> None:
-    """Link the best subtask's file under the name of a single-model checkpoint."""
-    with atomic_path(folder / _CHECKPOINT) as partial:
-        partial.unlink(missing_ok=True)
-        try:
-            os.link(folder / name, partial)
-        except OSError:  # no hard links on this file system
-            shutil.copyfile(folder / name, partial)
+class SubtaskPool(SubtaskGroup, ProcessGroup):
+    """Subtasks of a trial that train in several processes, one per bundle.
+
+    In the first epoch each process takes the next subtask from a queue when it is free; a subtask
+    then stays in its process, also in later trials.
+    """
+
+    def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
+        self._subtasks = setup.settings.parallelism
+        self._ranks = {}
+        self._actors = bundles.start_workers(SubtaskWorker, len(bundles.shares))
+        self._name_devices(self.call("set_up", setup))
+        self.call("prepare")
+
+    def _start(self, trial: TrialStart) -> None:
+        self.call("start", trial)
+
+    def _train(self, states: Mapping[int, bytes | None]) -> dict[int, EpochReport]:
+        if states.keys() <= self._ranks.keys():
+            calls = [
+                self._actors[self._ranks[subtask]].call.remote("turn", subtask, state)
+                for subtask, state in states.items()
+            ]
+            return dict(self._results(calls))
+
+        def take(process: tuple[int, Any], subtask: int) -> Any:
+            rank, actor = process
+            self._ranks[subtask] = rank
+            return actor.call.remote("turn", subtask, states[subtask])
+
+        with self._ending_on_failure():
+            pool = ActorPool(list(enumerate(self._actors)))
+            return dict(pool.map_unordered(take, list(states)))
+
+    def _states(self, method: str) -> dict[int, bytes]:
+        states = self.call("states", method)
+        return {subtask: state for each in states for subtask, state in each.items()}
+
+
+def has_diverged(metrics: Mapping[str, float]) -> bool:
+    """Return whether the training loss is NaN or infinite."""
+    return not math.isfinite(metrics.get("loss", 0.0))
+
+
+def best_subtask(metrics: Mapping[int, SubtaskMetrics]) -> int:
+    """Return the subtask with the lowest ``val_loss``, or lowest ``loss`` without validation."""
+
+    def loss(subtask: int) -> float:
+        value = metrics[subtask].get("val_loss", metrics[subtask].get("loss", math.inf))
+        return value if math.isfinite(value) else math.inf
+
+    return min(sorted(metrics), key=loss)
+
+
+def summary(metrics: Sequence[SubtaskMetrics], label: str) -> SubtaskMetrics:
+    """Return a trial's metrics: mean and standard deviation over subtasks, and their values.
+
+    ``label`` is the name of a subtask. The mean has the metric's name, the sample standard
+    deviation (divisor n - 1) the suffix ``_std``, and each subtask's values a prefix such as
+    ``fold_0/``.
+    """
+    means: SubtaskMetrics = {}
+    deviations: SubtaskMetrics = {}
+    for name in metrics[0]:
+        values = [float(each[name]) for each in metrics if name in each]
+        if len(values) < len(metrics):
+            continue  # a mean needs all subtasks
+        means[name] = sum(values) / len(values)
+        if math.isfinite(means[name]):
+            deviations[f"{name}_std"] = statistics.stdev(values)
+    values_by_subtask = {
+        f"{label}_{number}/{name}": value
+        for number, each in enumerate(metrics)
+        for name, value in each.items()
+    }
+    return deviations | means | values_by_subtask
 
 
 class FoldsTrainable(ProcessTrainable):
     """Trainable for the folds or ensemble members of a trial, one epoch of each per iteration."""
 
-    group_class = SubtaskGroup
+    group_class = SubtaskPool
+
+    def set_up_processes(self, config: Config) -> None:
+        """Start a process in each of several bundles, or claim the devices of this process."""
+        settings = self._settings
+        if settings.parallelism.in_processes:
+            super().set_up_processes(config)
+            return
+        resources = settings.resources
+        if self.trial_resources is not None:
+            resources = TrialResources.of_bundle(self.trial_resources.required_resources)
+        worker = SubtaskWorker()
+        worker.log.begin(log_path(settings.log_folder, self.trial_name))
+        worker.claim(self._workload, settings, resources, 1)
+        worker.prepare()
+        self._processes = SubtaskGroup(worker, settings.parallelism)
+        self._begin(config)
+        self._worker = worker
+
+    def cleanup(self) -> None:
+        """End the trial and its processes."""
+        if self._settings.parallelism.in_processes:
+            super().cleanup()
+            return
+        self._processes.finish()
+        self._worker.log.end()

@@ -1,35 +1,75 @@
 """Trainable for one model in several synchronous processes, on one or more nodes."""
 
 import logging
+import socket
 from dataclasses import replace
 
-from tune_tf.trainables.multi_process.process_trainable import ProcessGroup, ProcessTrainable
-from tune_tf.trainables.multi_process.processes import Bundles
-from tune_tf.trainables.multi_process.worker import Worker, WorkerProcess, WorkerSetup
-from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.rendezvous import PortTakenError
+from tune_tf.trainables.processes import (
+    Bundles,
+    ProcessGroup,
+    ProcessTrainable,
+    Worker,
+    WorkerSetup,
+)
+from tune_tf.trainables.trial_process import EpochReport
+from tune_tf.training.rendezvous import PortTakenError, check_compatible
 from tune_tf.training.system_metrics import sum_peak_memory
 
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
+_JOIN_S = 300
+
+
+class SynchronousWorker(Worker):
+    """Worker that trains on its part of every batch together with its peers."""
+
+    def address(self) -> str:
+        """Return ``host:port`` for TensorFlow, a port that is bound until TensorFlow takes over."""
+        self._port = socket.socket()
+        self._port.bind(("", 0))
+        return f"{self._host}:{self._port.getsockname()[1]}"
+
+    def join(self, addresses: tuple[str, ...]) -> None:
+        """Connect to the other workers at their addresses by rank."""
+        from tune_tf.training.core.loop import GraphLoop
+        from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
+
+        self._port.close()
+        self._discards_files = self._rank > 0
+        replicas = (
+            MultiWorkerReplicas(self.devices, addresses, self._rank)
+            if len(addresses) > 1
+            else Replicas(self.devices)
+        )
+        frozen = self.frozen_outputs(replicas)
+        loop = GraphLoop(replicas, self._parallelism, frozen=frozen)
+        self.serve(loop, replicas)
 
 
 class WorkerGroup(ProcessGroup):
-    """Group of workers, one per bundle, that run the same calls together.
-
-    The first failure ends all workers, because the others would wait forever.
-    """
+    """Group of workers, one per bundle, that run the same calls together."""
 
     def __init__(
-        self, setup: WorkerSetup, bundles: Bundles, worker_class: type[WorkerProcess] = Worker
+        self,
+        setup: WorkerSetup,
+        bundles: Bundles,
+        worker_class: type[Worker] = SynchronousWorker,
     ) -> None:
-        super().__init__(setup, bundles)
-        self._connect(worker_class)
-
-    def start(self, trial: TrialStart) -> None:
-        """Begin a trial, after ending the previous one."""
-        self.call("start", trial, watched=False)
+        for attempt in range(_ATTEMPTS):
+            self._actors = bundles.start_workers(worker_class, len(bundles.shares))
+            workers = self.call("set_up", setup)
+            with self._ending_on_failure():
+                check_compatible(workers)
+            self._name_devices(workers)
+            try:
+                self.call("join", tuple(self.call("address")), timeout_s=_JOIN_S)
+            except PortTakenError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                _log.warning("%s; the workers restart on other ports", error)
+            else:
+                return
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch."""
@@ -41,24 +81,6 @@ class WorkerGroup(ProcessGroup):
             system_metrics=sum_peak_memory(loads[0], loads),
             extra={"num_workers": len(reports)},
         )
-
-    def _connect(self, worker_class: type[WorkerProcess]) -> None:
-        """Start and connect the workers; retry with new ports if one was taken."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            self._processes = [
-                self._bundles.start(worker_class, rank) for rank in range(len(self._bundles.shares))
-            ]
-            workers = self.call("meet", self._setup, watched=False)
-            addresses = self._check_compatible(workers)
-            self.devices = "; ".join(f"{worker.devices} on {worker.node}" for worker in workers)
-            try:
-                self.call("join", addresses, timeout_s=self._bundles.timeouts.join_s)
-            except PortTakenError as error:
-                if attempt == _ATTEMPTS:
-                    raise
-                _log.warning("%s; the workers restart on other ports", error)
-            else:
-                return
 
 
 class MultiWorkerTrainable(ProcessTrainable):

@@ -22,9 +22,9 @@ from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX, KeepBest
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION, is_machine_metric
 from tune_tf.space.parameter import is_number
+from tune_tf.trainables.checkpoint_files import read_checkpoint_files, write_checkpoint_files
+from tune_tf.trainables.memory.oom_retries import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE
-from tune_tf.trainables.memory.retry_resources import micro_batches_of
-from tune_tf.trainables.multi_process.worker import read_checkpoint_files, write_checkpoint_files
 from tune_tf.trainables.trial_process import TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
 from tune_tf.workload import Config

@@ -1,4 +1,4 @@
-"""Rendezvous of a trial's workers: exchange of addresses, package versions and GPU counts."""
+"""What the workers of a trial tell of themselves before they train together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,29 +12,30 @@ class PortTakenError(UnavailableResourcesError):
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Properties of a worker that the other workers need."""
+    """Properties of a worker that must be alike on all nodes, and its devices for results."""
 
-    rank: int  # from 0
-    node: str  # its name, for messages
-    address: str  # host:port
+    name: str  # for messages
     versions: Mapping[str, str]  # by package
     num_gpus: int  # that TensorFlow sees
-    devices: str = ""  # their names, for reports
+    devices: str = ""
 
 
-def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
-    """Return the workers' addresses by rank, after checks that they can train together.
+def check_compatible(workers: Sequence[WorkerInfo]) -> None:
+    """Check that workers can train together.
 
     Raises:
         UnavailableResourcesError: Package versions or numbers of GPUs differ.
     """
-    errors = []
-    for package in sorted({package for worker in workers for package in worker.versions}):
-        versions = [worker.versions.get(package, "missing") for worker in workers]
-        if detail := _differences(workers, versions):
-            errors.append(
-                f"{package} is not the same everywhere ({detail}): install one version on all nodes"
+    packages = sorted({package for worker in workers for package in worker.versions})
+    errors = [
+        f"{package} is not the same everywhere ({detail}): install one version on all nodes"
+        for package in packages
+        if (
+            detail := _differences(
+                workers, [each.versions.get(package, "none") for each in workers]
             )
+        )
+    ]
     if detail := _differences(workers, [f"{worker.num_gpus} GPU(s)" for worker in workers]):
         errors.append(
             f"TensorFlow does not see the same number of GPUs everywhere ({detail}): check "
@@ -44,14 +45,13 @@ def compatible_addresses(workers: Sequence[WorkerInfo]) -> tuple[str, ...]:
         raise UnavailableResourcesError(
             "the workers of the trial cannot train together: " + "; ".join(errors)
         )
-    return tuple(worker.address for worker in sorted(workers, key=lambda each: each.rank))
 
 
 def _differences(workers: Sequence[WorkerInfo], values: Sequence[str]) -> str:
     """Return the workers by value as text if the values differ; else an empty string."""
     names_by_value: dict[str, list[str]] = {}
     for worker, value in zip(workers, values, strict=True):
-        names_by_value.setdefault(value, []).append(f"worker {worker.rank} on {worker.node}")
+        names_by_value.setdefault(value, []).append(worker.name)
     if len(names_by_value) < 2:
         return ""
     return "; ".join(f"{value}: {', '.join(names)}" for value, names in names_by_value.items())

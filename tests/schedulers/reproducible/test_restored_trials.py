@@ -10,7 +10,7 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import Outcome
 from tune_tf.schedulers.logical_sweep import Position
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
-from tune_tf.trainables.memory.retry_resources import RetryResources
+from tune_tf.trainables.memory.oom_retries import RetryResources
 from tune_tf.tune_internals.trial_state import to_training_result
 
 

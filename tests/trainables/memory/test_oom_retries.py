@@ -1,10 +1,8 @@
 """Trials that run out of memory, under Ray Tune."""
 
 import json
-import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import greedy
@@ -26,7 +24,6 @@ for each in (greedy, stand_in_memory):
 
 NUM_EPOCHS = 3
 ONE = Mirrored()
-CONTROL_GROUPS = Path("/sys/fs/cgroup/memory")
 ENOUGH = {"most": ROWS, "values": 0, "batch_size": ROWS}
 TOO_MUCH = ENOUGH | {"most": ROWS // 4, "values": 10**13}  # numbers a row: no machine has the room
 
@@ -124,41 +121,6 @@ def test_a_train_step_that_takes_whole_batches_is_not_tried_again(run):
 
     assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
     assert Path(trial.error_file).read_text().count("Failure #") == 1
-
-
-@pytest.fixture
-def control_group():
-    """Return the file to join a group of processes that the kernel holds to 1 GiB of new memory."""
-    group = CONTROL_GROUPS / f"tune_tf_test_{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(2**30))
-    except OSError as error:
-        pytest.skip(f"no memory control group can be made here: {error}")
-    yield group / "cgroup.procs"
-    for pid in (group / "cgroup.procs").read_text().split():
-        with suppress(ProcessLookupError):  # it has just ended
-            (CONTROL_GROUPS / "cgroup.procs").write_text(pid)
-    group.rmdir()
-
-
-@pytest.mark.slow
-def test_a_trial_that_the_kernel_ended_goes_on_in_smaller_pieces(run, control_group, caplog):
-    trial, outcome = run(StandInTrial, {"bytes": 2**31, "control_group": str(control_group)})
-
-    assert outcome is Outcome.COMPLETED, Path(trial.error_file).read_text()
-    assert trial.last_result["training_iteration"] == NUM_EPOCHS
-    assert trial.last_result["micro_batches"] in (2, 4)
-    assert "ran out of memory" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_trial_that_the_kernel_ended_for_good_failed_for_want_of_memory(run, control_group):
-    config = {"bytes": 2**31, "control_group": str(control_group)}
-    trial, outcome = run(StandInTrial, config, oom_retries=0)
-
-    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
-    assert "the kernel killed the trial's process" in Path(trial.error_file).read_text()
 
 
 @pytest.mark.alone

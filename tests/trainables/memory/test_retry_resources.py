@@ -4,7 +4,7 @@ import pytest
 from ray.tune import PlacementGroupFactory
 
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
-from tune_tf.trainables.memory.retry_resources import (
+from tune_tf.trainables.memory.oom_retries import (
     RetryResources,
     increase_memory,
     micro_batches_of,

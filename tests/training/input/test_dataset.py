@@ -385,7 +385,7 @@ def test_rows_are_shuffled_as_by_fit(replicas_of, data):
 
 def test_a_shuffled_data_set_follows_from_the_seed_of_the_trial(replicas_of):
     first, again = (run_dataset(classifier, shuffled, replicas_of(1)) for _ in range(2))
-    loop = GraphLoop(Loaded(classifier, shuffled), replicas_of(1))
+    loop = GraphLoop(replicas_of(1))
     other = run(loop, Loaded(classifier, shuffled), seed=SEED + 1)
 
     assert bits(first) == bits(again)

@@ -97,19 +97,18 @@ def run_apart(workload, replicas, config, server=None, worker=None):
     start(workload, replicas, config, server, worker)
     history, version = [], 0
 
-    def task(epoch, batch):
+    def weights():
         program = server.program
-        wanted = None if worker.version is None else program.roles.live
-        rows = None if batch is None else server.rows_of(batch)
-        return Task(epoch, batch, rows, version, program.values(wanted), program.loss_scale)
+        return version, program.values(None if worker.version is None else program.roles.live)
 
-    for epoch in range(EPOCHS):
+    for _ in range(EPOCHS):
         server.open_epoch()
         for batch in range(server.program.num_batches):
-            outcome = worker.do(task(epoch, batch))
+            rows = server.rows_of(batch)
+            outcome = worker.do(Task(batch, rows, *weights(), server.program.loss_scale))
             server.program.apply(outcome.gradient)
             version += 1
-        validation = worker.do(task(epoch, None)).validation
+        validation = worker.validate(*weights())
         history.append(server.close_epoch(outcome.counters, validation))
     state = server.state()
     server.finish()
@@ -143,7 +142,7 @@ def test_gradients_applied_elsewhere_give_the_numbers_of_one_device(kind, build,
 
 def test_another_trial_of_the_same_structure_costs_no_trace(replicas_of):
     workload = Given(dense, draw(29, 9))
-    arguments = workload, replicas_of(1), Mirrored()
+    arguments = replicas_of(1), Mirrored()
     loops = UpdateLoop(*arguments), GradientLoop(*arguments)
     run_apart(workload, replicas_of(1), {}, *loops)
     other = {"rate": 0.01, "dropout": 0.1}

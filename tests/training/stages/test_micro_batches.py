@@ -9,7 +9,7 @@ from trials import Given, begin, draw, furthest, run
 from tune_tf.parallelism import ModelParallel
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import ModelParallelTrainable
-from tune_tf.trainables.memory.retry_resources import RetryResources
+from tune_tf.trainables.memory.oom_retries import RetryResources
 from tune_tf.trainables.trial_settings import TrialSettings
 
 pytestmark = pytest.mark.tf

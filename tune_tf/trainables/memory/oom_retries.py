@@ -1,95 +1,94 @@
 """Retries of trials that ran out of memory, with more memory or smaller micro-batches."""
 
 import logging
-import pickle
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import ray
 from ray import tune
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tune_tf.errors import InvalidSettingsError, WorkerLostError
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
 from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.trainables.memory.retry_resources import RetryResources, increase_memory
 from tune_tf.tune_internals.killed_actors import treat_killed_actors_as_dead
 from tune_tf.tune_internals.trial_state import trial_error
 from tune_tf.workload import Workload
 
-_KILLED = "OutOfMemoryError: the kernel killed the trial's process for lack of memory"
 _log = logging.getLogger(__name__)
 
-# Ray only reports that a process died; Linux counts its out-of-memory kills.
-_VMSTAT = Path("/proc/vmstat")
-_TIMEOUT_S = 10.0
+
+_NONE_YET = {"micro_batches": 1, "num_retries": 0}
 
 
-def num_kernel_kills() -> int:
-    """Return the out-of-memory kills of this machine's kernel; 0 if it does not report them."""
-    try:
-        counters = dict(line.split() for line in _VMSTAT.read_text().splitlines())
-    except OSError:
-        return 0
-    return int(counters.get("oom_kill", 0))
+class RetryResources(PlacementGroupFactory):
+    """Resource request that also carries a trial's number of micro-batches.
 
-
-class KernelKills:
-    """Counter of new out-of-memory kills on the cluster's nodes.
-
-    It reads the driver's count directly and other nodes' by one task each, whose result is awaited
-    only after a process has died.
+    It reaches the trial's process and Tune's experiment snapshot. ``num_retries`` counts the
+    trial's out-of-memory retries.
     """
 
-    def __init__(self) -> None:
-        self._local_count = num_kernel_kills()
-        self._counts: dict[str, Any] = {}  # by other node, a number or a reference to the first one
+    def __init__(
+        self,
+        bundles: list[dict[str, float]],
+        strategy: str = "PACK",
+        *,
+        micro_batches: int = 1,
+        num_retries: int = 1,
+    ) -> None:
+        super().__init__(bundles, strategy)
+        self.micro_batches = micro_batches
+        self.num_retries = num_retries
 
-    def request_counts(self) -> None:
-        """Request the counts of new nodes, without waiting."""
-        for node_id in _other_nodes() - set(self._counts):
-            self._counts[node_id] = _request_count(node_id)
+    def __eq__(self, other: object) -> bool:
+        """Compare micro-batches too: an actor cannot be reused for another number of them."""
+        micro_batches = getattr(other, "micro_batches", 1)
+        return bool(super().__eq__(other)) and micro_batches == self.micro_batches
 
-    def have_risen(self) -> bool:
-        """Return whether a count has risen since the last call, among the nodes that respond."""
-        local_count, self._local_count = self._local_count, num_kernel_kills()
-        risen = self._local_count > local_count
-        for node_id in _other_nodes():
-            previous = self._counts.get(node_id)
-            if previous is not None and not isinstance(previous, int):
-                previous = _wait_for_count(previous)
-            count = _wait_for_count(_request_count(node_id))
-            if count is not None:
-                risen |= previous is not None and count > previous
-                self._counts[node_id] = count
-        return risen
+    def __hash__(self) -> int:
+        """Return Ray's hash."""
+        return int(super().__hash__())
 
 
-def _other_nodes() -> set[str]:
-    """Return the ids of all live nodes except the driver's."""
-    if not ray.is_initialized():
-        return set()
-    driver_node = ray.get_runtime_context().get_node_id()
-    return {node["NodeID"] for node in ray.nodes() if node["Alive"]} - {driver_node}
+def increase_memory(
+    reserved: PlacementGroupFactory, parallelism: Parallelism, *, in_micro_batches: bool
+) -> RetryResources | None:
+    """Return the next resource request of a trial that ran out of memory; None if nothing helps.
 
-
-def _request_count(node_id: str) -> "ray.ObjectRef":
-    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    task = ray.remote(num_cpus=0, max_retries=0)(num_kernel_kills)
-    return task.options(scheduling_strategy=strategy).remote()
-
-
-def _wait_for_count(reference: "ray.ObjectRef") -> int | None:
-    """Return a node's count; None without a response, which says nothing about kills."""
-    try:
-        return int(ray.get(reference, timeout=_TIMEOUT_S))
-    except (RayError, GetTimeoutError):
+    A fraction of a GPU is doubled for each process, up to the whole card; any other trial doubles
+    its micro-batches, with ``in_micro_batches``.
+    """
+    bundles = reserved.bundles
+    head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
+    number = micro_batches_of(reserved, parallelism)
+    if 0 < bundles[0].get("GPU", 0) < 1:
+        for bundle in bundles:
+            if "GPU" in bundle:
+                bundle["GPU"] = min(1.0, 2 * bundle["GPU"])
+    elif in_micro_batches:
+        number *= 2
+    else:
         return None
+    return RetryResources(
+        [*head, *bundles],
+        reserved.strategy,
+        micro_batches=number,
+        num_retries=getattr(reserved, "num_retries", 0) + 1,
+    )
+
+
+def with_bundles(
+    reserved: PlacementGroupFactory, bundles: list[dict[str, float]]
+) -> PlacementGroupFactory:
+    """Return a resource request with other bundles, and the retries of the trial so far."""
+    state = {name: getattr(reserved, name, default) for name, default in _NONE_YET.items()}
+    return RetryResources(bundles, reserved.strategy, **state)
+
+
+def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
+    """Return the number of micro-batches of a trial with these resources."""
+    return max(getattr(reserved, "micro_batches", 1), parallelism.micro_batches)
 
 
 class OomRetries(tune.Callback):
@@ -98,7 +97,7 @@ class OomRetries(tune.Callback):
     A retried trial gets a larger share of its GPU if it had a fraction of one, else twice as many
     micro-batches at the same global batch size, which give the same gradients. The micro-batches of
     a model in stages are then no longer pipelined. Out of memory covers TensorFlow's errors and
-    kills by Ray's memory monitor and by the kernel. Retries do not count towards ``max_failures``.
+    kills by Ray's memory monitor. Retries do not count towards ``max_failures``.
     After its last retry a trial fails with the outcome :attr:`tune_tf.outcome.Outcome.OOM`.
 
     Args:
@@ -127,7 +126,6 @@ class OomRetries(tune.Callback):
         self._parallelism = parallelism
         self._supports_micro_batches = loop == "graph" and kind.train_step is Workload.train_step
         self._oom_retries = oom_retries
-        self._kills = KernelKills()
         self._granted: dict[str, RetryResources] = {}
 
     def setup(self, **info: Any) -> None:
@@ -136,7 +134,6 @@ class OomRetries(tune.Callback):
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Register for the trial's failures."""
-        self._kills.request_counts()
         if type(trial) is Trial:
             trial.__class__ = _RetriedTrial
         _RETRIES[trial] = self
@@ -166,7 +163,8 @@ class OomRetries(tune.Callback):
         """Return whether to retry a failed trial because it ran out of memory."""
         reserved = trial.placement_group_factory
         num_retries = getattr(reserved, "num_retries", 0)
-        if not self._ran_out_of_memory(trial) or num_retries >= self._oom_retries:
+        is_oom = Outcome.of_error(last_failure(trial_error(trial))) is Outcome.OOM
+        if not is_oom or num_retries >= self._oom_retries:
             return False
         request = increase_memory(
             reserved, self._parallelism, in_micro_batches=self._supports_micro_batches
@@ -174,17 +172,6 @@ class OomRetries(tune.Callback):
         if request is not None:
             self._granted[trial.trial_id] = request
         return request is not None
-
-    def _ran_out_of_memory(self, trial: Trial) -> bool:
-        error = last_failure(trial_error(trial))
-        if Outcome.of_error(error) is Outcome.OOM:
-            return True
-        is_death = WorkerLostError.__name__ in error or _process_died(trial)
-        if not (is_death and self._kills.have_risen()):
-            return False
-        with suppress(OSError), Path(trial.error_file).open("a") as file:
-            file.write(f"{_KILLED}\n")
-        return True
 
 
 class _RetriedTrial(Trial):
@@ -202,16 +189,6 @@ class _RetriedTrial(Trial):
             self.run_metadata.num_failures = max(0, self.run_metadata.num_failures - 1)
             return True
         return bool(super().should_recover())
-
-
-def _process_died(trial: Trial) -> bool:
-    """Return whether a trial's last recorded failure was the death of its process."""
-    try:
-        # Tune's reader looks in the sweep's storage, which the file reaches later.
-        error = pickle.loads(Path(trial.pickled_error_file).read_bytes())  # noqa: S301 - Tune's
-    except Exception:  # noqa: BLE001 - errors of user code may not unpickle here
-        return False
-    return isinstance(error, RayActorError)
 
 
 _RETRIES: "WeakKeyDictionary[Trial, OomRetries]" = WeakKeyDictionary()

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
+from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.graph import GraphCache
 from tune_tf.training.core.program import Program, plain_metrics
@@ -60,19 +61,27 @@ class GradientLoop:
         self._rows, self._values, self.version = rows, {}, None
 
     def do(self, task: Task) -> TaskResult:
-        """Process a task and return its result."""
-        self._values.update(task.weights)
-        self.version = task.version
+        """Compute the gradient of a batch."""
+        self._update(task.version, task.weights)
+        program = self._gradients
+        program.load(self._values, batch=task.batch)
+        gradient = program.gradient(self._rows.train, task.rows, task.loss_scale)
+        return TaskResult(task.batch, task.version, gradient, program.increments)
+
+    def validate(self, version: int, weights: Mapping[int, Array]) -> Metrics:
+        """Return the ``val_`` metrics of a version of the weights; empty without validation."""
+        program = self._update(version, weights)
+        if self._rows.validation is None:
+            return {}
+        self._gradients.load(self._values)
+        return program.validate(self._rows.validation)
+
+    def _update(self, version: int, weights: Mapping[int, Array]) -> Program:
         if self._program is None:
             raise RuntimeError("no trial was started")
-        rows, program = self._rows, self._gradients
-        identity = (task.epoch, task.batch, task.version)
-        if task.batch is None or task.rows is None:
-            program.load(self._values)
-            return TaskResult(*identity, validation=self._program.validate(rows.validation))
-        program.load(self._values, batch=task.batch)
-        gradient = program.gradient(rows.train, task.rows, task.loss_scale)
-        return TaskResult(*identity, gradient, program.increments)
+        self._values.update(weights)
+        self.version = version
+        return self._program
 
     def finish(self) -> None:
         """End the trial."""

@@ -106,13 +106,13 @@ class UpdateLoop(GraphLoop):
         size = self.trial.program.batch_size
         return self._order[batch * size : (batch + 1) * size]
 
-    def close_epoch(self, increments: list[Array], validation: Metrics | None) -> Metrics:
+    def close_epoch(self, increments: list[Array], validation: Metrics) -> Metrics:
         """End an epoch, given what each batch adds to each counter; return all its metrics."""
         trial = self.trial
         self.program.count(increments)
         metrics = self.program.metrics()
         trial.epoch += 1
-        return self._end_epoch(metrics | (validation or {}))
+        return self._end_epoch(metrics | validation)
 
     def _callbacks(
         self, workload: Workload, program: Program, inputs: TrialInputs
@@ -136,8 +136,6 @@ class UpdateProgram:
         self.roles = VariableRoles.of(program.model)
         #: Batches of an epoch.
         self.num_batches = -(-program.num_rows // program.batch_size)
-        #: Whether the trial has validation rows.
-        self.has_validation = program.num_validation_rows > 0
         self._last_logs: Metrics | None = None
         self._apply = program.graph_function(self._run_apply, reduce_retracing=True)
 

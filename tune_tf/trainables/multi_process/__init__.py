@@ -1,1 +1,0 @@
-"""Trials in processes of their own: start, heartbeats, workers and parameter server."""

@@ -1,1 +1,0 @@
-"""Scheduling of a trial's independent models: folds and ensemble members."""
