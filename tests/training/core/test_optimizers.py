@@ -130,12 +130,12 @@ def test_a_parameter_server_trains_with_several_optimizers(name, replicas_of):
     server.open_epoch()
     program = server.program
 
-    def do(version, batch=None, rows=None):
-        return worker.do(Task(1, batch, rows, version, program.values(), program.loss_scale))
-
     for batch in range(program.num_batches):
-        server.program.apply(do(batch, batch, server.rows_of(batch)).gradient)
-    metrics = server.close_epoch([], do(program.num_batches).validation)
+        rows, values = server.rows_of(batch), program.values()
+        result = worker.do(Task(batch, rows, batch, values, program.loss_scale))
+        server.program.apply(result.gradient)
+    validation = worker.validate(program.num_batches, program.values())
+    metrics = server.close_epoch([], validation)
     values = [v.numpy() for v in (*program.model.variables, *program.model.optimizer.variables)]
 
     one = run_fresh(workload, replicas_of(1), epochs=1)
