@@ -17,6 +17,7 @@ from tune_tf.errors import (
 )
 from tune_tf.events import EventLog
 from tune_tf.inspection.sweep_view import SweepView
+from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
@@ -74,8 +75,7 @@ def log_best_model(
         reason = "it was interrupted"
     except Exception as error:  # noqa: BLE001  the sweep's result must not be lost with it
         _log.debug("Logging the best model failed", exc_info=error)
-        text = store_error_text(error, tracking_uri)
-        reason = text.splitlines()[-1] if text else type(error).__name__
+        reason = error_cause(store_error_text(error, tracking_uri)) or type(error).__name__
     _log.warning(
         "%s: %s. `tune-tf resume %s` tries again; result.export_model('best.keras') exports it "
         "without MLflow.",
