@@ -146,6 +146,7 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
 
     # Trained again on the same rows, it has the trial's numbers.
     again = told("retrain", "wine", "--on", "train")
+    assert again["comparison"]["is_worse"] is False
     for name, value in best["metrics"].items():
         assert again["metrics"][name] == pytest.approx(value, rel=1e-4), name
 
@@ -161,14 +162,13 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
     run = client.get_run(final["mlflow_run_id"])
     assert run.info.status == "FINISHED"
     assert run.data.tags["tune_tf.retrained_sweep_id"] == swept["sweep_id"]
-    served = told("promote", "wine", "--alias", "live", "--name", "vino", "--retrained")
+    final_promotion = ("promote", "wine", "--alias", "live", "--name", "vino", "--retrained")
+    final_promotion += ("--even-if-worse",)
+    served = told(*final_promotion)
     assert served["model_uri"] == run.data.tags["tune_tf.best_model"]
     assert served["before"] == promoted["version_uri"]
     assert client.get_model_version_by_alias("vino", "live").source == served["model_uri"]
-    assert told("promote", "wine", "--alias", "live", "--name", "vino", "--retrained") == {
-        **served,
-        "before": None,
-    }
+    assert told(*final_promotion) == {**served, "before": None}
     assert run.data.tags["tune_tf.retrained_trial_id"] == best["trial_id"]
     assert run.data.params["width"] == str(best["config"]["width"])
     points = client.get_metric_history(run.info.run_id, "loss")
