@@ -4,12 +4,31 @@ All derive from :class:`TuneTfError`; each leaf class also derives from a matchi
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 RAISED_AT = "Raised at:"
 """First line of an exception note that holds the traceback of another process."""
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_DETAILS = re.compile(rf"^\s*({RAISED_AT}|(?:Call )?[Aa]rguments received by ).*", re.M | re.DOTALL)
+_FRAME = re.compile(r'^([ \t]*)File ".*", line \d+.*\n(?:\1[ \t]+\S.*\n?)*', re.M)
+_INSERTIONS = re.compile(
+    r"\[\[\{\{node .*?\}\}\]\]|\{\{function_node .*?\}\}|\[Op:\w+\](?: name: \S*)?"
+    r"|^\s*\(\d+\) [A-Z_]+: +| +Label values: .*|^\t(?:\w+_)?(?:name|id|pid|namespace|ip): .*",
+    re.M,
+)
+_FRAMING = re.compile(
+    r"Graph execution error:|Detected at node .*|Node: '.*'|in user code:"
+    r"|<stack traces unavailable>|Traceback \(most recent call last\):|.*ray::.*\(pid=.*"
+    r"|\d+ (?:root error\(s\) found|successful operations|derived errors ignored)\."
+    r"|[\s^~]*"
+)
+"""A whole line of those that TensorFlow, Python and Ray put around an error's message."""
+
+_CALL = "Exception encountered when calling "  # Keras, before the message of what it called
 
 
 class TuneTfError(Exception):
@@ -147,10 +166,28 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
+def message_lines(message: str) -> list[str]:
+    """Return the lines of an error's message that say what is wrong.
+
+    Left out is what TensorFlow, Keras and Ray put around it: stack frames, names of nodes,
+    arguments, values of tensors, colors.
+    """
+    text = _FRAME.sub("\n", _DETAILS.sub("", strip_colors(message)))
+    lines = [line.strip() for line in _INSERTIONS.sub("", text).splitlines()]
+    lines = [line for line in lines if not _FRAMING.fullmatch(line)]
+    if len(lines) > 1 and lines[0].startswith(_CALL):
+        lines[:2] = [" ".join(lines[:2])]
+    return lines
+
+
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text that is not blank; without one, its class name."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return next(filter(None, lines), type(error).__name__)
+    """Return the first line of an error that says what is wrong; without one, its class name."""
+    return next(iter(message_lines(str(error))), type(error).__name__)
+
+
+def strip_colors(text: str) -> str:
+    """Remove terminal colors."""
+    return _COLOR.sub("", text)
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -4,11 +4,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from tune_tf.errors import RAISED_AT, message_lines, strip_colors
 from tune_tf.outcome import Outcome, is_finite
 
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)$", re.MULTILINE)
-_CAUSE_LINES = 3
+_RAISED = re.compile(
+    r'^[ \t]*File ".*", line \d+.*\n(?:[ \t]+\S.*\n)*((?:[\w<>]+\.)*(\w+)(?:: |$))', re.MULTILINE
+)
+"""The end of a traceback: its last frame, and the class of the error."""
+
 _CAUSE_LENGTH = 500
 
 _End = TypeVar("_End", bound=Outcome | None)
@@ -48,17 +52,19 @@ def divergence_cause(
 
 
 def error_cause(error: str) -> str:
-    """Return the last lines of an error's text, without terminal colors."""
-    lines = [line.strip() for line in strip_colors(error).splitlines() if line.strip(" ^~")]
-    cause = "\n".join(lines[-_CAUSE_LINES:])[-_CAUSE_LENGTH:]
+    """Return in one line what the text of an error says, such as ``ValueError: no rows``.
+
+    ``error`` is a traceback as Python or Ray writes it, or a message; the last failure counts.
+    """
+    text = strip_colors(last_failure(error)).partition(f"\n{RAISED_AT}\n")[0]
+    name, message = "", text
+    for raised in _RAISED.finditer(text):
+        name, message = f"{raised[2]}: ", text[raised.end(1) :]
+    said = " ".join(message_lines(message)).removeprefix(name)
+    cause = f"{name}{said}".removesuffix(": ")[:_CAUSE_LENGTH]
     return cause.encode(errors="backslashreplace").decode()  # undecodable names of files
 
 
 def last_failure(error: str) -> str:
     """Return the last failure in an error's text, to which Tune appends each failure."""
     return _FAILURE.split(error)[-1]
-
-
-def strip_colors(error: str) -> str:
-    """Remove terminal colors."""
-    return _COLOR.sub("", error)

@@ -220,7 +220,7 @@ class SweepResult:
         numbers_by_reason: dict[tuple[str, str], list[int]] = {}
         for trial in self.trials:
             if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED) and trial.cause:
-                reason = (trial.outcome.value, mask_secrets(trial.cause.splitlines()[-1]))
+                reason = (trial.outcome.value, mask_secrets(trial.cause))
                 numbers_by_reason.setdefault(reason, []).append(trial.number)
         return tuple(
             f"{f'{len(numbers)} trials' if len(numbers) > 1 else f'trial {numbers[0]}'} "

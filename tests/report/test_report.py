@@ -62,7 +62,7 @@ def test_all_pages_together_are_light(usual_report):
 ENDS = {
     "nothing was started": ([], {}, "No trial was started."),
     "all failed": (
-        [Told([], Outcome.ERROR, cause="Traceback\nOSError: disk"), Told([], Outcome.ERROR)],
+        [Told([], Outcome.ERROR, cause="OSError: disk"), Told([], Outcome.ERROR)],
         {},
         "No trial reported a finite val_accuracy, so there is no best one.",
     ),

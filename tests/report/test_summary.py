@@ -109,7 +109,7 @@ def test_nothing_is_said_to_be_saved_where_nothing_was_stopped(summary):
 
 def test_what_failed_alike_is_told_once(summary):
     found = summary(
-        Told([], Outcome.ERROR, cause="Traceback\nOSError: disk"),
+        Told([], Outcome.ERROR, cause="OSError: disk"),
         Told([], Outcome.ERROR, cause="OSError: disk"),
         Told([], Outcome.OOM),
     )

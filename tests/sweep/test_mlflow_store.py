@@ -68,7 +68,7 @@ def test_a_store_that_does_not_answer_is_told_without_its_password(folder, monke
 
     monkeypatch.setattr(sweep_store, "find_run_ids", refuse)
     with pytest.raises(
-        StoreUnavailableError, match="does not answer: cannot reach the store/api"
+        StoreUnavailableError, match="does not answer: trying cannot reach the store/api"
     ) as told:
         MLflowStore.open(folder(tracking_uri=uri))
     assert "hunter22" not in str(told.value)

@@ -102,13 +102,6 @@ def test_the_sweep_fails_only_if_every_trial_failed(outcomes, interrupted, statu
     assert parent_run.sweep_status(outcomes, interrupted=interrupted) == status
 
 
-def test_the_cause_is_the_last_lines_without_colours_and_markers():
-    error = (
-        '\x1b[36mray::train()\x1b[39m\n  File "a.py"\n    raise x\n    ^^^^^\nValueError: boom\n'
-    )
-    assert outcome_rules.error_cause(error) == 'File "a.py"\nraise x\nValueError: boom'
-
-
 def test_what_came_before_the_last_failure_is_not_its_cause():
     error = (
         "Failure # 1 (occurred at 2026-01-02_03-04-05)\nResourceExhaustedError: OOM\n"

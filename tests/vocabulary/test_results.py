@@ -46,7 +46,7 @@ def test_a_result_is_shown_in_one_line_without_its_settings():
 
 def test_without_a_best_trial_the_causes_of_failures_are_told():
     broken = [
-        TrialResult("t0", 0, {}, Outcome.ERROR, cause="a line\nOSError: no file"),
+        TrialResult("t0", 0, {}, Outcome.ERROR, cause="OSError: no file"),
         TrialResult("t1", 1, {}, Outcome.OOM, cause="OOM at step 3"),
         TrialResult("t2", 2, {}, Outcome.ERROR, cause="OSError: no file"),
         TrialResult("t3", 3, {}, Outcome.PRUNED, cause="at rung 1"),

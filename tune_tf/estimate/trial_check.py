@@ -24,10 +24,10 @@ from tune_tf.errors import (
     StoreUnavailableError,
     WorkloadError,
     did_you_mean,
+    message_lines,
 )
 from tune_tf.estimate.workload_sample import TrialSample, sample_workload
 from tune_tf.objective import likely_mode
-from tune_tf.outcome_rules import strip_colors
 from tune_tf.result_keys import training_metrics
 from tune_tf.secrets import mask_secrets
 from tune_tf.space.parameter import is_number
@@ -42,7 +42,6 @@ _SERVER_TIMEOUT_S = 5.0
 _NUM_CONFIGS = 4  # whose reads are recorded
 _TASK, _ANSWER, _OUTPUT = "task", "answer", "output"  # files of the process
 _INSTALLED = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]), "<")
-_TRACE_LINES = ("File ", "Detected at node", "Graph execution error", "[...] [Op:")
 _REMEDIES = {
     "is outside the valid range of": "number the labels from 0, and give the last layer a unit for "
     "each class",
@@ -282,10 +281,7 @@ def _read_errors(plan: SweepPlan, check: TrialCheck) -> tuple[list[ErrorDetail],
 
 def _error_text(error: Exception) -> str:
     """Return an error without values of tensors, with the line of the user's code, if any."""
-    text = strip_colors(str(error)).partition("\n\nArguments received")[0]
-    text = re.sub(r"\[\[[\s\S]*\]\]", "[...]", text)
-    lines = (line.strip() for line in text.splitlines())
-    text = " ".join(line for line in lines if line and not line.startswith(_TRACE_LINES))
+    text = re.sub(r"\[\[.*\]\]", "[...]", " ".join(message_lines(str(error))))
     text += next((f": {remedy}" for part, remedy in _REMEDIES.items() if part in text), "")
     frames = traceback.extract_tb(error.__traceback__)
     own = [it for it in frames if not it.filename.startswith(_INSTALLED)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
+from tune_tf.errors import strip_colors
 from tune_tf.events import TRIAL_LOG, TrialEvents
 from tune_tf.inspection.reported_results import (
     REMOTE_CHECKPOINT,
@@ -17,7 +18,7 @@ from tune_tf.inspection.reported_results import (
     read_results,
 )
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
-from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure, strip_colors
+from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import FROZEN_LAYERS

@@ -241,8 +241,7 @@ def _failures(record: ReportData) -> tuple[FailureGroup, ...]:
     numbers_of: dict[tuple[str, str], list[int]] = {}
     for trial in record.trials:
         if trial.outcome in (Outcome.ERROR, Outcome.OOM, Outcome.DIVERGED):
-            lines = record.cause(trial).strip().splitlines()
-            cause = value_text(lines[-1], limit=300) if lines else "unknown cause"
+            cause = value_text(record.cause(trial), limit=300) or "unknown cause"
             numbers_of.setdefault((STYLES[trial.outcome].phrase, cause), []).append(trial.number)
     groups = [FailureGroup(*key, tuple(numbers)) for key, numbers in numbers_of.items()]
     return tuple(sorted(groups, key=lambda group: -len(group.numbers)))

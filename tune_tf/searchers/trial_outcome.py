@@ -101,7 +101,7 @@ def outcome_before_change(
 def failed_outcome(trial_id: str) -> TrialOutcome:
     """Return the outcome of a trial that failed in Tune."""
     text = last_failure(controller.error_text(trial_id))
-    cause = error_cause(text).rpartition("\n")[2] or "the trial failed; see Tune's error file"
+    cause = error_cause(text) or "the trial failed; see Tune's error file"
     return TrialOutcome(Outcome.of_error(text), cause=cause)
 
 

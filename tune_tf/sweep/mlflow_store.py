@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tune_tf.data.digest import digest
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
+from tune_tf.outcome_rules import error_cause
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.run_writer import Delivery, deliver, end_runs
@@ -49,10 +50,10 @@ class MLflowStore:
         try:
             run_ids = find_run_ids(client, sweep.experiment_name, sweep.sweep_id)
         except Exception as error:
-            lines = store_error_text(error, sweep.tracking_uri).splitlines()
+            cause = error_cause(store_error_text(error, sweep.tracking_uri))
             raise StoreUnavailableError(
                 f"the MLflow store of {folder.sweep_id} does not answer: "
-                f"{lines[-1] if lines else type(error).__name__}"
+                f"{cause or type(error).__name__}"
             ) from error
         if PARENT not in run_ids:
             raise StoreUnavailableError(

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from documented import blocks
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.config import BudgetSettings
@@ -367,3 +368,19 @@ def test_a_served_table_with_a_wrong_value_is_refused(column, value, match, tabl
     wrong.loc[2, column] = value
     with pytest.raises(ValueError, match=match):
         mlflow.pyfunc.load_model(str(path)).predict(wrong)
+
+
+def test_the_documented_lines_serve_texts_dates_and_missing_values(
+    table_model, tmp_path, monkeypatch, capsys
+):
+    import mlflow
+
+    _, path, table = table_model
+    table.drop(columns="y").to_csv(tmp_path / "new_customers.csv", index=False)
+    wanted = mlflow.pyfunc.load_model(str(path)).predict(table)
+    (documented,) = set(blocks("served"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mlflow, "set_tracking_uri", lambda uri: None)  # that of all tests
+    exec(documented.replace("models:/customers@champion", str(path)), {})
+    assert table.isna().any().sum() >= 16
+    assert capsys.readouterr().out.split() == str(wanted.argmax(axis=1)).split()

@@ -78,19 +78,32 @@ def promote(
     retrained: Annotated[
         bool, typer.Option("--retrained", help="Promote the latest final model of `retrain`.")
     ] = False,
+    even_if_worse: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-worse", help="With --retrained: although it tests worse than the trial."
+        ),
+    ] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
     """Give the sweep's best model an alias in MLflow's registry.
 
     Logs and registers the model first if necessary, never twice. Exit code 2: no such sweep, no
-    best trial, or MLflow does not respond.
+    best trial, a final model that tests worse than its trial, or MLflow does not respond.
 
     Example: `tune-tf promote digits-cnn --alias champion --name digits`
     """
     from tune_tf.sweep.model.best_model import promote_best
 
-    model = promote_best(sweep, alias, name=name, retrained=retrained, storage_path=storage_path)
+    model = promote_best(
+        sweep,
+        alias,
+        name=name,
+        retrained=retrained,
+        even_if_worse=even_if_worse,
+        storage_path=storage_path,
+    )
     data = {
         "uri": model.uri,
         "version_uri": model.version_uri,
@@ -118,7 +131,7 @@ def retrain(
         typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Default: as many as the trial had.")
+        int | None, typer.Option(min=1, help="Default: those of the epoch that the trial keeps.")
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     address: options.AddressOption = None,
@@ -126,10 +139,10 @@ def retrain(
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.
 
-    Writes the model, evaluates it on the test rows, and records it in MLflow with the sweep. Exit
-    code 2: no such sweep or trial, missing data, or failed training.
+    Writes the model, evaluates it and the trial's own on the test rows, and records it in MLflow
+    with the sweep. Exit code 2: no such sweep or trial, missing data, or failed training.
 
-    Example: `tune-tf retrain digits-cnn --on train+validation --epochs 50`
+    Example: `tune-tf retrain digits-cnn --on train+validation`
     """
     from tune_tf.sweep.model.retrain import retrain_trial
 
@@ -161,6 +174,7 @@ def retrain(
         "on": model.on,
         "num_epochs": model.num_epochs,
         "metrics": model.metrics,
+        "comparison": model.comparison and model.comparison.to_dict(),
     }
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
     lines = [
@@ -170,6 +184,11 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
+    if model.comparison is not None and model.comparison.is_worse:
+        lines.append(
+            f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf promote "
+            "--retrained` refuses it without --even-if-worse."
+        )
     print_json_or_lines(data, *lines, as_json=as_json)
 
 

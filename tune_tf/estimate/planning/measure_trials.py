@@ -8,7 +8,13 @@ from typing import Any
 
 import ray
 
-from tune_tf.errors import TuneTfError, UnavailableResourcesError, WorkloadError, first_line
+from tune_tf.errors import (
+    TuneTfError,
+    UnavailableResourcesError,
+    WorkloadError,
+    first_line,
+    message_lines,
+)
 from tune_tf.estimate.planning.model_profiles import config_text
 from tune_tf.estimate.sample_process import (
     ProgressCallback,
@@ -184,7 +190,8 @@ def _answers(pending: Sequence[Any], configs: Sequence[Config]) -> list[Any]:
                 raise cause from None
             if isinstance(cause, MemoryError) or kind == "ResourceExhaustedError":
                 raise _out_of_memory_error(config, cause) from error
-            text = str(cause) if isinstance(cause, TuneTfError) else f"{kind}: {cause}"
+            said = " ".join(message_lines(str(cause)))
+            text = str(cause) if isinstance(cause, TuneTfError) else f"{kind}: {said}"
             raise WorkloadError(
                 f"a trial of this space cannot be trained, {config_text(config)}: {text.strip()}"
             ) from error

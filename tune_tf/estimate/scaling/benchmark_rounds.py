@@ -19,6 +19,7 @@ from tune_tf.estimate.sample_process import (
 )
 from tune_tf.estimate.scaling.candidates import Measurement, ScalingCandidate
 from tune_tf.estimate.workload_sample import ScalingSample, sample_workload
+from tune_tf.outcome_rules import error_cause
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
@@ -332,11 +333,9 @@ def _with_input_share(
 
 
 def _error_text(error: Exception) -> str:
-    cause = getattr(error, "cause", None) or error
-    text = first_line(cause)
-    if isinstance(cause, TuneTfError):
-        return text
     if isinstance(error, ray.exceptions.RayActorError):
         # For an error in an actor's constructor, Ray keeps only the traceback text.
-        text = str(error).strip().splitlines()[-1].strip()
-    return f"{type(cause).__name__}: {text}"
+        return error_cause(str(error))
+    cause = getattr(error, "cause", None) or error
+    text = first_line(cause)
+    return text if isinstance(cause, TuneTfError) else f"{type(cause).__name__}: {text}"

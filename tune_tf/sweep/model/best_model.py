@@ -17,10 +17,11 @@ from tune_tf.errors import (
 )
 from tune_tf.events import EventLog
 from tune_tf.inspection.sweep_view import SweepView
+from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.model.retrained_run import RETRAINED
+from tune_tf.sweep.model.retrained_run import RETRAINED, RETRAINED_WORSE
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import BestModel, FinalModel, ModelRegistry
@@ -74,8 +75,7 @@ def log_best_model(
         reason = "it was interrupted"
     except Exception as error:  # noqa: BLE001  the sweep's result must not be lost with it
         _log.debug("Logging the best model failed", exc_info=error)
-        text = store_error_text(error, tracking_uri)
-        reason = text.splitlines()[-1] if text else type(error).__name__
+        reason = error_cause(store_error_text(error, tracking_uri)) or type(error).__name__
     _log.warning(
         "%s: %s. `tune-tf resume %s` tries again; result.export_model('best.keras') exports it "
         "without MLflow.",
@@ -198,6 +198,7 @@ def promote_best(
     *,
     name: str | None = None,
     retrained: bool = False,
+    even_if_worse: bool = False,
     storage_path: str | Path = "sweeps",
 ) -> Promotion:
     """Give an alias to the registered version of a sweep's best or final model.
@@ -210,14 +211,15 @@ def promote_best(
         name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
             sweep's name.
         retrained: Promote the latest model of ``retrain`` instead of the best one.
+        even_if_worse: Promote it although it tests worse than the trial's own model.
         storage_path: Folder that is searched for ids and names.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         UnknownMetricError: No feasible trial reported a finite value.
         CheckpointError: The best trial has no checkpoint to log a model from.
-        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, or no
-            final model exists.
+        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, no final
+            model exists, or it tests worse.
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
@@ -226,7 +228,7 @@ def promote_best(
     settings = MLflowSettings(register_best=name, best_alias=alias)
     view = SweepView.open(folder.path)
     if retrained:
-        return _promote_final(view, MLflowStore.open(folder), name, alias)
+        return _promote_final(view, MLflowStore.open(folder), name, alias, even_if_worse)
     _ = view.result.best_trial  # raises without one
     store = MLflowStore.open(folder)
     result = replace(view.result, mlflow_run_id=store.parent_run_id)
@@ -240,17 +242,27 @@ def promote_best(
     return Promotion(uri, version_uri, logged.uri, before, result.sweep_id, result.best_trial)
 
 
-def _promote_final(view: SweepView, store: MLflowStore, name: str, alias: str) -> Promotion:
+def _promote_final(
+    view: SweepView, store: MLflowStore, name: str, alias: str, even_if_worse: bool
+) -> Promotion:
     """Give an alias to the latest retrained model."""
     with store.clear_errors("MLflow refuses"):
-        run_id = store.client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
-        registry = ModelRegistry(store.client, run_id) if run_id else None
+        client = store.client
+        run_id = client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
+        registry = ModelRegistry(client, run_id) if run_id else None
         logged = registry.latest_model() if registry else None
         if run_id is None or registry is None or logged is None:
             raise InvalidSettingsError(
                 f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"
             )
         trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
+        worse = client.get_run(run_id).data.tags.get(RETRAINED_WORSE)
+        if worse and not even_if_worse:
+            raise InvalidSettingsError(
+                f"the final model of {view.sweep_id} (MLflow run {run_id}) tests worse than trial "
+                f"{trial.number}: {worse}. Promote the best model of the sweep (leave out "
+                "--retrained), retrain with other --epochs, or add --even-if-worse"
+            )
         final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
         uri = f"models:/{logged.model_id}"
         version_uri = registry.version_of(logged, name) or registry.register(final, uri, name, None)

@@ -8,13 +8,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
+import ray
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.data.rows import all_to_train
-from tune_tf.errors import DivergedError, InvalidSettingsError, WorkerError, did_you_mean, one_of
+from tune_tf.errors import (
+    DivergedError,
+    InvalidSettingsError,
+    WorkerError,
+    did_you_mean,
+    first_line,
+    one_of,
+)
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
@@ -25,7 +33,12 @@ from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment_defaults, runs_as_user
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.model.retrained_run import FinalModelResult, RetrainRows, record_final_model
+from tune_tf.sweep.model.retrained_run import (
+    FinalModelResult,
+    ModelComparison,
+    RetrainRows,
+    record_final_model,
+)
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.names import mlflow_metrics
@@ -36,6 +49,8 @@ from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
+
+_log = logging.getLogger(__name__)
 
 EpochCallback = Callable[[int, Mapping[str, float]], None]
 
@@ -84,7 +99,8 @@ def retrain_trial(
 
     Training uses the trial's seed, so ``on="train"`` with as many replicas reproduces the trial's
     numbers. The folder lies beside the sweep's. The MLflow run is in the sweep's experiment and is
-    linked with the runs of sweep and trial.
+    linked with the runs of sweep and trial. The model and the trial's own are both evaluated on the
+    test rows, if there are any.
 
     Args:
         sweep: Folder, id or name of the sweep; a name selects its latest sweep.
@@ -92,7 +108,7 @@ def retrain_trial(
         on: The training rows of the trials, with or without their validation rows. Test rows are
             never included.
         num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep.
-        num_epochs: Number of epochs; None for as many as the trial ran.
+        num_epochs: Number of epochs; None for that of the epoch that the trial keeps (``keep``).
         storage_path: Folder that is searched for ids and names.
         on_epoch: Receives each epoch and its metrics.
 
@@ -111,7 +127,7 @@ def retrain_trial(
     config = folder.config
     view = SweepView.open(folder.path)
     source = view.result.best_trial if trial is None else view.trial(trial).result
-    epochs = num_epochs or source.kept_iteration or source.iterations
+    epochs = num_epochs or source.kept_iteration
     if not epochs:
         raise InvalidSettingsError(
             f"trial {source.number} has completed no epoch: set the number of epochs with --epochs"
@@ -133,6 +149,7 @@ def retrain_trial(
         # The model is written first, since test rows may be invalid.
         model = export_process.write(workload, source.config, checkpoint, path / _MODEL, origin)
         test_metrics = export_process.evaluate(workload, source.config, checkpoint)
+        trial_metrics = _test_of_trial(export_process, workload, source) if test_metrics else {}
     last = recorder.reports[-1]
     metrics = {name: value for name, value in last.metrics.items() if "/" not in name}
     result = FinalModelResult(
@@ -144,6 +161,7 @@ def retrain_trial(
         metrics={**metrics, **test_metrics},
         num_epochs=last.step,
         parallelism=parallelism,
+        comparison=ModelComparison.of(view.result.objective, test_metrics, trial_metrics),
     )
     if store is None:
         return result
@@ -163,6 +181,20 @@ def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
     ]
     if errors:
         raise InvalidSettingsError(errors)
+
+
+def _test_of_trial(
+    export_process: ModelExportProcess, workload: Workload, source: TrialResult
+) -> Mapping[str, float]:
+    """Return the metrics of a trial's own model on today's test rows; empty if it has none."""
+    problem: object = "it has no checkpoint"
+    if source.checkpoint is not None:
+        try:
+            return export_process.evaluate(workload, source.config, source.checkpoint)
+        except ray.exceptions.RayError as error:  # the final model is not lost with it
+            problem = first_line(getattr(error, "cause", None) or error)
+    _log.warning("Not compared with the model of trial %d: %s", source.number, problem)
+    return {}
 
 
 def _train(

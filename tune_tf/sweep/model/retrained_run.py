@@ -1,13 +1,16 @@
 """Final model of a sweep, and its MLflow run."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from tune_tf.outcome import Outcome
+from tune_tf.formatting import value_text
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome, is_finite
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
 from tune_tf.secrets import mask_secrets
@@ -40,7 +43,59 @@ RETRAINED_TRIAL_RUN = "tune_tf.retrained_trial_run_id"
 RETRAINED_ON = "tune_tf.retrained_on"
 """Tags on the final model's run: origin of its config, and its training rows."""
 
+RETRAINED_WORSE = "tune_tf.retrained_worse"
+"""Tag on the final model's run if it tests worse than the trial's own model: both values."""
+
 _NAME = "retrained_model"
+_ROUND_OFF = 1e-4  # relative: training on the same rows again differs by that
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """A final model and the model of the trial it was trained from, on the same test rows.
+
+    Args:
+        objective: Test metric, such as ``test_accuracy``, and which value is better.
+        final: Its value for the final model.
+        trial: Its value for the trial's own model.
+    """
+
+    objective: Objective
+    final: float
+    trial: float
+
+    @classmethod
+    def of(
+        cls, objective: Objective, final: Mapping[str, float], trial: Mapping[str, float]
+    ) -> Self | None:
+        """Compare by the objective's metric on the test rows, else by their loss, if reported."""
+        metric = f"test_{objective.metric.removeprefix('val_')}"
+        for each in (Objective(metric, objective.mode), Objective("test_loss", "min")):
+            if each.metric in final and each.metric in trial:
+                return cls(each, final[each.metric], trial[each.metric])
+        return None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the final model is worse, by more than round-off."""
+        if not (is_finite(self.final) and is_finite(self.trial)):
+            return is_finite(self.trial)
+        is_close = math.isclose(self.final, self.trial, rel_tol=_ROUND_OFF)
+        return self.objective.better(self.trial, self.final) and not is_close
+
+    def __str__(self) -> str:
+        """Return ``test_accuracy 0.75, the trial's own model 0.81``."""
+        final, trial = value_text(self.final), value_text(self.trial)
+        return f"{self.objective.metric} {final}, the trial's own model {trial}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "metric": self.objective.metric,
+            "final": self.final,
+            "trial": self.trial,
+            "is_worse": self.is_worse,
+        }
 
 
 @dataclass(frozen=True)
@@ -55,6 +110,7 @@ class FinalModelResult:
     metrics: Mapping[str, float]  # of the last epoch, and test_... of the test rows
     num_epochs: int
     parallelism: Parallelism
+    comparison: ModelComparison | None = None  # None without test rows or the trial's checkpoint
     mlflow_run_id: str | None = None
     model_uri: str | None = None  # for mlflow.keras.load_model
 
@@ -111,6 +167,9 @@ def _run_update(
         f"The config of trial {result.trial.number} of {result.sweep_id}, trained for "
         f"{result.num_epochs} epochs on the rows of {result.on.replace('+', ' and ')}."
     )
+    is_worse = result.comparison is not None and result.comparison.is_worse
+    if is_worse:
+        note += f" It tests worse: {result.comparison}."
     return RunUpdate(
         PARENT,
         round(started.timestamp() * 1000),
@@ -122,6 +181,7 @@ def _run_update(
             "tune_tf.parallelism": str(result.parallelism),
             STOP_REASON_TAG: Outcome.COMPLETED.value,
             DESCRIPTION_TAG: note,
+            **({RETRAINED_WORSE: str(result.comparison)} if is_worse else {}),
         },
         reports=[*reports],
         status=Outcome.COMPLETED.mlflow,
