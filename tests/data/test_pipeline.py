@@ -18,7 +18,6 @@ ROWS = (np.zeros((5, 2)), np.zeros(5))
         pytest.param({"rows": (ROWS[0],)}, r"rows must be a tuple \(x, y\)", id="no labels"),
         pytest.param({"map": 3}, "map must be a function of a row, not 3", id="no function"),
         pytest.param({"augment": 3}, "augment must be a function of a row and", id="no augment"),
-        pytest.param({"shared": True, "cache": "memory"}, "exclude each other", id="shared cache"),
         pytest.param({"prefetch": 0}, "prefetch must be an integer of at least 1", id="no batch"),
         pytest.param({"cache": "memory", "shuffle_buffer": 1.5}, "shuffle_buffer must", id="half"),
         pytest.param({"shuffle_buffer": 5}, "leave it out, or set cache", id="buffer, no cache"),

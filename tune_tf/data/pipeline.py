@@ -33,8 +33,6 @@ class Pipeline:
             ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed for
             ``tf.random.stateless_*``, int32 of shape ``[2]``, which differs per row and epoch. Runs
             on the trial's CPUs; ``Workload.per_example`` uses the same seeds on the devices.
-        shared: Whether a tf.data service makes each epoch's rows once for all trials on a node, on
-            the node's CPUs. All then get the same rows in the same order, whatever their seeds.
 
     Raises:
         InvalidSettingsError: A setting is invalid.
@@ -46,7 +44,6 @@ class Pipeline:
     shuffle_buffer: int | None = None
     prefetch: int | None = None
     augment: Callable[..., Any] | None = None
-    shared: bool = False
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -60,11 +57,6 @@ class Pipeline:
             errors.append(f"map must be a function of a row, not {self.map!r}")
         if self.augment is not None and not callable(self.augment):
             errors.append(f"augment must be a function of a row and a seed, not {self.augment!r}")
-        if self.shared and self.cache is not None:
-            errors.append(
-                "shared and cache exclude each other, as trials that share rows cache none: leave "
-                "one of them out"
-            )
         for name in ("shuffle_buffer", "prefetch"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):

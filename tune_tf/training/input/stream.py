@@ -14,12 +14,10 @@ import tensorflow as tf
 
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import map_nested
-from tune_tf.data.node_cache.node_cache import is_actor
 from tune_tf.data.pipeline import MEMORY, Pipeline
 from tune_tf.errors import WorkloadError, first_line
 from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.input.shared_epochs import SharedEpochs
 from tune_tf.training.keras_internals import is_stateful
 
 SAMPLE_ROWS = 2
@@ -118,20 +116,17 @@ class Stream:
         row = row_spec(self.sample)
         #: Comparable shapes and types of the rows.
         self.spec = tuple((tuple(leaf.shape), leaf.dtype.name) for leaf in tf.nest.flatten(row))
-        self._shared = (
-            SharedEpochs(pipeline, name, self._num_bytes(row)) if pipeline.shared else None
-        )
 
     def batches(self, size: int, *, seed: int, epoch: int, shuffled: bool) -> Any:
         """Return an iterator of an epoch's batches, ``(numbers, rows)``; the last may be shorter.
 
         Args:
             size: Rows of a batch.
-            seed: Seed of the trial; ignored by rows that trials share.
+            seed: Seed of the trial.
             epoch: Number of the epoch, from 0.
             shuffled: Whether the rows are shuffled; cached and uncached ones differ in order.
         """
-        augment_seed = example_seeds(self._seed_of(seed), epoch)[0]
+        augment_seed = example_seeds(seed, epoch)[0]
         if self._pipeline.cache is not None:
             self._seed.assign(augment_seed)
             rows = self._cached_rows()
@@ -139,15 +134,7 @@ class Stream:
                 rows = self._shuffled(rows, seed, epoch)
             rows = self._augmented(rows)
             return iter(self._prefetch(self._cut_to_window(rows.batch(size), size)))
-        order = self.order(seed, epoch, shuffled=shuffled)
-        if self._shared is not None and is_actor():
-            positions = tf.data.Dataset.range(self.num_rows)
-            rows = self._read_rows(positions, tf.constant(order), tf.constant(augment_seed))
-            is_same_in_all_epochs = not shuffled and self._augment is None
-            epoch_key = f"shuffled={shuffled} epoch={0 if is_same_in_all_epochs else epoch}"
-            batches = self._shared.batches(rows, size, epoch_key)
-            return iter(self._prefetch(self._cut_to_window(batches, size)))
-        self._order.assign(order)
+        self._order.assign(self.order(seed, epoch, shuffled=shuffled))
         self._seed.assign(augment_seed)
         if size not in self._datasets:
             self._datasets[size] = self._prefetch(self._read_batches(size))
@@ -158,7 +145,7 @@ class Stream:
         if not shuffled:
             return np.arange(self.num_rows, dtype=np.int32)
         if self._pipeline.cache is None:
-            return epoch_order(self._seed_of(seed), epoch, self.num_rows)
+            return epoch_order(seed, epoch, self.num_rows)
         numbers = tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
         batches = self._shuffled(numbers, seed, epoch).batch(self.num_rows)
         order: np.ndarray[Any, Any] = next(iter(batches)).numpy()
@@ -190,9 +177,6 @@ class Stream:
         varying = sorted(each for each in stateful if not _REPEATABLE_OPERATION.fullmatch(each))
         return f"{', '.join(varying)} in the map of Data.{self._name}" if varying else ""
 
-    def _seed_of(self, seed: int) -> int:
-        return 0 if self._shared is not None else seed
-
     def _read_batches(self, size: int) -> tf.data.Dataset:
         full, rest = divmod(self.num_rows, size)
         begin, end = self._window(size)
@@ -208,7 +192,12 @@ class Stream:
         if self._map is None and self._augment is None:
             return starts.map(lambda start: self._gather(self._order[start : start + count]))
         positions = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
-        return self._read_rows(positions, self._order, self._seed).batch(count)
+        rows = positions.map(
+            lambda position: self._augment_row(*self._read_row(self._order[position]), self._seed),
+            tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        return rows.batch(count)
 
     def _cut_to_window(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
         full, rest = divmod(self.num_rows, size)
@@ -221,13 +210,6 @@ class Stream:
             return tf.nest.map_structure(lambda a: a[window[0] : window[1]], batch)
 
         return batches.enumerate().map(cut)
-
-    def _read_rows(self, positions: tf.data.Dataset, order: Any, seed: Any) -> tf.data.Dataset:
-        return positions.map(
-            lambda position: self._augment_row(*self._read_row(order[position]), seed),
-            tf.data.AUTOTUNE,
-            deterministic=True,
-        )
 
     def _cached_rows(self) -> tf.data.Dataset:
         if self._cached is None:

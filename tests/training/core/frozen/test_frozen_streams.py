@@ -43,7 +43,6 @@ STREAMED = {
     "mapped, weighted": (nested, lambda: streamed(images(weights=True), map=doubled)),
     "cached": (nested, lambda: streamed(images(), map=doubled, cache="memory")),
     "buffer": (nested, lambda: streamed(images(), cache="memory", shuffle_buffer=5)),
-    "shared epochs": (nested, lambda: streamed(images(), shared=True)),
     "validation in arrays": (nested, pipeline_and_arrays),
     "masked": (masked, lambda: streamed(tokens())),
     "text": (text, lambda: streamed(texts())),
