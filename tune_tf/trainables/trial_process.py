@@ -5,6 +5,7 @@ TensorFlow is imported late, so that the actor of a trial in several processes d
 
 import contextlib
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
-    from tune_tf.data import LoadCache, NodeDataLoader
+    from tune_tf.data import DataLoader
     from tune_tf.training.callbacks import CallbackContext
     from tune_tf.training.core.async_validation import AsyncValidationLoop
     from tune_tf.training.core.fit_loop import FitLoop
@@ -71,6 +72,10 @@ class EpochReport:
         return {name: each for name, each in self.metrics.items() if isinstance(each, int | float)}
 
 
+_NUM_PLACED = 2
+"""Data sets that a process keeps on its devices."""
+
+
 class TrialProcess:
     """Training of one trial after another in this process, on the devices that it has claimed."""
 
@@ -81,10 +86,10 @@ class TrialProcess:
         self._discards_files = False  # of callbacks
         self._trial: TrialStart
         self._loop: Any
-        self._data: LoadCache[Any]
-        self._loads: NodeDataLoader
-        self._returns_arrays = self._loads_anew = False  # known after the first load
-        self._num_begun = 0
+        self._loader: DataLoader
+        self._initial: bytes | None  # pickled workload
+        self._place_data: Callable[[Any, Config], Any]
+        self._placed: dict[str, Any] = {}  # the most recently used last
         self._cost = 0.0  # of an epoch of the trial; 0 before the first
         self._system_metrics: SystemMetrics | None = None
 
@@ -97,16 +102,15 @@ class TrialProcess:
     ) -> None:
         """Claim the devices of this process for all of its trials."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        from tune_tf.data import NodeDataLoader, start_node_cache
-
-        start_node_cache(settings.data_id)  # while TensorFlow is imported
         import keras
 
+        from tune_tf.data import DataLoader
         from tune_tf.training.devices import claim_devices
 
         self._workload, self._settings = workload, settings
         self._floatx = keras.config.floatx()
-        self._loads = NodeDataLoader(workload, settings.data_id, self._floatx)
+        self._initial = _pickled(workload)
+        self._loader = DataLoader(settings.data_id, self._floatx)
         if settings.tracking is not None and settings.tracking.system_metrics:
             from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
 
@@ -122,17 +126,15 @@ class TrialProcess:
         """Return where trials find the outputs of frozen layers, if they share them."""
         if not self._settings.share_frozen:
             return None
-        from tune_tf.data.node_cache.computed_arrays import ComputedArrays
+        from tune_tf.data.node_store import node_store
         from tune_tf.training.core.frozen_outputs import FrozenOutputs
 
-        return FrozenOutputs(replicas, ComputedArrays(), self._settings.data_id)
+        return FrozenOutputs(replicas, node_store(), self._settings.data_id)
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
-        from tune_tf.data import LoadCache
-
         self._loop = loop
-        self._data = LoadCache(lambda config: self._place(self._load(config), config, replicas))
+        self._place_data = lambda data, config: self._place(data, config, replicas)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
@@ -142,27 +144,26 @@ class TrialProcess:
             self._loop.start(trial.config, self._data_of(trial), trial.seed)
 
     def _data_of(self, trial: TrialStart) -> Any:
-        """Return the data of a trial; data sets are loaded anew whenever a trial begins.
-
-        What ``load_data`` sets on the workload then follows from the trial's seed, too.
-        """
-        self._num_begun += 1
-        return self._data.get(trial.config, self._num_begun if self._loads_anew else None)
-
-    def _load(self, config: Config) -> Any:
-        """Return the data of the trial; data sets follow from its seed."""
-        from tune_tf.data.rows import has_datasets
+        """Return the data of a trial, as the loop reads them; data sets follow from its seed."""
         from tune_tf.training.core.seeds import seeded_generators
 
-        if self._returns_arrays:
-            data = self._loads.load(config)
-            if not has_datasets(data):
-                return data
-        with seeded_generators(self._trial.seed):
-            data = self._loads.load(config)
-        self._loads_anew = self._loads_anew or has_datasets(data)
-        self._returns_arrays = not self._loads_anew
-        return data
+        if self._initial is not None:
+            vars(self._workload).clear()
+            vars(self._workload).update(vars(self._new_workload()))
+        with seeded_generators(trial.seed):
+            loaded = self._loader.load(self._workload, trial.config)
+        if loaded.key is None:
+            return self._place_data(loaded.data, trial.config)
+        if loaded.key not in self._placed:
+            self._placed[loaded.key] = self._place_data(loaded.data, trial.config)
+        self._placed[loaded.key] = placed = self._placed.pop(loaded.key)
+        while len(self._placed) > _NUM_PLACED:
+            del self._placed[next(iter(self._placed))]
+        return placed
+
+    def _new_workload(self) -> Workload:
+        """Return a workload as before its first trial."""
+        return self._workload if self._initial is None else pickle.loads(self._initial)  # noqa: S301
 
     def _place(self, data: Any, config: Config, replicas: "Replicas | None") -> Any:
         """Return data as the loop reads them."""
@@ -175,7 +176,7 @@ class TrialProcess:
 
         def load_anew(seed: int) -> Rows:
             with seeded_generators(seed):
-                return rows_of(self._loads.load_anew(config), floatx=self._floatx)
+                return rows_of(self._new_workload().load_data(dict(config)), floatx=self._floatx)
 
         rows = rows_of(data, floatx=self._floatx)
         return place_rows(rows, replicas, self._trial.seed, load_anew)
@@ -245,3 +246,13 @@ class TrialProcess:
             self._cost = self._cost or loop.cost
             load[EPOCH_COST] = self._cost
         return EpochReport(metrics, loop.stop_training, recycle, load)
+
+
+def _pickled(workload: Workload) -> bytes | None:
+    from ray import cloudpickle  # unlike pickle, it supports classes defined in a script
+
+    try:
+        pickled: bytes = cloudpickle.dumps(workload)
+    except Exception:  # noqa: BLE001  pickling may raise anything; on a cluster it has worked
+        return None
+    return pickled

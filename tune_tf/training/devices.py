@@ -13,7 +13,7 @@ from typing import Any
 import ray
 import tensorflow as tf
 
-from tune_tf.data.node_cache.node_cache import is_actor
+from tune_tf.data.node_store import is_actor
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.extras import install_command
 from tune_tf.resources import TrialResources

@@ -21,7 +21,6 @@ from tune_tf.training.core.seeds import derive_seed
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
-    from tune_tf.data import LoadCache
     from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.input.device_rows import DeviceRows
@@ -49,8 +48,6 @@ class SubtaskWorker(WorkerProcess):
     same shapes.
     """
 
-    _data: "LoadCache[Callable[[int], DeviceRows]]"
-
     def __init__(self, rank: int, host: str, name: str) -> None:
         super().__init__(rank, host, name)
         self._replicas: Replicas
@@ -63,11 +60,10 @@ class SubtaskWorker(WorkerProcess):
     def prepare(self, setup: WorkerSetup) -> str:
         """Load the workload, claim the device, and return the device's name."""
         self.set_up(setup)
-        from tune_tf.data import LoadCache
         from tune_tf.training.core.replicas import Replicas
 
         self._replicas = Replicas(self.devices)
-        self._data = LoadCache(self._rows_by_subtask)
+        self._place_data = self._rows_by_subtask
         return f"{self.devices} on {self._host}"
 
     def begin_trial(self, number: int, trial: TrialStart) -> None:
@@ -169,13 +165,12 @@ class SubtaskWorker(WorkerProcess):
             return seed
         return derive_seed(seed, subtask)
 
-    def _rows_by_subtask(self, config: Config) -> "Callable[[int], DeviceRows]":
+    def _rows_by_subtask(self, data: Any, config: Config) -> "Callable[[int], DeviceRows]":
         """Return a function from a subtask to its rows on the device."""
         from tune_tf.data import FoldedRows
         from tune_tf.data.rows import has_datasets
         from tune_tf.training.input.device_rows import place_rows
 
-        data = super()._load(config)
         if self._parallelism.splits_rows:
             seed = self._settings.seed or 0  # equal for all trials of a sweep
             folds = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)

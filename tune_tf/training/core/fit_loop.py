@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tune_tf.data import Pipeline
-from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.data.loading import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import ROWS_PER_S, Metrics
@@ -308,7 +308,7 @@ class FitLoop:
             initial_rate=trial.initial_rate,
             callbacks=self._run.state,
             has_ended=self._run.have_ended,
-            needs_data=WorkloadCopies.of(self._workload).has_loaded,
+            needs_data=has_loaded(self._workload),
         )
 
     def epoch_state(self) -> Checkpoint:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.data.loading import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.formatting import bytes_text
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -182,7 +182,7 @@ class GraphLoop:
             initial_rate=trial.initial_rate,
             callbacks=trial.callbacks.state(),
             has_ended=trial.callbacks.have_ended,
-            needs_data=WorkloadCopies.of(self._workload).has_loaded,
+            needs_data=has_loaded(self._workload),
         )
 
     def epoch_state(self) -> Checkpoint:

@@ -7,14 +7,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tune_tf.data import LoadCache, rows_of, vectorized
-from tune_tf.data.node_cache.workload_copies import WorkloadCopies
+from tune_tf.data import rows_of, vectorized
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.stream import row_spec, trace_row_function
 from tune_tf.workload import Config, Data, Workload
-
-_MAX_CACHED = 64
-_PER_EXAMPLE = "per_example"
 
 
 class PerExample:
@@ -68,36 +64,20 @@ def _row_numbers(rows: tuple[Any, ...]) -> tf.Tensor:
 
 
 class PerExampleCache:
-    """Cache of a workload's per-example transformations.
-
-    Trials share them, and their traced programs, if their data have equal shapes, the functions
-    read equal config values, and ``load_data`` left the workload in the same state.
-    """
+    """Per-example transformations of a workload's trials, each with functions of its own."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._sample: tuple[Any, ...] = ()
-        self._cache = LoadCache(self._create, _MAX_CACHED)
         self._count = 0
 
     def attach(self, config: Config, rows: DeviceRows) -> DeviceRows:
         """Attach a trial's transformations to its rows, if the workload defines any."""
         if not self._workload.computes_rows:
             return rows
-        self._sample = rows.sample
-        version = WorkloadCopies.of(self._workload).loaded_version
-        per_example = self._cache.get(config, (repr(rows.spec), version))
+        self._count += 1
+        per_example = PerExample(self._workload, config, rows.sample, self._count)
         sample = per_example.transform_sample(rows.sample)
         return replace(rows, sample=sample, per_example=per_example)
-
-    def _create(self, config: Config) -> PerExample:
-        self._count += 1
-        copies = WorkloadCopies.of(self._workload)
-        per_example, changes = copies.run(
-            _PER_EXAMPLE, lambda copy: PerExample(copy, config, self._sample, self._count)
-        )
-        copies.apply(_PER_EXAMPLE, changes, config)
-        return per_example
 
 
 def apply_per_example(
