@@ -148,13 +148,14 @@ def test_what_the_environment_says_of_ray_stays():
 # docs/security.md names what is read with each of these.
 UNPICKLING = {
     "tune_tf/config/stored_workload.py",
-    "tune_tf/data/prepare/preparation.py",
-    "tune_tf/data/node_cache/workload_copies.py",
+    "tune_tf/data/loading.py",
+    "tune_tf/data/node_store.py",
+    "tune_tf/data/preparation.py",
     "tune_tf/estimate/trial_check.py",
     "tune_tf/schedulers/state.py",
     "tune_tf/searchers/study_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",
-    "tune_tf/trainables/processes.py",
+    "tune_tf/trainables/trial_process.py",
 }
 _UNPICKLERS = {"Unpickler", "loads", "load", "load_model", "unsafe_load", "read_pickle"}
 _MODULES = {"pickle", "cloudpickle", "joblib", "dill", "marshal", "shelve", "models", "yaml"}

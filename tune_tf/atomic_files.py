@@ -130,27 +130,6 @@ def lock_file(file: int, *, shared: bool = False) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock between processes of a node, by a file that exists meanwhile.
-
-    Waits until it is free. The system releases the lock when the process ends in any way.
-    """
-    while True:
-        with path.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                is_current = os.path.samestat(os.fstat(file.fileno()), path.stat())
-            except FileNotFoundError:
-                is_current = False
-            if is_current:  # the process that held the lock before has not removed the file
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                return
-
-
 def sync_folder(folder: Path) -> None:
     """Sync a folder's entries to disk, so that a power failure loses no new file."""
     file = os.open(folder, os.O_RDONLY)

@@ -48,9 +48,8 @@ class Workload(abc.ABC):
 
     ``load_data`` and ``build_model`` read the trial's values from ``config``, a dict. ``load_data``
     runs again only when a value that it read has changed; if it returns data sets of TensorFlow or
-    Keras, for each trial. It runs on a copy of the instance in its
-    initial state; attributes that it sets are available to the other methods of each trial with
-    these data.
+    Keras, for each trial. Each trial has an instance in its initial state; attributes that
+    ``load_data`` sets are available to the other methods of each trial with these data.
     """
 
     @abc.abstractmethod

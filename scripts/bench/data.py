@@ -35,7 +35,7 @@ from PIL import Image
 from ray import tune
 
 from tune_tf import Data, Workload, trainable
-from tune_tf.data import Pipeline, preparation_counts, prepared
+from tune_tf.data import Pipeline, prepared
 from tune_tf.workload import Config
 
 _SEED = 7
@@ -43,7 +43,6 @@ _NUM_SHARING = 4
 _SIDE = 32
 _TARGETS = {
     "pictures/private_over_ours": Target(4.0),
-    "pictures/preparations_a_round": Target(1.0, "at most"),
     "array/private_copies": Target(1.3, "at most"),
     "first_batch_s": Target(0.2, "at most"),
     "stream/growth_over_limit": Target(0.1, "at most"),
@@ -104,22 +103,6 @@ class Pictures(Workload):
         return 64
 
 
-class _Counted(RateSweep):
-    """Sweep that records how often the pictures were prepared."""
-
-    def __init__(self, make: Any, **settings: Any) -> None:
-        super().__init__(make, **settings)
-        self.num_prepared: list[int] = []
-
-    def run(self) -> None:
-        """Run the trials."""
-        before = preparation_counts().num_run
-        super().run()
-        now = preparation_counts().num_run
-        # The counter begins anew where its process has ended meanwhile, as nobody wanted any data.
-        self.num_prepared.append(now - before if now > before else now)
-
-
 def _pictures(arguments: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         paths = draw_pictures(Path(folder), arguments.num_pictures)
@@ -127,7 +110,7 @@ def _pictures(arguments: argparse.Namespace) -> dict[str, float]:
         given = {"paths": paths, "decode": decoded, "labels": labels, "build": classifier}
         private = tune.with_parameters(PrivatePictures, **given, seed=_SEED)
         size = {"base_rate": 0.001, "num_epochs": 1}
-        ours = _Counted(lambda: trainable(Pictures(paths, labels), seed=_SEED), **size)
+        ours = RateSweep(lambda: trainable(Pictures(paths, labels), seed=_SEED), **size)
         sweeps = {
             "ours": ours,
             "private": RateSweep(lambda: tune.with_resources(private, {"cpu": 1}), **size),
@@ -142,7 +125,6 @@ def _pictures(arguments: argparse.Namespace) -> dict[str, float]:
     )
     return {
         "pictures/private_over_ours": ratio.median,
-        "pictures/preparations_a_round": statistics.mean(ours.num_prepared),
     }
 
 

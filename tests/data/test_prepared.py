@@ -1,19 +1,21 @@
 """Records turned into rows in this process."""
 
+import errno
 import importlib
 import logging
+import os
 import sys
+from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from tune_tf.data import BadRecord, prepared
-from tune_tf.data.prepare import prepare_actor
-from tune_tf.data.prepare.chunk import chunks
-from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
+from tune_tf.data.chunk import AssembledRows, chunks_of
+from tune_tf.data.digest import digest
+from tune_tf.data.preparation import ChangedFunctionError, _chunks_by_task
 from tune_tf.errors import InvalidSettingsError, WorkloadError
-
-module_of_prepared = importlib.import_module("tune_tf.data.prepare.prepared")
 
 
 @pytest.fixture(autouse=True)
@@ -164,11 +166,6 @@ def test_a_long_record_is_cut():
         prepared(["a" * 9999], int)
 
 
-def test_a_chunk_ends_when_its_rows_are_large_enough():
-    made = list(chunks(7, range(5), image_of, stop_at_failure=True, max_bytes=48))
-    assert [chunk.numbers for chunk in made] == [[7, 8], [9, 10], [11]]
-
-
 def test_records_after_the_first_bad_one_are_left_untried():
     tried = []
 
@@ -181,39 +178,53 @@ def test_records_after_the_first_bad_one_are_left_untried():
     assert tried == [0, 1]
 
 
-@pytest.fixture
-def changed(tmp_path, monkeypatch):
-    """A function on its way, whose module has another global value where it arrives."""
+def test_a_function_that_is_another_one_where_it_arrives_is_not_called(tmp_path, monkeypatch):
     (tmp_path / "users_decoder.py").write_text("SIZE = 1\ndef decode(record): return record + SIZE")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     module = importlib.import_module("users_decoder")
-    packed = Preparation([1, 2], module.decode, True).pack(1)
+    packed = cloudpickle.dumps(module.decode), digest(module.decode)
+    (chunk,) = _chunks_by_task(packed, 0, cloudpickle.dumps([1, 2]), stop=True)
+    assert chunk.rows.tolist() == [2, 3]
     module.SIZE = 2
-    yield packed
+    with pytest.raises(ChangedFunctionError, match="differs from that in the requesting process"):
+        _chunks_by_task(packed, 0, cloudpickle.dumps([1, 2]), stop=True)
     del sys.modules["users_decoder"]
 
 
-def test_a_function_that_is_another_one_where_it_arrives_is_not_called(changed, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(ChangedFunctionError, match="differs from that in the requesting process"):
-        changed.fn.unpack()
-    (error, is_final), rows = prepare_actor._run(changed)
-    assert "differs in the process that prepares" in error
-    assert (is_final, rows) == (False, None)
+def assembled(max_memory):
+    def row(number):
+        if number == 3:
+            raise ValueError("no picture")
+        return {"image": np.full((2, 5), number, np.uint8), "label": (number, np.zeros(0))}
+
+    rows = AssembledRows(7, max_memory)
+    for start in (0, 4):
+        for chunk in chunks_of(
+            start, range(start, start + 4)[: 7 - start], row, stop_at_failure=False
+        ):
+            rows.add(chunk)
+    return rows
 
 
-def test_a_function_that_is_another_one_elsewhere_is_called_here(monkeypatch, caplog):
-    def gathered(preparation):
-        raise ChangedFunctionError("elsewhere")
+def test_rows_beyond_the_limit_are_collected_in_a_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    in_memory, in_file = assembled(7 * 18), assembled(7 * 18 - 1)
+    maps = Path("/proc/self/maps").read_text()
+    assert maps.count(str(tmp_path)) == 2  # images and labels
+    np.testing.assert_equal(in_file.rows, in_memory.rows)
+    np.testing.assert_array_equal(in_file.rows["image"][:, 0, 0], [0, 1, 2, 4, 5, 6])
+    assert [failure.index for failure in in_file.failures] == [3]
 
-    monkeypatch.setattr(module_of_prepared, "_is_connected", lambda: True)
-    monkeypatch.setattr(module_of_prepared, "prepare_on_cluster", gathered)
-    with caplog.at_level(logging.WARNING):
-        assert prepared([1, 2], image_of).rows.shape == (2, 2, 3)
-    (told,) = caplog.messages
-    text = "prepared in this process only: the module of image_of (its file or a global value) was"
-    assert f"{text} changed" in told
+
+def test_a_full_disk_is_an_error(monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        assembled(1)
 
 
 def test_prepared_rows_match_values_by_name_not_by_order():

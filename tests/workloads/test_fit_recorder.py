@@ -11,7 +11,7 @@ from hypermodels import DATA, X, Y, branches, space, workload_of
 from keras import layers
 
 from tune_tf import Choice, Data, Float, Int
-from tune_tf.data.node_cache.recording_config import ConfigReads
+from tune_tf.data.config_reads import ConfigReads
 from tune_tf.errors import WorkloadError
 
 

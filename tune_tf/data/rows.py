@@ -82,20 +82,28 @@ def has_datasets(data: Data) -> bool:
     return isinstance(data, Data) and any(map(is_dataset, (data.train, data.validation)))
 
 
-def as_arrays(data: Any, *, floatx: str = "float32") -> Data | None:
-    """Return a workload's data without test rows, as arrays in training dtypes.
+def shareable(data: Any, *, floatx: str = "float32") -> Data | None:
+    """Return a workload's data without test rows, arrays in training dtypes, for other processes.
 
-    Returns None if a part is anything other than arrays.
+    Returns None if a part is neither arrays nor a pipeline, or is mapped from a file of its own.
     """
     if not isinstance(data, Data):
         return None
-    parts = (data.train, data.validation)
-    if not all(isinstance(part, tuple | None) for part in parts):
-        return None
     try:
-        train, validation = (part and _converted(part, floatx) for part in parts)
-    except WorkloadError:
+        train, validation = (
+            map_nested(np.ascontiguousarray, _converted(part, floatx))
+            if isinstance(part, tuple)
+            else part
+            for part in (data.train, data.validation)
+        )
+    except WorkloadError:  # told when the trial reads it
         return None
+    for part in (train, validation):
+        rows = part.rows if isinstance(part, Pipeline) else None
+        if not isinstance(part, tuple | Pipeline | None) or any(
+            isinstance(leaf, np.memmap) for _, leaf in leaves_of("", rows)
+        ):
+            return None
     return replace(data, train=train, validation=validation, test=None)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tune_tf.data.node_cache.recording_config import MISSING, ConfigReads
+from tune_tf.data.config_reads import MISSING, ConfigReads
 from tune_tf.errors import (
     ErrorDetail,
     InvalidSettingsError,

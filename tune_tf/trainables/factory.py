@@ -15,7 +15,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import check_cluster, default_resources
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.trainables.processes import PickledWorkload
+from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
 from tune_tf.workload import Workload
 
@@ -106,7 +106,7 @@ def trainable(
         parallelism.check(resources)
     trainable_class = tune.with_parameters(
         pkgutil.resolve_name(parallelism.trainable),
-        workload=PickledWorkload.of(workload) if parallelism.in_processes else workload,
+        workload=PickledWorkload.of(workload),
         settings=settings,
     )
     request = functools.partial(_placement_group, parallelism, resources)

@@ -65,20 +65,19 @@ class SubtaskWorker(Worker):
 
     def prepare(self) -> None:
         """Prepare for trials, once the devices are claimed."""
-        from tune_tf.data import LoadCache
         from tune_tf.training.core.graph import GraphCache
         from tune_tf.training.core.replicas import Replicas
 
         self._graphs = GraphCache()  # of all subtasks
         self._parallelism: Subtasks = self._settings.parallelism
         self._replicas = Replicas(self.devices)
-        self._data = LoadCache(self._rows_by_subtask)
+        self._place_data = self._rows_by_subtask
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
         self._end_loops()
         with self._beginning(trial):
-            self._rows = self._data_of(trial)
+            self._rows = self._rows_of(self._load(trial)[1], trial.config)
 
     def turn(self, subtask: int, state: bytes | None) -> tuple[int, EpochReport]:
         """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
@@ -121,7 +120,8 @@ class SubtaskWorker(Worker):
         seed = self._trial.seed
         if subtask and not self._parallelism.splits_rows:
             seed = derive_seed(seed, subtask)
-        loop.start(self._workload, self._trial.config, self._rows(subtask), seed)
+        workload, _ = self._load(self._trial)
+        loop.start(workload, self._trial.config, self._rows(subtask), seed)
         self._begun.add(subtask)
         self._stop_autologging()
 
@@ -130,13 +130,12 @@ class SubtaskWorker(Worker):
             self._loops[subtask].finish()
         self._begun.clear()
 
-    def _rows_by_subtask(self, config: Config) -> "Callable[[int], DeviceRows]":
+    def _rows_by_subtask(self, data: Any, config: Config) -> "Callable[[int], DeviceRows]":
         """Return a function from a subtask to its rows on the device."""
         from tune_tf.data import FoldedRows
         from tune_tf.data.rows import has_datasets
         from tune_tf.training.input.device_rows import place_rows
 
-        data = self._load(config)
         if isinstance(self._parallelism, Folds):
             seed = self._settings.seed or 0  # equal for all trials of a sweep
             folds = FoldedRows(data, self._parallelism, seed=seed, floatx=self._floatx)

@@ -30,7 +30,8 @@ class MirroredTrainable(TrialTrainable):
         reserved = self._reserved() or settings.resources
         parallelism = declared
         if settings.elastic and settings.loop == "graph":
-            batch_size = self._workload.global_batch_size(config)
+            workload = self._workload.load("the process of the trial")
+            batch_size = workload.global_batch_size(config)
             parallelism = declared.scaled_to_resources(
                 settings.resources, reserved, batch_size=batch_size
             )

@@ -7,11 +7,9 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import PickleBuffer
 from typing import Any, ClassVar
 
 import ray
-from ray import cloudpickle
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -21,7 +19,6 @@ from tune_tf.errors import (
     UnavailableResourcesError,
     WorkerError,
     WorkerLostError,
-    WorkloadError,
 )
 from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
@@ -32,11 +29,11 @@ from tune_tf.trainables.checkpoint_files import (
     read_checkpoint_files,
     write_checkpoint_files,
 )
-from tune_tf.trainables.trial_process import TrialProcess, TrialStart
+from tune_tf.trainables.trial_process import PickledWorkload, TrialProcess, TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.training.rendezvous import WorkerInfo
-from tune_tf.workload import Config, Workload
+from tune_tf.workload import Config
 
 _RESERVATION_S = 60
 _FINISH_S = 10  # for the callbacks at the end of a trial
@@ -44,36 +41,6 @@ _VERSIONED = ("tensorflow", "keras", "numpy")
 
 # Errors of TensorFlow's collectives after the loss of a peer; found by killing peers.
 _LOST_PEER = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
-
-
-@dataclass(frozen=True)
-class PickledWorkload:
-    """Pickled workload, for transfer through processes that cannot import its module.
-
-    Its arrays are shared without a copy and are read-only in the worker.
-    """
-
-    content: bytes
-    arrays: tuple[bytes, ...] = ()
-
-    @classmethod
-    def of(cls, workload: Workload) -> "PickledWorkload":
-        """Pickle a workload, by value if other nodes cannot import its class."""
-        arrays: list[PickleBuffer] = []
-        content = cloudpickle.dumps(workload, protocol=5, buffer_callback=arrays.append)
-        return cls(content, tuple(bytes(array.raw()) for array in arrays))
-
-    def load(self, where: str) -> Workload:
-        """Return the unpickled workload; ``where`` names the worker in messages."""
-        try:
-            workload: Workload = cloudpickle.loads(self.content, buffers=self.arrays)
-        except Exception as error:
-            raise WorkloadError(
-                f"{where} cannot import the workload ({type(error).__name__}: {error}): its module "
-                "and everything that it imports must be installed on every node, or sent there "
-                "with Ray's runtime_env (working_dir, pip)"
-            ) from error
-        return workload
 
 
 @dataclass(frozen=True)
@@ -100,10 +67,9 @@ class Worker(TrialProcess):
 
     def set_up(self, setup: WorkerSetup) -> WorkerInfo:
         """Load the workload, claim this process' devices and describe the worker."""
-        workload = setup.workload.load(str(self))
         self._parallelism = setup.settings.parallelism
         num_devices = self._parallelism.replicas_per_worker
-        self.claim(workload, setup.settings, setup.resources, num_devices)
+        self.claim(setup.workload, setup.settings, setup.resources, num_devices)
         import tensorflow as tf
 
         return WorkerInfo(

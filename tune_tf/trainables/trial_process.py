@@ -7,9 +7,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tune_tf.errors import WorkloadError
 from tune_tf.events import TrialLog
 from tune_tf.events.trial_log import FILES
 from tune_tf.resources import TrialResources
@@ -21,7 +26,8 @@ from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
 
 if TYPE_CHECKING:
-    from tune_tf.data import LoadCache, NodeDataLoader
+    from tune_tf.data import DataLoader
+    from tune_tf.data.loading import Loaded
     from tune_tf.training.callbacks import CallbackContext
     from tune_tf.training.core.fit_loop import FitLoop
     from tune_tf.training.core.frozen_outputs import FrozenOutputs
@@ -70,42 +76,103 @@ class EpochReport:
         return {name: each for name, each in self.metrics.items() if isinstance(each, int | float)}
 
 
+_NUM_PLACED = 2
+"""Data sets that a process keeps on its devices."""
+
+_COPIED_BYTES = 2**20
+"""Size up to which each trial has its own copy of an array of the workload, which it may change."""
+
+
+@dataclass(frozen=True)
+class PickledWorkload:
+    """Pickled workload, of which each trial gets an object of its own.
+
+    Large arrays are shared without a copy and are read-only.
+    """
+
+    content: bytes
+    arrays: "tuple[np.ndarray[Any, Any], ...]" = ()
+
+    @classmethod
+    def of(cls, workload: Workload) -> "PickledWorkload":
+        """Pickle a workload, by value if other nodes cannot import its class.
+
+        Raises:
+            WorkloadError: It cannot be pickled.
+        """
+        from ray import cloudpickle  # unlike pickle, it supports classes defined in a script
+
+        arrays: list[np.ndarray[Any, Any]] = []
+
+        def keep(buffer: PickleBuffer) -> bool:
+            is_copied = buffer.raw().nbytes <= _COPIED_BYTES
+            if not is_copied:
+                arrays.append(np.frombuffer(buffer.raw(), np.uint8))
+            return is_copied
+
+        try:
+            content = cloudpickle.dumps(workload, protocol=5, buffer_callback=keep)
+        except Exception as error:
+            raise WorkloadError(
+                f"{type(workload).__name__} cannot be pickled ({type(error).__name__}: {error}), "
+                "but each trial gets one of its own: create what cannot be pickled in load_data or "
+                "build_model"
+            ) from error
+        return cls(content, tuple(arrays))
+
+    def load(self, where: str) -> Workload:
+        """Return a new workload; ``where`` names the process in messages."""
+        from ray import cloudpickle
+
+        buffers = [array.data.toreadonly() for array in self.arrays]
+        try:
+            workload: Workload = cloudpickle.loads(self.content, buffers=buffers)
+        except Exception as error:
+            raise WorkloadError(
+                f"{where} cannot import the workload ({type(error).__name__}: {error}): its module "
+                "and everything that it imports must be installed on every node, or sent there "
+                "with Ray's runtime_env (working_dir, pip)"
+            ) from error
+        return workload
+
+
 class TrialProcess:
     """Training of one trial after another in this process, on the devices that it has claimed."""
 
     devices: "Devices"
+
+    def __str__(self) -> str:
+        """Return the name of the process for messages."""
+        return "the process of the trial"
 
     def __init__(self) -> None:
         self.log = TrialLog()
         self._discards_files = False  # of callbacks
         self._trial: TrialStart
         self._loop: Any
-        self._data: LoadCache[Any]
-        self._loads: NodeDataLoader
-        self._returns_arrays = self._loads_anew = False  # known after the first load
-        self._num_begun = 0
+        self._loader: DataLoader
+        self._place_data: Callable[[Any, Config], Any]
+        self._placed: dict[str, Any] = {}  # the most recently used last
         self._cost = 0.0  # of an epoch of the trial; 0 before the first
         self._system_metrics: SystemMetrics | None = None
 
     def claim(
         self,
-        workload: Workload,
+        workload: PickledWorkload,
         settings: TrialSettings,
         resources: TrialResources,
         num_devices: int,
     ) -> None:
         """Claim the devices of this process for all of its trials."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        from tune_tf.data import NodeDataLoader, start_node_cache
-
-        start_node_cache(settings.data_id)  # while TensorFlow is imported
         import keras
 
+        from tune_tf.data import DataLoader
         from tune_tf.training.devices import claim_devices
 
-        self._workload, self._settings = workload, settings
+        self._pickled, self._settings = workload, settings
         self._floatx = keras.config.floatx()
-        self._loads = NodeDataLoader(workload, settings.data_id, self._floatx)
+        self._loader = DataLoader(settings.data_id, self._floatx)
         if settings.tracking is not None and settings.tracking.system_metrics:
             from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
 
@@ -121,47 +188,45 @@ class TrialProcess:
         """Return where trials find the outputs of frozen layers, if they share them."""
         if not self._settings.share_frozen:
             return None
-        from tune_tf.data.node_cache.computed_arrays import ComputedArrays
+        from tune_tf.data.node_store import node_store
         from tune_tf.training.core.frozen_outputs import FrozenOutputs
 
-        return FrozenOutputs(replicas, ComputedArrays(), self._settings.data_id)
+        return FrozenOutputs(replicas, node_store(), self._settings.data_id)
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
-        from tune_tf.data import LoadCache
-
         self._loop = loop
-        self._data = LoadCache(lambda config: self._place(self._load(config), config, replicas))
+        self._place_data = lambda data, config: self._place(data, config, replicas)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
         self._loop.finish()
         with self._beginning(trial):
             self._loop.callback_context = self._callback_context()
-            self._loop.start(self._workload, trial.config, self._data_of(trial), trial.seed)
+            workload, loaded = self._load(trial)
+            rows = self._rows_of(loaded, trial.config)
+            self._loop.start(workload, trial.config, rows, trial.seed)
 
-    def _data_of(self, trial: TrialStart) -> Any:
-        """Return the data of a trial; data sets are loaded anew whenever a trial begins.
-
-        What ``load_data`` sets on the workload then follows from the trial's seed, too.
-        """
-        self._num_begun += 1
-        return self._data.get(trial.config, self._num_begun if self._loads_anew else None)
-
-    def _load(self, config: Config) -> Any:
-        """Return the data of the trial; data sets follow from its seed."""
-        from tune_tf.data.rows import has_datasets
+    def _load(self, trial: TrialStart) -> "tuple[Workload, Loaded]":
+        """Return a new workload for a trial, and its data; data sets follow from its seed."""
         from tune_tf.training.core.seeds import seeded_generators
 
-        if self._returns_arrays:
-            data = self._loads.load(config)
-            if not has_datasets(data):
-                return data
-        with seeded_generators(self._trial.seed):
-            data = self._loads.load(config)
-        self._loads_anew = self._loads_anew or has_datasets(data)
-        self._returns_arrays = not self._loads_anew
-        return data
+        workload, around = self._new_workload(), partial(seeded_generators, trial.seed)
+        return workload, self._loader.load(workload, trial.config, around)
+
+    def _new_workload(self) -> Workload:
+        return self._pickled.load(str(self))
+
+    def _rows_of(self, loaded: "Loaded", config: Config) -> Any:
+        """Return data as the loop reads them, on the devices."""
+        if loaded.key is None:
+            return self._place_data(loaded.data, config)
+        if loaded.key not in self._placed:
+            self._placed[loaded.key] = self._place_data(loaded.data, config)
+        self._placed[loaded.key] = placed = self._placed.pop(loaded.key)
+        while len(self._placed) > _NUM_PLACED:
+            del self._placed[next(iter(self._placed))]
+        return placed
 
     def _place(self, data: Any, config: Config, replicas: "Replicas | None") -> Any:
         """Return data as the loop reads them."""
@@ -174,7 +239,7 @@ class TrialProcess:
 
         def load_anew(seed: int) -> Rows:
             with seeded_generators(seed):
-                return rows_of(self._loads.load_anew(config), floatx=self._floatx)
+                return rows_of(self._new_workload().load_data(dict(config)), floatx=self._floatx)
 
         rows = rows_of(data, floatx=self._floatx)
         return place_rows(rows, replicas, self._trial.seed, load_anew)

@@ -11,7 +11,7 @@ from pathlib import Path
 import ray
 import tensorflow as tf
 
-from tune_tf.data.node_cache.node_cache import is_actor
+from tune_tf.data.node_store import is_actor
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.extras import install_command
 from tune_tf.resources import TrialResources

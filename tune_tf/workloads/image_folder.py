@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from tune_tf.config.settings import short_repr
-from tune_tf.data.prepare.prepared import prepared
+from tune_tf.data.prepared_rows import prepared
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trials import Given, begin, bits, draw, furthest, run, run_fresh
+from trials import Given, begin, draw, furthest, run_fresh
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
@@ -81,18 +81,6 @@ def test_rows_are_as_a_loop_over_them_makes_them():
     first = run_fresh(Squared(build, data), replicas(1))
     second = run_fresh(Plain(build, beforehand), replicas(1))
     assert furthest(first, second) < 1e-6
-
-
-@pytest.mark.slow
-def test_a_trial_in_a_warm_process_is_traced_only_if_what_is_computed_differs():
-    loop = GraphLoop(replicas(1), Mirrored())
-    run(loop, NOISY, {"noise": 0.1, "learning_rate": 0.3})
-    assert loop.num_programs == 1
-    warm = run(loop, NOISY, {"noise": 0.1, "learning_rate": 0.1})
-    assert loop.num_programs == 1
-    assert bits(warm) == bits(run_fresh(NOISY, replicas(1), {"noise": 0.1, "learning_rate": 0.1}))
-    run(loop, NOISY, {"noise": 0.2, "learning_rate": 0.1})
-    assert loop.num_programs == 2
 
 
 @pytest.mark.slow

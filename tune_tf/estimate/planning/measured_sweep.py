@@ -11,7 +11,7 @@ import psutil
 import ray
 
 from tune_tf.config import SweepConfig
-from tune_tf.data.node_cache.computed_arrays import max_shared_bytes
+from tune_tf.data.node_store import max_shared_bytes
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles, config_text
 from tune_tf.estimate.planning.schedule_model import (

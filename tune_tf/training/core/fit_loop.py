@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from tune_tf.data import Pipeline
-from tune_tf.data.node_cache.workload_copies import has_loaded
+from tune_tf.data.loading import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import ROWS_PER_S, Metrics

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.data.digest import digest
-from tune_tf.data.node_cache.computed_arrays import ArrayList, ComputedArrays
+from tune_tf.data.node_store import NodeStore
 from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
 from tune_tf.result_keys import WEIGHTS_DIFFER
@@ -34,6 +34,8 @@ from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Workload
+
+ArrayList = list["np.ndarray[Any, Any]"]
 
 _CHUNK_ROWS = 64
 _MAX_VARIANTS = 2
@@ -105,9 +107,7 @@ class FrozenOutputs:
             change under their names.
     """
 
-    def __init__(
-        self, replicas: Replicas, shared: ComputedArrays, sweep_key: str | None = None
-    ) -> None:
+    def __init__(self, replicas: Replicas, shared: NodeStore, sweep_key: str | None = None) -> None:
         self._replicas = replicas
         self._shared = shared
         self._sweep_key = sweep_key
@@ -167,7 +167,9 @@ class FrozenOutputs:
         last = self._placed
         if last is not None and last[1] == key and _are_same(last[0], rows):
             return last[2]
-        arrays = self._shared.get(key, lambda: self._compute(skipped, rows, structure, weights))
+        arrays = self._shared.get(
+            f"frozen-{key}", lambda: self._compute(skipped, rows, structure, weights)
+        )
         unplaced = iter(arrays)
         parts = [self._placed_part(skipped, part, unplaced) for part in rows.parts]
         placed = replace(

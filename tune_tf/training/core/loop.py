@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.data.node_cache.workload_copies import has_loaded
+from tune_tf.data.loading import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.formatting import bytes_text
 from tune_tf.parallelism import Mirrored, Parallelism

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.data.node_cache.stored_data import TENSOR_ALIGNMENT
+from tune_tf.data.node_store import TENSOR_ALIGNMENT
 
 
 def tensor_of(array: Any) -> tf.Tensor:
     """Return a CPU tensor with the values of an array.
 
-    It shares the memory of a read-only array, such as one in Ray's object store, and copies any
+    It shares the memory of a read-only array, such as one of the node's store, and copies any
     other, so that later changes of an array never change the tensor.
     """
     if not isinstance(array, np.ndarray) or array.flags.writeable:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import replace
 from typing import Any
 
-from tune_tf.data.node_cache.node_cache import LoadCache
+from tune_tf.data.config_reads import ConfigReads, ReadDigests, matches
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.extras import install_command
 from tune_tf.space import SearchSpace
@@ -126,11 +126,12 @@ class HypermodelWorkload(Workload):
         self._probes = tuple(probes)
         self._tuner_arguments = tuner_arguments
         self._fit_arguments = dict(fit_arguments)
+        self._loaded: Data | None = None  # of the trial, without test rows
+        self._probed_data: list[tuple[ReadDigests, Data]] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle with the result of probing and without loaded data."""
-        state = {name: value for name, value in vars(self).items() if name != "_load_cache"}
-        return state | {"_probed_space": self._probed_space}
+        """Pickle with the result of probing and without the data that it needed."""
+        return vars(self) | {"_probed_space": self._probed_space, "_probed_data": []}
 
     @property
     def model_function(self) -> Any:
@@ -160,6 +161,10 @@ class HypermodelWorkload(Workload):
 
     def load_data(self, config: Config) -> Data:
         """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
+        data = self.data
+        if not isinstance(data, Data):
+            data = data(config)
+            self._loaded = replace(data, test=None)
         arguments = self._fit_arguments_of(config)
         x, y, weights = (arguments.get(name) for name in ("x", "y", "sample_weight"))
         train: Any = (x, y) if weights is None else (x, y, weights)
@@ -168,7 +173,7 @@ class HypermodelWorkload(Workload):
         return Data(
             train=_arrays(train),
             validation=_arrays(arguments.get("validation_data")),
-            test=self._load(config).test,
+            test=data.test,
             class_weight=arguments.get("class_weight"),
         )
 
@@ -202,12 +207,18 @@ class HypermodelWorkload(Workload):
         )
         return replace(space, others_keep_defaults=not self._tuner_arguments.tune_new_entries)
 
-    @functools.cached_property
-    def _load_cache(self) -> LoadCache[Data]:
-        return LoadCache(self.data)  # type: ignore[arg-type]
-
     def _load(self, config: Config) -> Data:
-        return self.data if isinstance(self.data, Data) else self._load_cache.get(config)
+        """Return the data of a trial, or in a probing build those of its config."""
+        if isinstance(self.data, Data):
+            return self.data
+        if self._loaded is not None:
+            return self._loaded
+        for digests, data in self._probed_data:
+            if matches(digests, config):
+                return data
+        reads = ConfigReads(config)
+        self._probed_data.append((reads.digests, self.data(reads.recording)))
+        return self._probed_data[-1][1]
 
     def _declare(self, hps: Any) -> None:
         """Let the hypermodel declare its hyperparameters, including those of ``fit``."""

@@ -1,19 +1,26 @@
 """Loops with and without shared outputs of frozen layers, and callbacks that change the layers."""
 
+import tempfile
+from pathlib import Path
+
 import keras
 from frozen_models import pretrained
 
-from tune_tf.data.node_cache.computed_arrays import ComputedArrays
+from tune_tf.data.node_store import NodeStore
 from tune_tf.parallelism import Mirrored
 from tune_tf.training.core.frozen_outputs import FrozenOutputs
 from tune_tf.training.core.loop import GraphLoop
 
 
-class Counted(ComputedArrays):
+class Counted(NodeStore):
     """Cache that counts computations."""
 
     num_computed = 0
     max_bytes = 1e9
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        super().__init__(Path(self._folder.name))
 
     def get(self, key, compute):
         def counted():

@@ -1,17 +1,17 @@
 """Preparation of records into rows, once per sweep."""
 
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tune_tf.data.chunk import AssembledRows
+from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested, leaves_of
-from tune_tf.data.prepare.chunk import AssembledRows
-from tune_tf.data.prepare.preparation import ChangedFunctionError, Preparation
-from tune_tf.data.prepare.prepare_actor import prepare_on_cluster
+from tune_tf.data.node_store import is_actor, node_store
+from tune_tf.data.preparation import prepare
 from tune_tf.errors import (
     RAISED_AT,
     ErrorDetail,
@@ -66,10 +66,9 @@ def prepared(
 ) -> Prepared:
     """Return the rows that a function makes of records, stacked in the records' order.
 
-    Use it in ``Workload.load_data`` for decoding, resizing and parsing. On a connected Ray cluster,
-    processes on all nodes, which reserve no CPUs, prepare the rows once for all trials and keep
-    them in the object store while a process that requested them is alive, and some minutes longer.
-    Otherwise this process prepares the records one by one.
+    Use it in ``Workload.load_data`` for decoding, resizing and parsing. The rows are prepared once
+    per node for all trials of a sweep. If it takes long, tasks on all nodes of a connected Ray
+    cluster, which reserve no CPUs, share the work with this process.
 
     Rows are identified by the function (its code, closure, defaults, the global values that it
     names, and the object of a method), the records and ``version``. If these cannot be compared,
@@ -90,27 +89,20 @@ def prepared(
             cannot be pickled.
         WorkerError: The preparing processes were lost repeatedly.
     """
-    preparation = _preparation(records, fn, on_bad_record, version)
-    try:
-        if _is_connected():
-            return _checked(preparation, *prepare_on_cluster(preparation))
-    except ChangedFunctionError:
-        _log.warning(
-            "the records are prepared in this process only: the module of %s (its file or a global "
-            "value) was changed after its import, which no other process sees; pass such values "
-            "with functools.partial",
-            getattr(fn, "__qualname__", fn),
-        )
-    assembled = preparation.run()
-    if assembled.rows is not None:
-        for _, leaf in leaves_of("", (assembled.rows, assembled.kept)):
-            leaf.flags.writeable = False  # as on a cluster
-    return _checked(preparation, assembled, True)
+    _check_arguments(records, fn, on_bad_record, version)
+    records, stop_at_failure = list(records), on_bad_record == "raise"
+
+    def run() -> Prepared:
+        assembled = prepare(records, fn, stop_at_failure=stop_at_failure)
+        return _checked(records, assembled, stop_at_failure=stop_at_failure)
+
+    key = digest((fn, stop_at_failure, version, records)) if is_actor() else None
+    return run() if key is None else node_store().get(f"prepared-{key.hex()}", run)
 
 
-def _preparation(
+def _check_arguments(
     records: Sequence[Any], fn: Callable[[Any], Nested], on_bad_record: str, version: str
-) -> Preparation:
+) -> None:
     errors = []
     if isinstance(records, str | bytes):
         text = f"must be a sequence of records, not one {type(records).__name__}"
@@ -126,34 +118,30 @@ def _preparation(
         raise InvalidSettingsError(errors)
     if not len(records):
         raise WorkloadError("there are no records to prepare: find out why the list is empty")
-    return Preparation(list(records), fn, on_bad_record == "raise", version)
 
 
-def _is_connected() -> bool:
-    ray = sys.modules.get("ray")  # without importing it: a process without Ray is not connected
-    return ray is not None and ray.is_initialized()
-
-
-def _checked(preparation: Preparation, assembled: AssembledRows, is_first: bool) -> Prepared:
+def _checked(records: list[Any], assembled: AssembledRows, *, stop_at_failure: bool) -> Prepared:
     bad = tuple(
-        BadRecord(failure.index, _format_record(preparation.records[failure.index]), failure.error)
+        BadRecord(failure.index, _format_record(records[failure.index]), failure.error)
         for failure in assembled.failures
     )
-    if bad and preparation.stop_at_failure:
+    if bad and stop_at_failure:
         error = WorkloadError(
             f"{bad[0]}; fix or remove the record, or skip such records with on_bad_record: skip"
         )
-        if assembled.failures[0].trace:
-            error.add_note(f"{RAISED_AT}\n{assembled.failures[0].trace}")
+        if trace := assembled.failures[0].trace:
+            error.add_note(f"{RAISED_AT}\n{trace}")
         raise error
     more = f"; and {len(bad) - _MAX_LISTED} more" if len(bad) > _MAX_LISTED else ""
     listed = "; ".join(map(str, bad[:_MAX_LISTED])) + more
-    if assembled.rows is None:
+    rows, kept = assembled.rows, assembled.kept
+    if rows is None:
         raise WorkloadError(f"none of the {len(bad)} records can be prepared: {listed}")
-    if bad and is_first:
-        total = len(preparation.records)
-        _log.warning("%d of %d records were skipped: %s", len(bad), total, listed)
-    return Prepared(assembled.rows, assembled.kept, bad)
+    if bad:
+        _log.warning("%d of %d records were skipped: %s", len(bad), len(records), listed)
+    for _, leaf in leaves_of("", (rows, kept)):
+        leaf.flags.writeable = False
+    return Prepared(rows, kept, bad)
 
 
 def _format_record(record: Any) -> str:

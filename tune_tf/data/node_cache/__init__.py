@@ -1,1 +1,0 @@
-"""Data loaded once per node and shared by the trials on it."""

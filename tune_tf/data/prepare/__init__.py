@@ -1,1 +1,0 @@
-"""Parallel preparation of records on the Ray cluster."""
