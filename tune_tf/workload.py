@@ -48,8 +48,8 @@ class Workload(abc.ABC):
 
     ``load_data`` and ``build_model`` read the trial's values from ``config``, a dict. ``load_data``
     runs again only when a value that it read has changed; if it returns data sets of TensorFlow or
-    Keras, for each trial. Each trial has an instance in its initial state; attributes that
-    ``load_data`` sets are available to the other methods of each trial with these data.
+    Keras, for each trial. Each trial has an instance of its own, unpickled anew; what
+    ``load_data`` sets on it is there for the other methods of each trial with these data.
     """
 
     @abc.abstractmethod
@@ -85,11 +85,10 @@ class Workload(abc.ABC):
         """
 
     def structure(self, config: Config) -> Hashable:
-        """Return a key that distinguishes configs whose models only look alike; default: None.
+        """Return a key of trials that may share a traced graph; default: None for all.
 
-        Trials share a traced program if their models and training steps look alike, apart from
-        scalars such as the learning rate. Values that code reads from files, environment variables
-        or attributes with computed names are not visible: return them here.
+        Trials share one only if their models are the same but for variables and numbers of Keras'
+        own classes, and it runs no code but Keras'.
         """
         return None
 
@@ -191,8 +190,7 @@ class Workload(abc.ABC):
         one. Relative paths of Keras' own callbacks are in the folder ``files`` of the trial.
         Values that they add to an epoch's logs are reported with its metrics. Checkpoints keep
         attributes that are numbers, text, NumPy arrays, or lists, tuples, sets and dictionaries of
-        these; other objects, variables and open files start anew. An object returned for several
-        trials is reset to its initial state, or refused if that is impossible.
+        these; other objects, variables and open files start anew.
         """
         return ()
 

@@ -53,7 +53,7 @@ SubtaskMetrics = dict[str, float]
 class SubtaskWorker(Worker):
     """Worker that trains subtasks in turns, one epoch of one subtask per call.
 
-    Each subtask has a loop of its own, which keeps its traced programs for the next trial.
+    Each subtask has a loop of its own; all share the traced graphs.
     """
 
     def __init__(self, rank: int = 0, host: str = "", name: str = "") -> None:
