@@ -1,6 +1,7 @@
 """Trained models of checkpoints: export to Keras, SavedModel, LiteRT and ONNX files, evaluation."""
 
 import importlib
+import math
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
+from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5
@@ -169,6 +171,15 @@ def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -
     if is_dataset(part):
         metrics = model.evaluate(part, verbose=0, return_dict=True)
         return {f"test_{name}": float(value) for name, value in metrics.items()}
+    if isinstance(part, Pipeline):
+        size = workload.global_batch_size(config)
+        batches = (
+            apply_per_example(workload, config, batch, training=False)
+            for batch in Stream(part, "test").in_order(size)
+        )
+        steps = math.ceil(part.num_rows / size)
+        metrics = model.evaluate(batches, steps=steps, verbose=0, return_dict=True)
+        return {f"test_{name}": float(value) for name, value in metrics.items()}
     if not isinstance(part, tuple):
         return {}
     rows = rows_of(Data(part), floatx=keras.config.floatx()).train
@@ -194,8 +205,9 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
         inputs; None for rows with another structure.
     """
     data = workload.load_data(config)
-    part = data.train if data.validation is None else data.validation
-    batch = first_rows_of(part, "validation", _MAX_ROWS)
+    name = "train" if data.validation is None else "validation"
+    part = getattr(data, name)
+    batch = first_rows_of(part, name, _MAX_ROWS)
     if isinstance(part, tuple | Pipeline) or workload.computes_rows:
         batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch

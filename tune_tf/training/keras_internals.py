@@ -180,7 +180,7 @@ def seed_attributes(owner: Any) -> tuple[str, ...]:
     """Return the attributes of a Keras object that only affect initial values of variables."""
     if isinstance(owner, keras.random.SeedGenerator):
         return _SEEDS
-    if isinstance(owner, keras.Layer) and _is_of_keras(type(owner)):
+    if isinstance(owner, keras.Layer) and is_of_keras(type(owner)):
         generators = (v for v in vars(owner).values() if isinstance(v, keras.random.SeedGenerator))
         return _SEEDS if any(generators) else ()
     return ()
@@ -197,14 +197,15 @@ def initializer_seed_attributes(owner: Any, attribute: str) -> tuple[str, ...]:
     for kind in type(owner).__mro__:
         for name, function in vars(kind).items():
             code = getattr(function, "__code__", None)
-            if code is None or name in _BUILDING or _is_of_keras(kind):
+            if code is None or name in _BUILDING or is_of_keras(kind):
                 continue
             if attribute in code.co_names:
                 return ()
     return _SEEDS
 
 
-def _is_of_keras(kind: type) -> bool:
+def is_of_keras(kind: type) -> bool:
+    """Return whether a class is Keras' own."""
     return kind.__module__.startswith("keras.")
 
 
@@ -304,6 +305,24 @@ def keras_mask(tensor: Any) -> Any:
 def set_keras_mask(tensor: Any, mask: Any) -> None:
     """Set the mask of a tensor."""
     tensor._keras_mask = mask  # noqa: SLF001
+
+
+def added_losses(layer: keras.Layer, *, take: bool = False) -> list[Any]:
+    """Return the losses that ``add_loss`` added in a layer's last call; ``take`` removes them.
+
+    Raises:
+        WorkloadError: This version of Keras keeps them elsewhere.
+    """
+    losses = vars(layer).get("_losses")
+    if losses is None:
+        raise WorkloadError(
+            f"Keras {keras.__version__} does not tell which losses a layer adds, so a batch cannot "
+            "be split: use another version, or one replica and micro_batches 1"
+        )
+    added = list(losses)
+    if take:
+        losses.clear()
+    return added
 
 
 def origin_of(tensor: Any) -> tuple[Any, int, Any]:
