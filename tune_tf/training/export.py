@@ -1,5 +1,6 @@
 """Trained models of checkpoints: export to Keras, SavedModel and LiteRT files, evaluation."""
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
+from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5
@@ -139,6 +141,15 @@ def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -
     if is_dataset(part):
         metrics = model.evaluate(part, verbose=0, return_dict=True)
         return {f"test_{name}": float(value) for name, value in metrics.items()}
+    if isinstance(part, Pipeline):
+        size = workload.global_batch_size(config)
+        batches = (
+            apply_per_example(workload, config, batch, training=False)
+            for batch in Stream(part, "test").in_order(size)
+        )
+        steps = math.ceil(part.num_rows / size)
+        metrics = model.evaluate(batches, steps=steps, verbose=0, return_dict=True)
+        return {f"test_{name}": float(value) for name, value in metrics.items()}
     if not isinstance(part, tuple):
         return {}
     rows = rows_of(Data(part), floatx=keras.config.floatx()).train
@@ -164,8 +175,9 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
         inputs; None for rows with another structure.
     """
     data = workload.load_data(config)
-    part = data.train if data.validation is None else data.validation
-    batch = first_rows_of(part, "validation", _MAX_ROWS)
+    name = "train" if data.validation is None else "validation"
+    part = getattr(data, name)
+    batch = first_rows_of(part, name, _MAX_ROWS)
     if isinstance(part, tuple | Pipeline) or workload.computes_rows:
         batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch

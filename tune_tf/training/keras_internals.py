@@ -123,6 +123,11 @@ def seed_attributes(owner: Any) -> tuple[str, ...]:
     return ()
 
 
+def is_of_keras(kind: type) -> bool:
+    """Return whether a class is Keras' own."""
+    return kind.__module__.startswith("keras.")
+
+
 def global_seed_generator() -> keras.random.SeedGenerator:
     """Return this thread's ``keras.random`` generator for draws without a seed."""
     state = random.getstate()  # the first call draws a seed
@@ -279,6 +284,24 @@ def keras_mask(tensor: Any) -> Any:
 def set_keras_mask(tensor: Any, mask: Any) -> None:
     """Set the mask of a tensor."""
     tensor._keras_mask = mask  # noqa: SLF001
+
+
+def added_losses(layer: keras.Layer, *, take: bool = False) -> list[Any]:
+    """Return the losses that ``add_loss`` added in a layer's last call; ``take`` removes them.
+
+    Raises:
+        WorkloadError: This version of Keras keeps them elsewhere.
+    """
+    losses = vars(layer).get("_losses")
+    if losses is None:
+        raise WorkloadError(
+            f"Keras {keras.__version__} does not tell which losses a layer adds, so a batch cannot "
+            "be split: use another version, or one replica and micro_batches 1"
+        )
+    added = list(losses)
+    if take:
+        losses.clear()
+    return added
 
 
 def origin_of(tensor: Any) -> tuple[Any, int, Any]:

@@ -53,10 +53,11 @@ def peak_memory_result() -> dict[str, float]:
 def epoch_cost(model: Any, num_rows: int, batch_size: int) -> float:
     """Return the seconds of an epoch on a reference processor, from the model's operations alone.
 
-    A row's backward pass counts twice as much as its forward pass. Three digits are kept.
+    A row's backward pass counts twice as much as its forward pass. Three digits are kept. The batch
+    size is 0 for batches of unknown size, which count as of one row.
     """
     operations = 3 * num_rows * multiplications_per_row(model)
-    seconds = operations * _OPERATION_S + math.ceil(num_rows / batch_size) * _BATCH_S
+    seconds = operations * _OPERATION_S + math.ceil(num_rows / max(1, batch_size)) * _BATCH_S
     return float(f"{seconds:.3g}")
 
 

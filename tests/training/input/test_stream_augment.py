@@ -69,6 +69,7 @@ def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):
             "uses RandomUniform.*stateless",
         ),
         (noisy, "validation", r"Data\.validation has augment.*leave augment out"),
+        (noisy, "test", r"Data\.test has augment.*leave augment out"),
     ],
     ids=["no row", "a state of its own", "validation"],
 )

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from tune_tf.formatting import counted
 from tune_tf.training.core.build import layers_in
+from tune_tf.training.core.row_means import replaces_method
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
-from tune_tf.training.core.step import replaces_method
 from tune_tf.training.core.structure import Structure, structure_of
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import (

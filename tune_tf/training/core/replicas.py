@@ -111,6 +111,29 @@ class Replicas:
             lambda copies: self._strategy.experimental_local_results(copies)[0], placed
         )
 
+    def gather(self, tensors: list[Any], num_rows: Any) -> list[Any]:
+        """Return all rows of tensors of which each replica has some, in replica context.
+
+        There are ``num_rows`` of them, an integer or a tensor.
+        """
+        if self._strategy is None or not tensors:
+            return tensors
+        context = tf.distribute.get_replica_context()
+        # Collectives of several workers take no bits.
+        sent = [tf.cast(t, tf.uint8) if t.dtype == tf.bool else t for t in tensors]
+        whole = context.all_gather(sent, axis=0)
+        size = num_rows if isinstance(num_rows, int) else None
+        return [
+            tf.ensure_shape(tf.cast(all_rows, rows.dtype), [size, *rows.shape[1:]])
+            for all_rows, rows in zip(whole, tensors, strict=True)
+        ]
+
+    def sum(self, value: Any) -> Any:
+        """Return the sum of a number over the replicas, in replica context."""
+        if self._strategy is None:
+            return value
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+
     def weighted(self, gradients: list[Any]) -> list[Any]:
         """Weigh gradients by rows so that their sum over the replicas is exact."""
         _replica.has_weighed_gradients = True

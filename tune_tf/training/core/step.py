@@ -15,17 +15,11 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.batch_parts import (
-    add_gradients,
     can_share_batch,
     is_even,
-    loss_is_mean,
     relative_share,
     replica_rows,
-    split_rows,
-    track_loss,
     unpack_batch,
-    weigh_loss,
-    weigh_output_losses,
 )
 from tune_tf.training.core.build import (
     batch_norms,
@@ -34,9 +28,10 @@ from tune_tf.training.core.build import (
     warn_of_inexact_norms,
 )
 from tune_tf.training.core.epoch import TrialInputs
+from tune_tf.training.core.parted_batches import PartedBatches, metric_results
 from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.row_means import replaces_method
 from tune_tf.training.core.update import prepare_optimizer
-from tune_tf.training.input.reader import rows_between
 from tune_tf.workload import Workload
 
 
@@ -68,6 +63,8 @@ class Step(abc.ABC):
         )
         #: Whether the user replaces Keras' ``test_step``.
         self.has_custom_test = replaces_method(self.model, "test_step")
+        # What `compute_metrics` returned for the last batch, if that is more than the metrics.
+        self._logged: dict[str, tf.Variable] = {}
 
     @abc.abstractmethod
     def build(self, sample: tuple[Any, ...]) -> None:
@@ -91,19 +88,66 @@ class Step(abc.ABC):
     def begin(self, *, training: bool) -> None:
         """Reset the metrics before a pass over all rows; called in the graph."""
         for copy in self.copies:
-            copy.reset_metrics()
+            # In replicas, each of which may then keep the state of whole batches.
+            self.replicas.run(lambda _, copy=copy: copy.reset_metrics())
 
     def end(self, *, training: bool) -> None:  # noqa: B027  replicas share their variables
         """Combine the results of a pass over all rows; called in the graph."""
 
     def logs(self, result: Any, *, training: bool) -> dict[str, tf.Tensor]:
         """Return the metrics after a batch, with its step's result, as ``fit`` logs them."""
-        metrics = dict(self.model.get_metrics_result())
+        is_custom = self.has_custom_train if training else self.has_custom_test
+        if self._logged and not is_custom:
+            return {name: tf.convert_to_tensor(value) for name, value in self._logged.items()}
+        metrics = self._metrics(training=training)
         if isinstance(result, Mapping) and set(result) != set(metrics):
             metrics = self.replicas.mean(dict(result))
         if training and self.has_custom_train:
             self.check_logs(metrics if isinstance(result, Mapping) else result)
         return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
+
+    def _metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
+        """Return the metrics of a pass."""
+        return metric_results(self.model)
+
+    def _prepare_logs(self, sample: tuple[Any, ...]) -> None:
+        """Make room for what ``compute_metrics`` returns, where that is more than the metrics.
+
+        As in ``fit``, the last batch's are then the logs.
+        """
+        if not replaces_method(self.model, "compute_metrics"):
+            return
+        rows = keras.tree.map_structure(tf.convert_to_tensor, sample)
+
+        def compute(replica: int, batch: Any) -> Any:
+            x, y, sample_weight = unpack_batch(batch)
+            y_pred = self.model(x, training=False)
+            return dict(self.model.compute_metrics(x, y, y_pred, sample_weight))
+
+        def compute_once(batch: Any) -> Any:
+            return self.replicas.first_copy(self.replicas.run(compute, batch))
+
+        trace = tf.function(compute_once, autograph=False)
+        with self.replicas.scope():
+            logs = trace.get_concrete_function(rows).structured_outputs
+            if set(logs) == set(self.model.get_metrics_result()):
+                return
+            self._logged = {
+                name: tf.Variable(
+                    tf.zeros(value.shape, value.dtype),
+                    trainable=False,
+                    synchronization=tf.VariableSynchronization.ON_READ,
+                    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+                )
+                for name, value in logs.items()
+            }
+
+    def _record(self, result: Any) -> Any:
+        """Keep what ``compute_metrics`` returned for a batch; return it."""
+        if isinstance(result, Mapping) and set(result) == set(self._logged):
+            for name, variable in self._logged.items():
+                variable.assign(tf.cast(result[name], variable.dtype))
+        return result
 
     def check_logs(self, logs: Any) -> None:
         """Refuse results of a custom training step without a loss."""
@@ -121,11 +165,6 @@ def trains_by_workload(workload: Workload) -> bool:
     return type(workload).train_step is not Workload.train_step or "train_step" in vars(workload)
 
 
-def replaces_method(model: keras.Model, method: str) -> bool:
-    """Return whether a model has another method than Keras' own."""
-    return getattr(type(model), method) is not getattr(keras.Model, method) or method in vars(model)
-
-
 class ReplicaStep(Step):
     """Step of a model whose replicas each process a part of the batch."""
 
@@ -134,12 +173,13 @@ class ReplicaStep(Step):
     ) -> None:
         super().__init__(workload, (model,), replicas, parallelism.micro_batches)
         self._must_be_even = parallelism.uneven == "refuse"
-        self._unused: set[int] = set()  # variables without a gradient in replicas with rows
+        self._batches = PartedBatches(model, replicas, self.micro_batches)
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create all variables, and make the optimizer exact for the replicas."""
         train_step = partial(self._workload.train_step, self.model)
         build_for_training(self.model, sample, self.replicas, train_step)
+        self._prepare_logs(sample)
         prepare_optimizer(self.model, self.replicas)
 
     def check(self, num_rows: int, batch_size: int) -> None:
@@ -169,17 +209,22 @@ class ReplicaStep(Step):
                 f"micro_batches is {self.micro_batches}, but a custom train_step takes whole "
                 "batches: use 1, or a smaller batch size"
             )
-        splits_train = max(num_replicas, self.micro_batches) > 1 and not self.has_custom_train
-        if splits_train or (num_replicas > 1 and not self.has_custom_test):
-            loss_is_mean(self.model)  # refuses other losses
+        is_custom = self.has_custom_train or self.has_custom_test
+        if num_replicas > 1 and is_custom and self._batches.whole_batch_reason:
+            method = "train_step" if self.has_custom_train else "test_step"
+            raise WorkloadError(
+                f"{self._batches.whole_batch_reason} may need the whole batch, but a custom "
+                f"{method} gets only the rows of one of {num_replicas} replicas: use one replica, "
+                f"or override compute_loss and compute_metrics, which get it all, not {method}"
+            )
 
     def train(self, replica: int, batch: Any, num_rows: Any) -> Any:
         """Train on a replica's rows and update the model's metrics."""
         self._check_batch(num_rows)
         if self.replicas.num == 1 and (self.has_custom_train or self.micro_batches == 1):
-            return self._workload.train_step(self.model, batch)
+            return self._record(self._workload.train_step(self.model, batch))
         if not self.has_custom_train:
-            self._train_pieces(replica, batch, num_rows)
+            self._record(self._batches.train(replica, batch, num_rows))
             return None
         train_step = partial(self._workload.train_step, self.model)
         logs = self._run_custom(train_step, replica, batch, num_rows)
@@ -195,22 +240,14 @@ class ReplicaStep(Step):
         """Evaluate a replica's rows and update the model's metrics."""
         model, num_replicas = self.model, self.replicas.num
         if num_replicas == 1:
-            return model.test_step(batch)
+            return self._record(model.test_step(batch))
         if self.has_custom_test:
             return self._run_custom(model.test_step, replica, batch, num_rows)
-        x, y, sample_weight = unpack_batch(batch)
-        first, last = split_rows(num_rows, replica, num_replicas)
-        if isinstance(num_rows, int) and first == last:
-            track_loss(model, tf.zeros([]), num_rows, num_replicas)
-            return None
-        share = relative_share(last - first, num_rows, num_replicas)
-        y_pred = model(x, training=False)
-        with weigh_output_losses(model, share, num_replicas):
-            loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-        loss = weigh_loss(loss, share, model, num_replicas)
-        track_loss(model, loss, num_rows, num_replicas)
-        model.compute_metrics(x, y, y_pred, sample_weight)
+        self._record(self._batches.test(replica, batch, num_rows))
         return None
+
+    def _metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
+        return self._batches.metrics(training=training)
 
     def _check_batch(self, num_rows: Any) -> None:
         """Check a batch of a data set, in the graph if its number of rows is known only there."""
@@ -240,51 +277,6 @@ class ReplicaStep(Step):
         if is_even(share) or not isinstance(logs, Mapping):
             return logs
         return {name: value * share for name, value in logs.items()}
-
-    def _train_pieces(self, replica: int, batch: Any, num_rows: Any) -> None:
-        """Train on a replica's rows, one micro-batch after another."""
-        model, num_replicas = self.model, self.replicas.num
-        first, last = split_rows(num_rows, replica, num_replicas)
-        num_pieces = self.micro_batches
-        if isinstance(num_rows, int):
-            # Equal in all replicas, which wait for each other's synchronized statistics.
-            num_pieces = min(num_pieces, max(1, num_rows // num_replicas))
-        loss: Any = 0.0
-        gradients: list[Any] = [None] * len(model.trainable_variables)
-        for number in range(num_pieces):
-            begin, end = split_rows(last - first, number, num_pieces)
-            share = relative_share(end - begin, num_rows, num_replicas)
-            piece = batch if num_pieces == 1 else slice_after(gradients, batch, begin, end)
-            piece_loss, piece_gradients = self._gradients(piece, share)
-            loss = loss + piece_loss
-            gradients = list(map(add_gradients, gradients, piece_gradients))
-        model.optimizer.apply(gradients, model.trainable_variables)
-        track_loss(model, loss, num_rows, num_replicas)
-
-    def _gradients(self, batch: Any, share: Any) -> tuple[Any, list[Any]]:
-        """Return loss and gradients of some rows, given their share of the batch."""
-        model, num_replicas = self.model, self.replicas.num
-        has_rows = tf.is_tensor(share) or share > 0  # where known
-        x, y, sample_weight = unpack_batch(batch)
-        variables = model.trainable_variables
-        with tf.GradientTape() as tape:
-            y_pred = model(x, training=True)
-            if has_rows:
-                with weigh_output_losses(model, share, num_replicas):
-                    loss = model.compute_loss(x, y, y_pred, sample_weight, training=True)
-                loss = weigh_loss(loss, share, model, num_replicas)
-            else:  # no rows, but other replicas wait for synchronized statistics
-                loss = _zero_loss(y_pred)
-            scaled = model.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, variables)
-        if has_rows:
-            self._unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
-            model.compute_metrics(x, y, y_pred, sample_weight)
-            return loss, gradients
-        return loss, [
-            None if i in self._unused else tf.zeros_like(variable) if gradient is None else gradient
-            for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
-        ]
 
 
 class ReplicaBuilder:
@@ -321,15 +313,3 @@ def _require(condition: Any, text: str) -> None:
         tf.debugging.Assert(condition, [text])
     elif not condition:
         raise WorkloadError(text)
-
-
-def slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
-    """Return rows ``[begin, end)`` once gradients of earlier rows are done, to bound memory."""
-    flat = tf.nest.flatten(gradients, expand_composites=True)
-    with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
-        return tf.nest.map_structure(tf.identity, rows_between(batch, begin, end))
-
-
-def _zero_loss(y_pred: Any) -> Any:
-    """Return a zero that depends on a prediction without rows."""
-    return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])

@@ -94,10 +94,10 @@ class Stream:
         name: str,
         window: Callable[[int], tuple[int, int]] = whole_batch,
     ) -> None:
-        if name == "validation" and pipeline.augment is not None:
+        if name != "train" and pipeline.augment is not None:
             raise WorkloadError(
-                "the Pipeline of Data.validation has augment, but validation rows are never "
-                "augmented: leave augment out there"
+                f"the Pipeline of Data.{name} has augment, but {name} rows are never augmented: "
+                "leave augment out there"
             )
         self._pipeline = pipeline
         self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with AutoGraph

@@ -1,24 +1,22 @@
 """Training and validation steps of a model that is split into stages."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.batch_parts import (
-    add_gradients,
-    split_rows,
-    track_loss,
-    unpack_batch,
-    weigh_loss,
-)
-from tune_tf.training.core.build import build_for_training, build_losses
+from tune_tf.training.core.batch_parts import add_gradients, split_rows, unpack_batch
+from tune_tf.training.core.build import build_for_training
+from tune_tf.training.core.part_calls import GraphSpan, PartCalls, refuse_random_operations
+from tune_tf.training.core.parted_batches import after_all, slice_after, snapshot, sum_penalties
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import inner_optimizer
-from tune_tf.training.core.step import Step, slice_after
+from tune_tf.training.core.step import Step
+from tune_tf.training.core.whole_batch import WholeBatch, concatenate, differentiate
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.stages.stage_plan import Call, calls_of
 from tune_tf.workload import Workload
@@ -59,60 +57,49 @@ class StagePipeline:
         #: Device of each trainable variable.
         self.variable_devices = [self.devices[number] for number in self._stage_numbers]
 
-    def predict(self, x: Any) -> Any:
-        """Return the model's outputs for some rows."""
+    def forward(self, x: Any, *, training: bool) -> "StagePass":
+        """Call the stages with some rows."""
         values: dict[int, Any] = {}
-        for stage in self._stages:
-            self._run(stage, x, values)
-        return self._predictions(values)
+        tapes = [tf.GradientTape() for _ in self._stages] if training else []
+        for number, stage in enumerate(self._stages):
+            with tapes[number] if training else contextlib.nullcontext() as tape:
+                self._run(stage, x, values, tape)
+        y_pred = keras.tree.map_structure(lambda tensor: values[id(tensor)], self._outputs)
+        return StagePass(y_pred, values, tapes)
 
-    def loss(self, batch: Any, y_pred: Any, *, share: float, training: bool) -> Any:
-        """Return the loss of some rows, weighted so that the parts of a batch add up to its loss.
+    def gradients(self, of: "StagePass", of_outputs: Sequence[Any], penalty: Any) -> list[Any]:
+        """Return the gradients of the trainable variables, in order.
 
-        ``share`` is their fraction of the batch's rows.
+        They are those of the ``penalty``, a number or None, and of the loss, whose gradients by the
+        outputs are given.
         """
-        x, y, sample_weight = unpack_batch(batch)
-        with tf.device(self.devices[-1]):
-            loss = self.model.compute_loss(x, y, y_pred, sample_weight, training=training)
-            return weigh_loss(loss, share, self.model, 1)
-
-    def gradients(self, batch: Any, share: float) -> tuple[Any, list[Any], Any]:
-        """Return loss, gradients of the trainable variables in order, and outputs for some rows.
-
-        ``share`` is their fraction of the batch's rows.
-        """
-        values: dict[int, Any] = {}
-        tapes = [tf.GradientTape() for _ in self._stages]
-        for stage, tape in zip(self._stages, tapes, strict=True):
-            with tape:
-                self._run(stage, batch[0], values, tape)
-        y_pred = self._predictions(values)
-        # Every tape records the loss, but only its own stage of the model, so each covers all
-        # paths from that stage to the loss: outputs, penalties and others.
-        with contextlib.ExitStack() as recording:
-            for tape in tapes:
-                recording.enter_context(tape)
-            loss = self.loss(batch, y_pred, share=share, training=True)
-            with tf.device(self.devices[-1]):
-                scaled = self.model.optimizer.scale_loss(loss)
-        variables = self.model.trainable_variables
+        values, variables = of.values, self.model.trainable_variables
         gradients: list[Any] = [None] * len(variables)
         upstream: dict[int, Any] = {}  # gradients from later stages, by their input tensor
+        for tensor, gradient in zip(keras.tree.flatten(self._outputs), of_outputs, strict=True):
+            upstream[id(tensor)] = add_gradients(upstream.get(id(tensor)), gradient)
         for number, stage in reversed(list(enumerate(self._stages))):
             indices = [i for i, each in enumerate(self._stage_numbers) if each == number]
             inputs = [key for key in stage.inputs if values[key].dtype.is_floating]
             outputs = [key for key in stage.outputs if upstream.get(key) is not None]
+            targets = [values[key] for key in outputs]
+            given = [upstream[key] for key in outputs]
+            if penalty is not None:
+                targets.append(penalty)
+                given.append(tf.ones_like(penalty))
+            if not targets:
+                continue
             with tf.device(stage.device):
-                variable_gradients, input_gradients = tapes[number].gradient(
-                    [scaled, *(values[key] for key in outputs)],
+                variable_gradients, input_gradients = of.tapes[number].gradient(
+                    targets,
                     ([variables[i] for i in indices], [values[key] for key in inputs]),
-                    output_gradients=[tf.ones_like(scaled), *(upstream[key] for key in outputs)],
+                    output_gradients=given,
                 )
             for i, gradient in zip(indices, variable_gradients, strict=True):
                 gradients[i] = gradient
             for key, gradient in zip(inputs, input_gradients, strict=True):
                 upstream[key] = add_gradients(upstream.get(key), gradient)
-        return loss, gradients, y_pred
+        return gradients
 
     def _run(
         self, stage: _Stage, x: Any, values: dict[int, Any], tape: tf.GradientTape | None = None
@@ -126,8 +113,19 @@ class StagePipeline:
             outputs = keras.tree.flatten(stage.model(x, training=tape is not None))
         values |= dict(zip(stage.outputs, outputs, strict=True))
 
-    def _predictions(self, values: dict[int, Any]) -> Any:
-        return keras.tree.map_structure(lambda tensor: values[id(tensor)], self._outputs)
+
+class StagePass(NamedTuple):
+    """A call of all stages.
+
+    Args:
+        y_pred: The outputs.
+        values: Values of symbolic tensors by ``id``.
+        tapes: One a stage, for training.
+    """
+
+    y_pred: Any
+    values: dict[int, Any]
+    tapes: Sequence[tf.GradientTape]
 
 
 def _stages(
@@ -170,15 +168,17 @@ class StageStep(Step):
     """Step of a model that is split into stages, over several replicas.
 
     The first model replica owns the optimizer, the metrics and all state of a checkpoint. The
-    others copy its weights and compute their part of the rows.
+    others copy its weights and compute their part of the rows. All outputs are computed before the
+    loss, which is that of the whole batch.
 
     Args:
         workload: The workload of the trials.
         pipelines: The model replicas.
         replicas: Their devices.
         micro_batches: Pieces into which a replica splits its rows.
-        saves_memory: Whether a replica begins a micro-batch only after the one before, so that
-            memory holds the activations of one. Otherwise, they are pipelined.
+        saves_memory: Whether the outputs of a micro-batch are computed twice, for the loss and for
+            its gradient, so that memory holds the activations of one. Otherwise, all are held, and
+            pipelined.
     """
 
     def __init__(
@@ -193,13 +193,19 @@ class StageStep(Step):
         super().__init__(workload, copies, replicas, micro_batches)
         self._pipelines = pipelines
         self._saves_memory = saves_memory
+        stages = len(pipelines[0].devices)
+        self._who = f"{len(copies)} replicas of {stages} stages, and {micro_batches} micro_batches"
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create the variables of losses, metrics and optimizer."""
         _build_optimizer(self.model, self.replicas)
-        for copy in self.copies[1:]:
-            build_losses(copy, sample, self.replicas)
         build_for_training(self.model, sample, self.replicas)
+        self._prepare_logs(sample)
+
+    @functools.cached_property
+    def _calls(self) -> list[PartCalls]:
+        several = self.micro_batches > 1
+        return [PartCalls(copy, self._who, several=several) for copy in self.copies]
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse steps that are not those of Keras."""
@@ -212,61 +218,91 @@ class StageStep(Step):
 
     def train(self, replica: int, batch: Any, num_rows: int) -> None:
         """Train on a batch, all replicas and stages of it."""
-        total: Any = 0.0
-        gradients: list[Any] = [None] * len(self.model.trainable_variables)
+        model, parts = self.model, self._parts(num_rows, self.micro_batches)
+        again = self._saves_memory and len(parts) > 1
+        state = snapshot(v for copy in self.copies for v in _state(copy)) if again else []
+        passes: list[_PartPass] = []
+        for part in parts:
+            before = [each.y_pred for each in passes] if again else []
+            passes.append(self._forward(part, slice_after(before, batch, part.low, part.high)))
+        for each in passes if again else ():
+            refuse_random_operations(each.span, self._who)
+        for variable, value in state:
+            variable.assign(value)
+        whole, spans = self._whole(batch, passes), [each.span for each in passes]
+        with tf.device(self._pipelines[0].devices[-1]):
+            found = differentiate(model, whole, self.replicas, spans, self._who)
+        loss, gradients = found.loss, found.of_variables
         devices = self._pipelines[0].variable_devices
-        for pipeline, pieces in self._pieces(num_rows, self.micro_batches):
-            loss, replica_gradients = self._gradients(pipeline, batch, pieces, num_rows)
-            total = total + loss
-            gradients = _add_on(devices, gradients, replica_gradients)
-        self.model.optimizer.apply(gradients, self.model.trainable_variables)
+        for part, first in zip(parts, passes, strict=True):
+            each = first
+            if again:
+                each = self._forward(part, slice_after(gradients, batch, part.low, part.high))
+            of_outputs = [g if g is None else g[part.low : part.high] for g in found.of_outputs]
+            penalty, scaled = each.penalty(model, (part.high - part.low) / num_rows)
+            loss = loss if penalty is None else loss + penalty
+            pipeline = self._pipelines[part.replica]
+            gradients = _add_on(
+                devices, gradients, pipeline.gradients(each.stages, of_outputs, scaled)
+            )
+        model.optimizer.apply(after_all(gradients), model.trainable_variables)
         self._copy_weights()
-        track_loss(self.model, total, num_rows, 1)
-
-    def _gradients(
-        self, pipeline: StagePipeline, batch: Any, pieces: Sequence[tuple[int, int]], num_rows: int
-    ) -> tuple[Any, list[Any]]:
-        """Return loss and gradients of a replica's micro-batches, given their rows."""
-        loss: Any = 0.0
-        gradients: list[Any] = [None] * len(self.model.trainable_variables)
-        for low, high in pieces:
-            piece = slice_after(gradients if self._saves_memory else [], batch, low, high)
-            piece_loss, piece_gradients, y_pred = pipeline.gradients(piece, (high - low) / num_rows)
-            self._compute_metrics(piece, y_pred)
-            loss = loss + piece_loss
-            gradients = _add_on(pipeline.variable_devices, gradients, piece_gradients)
-        return loss, gradients
+        self._update_metrics(whole, loss, num_rows, spans)
 
     def test(self, replica: int, batch: Any, num_rows: int) -> None:
         """Evaluate a batch, all replicas and stages of it."""
-        total: Any = 0.0
-        for pipeline, pieces in self._pieces(num_rows, 1):
-            for low, high in pieces:
-                piece = rows_between(batch, low, high)
-                y_pred = pipeline.predict(piece[0])
-                share = (high - low) / num_rows
-                total = total + pipeline.loss(piece, y_pred, share=share, training=False)
-                self._compute_metrics(piece, y_pred)
-        track_loss(self.model, total, num_rows, 1)
+        passes, penalties = [], []
+        for part in self._parts(num_rows, 1):
+            rows = rows_between(batch, part.low, part.high)
+            passes.append(self._forward(part, rows, training=False))
+            penalties.append(passes[-1].penalty(self.model, (part.high - part.low) / num_rows)[0])
+        whole, spans = self._whole(batch, passes), [each.span for each in passes]
+        with tf.device(self._pipelines[0].devices[-1]):
+            loss = whole.loss(self.model, self.replicas, spans, self._who, training=False)
+            loss = loss + sum(penalty for penalty in penalties if penalty is not None)
+        self._update_metrics(whole, loss, num_rows, spans)
 
-    def _pieces(
-        self, num_rows: int, micro_batches: int
-    ) -> Iterator[tuple[StagePipeline, list[tuple[int, int]]]]:
-        """Yield each replica with the rows ``[low, high)`` of its micro-batches."""
+    def _forward(self, part: "_Part", batch: Any, *, training: bool = True) -> "_PartPass":
+        """Call a replica's stages with a part of a batch."""
+        calls, pipeline = self._calls[part.replica], self._pipelines[part.replica]
+
+        def call() -> StagePass:
+            return pipeline.forward(unpack_batch(batch)[0], training=training)
+
+        with GraphSpan() as span:
+            stages = call() if part.is_whole else calls.watch(call)
+            with contextlib.ExitStack() as recording, tf.device(pipeline.devices[-1]):
+                # Each tape has recorded only its own stage, so it finds the penalties of that.
+                for tape in stages.tapes:
+                    recording.enter_context(tape)
+                penalties = sum_penalties(calls.take_penalties())
+        return _PartPass(stages, penalties, span)
+
+    def _whole(self, batch: Any, passes: "Sequence[_PartPass]") -> WholeBatch:
+        with tf.device(self._pipelines[0].devices[-1]):
+            y_pred = concatenate([each.y_pred for each in passes])
+        return WholeBatch(*unpack_batch(batch), y_pred)
+
+    def _update_metrics(
+        self, whole: WholeBatch, loss: Any, num_rows: int, spans: Sequence[GraphSpan]
+    ) -> None:
+        with tf.device(self._pipelines[0].devices[-1]):
+            logs = whole.update_metrics(self.model, loss, num_rows, spans, self._who)
+        self._record(logs)
+
+    def _parts(self, num_rows: int, micro_batches: int) -> "list[_Part]":
+        """Return the micro-batches of all replicas in the order of their rows."""
         if not isinstance(num_rows, int):
             raise WorkloadError(
                 "a model in stages needs batches of a known number of rows: batch the data set "
                 "with drop_remainder=True, or use kind 'mirrored'"
             )
-        for replica, pipeline in enumerate(self._pipelines):
+        parts = []
+        for replica in range(len(self._pipelines)):
             begin, end = split_rows(num_rows, replica, len(self._pipelines))
             splits = (split_rows(end - begin, i, micro_batches) for i in range(micro_batches))
-            yield pipeline, [(begin + low, begin + high) for low, high in splits if low < high]
-
-    def _compute_metrics(self, batch: Any, y_pred: Any) -> None:
-        x, y, sample_weight = unpack_batch(batch)
-        with tf.device(self._pipelines[0].devices[-1]):
-            self.model.compute_metrics(x, y, y_pred, sample_weight)
+            parts += [(replica, begin + low, begin + high) for low, high in splits if low < high]
+        return [_Part(*part, is_whole=len(parts) == 1) for part in parts]
 
     def begin(self, *, training: bool) -> None:
         """Reset the metrics; copy weights and statistics to the other replicas."""
@@ -279,17 +315,8 @@ class StageStep(Step):
                 variable.assign(source.value + _seed_offset(variable, number))
 
     def end(self, *, training: bool) -> None:
-        """Merge metrics and moving statistics of the replicas into the first one."""
-        if len(self.copies) == 1:
-            return
-        totals = {metric.name: metric for metric in self.model.metrics}
-        for copy in self.copies[1:]:  # these track only the losses of single outputs
-            for metric in copy.metrics:
-                if metric.name.endswith("_loss"):
-                    total = totals[metric.name]
-                    for variable, part in zip(total.variables, metric.variables, strict=True):
-                        variable.assign_add(part)
-        if training:
+        """Merge moving statistics of the replicas into the first one."""
+        if training and len(self.copies) > 1:
             for variables in zip(*map(_state, self.copies), strict=True):
                 if tf.as_dtype(variables[0].dtype).is_floating:  # moving statistics
                     mean = tf.add_n([variable.value for variable in variables]) / len(variables)
@@ -301,6 +328,40 @@ class StageStep(Step):
         for copy in self.copies[1:]:
             for variable, source in zip(copy.trainable_variables, weights, strict=True):
                 variable.assign(source)
+
+
+class _Part(NamedTuple):
+    """Rows ``[low, high)`` of a batch that a replica processes at once."""
+
+    replica: int
+    low: int
+    high: int
+    is_whole: bool
+
+
+class _PartPass(NamedTuple):
+    """A call of the stages with a part of a batch, with the penalties of its activities."""
+
+    stages: StagePass
+    penalties: Any
+    span: GraphSpan
+
+    @property
+    def y_pred(self) -> Any:
+        return self.stages.y_pred
+
+    def penalty(self, model: keras.Model, fraction: float) -> tuple[Any, Any]:
+        """Return the penalty in the loss of a batch, and as the optimizer scales it; or None.
+
+        The part is a ``fraction`` of the batch.
+        """
+        if self.penalties is None:
+            return None, None
+        with contextlib.ExitStack() as recording:
+            for tape in self.stages.tapes:
+                recording.enter_context(tape)
+            penalty = self.penalties * fraction
+            return penalty, model.optimizer.scale_loss(penalty)
 
 
 def _add_on(devices: Sequence[str], first: Sequence[Any], second: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,173 @@
+"""Losses and metrics that parts of a batch give exactly, since they are means or sums over rows.
+
+Others need the whole batch at once: functions and classes of the user, which may do anything;
+losses over a batch such as Dice; means whose divisor is that of the whole batch, as with masks.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from tune_tf.training.keras_internals import keras_mask
+
+_losses, _metrics = keras.losses, keras.metrics
+
+# Without `Hinge` and `SquaredHinge`, which look at all labels to know whether these are 0 and 1,
+# and without `CosineSimilarity`, whose axis may be that of the rows.
+ROW_LOSSES = frozenset(
+    {
+        _losses.MeanSquaredError,
+        _losses.MeanAbsoluteError,
+        _losses.MeanAbsolutePercentageError,
+        _losses.MeanSquaredLogarithmicError,
+        _losses.Huber,
+        _losses.LogCosh,
+        _losses.CategoricalHinge,
+        _losses.KLDivergence,
+        _losses.Poisson,
+        _losses.BinaryCrossentropy,
+        _losses.BinaryFocalCrossentropy,
+        _losses.CategoricalCrossentropy,
+        _losses.CategoricalFocalCrossentropy,
+        _losses.SparseCategoricalCrossentropy,
+        _losses.CategoricalGeneralizedCrossEntropy,
+        _losses.CTC,
+    }
+)
+"""Classes of Keras' losses with a loss a row."""
+
+ROW_LOSS_FUNCTIONS = frozenset(
+    {
+        _losses.mean_squared_error,
+        _losses.mean_absolute_error,
+        _losses.mean_absolute_percentage_error,
+        _losses.mean_squared_logarithmic_error,
+        _losses.huber,
+        _losses.log_cosh,
+        _losses.categorical_hinge,
+        _losses.kl_divergence,
+        _losses.poisson,
+        _losses.binary_crossentropy,
+        _losses.binary_focal_crossentropy,
+        _losses.categorical_crossentropy,
+        _losses.categorical_focal_crossentropy,
+        _losses.sparse_categorical_crossentropy,
+        _losses.ctc,
+    }
+)
+"""Keras' functions of the same."""
+
+ROW_METRICS = frozenset(
+    {
+        _metrics.MeanSquaredError,
+        _metrics.RootMeanSquaredError,
+        _metrics.MeanAbsoluteError,
+        _metrics.MeanAbsolutePercentageError,
+        _metrics.MeanSquaredLogarithmicError,
+        _metrics.LogCoshError,
+        _metrics.R2Score,
+        _metrics.AUC,
+        _metrics.FalseNegatives,
+        _metrics.FalsePositives,
+        _metrics.TrueNegatives,
+        _metrics.TruePositives,
+        _metrics.Precision,
+        _metrics.Recall,
+        _metrics.PrecisionAtRecall,
+        _metrics.RecallAtPrecision,
+        _metrics.SensitivityAtSpecificity,
+        _metrics.SpecificityAtSensitivity,
+        _metrics.CategoricalHinge,
+        _metrics.KLDivergence,
+        _metrics.Poisson,
+        _metrics.BinaryCrossentropy,
+        _metrics.CategoricalCrossentropy,
+        _metrics.SparseCategoricalCrossentropy,
+        _metrics.Accuracy,
+        _metrics.BinaryAccuracy,
+        _metrics.CategoricalAccuracy,
+        _metrics.SparseCategoricalAccuracy,
+        _metrics.TopKCategoricalAccuracy,
+        _metrics.SparseTopKCategoricalAccuracy,
+        _metrics.F1Score,
+        _metrics.FBetaScore,
+        _metrics.IoU,
+        _metrics.BinaryIoU,
+        _metrics.MeanIoU,
+        _metrics.OneHotIoU,
+        _metrics.OneHotMeanIoU,
+    }
+)
+"""Classes of Keras' metrics whose states are sums over rows."""
+
+_METHODS = ("compute_loss", "compute_metrics", "get_metrics_result", "reset_metrics", "metrics")
+_CROSSENTROPIES = ("crossentropy", "ce")
+
+
+def whole_batch_reason(model: keras.Model) -> str | None:
+    """Return what of a built model needs the whole batch at once; None if parts of it suffice."""
+    for name in _METHODS:
+        if replaces_method(model, name):
+            return f"{type(model).__name__}.{name}"
+    for loss in keras.tree.flatten(model.loss):
+        if loss is not None and not _is_row_mean(loss):
+            return f"the loss {_name(loss)}"
+    for metric in _compiled_metrics(model):
+        if type(metric) not in ROW_METRICS or getattr(metric, "axis", -1) != -1:
+            return f"the metric {metric.name}"
+    outputs = getattr(model, "outputs", None) or ()
+    return "a mask of its outputs" if is_masked(outputs) else None
+
+
+def is_masked(outputs: Any) -> bool:
+    """Return whether an output has a mask, or no axis but that of the rows.
+
+    The mean over the last axis, as Keras takes it for each row, is then one over rows.
+    """
+    leaves = keras.tree.flatten(outputs)
+    return any(keras_mask(leaf) is not None or len(leaf.shape) < 2 for leaf in leaves)
+
+
+def replaces_method(model: keras.Model, method: str) -> bool:
+    """Return whether a model has another method than Keras' own."""
+    return getattr(type(model), method) is not getattr(keras.Model, method) or method in vars(model)
+
+
+def _is_row_mean(loss: Any) -> bool:
+    if isinstance(loss, str):
+        if loss.lower() in _CROSSENTROPIES:
+            return True
+        loss = keras.losses.get(loss)
+    if type(loss) not in ROW_LOSSES:
+        return callable(loss) and loss in ROW_LOSS_FUNCTIONS
+    is_mean = loss.reduction in ("sum_over_batch_size", "mean")
+    return (
+        is_mean
+        and getattr(loss, "axis", -1) == -1
+        and getattr(loss, "ignore_class", None) is None  # its mean is over the other rows
+    )
+
+
+def _compiled_metrics(model: keras.Model) -> Iterator[keras.Metric]:
+    """Yield the metrics given to ``compile`` and those that a model or its layers hold."""
+    tracker = loss_tracker(model)
+    for metric in model.metrics:
+        if hasattr(metric, "metrics"):  # Keras' collection of those given to `compile`
+            yield from metric.metrics
+        elif metric is not tracker and not is_output_loss(metric):
+            yield metric
+
+
+def is_output_loss(metric: keras.Metric) -> bool:
+    """Return whether a metric is Keras' mean of the loss of one of several outputs."""
+    return type(metric) is keras.metrics.Mean and metric.name.endswith("_loss")
+
+
+def loss_tracker(model: keras.Model) -> Any:
+    """Return the metric in which Keras' steps keep the mean of the loss."""
+    return keras.Model.metrics.fget(model)[0]
+
+
+def _name(loss: Any) -> str:
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss)
