@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import tune_tf
-from tune_tf.estimate.workload_sample import TrialSample, sample_workload
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = pytest.mark.tf
@@ -105,35 +104,3 @@ def test_a_restored_trial_gives_the_losses_of_one_that_never_stopped(tmp_path):
     other.load_checkpoint(str(tmp_path))
 
     assert losses(other) == expected
-
-
-def test_loading_leaves_the_seeds_of_the_process_alone():
-    kind = tune_tf.trainable(Shuffled, seed=3)
-    tf.random.set_seed(None)  # an earlier trial by `fit` leaves its seed
-    unset, _ = tf.compat.v1.random.get_seed(0)
-    try:
-        for seed in (None, 11):
-            tf.random.set_seed(seed)
-            kind(config=CONFIG)
-
-            assert tf.compat.v1.random.get_seed(0)[0] == (unset if seed is None else seed)
-    finally:
-        tf.random.set_seed(None)
-
-
-def test_a_dry_run_trains_few_batches_of_a_data_set(tmp_path):
-    sample = sample_workload(Batched(), TrialSample(1, str(tmp_path), cuts_datasets=True))
-    data = sample.load_data(CONFIG)
-
-    assert (data.steps_per_epoch, data.validation_steps) == (1, 1)
-
-
-def test_a_model_is_exported_with_rows_of_a_data_set_as_its_example():
-    from tune_tf.training.export import evaluate_test_rows, input_example
-
-    workload = Batched()
-    model = workload.build_model(CONFIG)
-    example = input_example(workload, CONFIG, model)
-
-    assert example.shape == (5, 8, 8, 1)
-    assert evaluate_test_rows(workload, CONFIG, model) == {}

@@ -17,6 +17,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
 from tune_tf.trainables.memory.oom_retries import RetryResources
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
+from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
 
@@ -93,7 +94,7 @@ def begin(monkeypatch):
         clock = {"clock": arguments.pop("clock")} if "clock" in arguments else {}
         parallelism = arguments.pop("parallelism", Mirrored(num_replicas))
         settings = TrialSettings(parallelism, TrialResources(), **{"seed": 1, **arguments})
-        given = {"workload": workload or Small(), "settings": settings, **clock}
+        given = {"workload": PickledWorkload.of(workload or Small()), "settings": settings, **clock}
         Named.setup = lambda self, config: MirroredTrainable.setup(self, config, **given)
         made.append(Named(config or {}))
         return made[-1]
@@ -281,12 +282,13 @@ def test_fit_trains_the_same_workload(begin):
     assert metrics_of(trainable.train()) == metrics_of(first)
 
 
-def test_data_are_loaded_once_for_trials_that_read_the_same(begin):
-    loaded = []
+def test_data_are_loaded_once_for_trials_that_read_the_same(begin, tmp_path):
+    log = tmp_path / "loads"
 
     class Counting(Small):
         def load_data(self, config):
-            loaded.append(config)
+            with log.open("a") as file:
+                file.write("once\n")
             return super().load_data(config)
 
     trainable = begin({"learning_rate": 0.1}, workload=Counting())
@@ -294,7 +296,7 @@ def test_data_are_loaded_once_for_trials_that_read_the_same(begin):
         trainable.reset({"learning_rate": rate})
         trainable.train()
 
-    assert len(loaded) == 1
+    assert log.read_text() == "once\n"
 
 
 def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path):

@@ -12,6 +12,7 @@ from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import NoTrialRunError, TrialTracking, leave_trial
 from tune_tf.trainables import MirroredTrainable
+from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.workload import Data, Workload
 
@@ -121,7 +122,7 @@ def begin(monkeypatch):
 
         # The keyword arguments that `tune.with_parameters` would hand to setup.
         shared = TrialSettings(Mirrored(), TrialResources(), seed=0, **settings)
-        given = {"workload": workload or Writing(), "settings": shared}
+        given = {"workload": PickledWorkload.of(workload or Writing()), "settings": shared}
         Identified.setup = lambda self, config: MirroredTrainable.setup(self, config, **given)
         Identified.trial_id = trial_id
         begun.append(Identified({"width": 1}))

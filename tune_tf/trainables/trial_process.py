@@ -195,7 +195,7 @@ class TrialProcess:
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
-        self._loop = loop
+        self._loop, self._placed = loop, {}
         self._place_data = lambda data, config: self._place(data, config, replicas)
 
     def start(self, trial: TrialStart) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 _ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # distinguish the streams of one seed
-_NO_GLOBAL_SEED = 87654321  # what TensorFlow puts in place of a global seed that is unset
 
 
 def derive_seed(sweep_seed: int, trial_number: int) -> int:
@@ -45,14 +44,16 @@ def seeded_generators(seed: int) -> Iterator[None]:
     """
     import tensorflow as tf  # late: seeds are derived where it is not loaded
 
-    before, _ = tf.compat.v1.random.get_seed(0)
+    from tune_tf.training.keras_internals import global_seed
+
+    before = global_seed()
     with preserve_global_rng():
         seed_python_and_numpy(seed)
         tf.random.set_seed(seed % 2**32)
         try:
             yield
         finally:
-            tf.random.set_seed(None if before == _NO_GLOBAL_SEED else before)
+            tf.random.set_seed(before)
 
 
 def epoch_order(
