@@ -161,13 +161,12 @@ def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of, 
     assert "differ between trials" in caplog.text
 
 
-def test_outputs_that_the_cache_dropped_are_computed_again(replicas_of):
-    class Forgetful(Counted):
-        def get(self, key, compute):
-            self._own = {}
-            return super().get(key, compute)
+def test_outputs_without_room_on_the_disk_are_computed_by_each_trial(replicas_of):
+    class Full(Counted):
+        def _write(self, key, value):
+            return False
 
-    cache, workload = Forgetful(), Given(nested, images())
+    cache, workload = Full(), Given(nested, images())
     loop = loop_with(workload, replicas_of(1), cache)
     for _ in range(4):
         run(loop, workload, epochs=1)
