@@ -60,8 +60,7 @@ class SubtaskWorker(Worker):
         super().__init__(rank, host, name)
         self._replicas: Replicas
         self._rows: Callable[[int], DeviceRows]
-        self._loops: dict[int, GraphLoop] = {}
-        self._begun: set[int] = set()
+        self._loops: dict[int, GraphLoop] = {}  # of the subtasks that have begun
 
     def prepare(self) -> None:
         """Prepare for trials, once the devices are claimed."""
@@ -71,6 +70,7 @@ class SubtaskWorker(Worker):
         self._graphs = GraphCache()  # of all subtasks
         self._parallelism: Subtasks = self._settings.parallelism
         self._replicas = Replicas(self.devices)
+        self._frozen = functools.cache(lambda subtask: self.frozen_outputs(self._replicas))
         self._place_data = self._rows_by_subtask
 
     def start(self, trial: TrialStart) -> None:
@@ -83,7 +83,7 @@ class SubtaskWorker(Worker):
         """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
         self._enter()
         try:
-            if subtask not in self._begun:
+            if subtask not in self._loops:
                 self._begin(subtask)
             loop = self._loops[subtask]
             if state is not None:
@@ -98,8 +98,8 @@ class SubtaskWorker(Worker):
     def states(self, method: str) -> dict[int, bytes]:
         """Return the checkpoints of this process' subtasks: their ``state`` or ``epoch_state``."""
         return {
-            subtask: files_of(getattr(self._loops[subtask], method)())[_CHECKPOINT]
-            for subtask in sorted(self._begun)
+            subtask: files_of(getattr(loop, method)())[_CHECKPOINT]
+            for subtask, loop in self._loops.items()
         }
 
     def finish(self) -> None:
@@ -110,25 +110,22 @@ class SubtaskWorker(Worker):
     def _begin(self, subtask: int) -> None:
         from tune_tf.training.core.loop import GraphLoop
 
-        if subtask not in self._loops:
-            frozen = self.frozen_outputs(self._replicas)
-            self._loops[subtask] = GraphLoop(
-                self._replicas, self._parallelism, graphs=self._graphs, frozen=frozen
-            )
-        loop = self._loops[subtask]
+        loop = GraphLoop(
+            self._replicas, self._parallelism, graphs=self._graphs, frozen=self._frozen(subtask)
+        )
         loop.callback_context = self._callback_context(f"{self._parallelism.subtask}_{subtask}")
         seed = self._trial.seed
         if subtask and not self._parallelism.splits_rows:
             seed = derive_seed(seed, subtask)
         workload, _ = self._load(self._trial)
         loop.start(workload, self._trial.config, self._rows(subtask), seed)
-        self._begun.add(subtask)
+        self._loops[subtask] = loop
         self._stop_autologging()
 
     def _end_loops(self) -> None:
-        for subtask in self._begun:
-            self._loops[subtask].finish()
-        self._begun.clear()
+        for loop in self._loops.values():
+            loop.finish()
+        self._loops.clear()
 
     def _rows_by_subtask(self, data: Any, config: Config) -> "Callable[[int], DeviceRows]":
         """Return a function from a subtask to its rows on the device."""
