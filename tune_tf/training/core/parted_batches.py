@@ -50,7 +50,7 @@ class PartedBatches:
         self._has_whole_metrics = {True: False, False: False}
 
     @functools.cached_property
-    def whole_batch_reason(self) -> str | None:
+    def _reason(self) -> str | None:
         """What of the built model needs the whole batch at once; None if parts of it suffice."""
         return whole_batch_reason(self._model)
 
@@ -127,7 +127,7 @@ class PartedBatches:
         """Return whether loss and metrics of a batch are sums of those of its parts."""
         # Keras weighs the losses of single outputs by rows only if their number is static.
         by_output = len(keras.tree.flatten(y_pred)) > 1 and not isinstance(num_rows, int)
-        adds_up = self.whole_batch_reason is None and not by_output and not is_masked(y_pred)
+        adds_up = self._reason is None and not by_output and not is_masked(y_pred)
         self._has_whole_metrics[training] = not adds_up
         return adds_up
 
