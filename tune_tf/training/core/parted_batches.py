@@ -16,7 +16,6 @@ from tune_tf.training.core.batch_parts import (
 )
 from tune_tf.training.core.part_calls import GraphSpan, PartCalls, refuse_random_operations
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.row_means import is_masked, replaces_method, whole_batch_reason
 from tune_tf.training.core.whole_batch import (
     WholeBatch,
     concatenate,
@@ -25,6 +24,7 @@ from tune_tf.training.core.whole_batch import (
     track_loss,
 )
 from tune_tf.training.input.reader import rows_between
+from tune_tf.training.row_means import is_masked, replaces_method, whole_batch_reason
 
 
 class PartedBatches:

@@ -30,8 +30,8 @@ from tune_tf.training.core.build import (
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.parted_batches import PartedBatches, metric_results
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.row_means import compiled_reason, replaces_method
 from tune_tf.training.core.update import prepare_optimizer
+from tune_tf.training.row_means import compiled_reason, replaces_method
 from tune_tf.workload import Workload
 
 

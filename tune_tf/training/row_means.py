@@ -100,6 +100,7 @@ ROW_METRICS = frozenset(
 )
 """Classes of Keras' metrics whose states are sums over rows."""
 
+_F_SCORES = (_metrics.F1Score, _metrics.FBetaScore)  # whose axis is that of their sums
 _METHODS = ("compute_loss", "compute_metrics", "get_metrics_result", "reset_metrics", "metrics")
 _CROSSENTROPIES = ("crossentropy", "ce")
 
@@ -128,7 +129,8 @@ def compiled_reason(model: keras.Model) -> str | None:
         if not collection.built:
             return "a metric that is not built"
         for metric in collection.metrics:
-            if type(metric) not in ROW_METRICS or getattr(metric, "axis", -1) != -1:
+            is_over_axis = type(metric) not in _F_SCORES and getattr(metric, "axis", -1) != -1
+            if type(metric) not in ROW_METRICS or is_over_axis:
                 return f"the metric {metric.name}"
     outputs = getattr(model, "outputs", None) or ()
     return "a mask of its outputs" if is_masked(outputs) else None
