@@ -296,14 +296,6 @@ def _table() -> "dict[str, Case]":
             )
         ),
         "metrics that are no means": Case(Given(binary_auc, _two_classes())),
-        "summed loss": Case(
-            simple(
-                rows=ONE_OVER,
-                loss=lambda: losses.SparseCategoricalCrossentropy(True, reduction="sum"),
-                optimizer=lambda: optimizers.SGD(0.01),
-                regularizer=lambda: keras.regularizers.L2(0.01),
-            )
-        ),
         "two inputs, two outputs, even": Case(Given(two_outputs, _data_of_two_outputs(EVEN))),
         # fit does not weigh the losses of single outputs by rows
         "two inputs, two outputs, uneven": Case(

@@ -98,7 +98,6 @@ def test_layers_inside_layers_are_synchronized_too(replicas_of):
         slow(2, "metrics that are no means"),
         slow(1, "sample weight"),
         slow(2, "L2 penalty"),
-        slow(2, "summed loss"),
         slow(2, "sparse gradients, Adam, clipnorm"),
         slow(2, "accumulated gradients, clipped"),
     ],
@@ -168,6 +167,24 @@ def test_a_second_optimizer_is_refused(replicas_of):
     workload = Given(build, draw(16))
 
     with pytest.raises(WorkloadError, match=r"besides the compiled one \(critic_optimizer\)"):
+        run_fresh(workload, replicas_of(2))
+
+
+def own_loss(y_true, y_pred):
+    return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+
+def test_a_train_step_of_its_own_with_a_loss_of_the_whole_batch_is_refused(replicas_of):
+    def build(config):
+        model = classifier()(config)
+        model.compile("sgd", own_loss)
+        return model
+
+    workload = ByTape(build, draw(16))
+
+    with pytest.raises(
+        WorkloadError, match=r"the loss own_loss may need the whole batch.*train_step"
+    ):
         run_fresh(workload, replicas_of(2))
 
 

@@ -71,7 +71,7 @@ def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):
         (noisy, "validation", r"Data\.validation has augment.*leave augment out"),
         (noisy, "test", r"Data\.test has augment.*leave augment out"),
     ],
-    ids=["no row", "a state of its own", "validation"],
+    ids=["no row", "a state of its own", "validation", "test"],
 )
 def test_an_augment_that_cannot_be_is_refused(augment, name, message):
     with pytest.raises(WorkloadError, match=message):

@@ -128,14 +128,6 @@ def _symbol_like(array: Any) -> keras.KerasTensor:
     return keras.KerasTensor(array.shape, keras.backend.standardize_dtype(array.dtype))
 
 
-def build_losses(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Create the loss metrics of a built model with several outputs, given a few rows."""
-    x, y, sample_weight = unpack_batch(_of_batch_size(model, sample))
-    with replicas.scope():
-        model.compute_loss(x, y, model(x, training=False), sample_weight, training=False)
-        model.reset_metrics()
-
-
 def build_for_training(
     model: keras.Model,
     sample: tuple[Any, ...],

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tune_tf.formatting import counted
 from tune_tf.training.core.build import layers_in
-from tune_tf.training.core.row_means import replaces_method
 from tune_tf.training.core.scalars import scalars_of
 from tune_tf.training.core.seeds import preserve_global_rng
 from tune_tf.training.core.structure import Structure, structure_of
@@ -29,6 +28,7 @@ from tune_tf.training.keras_internals import (
     set_keras_mask,
     standard_inputs,
 )
+from tune_tf.training.row_means import replaces_method
 
 LEAST_SHARE = 0.3
 """Least share of an epoch's operations that the outputs have to save."""

@@ -16,7 +16,6 @@ from tune_tf.training.core.batch_parts import (
 )
 from tune_tf.training.core.part_calls import GraphSpan, PartCalls, refuse_random_operations
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.row_means import is_masked, replaces_method, whole_batch_reason
 from tune_tf.training.core.whole_batch import (
     WholeBatch,
     concatenate,
@@ -25,6 +24,7 @@ from tune_tf.training.core.whole_batch import (
     track_loss,
 )
 from tune_tf.training.input.reader import rows_between
+from tune_tf.training.row_means import is_masked, replaces_method, whole_batch_reason
 
 
 class PartedBatches:
@@ -50,7 +50,7 @@ class PartedBatches:
         self._has_whole_metrics = {True: False, False: False}
 
     @functools.cached_property
-    def whole_batch_reason(self) -> str | None:
+    def _reason(self) -> str | None:
         """What of the built model needs the whole batch at once; None if parts of it suffice."""
         return whole_batch_reason(self._model)
 
@@ -127,7 +127,7 @@ class PartedBatches:
         """Return whether loss and metrics of a batch are sums of those of its parts."""
         # Keras weighs the losses of single outputs by rows only if their number is static.
         by_output = len(keras.tree.flatten(y_pred)) > 1 and not isinstance(num_rows, int)
-        adds_up = self.whole_batch_reason is None and not by_output and not is_masked(y_pred)
+        adds_up = self._reason is None and not by_output and not is_masked(y_pred)
         self._has_whole_metrics[training] = not adds_up
         return adds_up
 

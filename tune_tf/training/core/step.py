@@ -30,8 +30,8 @@ from tune_tf.training.core.build import (
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.parted_batches import PartedBatches, metric_results
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.row_means import replaces_method
 from tune_tf.training.core.update import prepare_optimizer
+from tune_tf.training.row_means import compiled_reason, replaces_method
 from tune_tf.workload import Workload
 
 
@@ -210,12 +210,13 @@ class ReplicaStep(Step):
                 "batches: use 1, or a smaller batch size"
             )
         is_custom = self.has_custom_train or self.has_custom_test
-        if num_replicas > 1 and is_custom and self._batches.whole_batch_reason:
+        reason = compiled_reason(self.model) if num_replicas > 1 and is_custom else None
+        if reason:
             method = "train_step" if self.has_custom_train else "test_step"
             raise WorkloadError(
-                f"{self._batches.whole_batch_reason} may need the whole batch, but a custom "
-                f"{method} gets only the rows of one of {num_replicas} replicas: use one replica, "
-                f"or override compute_loss and compute_metrics, which get it all, not {method}"
+                f"{reason} may need the whole batch, but a custom {method} gets only the rows of "
+                f"one of {num_replicas} replicas: use one replica, or override compute_loss and "
+                f"compute_metrics, which get it all, in place of {method}"
             )
 
     def train(self, replica: int, batch: Any, num_rows: Any) -> Any:

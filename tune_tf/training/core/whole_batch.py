@@ -14,9 +14,9 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.training.core.part_calls import GraphSpan, refuse_leaks
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.row_means import loss_tracker
 from tune_tf.training.input.reader import is_sparse_or_ragged
 from tune_tf.training.keras_internals import keras_mask, set_keras_mask
+from tune_tf.training.row_means import loss_tracker
 
 
 class WholeBatch(NamedTuple):

@@ -5,6 +5,7 @@ a part; ``test_exactness.py`` has optimizers and data.
 """
 
 import functools
+import inspect
 from typing import NamedTuple
 
 import keras
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from guards import guarded
-from trials import Given, draw, furthest, run, run_fresh
+from trials import Given, draw, furthest, run, run_fresh, run_keras_fit
 
 from tune_tf.errors import WorkloadError
+from tune_tf.training.row_means import ROW_LOSSES, ROW_METRICS
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -426,3 +428,48 @@ def test_parts_of_a_batch_give_the_numbers_of_one_device_or_are_refused(
             in_parts(layout, case.workload)
     else:
         assert furthest(in_parts(layout, case.workload), on_one_device(name)) <= 1e-5
+
+
+def test_what_compute_metrics_returns_is_logged_as_fit_logs_it(on_one_device, replicas_of):
+    name = "compute_metrics of the user"
+    history, _ = on_one_device(name)
+    by_fit, _ = run_keras_fit(CASES[name].workload, replicas_of(1), epochs=2)
+
+    assert set(by_fit[0]) == {
+        f"{prefix}{of}" for prefix in ("", "val_") for of in ("loss", "mae", "spread", "seven")
+    }
+    assert furthest((history, [np.zeros(1)]), (by_fit, [np.zeros(1)])) <= 1e-6
+
+
+def test_each_loss_and_metric_of_keras_is_known_to_add_up_or_not():
+    def others(module, kind, known):
+        classes = {each for each in vars(module).values() if inspect.isclass(each)}
+        return {each.__name__ for each in classes if issubclass(each, kind)} - {
+            each.__name__ for each in known
+        }
+
+    both = {"Hinge", "SquaredHinge", "CosineSimilarity"}
+    assert others(losses, losses.Loss, ROW_LOSSES) == both | {"Loss", "Dice", "Tversky", "Circle"}
+    assert others(metrics, metrics.Metric, ROW_METRICS) == both | {
+        "Metric",
+        "Mean",
+        "Sum",
+        "MeanMetricWrapper",
+        "ConcordanceCorrelation",
+        "PearsonCorrelation",
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(ROW_LOSSES, key=str), ids=lambda kind: kind.__name__)
+def test_a_loss_that_adds_up_is_the_mean_of_those_of_parts(kind):
+    rng = np.random.default_rng(0)
+    y_pred = rng.dirichlet(np.ones(4), (6, 5) if kind is losses.CTC else 6).astype("float32")
+    y_true = rng.integers(0, 3, y_pred.shape[:1]) if "Sparse" in kind.__name__ else y_pred[::-1]
+    if kind is losses.CategoricalGeneralizedCrossEntropy:
+        y_true = rng.integers(0, 3, 6)
+    if kind is losses.CTC:
+        y_true = rng.integers(1, 3, (6, 2))
+    loss = kind(q=0.5) if kind is losses.CategoricalGeneralizedCrossEntropy else kind()
+
+    first, second = loss(y_true[:2], y_pred[:2]), loss(y_true[2:], y_pred[2:])
+    assert float(loss(y_true, y_pred)) == pytest.approx(float(first * 2 + second * 4) / 6, rel=1e-5)

@@ -4,7 +4,6 @@ Others need the whole batch at once: functions and classes of the user, which ma
 losses over a batch such as Dice; means whose divisor is that of the whole batch, as with masks.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -101,6 +100,7 @@ ROW_METRICS = frozenset(
 )
 """Classes of Keras' metrics whose states are sums over rows."""
 
+_F_SCORES = (_metrics.F1Score, _metrics.FBetaScore)  # whose axis is that of their sums
 _METHODS = ("compute_loss", "compute_metrics", "get_metrics_result", "reset_metrics", "metrics")
 _CROSSENTROPIES = ("crossentropy", "ce")
 
@@ -110,12 +110,28 @@ def whole_batch_reason(model: keras.Model) -> str | None:
     for name in _METHODS:
         if replaces_method(model, name):
             return f"{type(model).__name__}.{name}"
+    tracker = loss_tracker(model)
+    for metric in model.metrics:
+        is_of_compile = metric is tracker or hasattr(metric, "metrics") or is_output_loss(metric)
+        if not is_of_compile:
+            return f"the metric {metric.name}"
+    return compiled_reason(model)
+
+
+def compiled_reason(model: keras.Model) -> str | None:
+    """Return the same of what a model was compiled with."""
     for loss in keras.tree.flatten(model.loss):
         if loss is not None and not _is_row_mean(loss):
             return f"the loss {_name(loss)}"
-    for metric in _compiled_metrics(model):
-        if type(metric) not in ROW_METRICS or getattr(metric, "axis", -1) != -1:
-            return f"the metric {metric.name}"
+    for collection in model.metrics:
+        if not hasattr(collection, "metrics"):
+            continue
+        if not collection.built:
+            return "a metric that is not built"
+        for metric in collection.metrics:
+            is_over_axis = type(metric) not in _F_SCORES and getattr(metric, "axis", -1) != -1
+            if type(metric) not in ROW_METRICS or is_over_axis:
+                return f"the metric {metric.name}"
     outputs = getattr(model, "outputs", None) or ()
     return "a mask of its outputs" if is_masked(outputs) else None
 
@@ -147,16 +163,6 @@ def _is_row_mean(loss: Any) -> bool:
         and getattr(loss, "axis", -1) == -1
         and getattr(loss, "ignore_class", None) is None  # its mean is over the other rows
     )
-
-
-def _compiled_metrics(model: keras.Model) -> Iterator[keras.Metric]:
-    """Yield the metrics given to ``compile`` and those that a model or its layers hold."""
-    tracker = loss_tracker(model)
-    for metric in model.metrics:
-        if hasattr(metric, "metrics"):  # Keras' collection of those given to `compile`
-            yield from metric.metrics
-        elif metric is not tracker and not is_output_loss(metric):
-            yield metric
 
 
 def is_output_loss(metric: keras.Metric) -> bool:
