@@ -20,9 +20,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
-from ray import cloudpickle
 
 from tune_tf.data import rows_of
+from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.training.callbacks import plain_value
 from tune_tf.training.core.checkpoint import variable_names
 from tune_tf.training.core.loop import GraphLoop
@@ -186,10 +186,10 @@ def _attempt(
     """Run trials in one loop; return the results or the error of each."""
     runs: list[Any] = []
     loop = GraphLoop(replicas)
-    pickled = cloudpickle.dumps(workload)
+    pickled = PickledWorkload.of(workload)
     for config, seed in trials:
         try:
-            workload = cloudpickle.loads(pickled)
+            workload = pickled.load("the test")
             rows = place_rows(rows_of(workload.load_data(config)), replicas)
             loop.start(workload, dict(config), rows, seed)
             history = [loop.epoch() for _ in range(_EPOCHS)]

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tune_tf.data.loading import Loaded
     from tune_tf.training.callbacks import CallbackContext
     from tune_tf.training.core.fit_loop import FitLoop
-    from tune_tf.training.core.frozen_outputs import FrozenOutputs
     from tune_tf.training.core.loop import GraphLoop
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
+    from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
     from tune_tf.training.parameter_server.gradient_loop import GradientLoop
     from tune_tf.training.system_metrics import SystemMetrics
 
@@ -189,7 +189,7 @@ class TrialProcess:
         if not self._settings.share_frozen:
             return None
         from tune_tf.data.node_store import node_store
-        from tune_tf.training.core.frozen_outputs import FrozenOutputs
+        from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
 
         return FrozenOutputs(replicas, node_store(), self._settings.data_id)
 

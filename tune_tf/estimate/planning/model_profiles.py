@@ -202,7 +202,7 @@ def profile_workload_models(
 
 def _frozen_weights_follow_seed(workload: Workload, config: Config) -> bool:
     from tune_tf.training.core.build import build_for_checkpoint
-    from tune_tf.training.core.frozen_layers import find_frozen_layers
+    from tune_tf.training.frozen.frozen_layers import find_frozen_layers
 
     models = (build_for_checkpoint(workload, config, seed) for seed in (0, 1))
     layers = [find_frozen_layers(model, math.inf) for model in models]
@@ -234,7 +234,7 @@ def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
 
 def _frozen_layers(model: Any) -> tuple[int | None, str]:
     """Return the bytes of a row's shared outputs and what they save; or None and why not."""
-    from tune_tf.training.core.frozen_layers import (
+    from tune_tf.training.frozen.frozen_layers import (
         NotSharedError,
         find_frozen_layers,
         has_frozen_layers,

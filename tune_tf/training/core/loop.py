@@ -22,12 +22,12 @@ from tune_tf.result_keys import (
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
-from tune_tf.training.core.frozen_outputs import FrozenOutputs
 from tune_tf.training.core.graph import GraphCache
 from tune_tf.training.core.program import CreatedVariables, Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.step import ReplicaBuilder
+from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.per_example import with_per_example

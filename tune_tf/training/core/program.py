@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
-from tune_tf.training.core.frozen_outputs import SkippedLayers
 from tune_tf.training.core.graph import EpochGraph, GraphCache
 from tune_tf.training.core.process_state import seed_graph
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.step import Step, trains_by_workload
 from tune_tf.training.core.structure import Structure, structure_of
 from tune_tf.training.core.traced_scalar import TracedScalars
+from tune_tf.training.frozen.frozen_outputs import SkippedLayers
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.reader import DatasetReader, Reader, ResidentReader, StreamReader
 from tune_tf.training.keras_internals import (

@@ -8,8 +8,8 @@ from frozen_models import pretrained
 
 from tune_tf.data.node_store import NodeStore
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.frozen_outputs import FrozenOutputs
 from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
 
 
 class Counted(NodeStore):

@@ -20,15 +20,15 @@ from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
 from tune_tf.result_keys import WEIGHTS_DIFFER
 from tune_tf.training.core.epoch import TrialInputs
-from tune_tf.training.core.frozen_layers import (
+from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.core.step import trains_by_workload
+from tune_tf.training.frozen.frozen_layers import (
     FrozenLayers,
     NotSharedError,
     check_outputs,
     find_frozen_layers,
     has_frozen_layers,
 )
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.step import trains_by_workload
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between

@@ -1,0 +1,1 @@
+"""Frozen layers at the beginning of a model, whose outputs a node computes once."""
