@@ -154,6 +154,14 @@ def test_show_tells_all_of_a_trial(run_verb, ended):
     assert "momentum" not in text
 
 
+def test_show_tells_whether_a_graph_was_traced_for_the_trial(run_verb, sweep):
+    told = "traced for this trial, as it runs models.Scaled"
+    sweep.run(0, 0.5, **{"perf/graph": told})
+
+    assert f"graph {told}" in " ".join(run_verb("show", "small", "0").split())
+    assert json.loads(run_verb("show", "small", "0", "--json"))["graph"] == told
+
+
 def test_show_tells_what_frozen_layers_save_or_why_they_do_not(run_verb, sweep):
     told = "not shared: flip draws random numbers"
     sweep.run(0, 0.5, **{"perf/frozen_layers": told})

@@ -21,7 +21,7 @@ from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
 from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.remote_storage import CheckpointLocation
-from tune_tf.result_keys import FROZEN_LAYERS
+from tune_tf.result_keys import FROZEN_LAYERS, GRAPH
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
@@ -46,6 +46,7 @@ class TrialView:
         pid: Process of its last result.
         mlflow_run_id: Id of its run in MLflow, if known.
         frozen_layers: What the outputs of its frozen layers save, or why they are not shared.
+        graph: Whether the graph of its epoch was traced for it, and why.
     """
 
     result: TrialResult
@@ -59,6 +60,7 @@ class TrialView:
     pid: int | None = None
     mlflow_run_id: str | None = None
     frozen_layers: str = ""
+    graph: str = ""
 
     @classmethod
     def of(
@@ -112,6 +114,7 @@ class TrialView:
             pid=pid if isinstance(pid, int) else None,
             mlflow_run_id=last.get(MLFLOW_RUN_ID) or run_ids.get(trial_id),
             frozen_layers=mask_secrets(str(last.get(FROZEN_LAYERS, ""))),
+            graph=str(last.get(GRAPH, "")),
         )
 
     @property
@@ -165,6 +168,7 @@ class TrialView:
             "node": self.node,
             "pid": self.pid,
             "frozen_layers": self.frozen_layers or None,
+            "graph": self.graph or None,
             "mlflow_run_id": self.mlflow_run_id,
             "checkpoint": str(result.checkpoint) if result.checkpoint else None,
             "checkpoints_removed": result.checkpoints_removed,

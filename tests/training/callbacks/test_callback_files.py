@@ -5,7 +5,7 @@ import weakref
 
 import keras
 import pytest
-from trials import begin, dense_model
+from trials import Given, begin, dense_model, draw
 
 from tune_tf.training.callback_state import CallbackStateTracker
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
@@ -19,8 +19,7 @@ callbacks = keras.callbacks
 
 def trial(loop, make, context, folder=None):
     """Begin a trial, from a checkpoint if there is one."""
-    workload = loop._workload
-    workload._callbacks = lambda config: make()
+    workload = Given(dense_model, draw(20, 8), callbacks=lambda config: make())
     loop.callback_context = context
     if isinstance(loop, FitLoop):
         loop.start(workload, {}, workload.load_data({}), 1234)

@@ -1,7 +1,6 @@
 """What callbacks remember goes with a trial, and with no other trial."""
 
 import json
-import math
 from collections import Counter, OrderedDict, defaultdict, deque
 
 import keras
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from trials import Given, begin, draw, furthest_values
 
-from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.errors import CheckpointError
 from tune_tf.training.callback_state import decode, encode
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.fit_loop import FitLoop
@@ -18,6 +17,9 @@ from tune_tf.training.export import trained_model
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
+
+
+DATA = draw(20, 8)
 
 
 def build(config):
@@ -79,8 +81,7 @@ CASES = {
 
 def trial(loop, make, config, folder=None):
     """Begin a trial, from a checkpoint if there is one."""
-    workload = loop._workload
-    workload._callbacks = lambda config: [make()]
+    workload = Given(build, DATA, callbacks=lambda config: [make()])
     data = workload.load_data(config)
     if isinstance(loop, FitLoop):
         loop.start(workload, config, data, 1234)
@@ -184,7 +185,7 @@ def test_a_trial_that_stops_early_ends_with_its_best_weights(loop_of, tmp_path):
     loop.finish()
 
     assert (ended.epoch, ended.has_ended) == (4, True)
-    exported = trained_model(loop._workload, {}, tmp_path)
+    exported = trained_model(Given(build, DATA), {}, tmp_path)
     assert furthest_values(exported.get_weights(), best) == 0
 
 
@@ -201,7 +202,7 @@ def test_a_trial_that_reaches_its_last_epoch_is_exported_as_fit_would_leave_it(l
     loop.state().write(tmp_path)  # Tune's last checkpoint, at the limit of epochs
     loop.finish()
 
-    exported = trained_model(loop._workload, {}, tmp_path)
+    exported = trained_model(Given(build, DATA), {}, tmp_path)
     kept = [each for each in best if each.dtype == "float32"]  # no states of random generators
     assert furthest_values(exported.get_weights()[: len(kept)], kept) == 0
 
@@ -214,7 +215,7 @@ def test_averages_of_the_weights_do_not_overwrite_the_best_ones(replicas_of, tmp
     to_its_end_loop(loop)
     loop.state().write(tmp_path)
 
-    exported = trained_model(loop._workload, {"ema": True}, tmp_path)
+    exported = trained_model(Given(build, DATA), {"ema": True}, tmp_path)
     assert furthest_values(exported.get_weights(), best) == 0
 
 
@@ -293,72 +294,6 @@ class Counting(callbacks.Callback):
         logs["count"] = self.count + 10 * len(self._all["epochs"])
 
 
-def test_one_instance_for_all_trials_begins_each_as_in_a_fresh_process(loop_of):
-    shared = Counting()
-    loop = loop_of()
-    counts = [
-        [metrics["count"] for metrics in to_its_end(trial(loop, lambda: shared, {}), 2)[0]]
-        for _ in range(3)
-    ]
-
-    assert counts == [[11, 22]] * 3
-
-
-def test_the_best_value_of_a_shared_checkpoint_callback_is_the_trials_own(replicas_of, tmp_path):
-    shared = callbacks.ModelCheckpoint(
-        str(tmp_path / "{epoch}.weights.h5"), "loss", save_best_only=True, save_weights_only=True
-    )
-    loop = GraphLoop(replicas_of(1))
-    to_its_end(trial(loop, lambda: shared, {}), 2)
-    for path in tmp_path.iterdir():
-        path.unlink()
-    to_its_end(trial(loop, lambda: shared, {}), 1)
-
-    assert [path.name for path in tmp_path.iterdir()] == ["1.weights.h5"]
-
-
-class Holding(callbacks.Callback):
-    """Has what cannot be set back."""
-
-    def __init__(self, held):
-        super().__init__()
-        self.held = held
-
-    def on_epoch_end(self, epoch, logs=None):
-        if isinstance(self.held, np.ndarray):
-            self.held[0] = epoch + 1
-
-
-@pytest.mark.parametrize(
-    ("held", "message"),
-    [
-        (
-            lambda: keras.Variable(0.0),
-            r"the previous trial may have changed its 'held' \(.*Variable\)",
-        ),
-        (object, r"the previous trial may have changed its 'held' \(object\)"),
-        (lambda: np.zeros(2), "'held' cannot be reset, since an array was changed in place"),
-    ],
-    ids=["variable", "object", "array"],
-)
-def test_an_instance_that_cannot_be_set_back_is_refused(held, message, replicas_of):
-    shared = Holding(held())
-    loop = GraphLoop(replicas_of(1))
-    to_its_end(trial(loop, lambda: shared, {}), 1)
-
-    with pytest.raises(WorkloadError, match=f"the same Holding twice.*{message}"):
-        trial(loop, lambda: shared, {})
-
-
-def test_an_instance_that_a_running_trial_has_is_refused(replicas_of):
-    shared = Counting()
-    first = trial(GraphLoop(replicas_of(1)), lambda: shared, {})
-
-    with pytest.raises(WorkloadError, match=r"a Counting that another trial.*still uses"):
-        trial(GraphLoop(replicas_of(1)), lambda: shared, {})
-    first.finish()
-
-
 def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
     class Begun(callbacks.Callback):
         def on_train_begin(self, logs=None):
@@ -383,8 +318,7 @@ def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
 def test_each_callback_takes_the_state_of_its_own_class(replicas_of, tmp_path):
     loop = GraphLoop(replicas_of(1))
     both = [Counting(), Remembering()]
-    loop._workload._callbacks = lambda config: both
-    begin(loop, loop._workload)
+    begin(loop, Given(build, DATA, callbacks=lambda config: both))
     loop.epoch()
     loop.state().write(tmp_path)
     loop.finish()
@@ -394,28 +328,3 @@ def test_each_callback_takes_the_state_of_its_own_class(replicas_of, tmp_path):
     assert other.number == {"epochs": 1}
     assert not hasattr(other, "count")
     loop.finish()
-
-
-class TakesTheLogarithm(keras.losses.Loss):
-    """A loss that a program cannot carry a number for, so that the first epoch begins twice."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self._layer = layer
-
-    def call(self, y_true, y_pred):
-        return keras.ops.mean(y_pred**2) * math.sqrt(self._layer.rate)
-
-
-def test_a_trial_that_begins_again_with_plain_numbers_counts_once(replicas_of):
-    def taking(config):
-        dropout = keras.layers.Dropout(0.3)
-        model = keras.Sequential([keras.Input((6,)), dropout, keras.layers.Dense(3)])
-        model.compile("sgd", TakesTheLogarithm(dropout))
-        return model
-
-    shared = Counting()
-    loop = trial(GraphLoop(replicas_of(1)), lambda: shared, {})
-
-    assert [metrics["count"] for metrics in to_its_end(loop, 2)[0]] == [11, 22]
-    assert loop.num_programs == 2

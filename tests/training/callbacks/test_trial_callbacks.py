@@ -40,8 +40,9 @@ def test_early_stopping_ends_a_trial(replicas_of):
 def test_the_next_trial_is_not_stopped(replicas_of):
     loop = loop_with(replicas_of(1), never_better(1))
     loop.epoch(), loop.epoch()
+    workload = loop.trial.workload
     loop.finish()
-    begin(loop, loop._workload)
+    begin(loop, workload)
 
     assert not loop.stop_training
 

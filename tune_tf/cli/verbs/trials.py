@@ -156,6 +156,7 @@ def _attributes(sweep: SweepView, trial: TrialView) -> dict[str, str]:
         "ended": local_time(trial.ended_s),
         "node": trial.node and f"{trial.node}, process {trial.pid}",
         "frozen layers": trial.frozen_layers,
+        "graph": trial.graph,
         "MLflow run": trial.mlflow_run_id or (sweep.config.mlflow and "not known"),
     }
     return {name: value for name, value in attributes.items() if value}
