@@ -16,7 +16,8 @@ from tune_tf.workload import Workload
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
 
 SEED, EPOCHS = 3, 2
-FOLDER = Path(__file__).parents[1] / "training"
+TRAINING = Path(__file__).parents[1] / "training"
+FOLDERS = [str(TRAINING), str(TRAINING / "contract")]
 TOLD = [
     "delta of Huber",
     "Normalization.adapt",
@@ -29,14 +30,15 @@ TOLD = [
 
 @pytest.fixture(scope="module")
 def by_hand():
-    """The modules of tests that train by hand: the findings, and how to run a trial."""
-    sys.path.insert(0, str(FOLDER))
+    """The modules of tests that train by hand: the rows of the contract, and how to run a trial."""
+    before = list(sys.path)
+    sys.path[:0] = FOLDERS
     try:
-        import reuse_findings
+        import contract_table
         import trials
     finally:
-        sys.path.remove(str(FOLDER))
-    return reuse_findings.FINDINGS, trials
+        sys.path[:] = before
+    return contract_table.TABLE, trials
 
 
 class Results(tune.Callback):
@@ -51,17 +53,17 @@ class Results(tune.Callback):
 
 @pytest.fixture(scope="module")
 def reported(ray_cluster, by_hand, tmp_path_factory):
-    """What the trials of all configs of some findings reported, through two actors."""
-    folder = str(FOLDER)
+    """What the trials of all configs of some rows reported, through two actors."""
+    folders = FOLDERS
 
     class Told(Workload):  # of a function, so that Ray sends it to its workers whole
         def _found(self, config):
-            if folder not in sys.path:
-                sys.path.insert(0, folder)
-            from reuse_findings import FINDINGS
+            if folders[0] not in sys.path:
+                sys.path[:0] = folders
+            from contract_table import TABLE
 
-            finding = FINDINGS[config["trial"]["told"]]
-            return finding.workload, finding.configs[config["trial"]["index"]]
+            row = TABLE[config["trial"]["told"]]
+            return row.workload, row.configs[config["trial"]["index"]]
 
         def load_data(self, config):
             workload, value = self._found(config)
@@ -83,8 +85,8 @@ def reported(ray_cluster, by_hand, tmp_path_factory):
             return 8
 
     results = Results()
-    findings, _ = by_hand
-    told = [(name, i) for name in TOLD for i in range(len(findings[name].configs))]
+    table, _ = by_hand
+    told = [(name, i) for name in TOLD for i in range(len(table[name].configs))]
     tune.run(
         trainable(Told, seed=SEED),
         config={"trial": tune.grid_search([{"told": name, "index": i} for name, i in told])},
@@ -99,20 +101,20 @@ def reported(ray_cluster, by_hand, tmp_path_factory):
 
 
 def test_two_actors_serve_all_trials(reported, by_hand):
-    findings, _ = by_hand
+    table, _ = by_hand
 
-    assert len(reported) == sum(len(findings[name].configs) for name in TOLD)
+    assert len(reported) == sum(len(table[name].configs) for name in TOLD)
     assert len({results[-1]["pid"] for results in reported.values()}) <= 2
 
 
 @pytest.mark.parametrize("told", TOLD)
 def test_a_trial_reports_what_a_fresh_process_trains(told, reported, by_hand):
-    findings, trials = by_hand
-    finding = findings[told]
+    table, trials = by_hand
+    row = table[told]
     replicas = Replicas(Devices(("CPU:0",)))
     for trial, results in reported.items():
         if trial.config["trial"]["told"] == told:
             seed = seed_of_trial(SEED, trial.trial_id, str(trial))
-            value = finding.configs[trial.config["trial"]["index"]]
-            history, _ = trials.run_fresh(finding.workload, replicas, value, seed, EPOCHS)
+            value = row.configs[trial.config["trial"]["index"]]
+            history, _ = trials.run_fresh(row.workload, replicas, value, seed, EPOCHS)
             assert [{k: r[k] for k in h} for r, h in zip(results, history, strict=True)] == history
