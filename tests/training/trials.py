@@ -97,7 +97,7 @@ def begin(loop, workload, config=None, seed=SEED):
     """Start a trial in a loop, as a Trainable does it."""
     config = config or {}
     loop.start(
-        workload, config, place_rows(rows_of(workload.load_data(config)), loop.replicas), seed
+        workload, config, place_rows(rows_of(workload.load_data(config)), loop._replicas), seed
     )
     return loop
 

@@ -199,7 +199,9 @@ class TracedScalars:
             by_copy: For each number, its scalar in every copy of the model.
         """
         pairs = list(zip(by_copy, self._floats, strict=True)) if self._floats else []
-        plain = [(*scalar, getattr(*scalar)) for scalars, _ in pairs for scalar in scalars]
+        plain = [
+            (*each, getattr(each.owner, each.attribute)) for copies, _ in pairs for each in copies
+        ]
         for scalars, traced in pairs:
             for owner, attribute in scalars:
                 setattr(owner, attribute, traced)
