@@ -48,8 +48,8 @@ fuzz: install    ## so many simulated sweeps that are killed and resumed (make f
 kills: install   ## a driver killed at each moment of a sweep, and one resume after it; half an hour
 	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py
 
-reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (an hour)
-	@TUNE_TF_REUSE=whole $(BIN)/python -m pytest --numprocesses 2 --timeout 3600 tests/training/test_reuse.py tests/trainables/test_reuse_under_tune.py
+reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (ten minutes)
+	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract tests/trainables/test_reuse_under_tune.py
 
 mutants: install ## small mutations of a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/vocabulary/test_objective.py)
 	@test -x $(VENV)/mutants/bin/cosmic-ray || $(PYTHON) -m venv $(VENV)/mutants

@@ -10,10 +10,12 @@ results must equal those of a fresh process bit for bit::
 """
 
 import os
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -24,7 +26,7 @@ import numpy as np
 from tune_tf.data import rows_of
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.training.callbacks import plain_value
-from tune_tf.training.core.checkpoint import variable_names
+from tune_tf.training.core.checkpoint import Checkpoint, variable_names
 from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
@@ -49,10 +51,14 @@ class ContractRun:
         history: Metrics by name, one mapping per epoch.
         values: Final values of the variables by (of the optimizer, path, number of earlier
             variables with this path).
+        graph: The graph that trained it; None by ``fit``.
+        own_code: Code of the user's for which the graph was traced anew; empty if it may be shared.
     """
 
     history: list[dict[str, Any]]
     values: dict[tuple[bool, str, int], "np.ndarray[Any, Any]"]
+    graph: Any = None
+    own_code: str = ""
 
     @classmethod
     def of(
@@ -89,33 +95,6 @@ class ContractRun:
         return max((_distance(one, two) for one, two in pairs), default=0.0)
 
 
-@dataclass
-class ReuseComparison:
-    """Comparison of configs trained one after the other in one process with fresh processes.
-
-    Args:
-        errors: Descriptions of the differences; empty if reuse is exact.
-        refused: Errors by label, of configs that fail in a fresh process too.
-        num_distinct: Number of configs whose results differ from those of the first.
-    """
-
-    errors: list[str] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    num_distinct: int = 0
-
-    def check(
-        self, label: str, run: Any, expected: ContractRun, tolerance: float | None = None
-    ) -> None:
-        """Record an error if a run differs by more than a tolerance; if None, in any bit."""
-        if not isinstance(run, ContractRun):
-            self.errors.append(f"{label} fails: {run!r}"[:600])
-            return
-        distance = run.distance(expected)
-        is_same = run.bits == expected.bits if tolerance is None else distance <= tolerance
-        if not is_same:
-            self.errors.append(f"{label} is {distance:.2g} off")
-
-
 def assert_reuse_is_exact(
     workload: Workload,
     configs: Sequence[Config],
@@ -127,8 +106,8 @@ def assert_reuse_is_exact(
 
     Args:
         workload: The workload; should have few rows.
-        configs: Configs, trained one after the other in one process; the first is repeated twice
-            at the end, the last time with another seed.
+        configs: Configs, trained one after the other in one process; before all, the first is
+            trained with another seed, and at the end once more, from a checkpoint.
         replicas: Devices to train on; one CPU by default.
         by_fit: Whether to compare with ``keras.Model.fit``; False if the workload trains
             differently, for example with its own order of rows.
@@ -137,75 +116,88 @@ def assert_reuse_is_exact(
         AssertionError: A trial depends on earlier ones, differs from ``fit``, or fails.
     """
     by_label = {f"config {number} {config!r}": config for number, config in enumerate(configs)}
-    comparison = compare_runs(workload, by_label, replicas=replicas, by_fit=by_fit)
-    assert not comparison.errors, "\n".join(comparison.errors)
-    assert not comparison.refused, f"configs that cannot be trained: {comparison.refused}"
+    errors = differences(workload, by_label, replicas=replicas, fitted=by_label if by_fit else ())
+    assert not errors, "\n".join(errors)
 
 
-def compare_runs(
+def differences(
     workload: Workload,
     configs: Mapping[str, Config],
     *,
     replicas: Replicas | None = None,
-    by_fit: bool = True,
-    not_by_fit: Collection[str] = (),
-) -> ReuseComparison:
-    """Compare trials in a reused process with those of a fresh process and with ``fit``.
+    fitted: Collection[str] = (),
+) -> list[str]:
+    """Return how trials in a reused process differ from those of a fresh one, and of ``fit``.
 
-    As :func:`assert_reuse_is_exact`, with configs by label; ``not_by_fit`` lists the labels not to
-    compare with ``fit``.
+    As :func:`assert_reuse_is_exact`, with configs by label; those of the labels ``fitted`` are
+    compared with ``fit``.
     """
-    comparison = ReuseComparison()
-    attempt = partial(_attempt, workload, replicas=replicas or Replicas(Devices(("CPU:0",))))
-    trials = {label: (config, SEED) for label, config in configs.items()}
-    fresh = {label: run_apart(partial(attempt, [trial]))[0] for label, trial in trials.items()}
-    order = [label for label, run in fresh.items() if isinstance(run, ContractRun)]
-    comparison.refused = {label: repr(fresh[label]) for label in configs if label not in order}
-    if order:  # repeat the first with the same and with another seed
-        first = order[0]
-        comparison.num_distinct = sum(fresh[label].bits != fresh[first].bits for label in order)
-        again = f"{first} with another seed"
-        trials[again] = (configs[first], SEED + 1)
-        fresh[again] = run_apart(lambda: attempt([trials[again]]))[0]
-        order += [first, again]
-    reused = run_apart(lambda: attempt([trials[label] for label in order]))
-    for label, previous, run in zip(order, ["nothing", *order], reused, strict=False):
-        comparison.check(f"{label} after {previous}", run, fresh[label])
-    for label in [label for label in configs if by_fit and label not in not_by_fit]:
-        run = run_apart(partial(_fit, workload, configs[label]))
-        if isinstance(fresh[label], ContractRun):
-            comparison.check(f"{label} by fit", run, fresh[label], FIT_TOLERANCE)
-        elif isinstance(run, ContractRun):
-            comparison.errors.append(f"fit trains {label}: {fresh[label]!r}"[:600])
-    return comparison
+    replicas = replicas or Replicas(Devices(("CPU:0",)))
+    reused = GraphLoop(replicas)
+    first = next(iter(configs))
+    train(reused, workload, configs[first], SEED + 1)
+    previous = "another seed"
+    trials = [(label, False) for label in configs] + [(first, True)]
+    expected: dict[str, ContractRun] = {}
+    errors = []
+    for label, restart in trials:
+        config = configs[label]
+        if label not in expected:
+            expected[label] = run_apart(partial(train, GraphLoop(replicas), workload, config))
+        run = train(reused, workload, config, restart=restart)
+        if run.bits != expected[label].bits:
+            how = "restored" if restart else f"after {previous}"
+            errors.append(f"{label} {how} is {run.distance(expected[label]):.2g} off")
+        previous = label
+    for label in fitted:
+        run = run_apart(partial(train_by_fit, workload, configs[label]))
+        distance = run.distance(expected[label])
+        if distance > FIT_TOLERANCE:
+            errors.append(f"{label} by fit is {distance:.2g} off")
+    return errors
 
 
-def _attempt(
-    workload: Workload, trials: Sequence[tuple[Config, int]], replicas: Replicas
-) -> list[Any]:
-    """Run trials in one loop; return the results or the error of each."""
-    runs: list[Any] = []
-    loop = GraphLoop(replicas)
+def train(
+    loop: GraphLoop, workload: Workload, config: Config, seed: int = SEED, *, restart: bool = False
+) -> ContractRun:
+    """Train a trial in a loop, with a workload of its own.
+
+    Args:
+        loop: The loop, which may have trained other trials.
+        workload: The workload; the trial has a copy of it.
+        config: Config of the trial.
+        seed: Seed of the trial.
+        restart: Whether to go on from a checkpoint in a trial of its own after the first epoch.
+    """
     pickled = PickledWorkload.of(workload)
-    for config, seed in trials:
-        try:
-            workload = pickled.load("the test")
-            rows = place_rows(rows_of(workload.load_data(config)), replicas)
-            loop.start(workload, dict(config), rows, seed)
-            history = [loop.epoch() for _ in range(_EPOCHS)]
-            state = loop.state()
-            values = [*state.model, *state.optimizer]
-            runs.append(ContractRun.of(history, values, state.names, len(state.model)))
+
+    def start() -> None:
+        workload = pickled.load("the test")
+        rows = place_rows(rows_of(workload.load_data(config)), loop.replicas)
+        loop.start(workload, dict(config), rows, seed)
+
+    start()
+    history = [loop.epoch()]
+    if restart:
+        with tempfile.TemporaryDirectory() as folder:
+            loop.state().write(Path(folder))
             loop.finish()
-        except Exception as error:  # noqa: BLE001  errors are compared too
-            runs.append(error)
-    return runs
+            start()
+            loop.restore(Checkpoint.read(Path(folder)))
+    history += [loop.epoch() for _ in range(_EPOCHS - 1)]
+    state, program = loop.state(), loop.trial.program
+    graph, own_code = program.graph, program.own_code
+    loop.finish()
+    values = [*state.model, *state.optimizer]
+    run = ContractRun.of(history, values, state.names, len(state.model))
+    return replace(run, graph=graph, own_code=own_code)
 
 
-def _fit(workload: Workload, config: Config) -> Any:
-    """Train a trial with ``keras.Model.fit``; return its results or its error."""
+def train_by_fit(workload: Workload, config: Config) -> ContractRun:
+    """Train a trial with ``keras.Model.fit``, with a workload of its own."""
     import tensorflow as tf
 
+    workload = PickledWorkload.of(workload).load("the test")
     rows = rows_of(workload.load_data(config))
     size = workload.global_batch_size(config)
     seed_python_and_numpy(SEED)
@@ -232,19 +224,16 @@ def _fit(workload: Workload, config: Config) -> Any:
 
     # On each epoch's end: at the end of training, fit replaces the weights with their averages.
     last = keras.callbacks.LambdaCallback(on_epoch_end=read_values)
-    try:
-        logs = model.fit(
-            tf.data.Dataset.from_generator(batches, output_signature=signature),
-            epochs=_EPOCHS,
-            steps_per_epoch=-(-rows.num_train // size),
-            validation_data=rows.validation,
-            validation_batch_size=size,
-            callbacks=[*workload.callbacks(config), last],
-            shuffle=False,
-            verbose=0,
-        ).history
-    except Exception as error:  # noqa: BLE001  errors are compared too
-        return error
+    logs = model.fit(
+        tf.data.Dataset.from_generator(batches, output_signature=signature),
+        epochs=_EPOCHS,
+        steps_per_epoch=-(-rows.num_train // size),
+        validation_data=rows.validation,
+        validation_batch_size=size,
+        callbacks=[*workload.callbacks(config), last],
+        shuffle=False,
+        verbose=0,
+    ).history
     history = [
         {name: plain_value(metric[epoch]) for name, metric in logs.items()}
         for epoch in range(_EPOCHS)

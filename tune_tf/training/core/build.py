@@ -162,7 +162,8 @@ def build_for_training(
 
 def _run_once(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
     """Run a model of Keras' own classes on a few rows; random generators and RNN states stay."""
-    state = [(each, each.numpy()) for each in model.non_trainable_variables]
+    found = structure_of([model]).variables  # RNN states are not among the model's
+    state = [(each, each.numpy()) for each in found if not each.trainable]
     with replicas.scope():
         _call(model, _of_batch_size(model, sample))
     for variable, value in state:

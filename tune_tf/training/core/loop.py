@@ -80,6 +80,11 @@ class GraphLoop:
         self.performance: dict[str, Any] = {}
 
     @property
+    def replicas(self) -> Replicas:
+        """Replicas that share each batch."""
+        return self._replicas
+
+    @property
     def num_programs(self) -> int:
         """Number of traced graphs."""
         return self._graphs.num_traced

@@ -7,6 +7,7 @@ attributes themselves are compared. Anything else may read what no comparison se
 
 import functools
 import hashlib
+import re
 import sys
 import threading
 import types
@@ -28,6 +29,7 @@ _ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex, type(...)
 _BY_REPR = (range, slice, np.dtype, tf.DType, tf.TensorShape, tf.TypeSpec, type(NotImplemented))
 _STATELESS = (type(threading.Lock()), type(threading.RLock()), threading.local)
 _CONTAINERS = (list, tuple, dict, set, frozenset)
+_DRAW_WHILE_TRACED = (keras.layers.AugMix,)  # by Python's generator
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -135,6 +137,8 @@ class _Walk:
             self._named(value)
         elif isinstance(value, types.ModuleType) and value.__name__.startswith("keras."):
             self.tokens.append(value.__name__)
+        elif isinstance(value, re.Pattern):
+            self._sequence("pattern", (value.pattern, value.flags))
         elif isinstance(value, types.MethodType):
             self._sequence("method", (value.__func__, value.__self__))
         elif isinstance(value, functools.partial):
@@ -178,6 +182,8 @@ class _Walk:
             for base in kind.__mro__:
                 _check_class(base)
             self._names[kind] = f"{kind.__module__}.{kind.__qualname__}"
+        if isinstance(value, _DRAW_WHILE_TRACED):
+            raise _NotOfKerasError(f"{self._names[kind]}, which draws while it is traced")
         self.tokens.append(self._names[kind])
         if isinstance(value, keras.Variable):
             self.variables.append(value)

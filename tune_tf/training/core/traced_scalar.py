@@ -200,9 +200,7 @@ class TracedScalars:
         """
         pairs = list(zip(by_copy, self._floats, strict=True)) if self._floats else []
         plain = [
-            (owner, attribute, getattr(owner, attribute))
-            for scalars, _ in pairs
-            for owner, attribute in scalars
+            (*each, getattr(each.owner, each.attribute)) for copies, _ in pairs for each in copies
         ]
         for scalars, traced in pairs:
             for owner, attribute in scalars:

@@ -1,4 +1,4 @@
-"""Argument values of Keras classes, for the reuse contract.
+"""Argument values of Keras classes, for the walk over them.
 
 A function without arguments stands for its return value, created anew for each model.
 """
@@ -349,3 +349,30 @@ ORDINARY: dict[str, dict[str, Any]] = {
     "ContrastLimitedAdaptiveHistogramEqualization": {"tile_grid_size": (2, 2)},
 }
 """Optional arguments without which a class fails or has no effect."""
+
+
+UNVARIED: Mapping[str, str] = {
+    "dtype": "a penalty of another type cannot be added to the loss",
+    "fft_length": "none is both longer than the frames and short enough for the rows",
+    "gptq_unpacked_column_size": "needs a model that is quantized",
+    "fill_mode": "needs a resizing that leaves a border",
+    "idf_weights": "needs as many as the words, and an output mode",
+    "invert": "its output are words",
+    "mask": "is a tensor, or a function of other masks",
+    "mask_token": "needs to be in the words",
+    "num_bins": "excludes the boundaries",
+    "oov_token": "shows in inverted look-ups only",
+    "output_mode": "excludes a length of the output",
+    "output_shape": "is for other frameworks",
+    "pad_to_max_tokens": "excludes a length of the output",
+    "quantization_config": "needs a model that is quantized",
+    "ragged": "its output is no tensor that a dense layer takes",
+    "salt": "excludes a number of places for unknown words",
+    "sparse": "its output is no tensor that a dense layer takes",
+    "sparse_y_pred": "needs classes as predictions",
+    "stateful": "needs a batch size in the input; a finding has one",
+    "trainable": "some layers do not take it",
+    "vocabulary_dtype": "only int64 is allowed",
+    "weights": "only layers that are given some take it",
+}
+"""Arguments for which no other value trains in some classes."""

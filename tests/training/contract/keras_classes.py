@@ -1,22 +1,21 @@
-"""Keras classes with each of their arguments varied, as cases of the reuse contract.
+"""Keras classes with each of their arguments varied, as cases of the contract.
 
 Classes and arguments are read from Keras. The values of an argument come from the type of its
-default and from the tables of :mod:`reuse_values`. Values that cannot be trained
-are skipped. See :mod:`reuse_comparisons` for the comparison of reused with fresh processes.
+default and from the tables of :mod:`keras_values`.
 """
 
 import copy
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
-from reuse_values import (
+from keras_values import (
     ALONGSIDE,
     BY_NAME,
     BY_SUFFIX,
@@ -25,10 +24,11 @@ from reuse_values import (
     ORDINARY,
     WORDS,
 )
+from trials import Given
 
 from tune_tf.data import rows_of
 from tune_tf.training.core.seeds import seed_python_and_numpy
-from tune_tf.workload import Config, Data, Workload
+from tune_tf.workload import Config, Data
 
 _layers, _schedules = keras.layers, keras.optimizers.schedules
 _BASES: Mapping[str, tuple[Any, type]] = {
@@ -107,46 +107,6 @@ def _drawn(rows: _Rows, labels: str) -> Data:
     return Data(train=(x, y))
 
 
-class BuiltWorkload(Workload):
-    """Workload from a model-building function and data.
-
-    Args:
-        build: Returns the compiled model of a config.
-        data: The data.
-        batch_size: Batch size, unless the config has a ``batch_size``.
-        callbacks: Returns the Keras callbacks of a config.
-    """
-
-    def __init__(
-        self,
-        build: Callable[[Config], keras.Model],
-        data: Data,
-        *,
-        batch_size: int = 8,
-        callbacks: Callable[[Config], Sequence[Any]] = lambda config: (),
-    ) -> None:
-        self._build = build
-        self._data = data
-        self._batch_size = batch_size
-        self._make_callbacks = callbacks
-
-    def load_data(self, config: Config) -> Data:
-        """Return the data."""
-        return self._data
-
-    def build_model(self, config: Config) -> keras.Model:
-        """Return a compiled model."""
-        return self._build(config)
-
-    def callbacks(self, config: Config) -> Sequence[Any]:
-        """Return Keras callbacks."""
-        return self._make_callbacks(config)
-
-    def global_batch_size(self, config: Config) -> int:
-        """Return the batch size."""
-        return int(config.get("batch_size", self._batch_size))
-
-
 @dataclass(frozen=True)
 class KerasSubject:
     """Keras class under test, and a model that contains it.
@@ -215,7 +175,7 @@ class KerasSubject:
         return given | {name: value for name, value in beside.items() if name in names}
 
     @functools.cached_property
-    def workload(self) -> BuiltWorkload:
+    def workload(self) -> Given:
         """Workload of the class, with the first kind of rows that can be trained on.
 
         Raises:
@@ -224,7 +184,7 @@ class KerasSubject:
         errors = []
         for rows, labels in self._problems():
             build = functools.partial(_build, self, rows, labels)
-            workload = BuiltWorkload(build, _drawn(rows, labels))
+            workload = Given(build, _drawn(rows, labels))
             error = _error_of(workload, {})
             if error is None:
                 return workload
@@ -247,33 +207,21 @@ class KerasSubject:
         else:
             yield (_Rows((8, 1)) if name == "STFT" else _VECTOR), "one-hot"
 
-    def configs(
-        self, chosen: Callable[[str], bool] = lambda argument: True
-    ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return configs that vary one argument each, and the arguments without another value.
-
-        ``chosen`` returns whether to vary an argument.
-        """
+    def configs(self) -> list[dict[str, Any]]:
+        """Return configs that vary one argument each, not all of which need to work."""
         found: list[dict[str, Any]] = [{}]
-        unvaried = []
         for parameter in self.parameters:
             name = parameter.name
-            if not chosen(name):
-                continue
             usual = repr(_new(self._given(name).get(name, parameter.default)))
             tried: list[dict[str, Any]] = [
                 {"argument": name, "index": i}
                 for i, value in enumerate(self.candidates(parameter))
                 if repr(_new(value)) != usual
             ]
-            works = [config for config in tried if _error_of(self.workload, config) is None]
-            if not works:
-                unvaried.append(name)
-            plain: dict[str, Any] = {"argument": name}  # its companion arguments alone
-            if works and ALONGSIDE.get(name) and _error_of(self.workload, plain) is None:
-                works.insert(0, plain)
-            found += works
-        return found, unvaried
+            if tried and ALONGSIDE.get(name):
+                found.append({"argument": name})  # its companion arguments alone
+            found += tried
+        return found
 
     def label(self, config: Config) -> str:
         """Return a description of a config."""
@@ -302,7 +250,7 @@ def _new(value: Any) -> Any:
     return value() if callable(value) else copy.deepcopy(value)
 
 
-def _error_of(workload: BuiltWorkload, config: Config) -> Exception | None:
+def _error_of(workload: Given, config: Config) -> Exception | None:
     """Return the error of training a config with Keras alone; None if it works."""
     import tensorflow as tf
 

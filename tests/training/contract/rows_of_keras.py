@@ -1,0 +1,339 @@
+"""Rows of nothing but Keras' own code, whose graphs trials share."""
+
+import keras
+import numpy as np
+from contract_row import (
+    EVEN,
+    IDS,
+    IMAGES,
+    NAMED,
+    NUMBERS,
+    ONE_HOT,
+    SEQUENCES,
+    SEVERAL,
+    WORDS,
+    Data,
+    Row,
+    X,
+    draw,
+    layers,
+    of,
+    optimizers,
+    stacked,
+)
+from users_code import OfRows
+
+from tune_tf.training.core.scalars import _TRACEABLE, CLIP_THRESHOLDS
+
+losses, metrics = keras.losses, keras.metrics
+regularizers, constraints = keras.regularizers, keras.constraints
+schedules = optimizers.schedules
+
+
+def adapted(make, *values, graph=SEVERAL, data=NUMBERS, dtype=None):
+    """Return a row whose layer learns the rows that a config holds."""
+
+    def build(rows):
+        made = make()
+        made.adapt(np.asarray(rows))
+        return stacked(made, data=data, dtype=dtype)
+
+    return of(build, *values, data=data, graph=graph)
+
+
+def undecayed(names):
+    optimizer = optimizers.AdamW(0.05, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=names)
+    return stacked(layers.Dense(4, name="one"), layers.Dense(4, name="two"), optimizer=optimizer)
+
+
+def sharing(which):
+    one, two = regularizers.L2(0.5), regularizers.L2(0.01)
+    rules = [two if i in which else one for i in range(3)]
+    return stacked(*(layers.Dense(4, kernel_regularizer=rule) for rule in rules))
+
+
+def with_variable(attribute, make):
+    """Return a row that sets an attribute of one of the model's variables."""
+
+    def build(which):
+        model = stacked(layers.Dense(4, "relu"), layers.Dense(4, "tanh"))
+        setattr(model.layers[which].kernel, attribute, make())
+        return model
+
+    return of(build, 0, 1, graph=SEVERAL)
+
+
+def begun(iterations):
+    optimizer = optimizers.Adam(schedules.ExponentialDecay(0.1, 5, 0.5))
+    optimizer.iterations.assign(iterations)
+    return stacked(layers.Dense(4, "relu"), optimizer=optimizer)
+
+
+def shared_layer(is_shared):
+    inputs = keras.Input((6,))
+    one = layers.Dense(6, "relu")
+    two = one if is_shared else layers.Dense(6, "relu")
+    model = keras.Model(inputs, layers.Dense(1)(two(one(inputs))))
+    model.compile(optimizers.SGD(0.1), "mse")
+    return model
+
+
+def nested(frozen):
+    inner = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dropout(0.3)])
+    inner.trainable = not frozen
+    return stacked(inner)
+
+
+def named_parts(weights):
+    a, b = keras.Input((6,), name="a"), keras.Input((6,), name="b")
+    hidden = layers.Dense(4, "tanh")(layers.Concatenate()([a, b]))
+    outs = {name: layers.Dense(1, name=name)(hidden) for name in ("one", "two")}
+    model = keras.Model({"a": a, "b": b}, outs)
+    model.compile(
+        optimizers.Adam(0.02),
+        loss={"one": "mse", "two": "mae"},
+        loss_weights=dict(zip(("one", "two"), weights, strict=True)),
+        metrics={"two": [metrics.RootMeanSquaredError()]},
+    )
+    return model
+
+
+def stateful(layer):
+    def build(units):
+        inputs = keras.Input(batch_shape=(8, 5, 4))
+        model = keras.Model(inputs, layers.Dense(1)(layer(units, stateful=True)(inputs)))
+        model.compile(optimizers.SGD(0.1), "mse")
+        return model
+
+    return of(build, 3, 4, graph=SEVERAL, data=EVEN)
+
+
+def _masked():
+    """Return sequences with steps of zeros or ones, and a label for each step."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 5, 4)).astype("float32")
+    x[rng.uniform(size=(20, 5)) < 0.5] = 0.0
+    x[rng.uniform(size=(20, 5)) < 0.3] = 1.0
+    return Data(train=(x, rng.normal(size=(20, 5, 1)).astype("float32")))
+
+
+MASKED = _masked()
+
+
+def masked_steps(value):
+    """Return a model whose loss is of single steps, some of which are masked."""
+    inputs = keras.Input((5, 4))
+    hidden = layers.Masking(value)(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(layers.GRU(3, return_sequences=True)(hidden)))
+    model.compile(optimizers.SGD(0.1), "mse", weighted_metrics=["mae"])
+    return model
+
+
+def attentive(rate):
+    inputs = keras.Input((5, 4))
+    mixed = layers.MultiHeadAttention(2, 2, dropout=rate)(inputs, inputs, use_causal_mask=True)
+    model = keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(mixed)))
+    model.compile(optimizers.SGD(0.1), "mse")
+    return model
+
+
+def of_policy(auto_scale_loss):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        out = layers.Dense(1, dtype="float32")
+        return stacked(layers.Dense(4), out=out, auto_scale_loss=auto_scale_loss)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def loss_scale(clipnorm):
+    inner = optimizers.Adam(0.01, clipnorm=clipnorm)
+    scaled = optimizers.LossScaleOptimizer(inner, initial_scale=16.0, dynamic_growth_steps=2)
+    return stacked(
+        layers.Dense(4, dtype="mixed_float16"), out=layers.Dense(1, dtype="float32"),
+        optimizer=scaled,
+    )  # fmt: skip
+
+
+def multi(momentum):
+    rules = {".*bias": optimizers.SGD(0.1, momentum=momentum)}
+    made = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.Adam(0.05), rules))
+    return stacked(layers.Dense(4), optimizer=made)
+
+
+VALUES = {
+    "momentum": (0.9, 0.5),
+    "rho": (0.9, 0.5),
+    "beta_1": (0.9, 0.5),
+    "beta_2": (0.99, 0.5),
+    "epsilon": (1e-2, 1.0),
+    "weight_decay": (0.1, 0.6),
+    "clipnorm": (0.05, 0.2),
+    "clipvalue": (0.01, 0.05),
+    "global_clipnorm": (0.05, 0.3),
+    "initial_learning_rate": (0.1, 0.3),
+    "decay_rate": (0.9, 0.3),
+    "alpha": (0.1, 0.5),
+    "end_learning_rate": (0.01, 0.05),
+    "warmup_target": (0.2, 0.5),
+    "rate": (0.2, 0.6),
+    "stddev": (0.2, 0.6),
+    "l1": (0.01, 0.1),
+    "l2": (0.02, 0.2),
+}
+"""Two values of each number that a graph reads, which matter within a few updates."""
+SHAPES = {
+    "SpatialDropout1D": (2, 2),
+    "SpatialDropout2D": (1, 2, 2),
+    "SpatialDropout3D": (1, 1, 2, 2),
+}
+
+
+def numbers_of(kind, names):
+    """Return a row of a class whose configs differ in nothing but numbers that a graph reads."""
+    clips = [name for name in names if name in CLIP_THRESHOLDS]
+    if clips:  # only one at a time
+        clip = clips[len(kind.__name__) % len(clips)]
+        names = [name for name in names if name not in clips or name == clip]
+
+    def build(which):
+        given = {name: VALUES[name][which] for name in names}
+        if issubclass(kind, optimizers.Optimizer):
+            return stacked(layers.Dense(4, "tanh"), optimizer=kind(0.02, **given))
+        if issubclass(kind, regularizers.Regularizer):
+            return stacked(layers.Dense(4, kernel_regularizer=kind(**given)))
+        if issubclass(kind, layers.Layer):
+            shape = layers.Reshape(SHAPES.get(kind.__name__, (4,)))
+            return stacked(layers.Dense(4), shape, kind(**given), layers.Flatten())
+        if "warmup_target" in given:
+            given["warmup_steps"] = 2
+        if kind is schedules.InverseTimeDecay or kind is schedules.ExponentialDecay:
+            made = kind(given["initial_learning_rate"], 3, given["decay_rate"])
+        else:
+            made = kind(decay_steps=4, **given)
+        return stacked(layers.Dense(4), optimizer=optimizers.SGD(made, momentum=0.5))
+
+    return of(build, 0, 1)
+
+
+CARRIED = {
+    f"numbers of {kind.__name__}": numbers_of(kind, names) for kind, names in _TRACEABLE.items()
+}
+
+
+def augmented(layer, *values, by_fit=True, graph=SEVERAL):
+    def build(value):
+        return stacked(
+            layer(value),
+            layers.Flatten(),
+            data=IMAGES,
+            out=layers.Dense(3, "softmax"),
+            loss="categorical_crossentropy",
+        )
+
+    return of(build, *values, data=IMAGES, by_fit=by_fit, graph=graph)
+
+
+def recurrent(layer, **argument):
+    (name,) = argument
+    return of(
+        lambda rate: stacked(layer(3, **{name: rate}), data=SEQUENCES),
+        *argument[name], data=SEQUENCES, graph=SEVERAL,
+    )  # fmt: skip
+
+
+def dropout(rate):
+    return stacked(layers.Dropout(rate))
+
+
+ROWS = {
+    **CARRIED,
+    "momentum or none": of(
+        lambda m: stacked(layers.Dense(4), optimizer=optimizers.SGD(0.1, momentum=m)),
+        0.0, 0.5, graph=SEVERAL,
+    ),
+    "clipnorm or none": of(
+        lambda c: stacked(layers.Dense(4), optimizer=optimizers.SGD(0.1, clipnorm=c)),
+        None, 0.1, graph=SEVERAL,
+    ),
+    # What configs do not tell
+    "delta of Huber": of(lambda d: stacked(loss=losses.Huber(delta=d)), 0.02, 2.0, graph=SEVERAL),
+    "axis of CosineSimilarity": of(
+        lambda axis: stacked(
+            layers.Dense(4), data=ONE_HOT, out=layers.Dense(3, "softmax"),
+            loss="categorical_crossentropy", metrics=[metrics.CosineSimilarity(axis=axis)],
+        ),
+        -1, 0, data=ONE_HOT, graph=SEVERAL,
+    ),
+    "Normalization.adapt": adapted(layers.Normalization, X, 9 * X),
+    "Discretization.adapt": adapted(lambda: layers.Discretization(num_bins=3), X, X + 0.5),
+    "IntegerLookup.adapt": adapted(
+        lambda: layers.IntegerLookup(output_mode="multi_hot"),
+        [1, 1, 2, 3], [3, 3, 2, 1], data=IDS, dtype="int64", graph="StaticHashTable",
+    ),
+    "TextVectorization.adapt": adapted(
+        lambda: layers.TextVectorization(output_mode="multi_hot"),
+        ["a", "a", "b", "c"], ["c", "c", "b", "a"], data=WORDS, dtype="string",
+        graph="StaticHashTable",
+    ),
+    "exclude_from_weight_decay": of(undecayed, ["one"], ["two"], graph=SEVERAL),
+    "which layers share a regularizer": of(sharing, (0,), (1,), (0, 1), graph=SEVERAL),
+    "regularizer of a variable": with_variable("regularizer", lambda: regularizers.L2(0.5)),
+    "constraint of a variable": with_variable("constraint", lambda: constraints.MaxNorm(0.1)),
+    "trainable of a variable": with_variable("trainable", lambda: False),
+    "preset iterations": of(begun, 0, 10),
+    "auto_scale_loss": of(of_policy, True, False, graph=SEVERAL),
+    "LossScaleOptimizer": of(loss_scale, 0.1, 0.5),
+    "MultiOptimizer": of(multi, 0.5, 0.9, graph=SEVERAL),
+    "shared layer": of(shared_layer, True, False, graph=SEVERAL),
+    "nested model": of(nested, True, False, graph=SEVERAL),
+    # Generators and states
+    "LSTM with dropout": recurrent(layers.LSTM, dropout=(0.5, 0.3)),
+    "GRU with recurrent dropout": recurrent(layers.GRU, recurrent_dropout=(0.5, 0.3)),
+    "stateful GRU": stateful(layers.GRU),
+    "stateful LSTM": stateful(layers.LSTM),
+    "MixUp": augmented(lambda a: layers.MixUp(alpha=a), 0.2, 0.4),
+    "RandomFlip": augmented(layers.RandomFlip, "horizontal", "vertical"),
+    # It draws from Python's generator while it is traced.
+    "AugMix": augmented(
+        lambda seed: layers.AugMix(value_range=(0, 1), seed=seed),
+        1, 2, by_fit=False, graph="AugMix, which draws",
+    ),
+    "attention": of(attentive, 0.3, 0.5, data=SEQUENCES, graph=SEVERAL),
+    # Rows, masks and weights
+    "two inputs, two outputs": of(
+        named_parts, (0.7, 0.3), (0.3, 0.7), data=NAMED, graph=SEVERAL
+    ),
+    "Masking of the loss": of(
+        masked_steps, 0.0, 1.0, data=MASKED, graph=SEVERAL,
+    ),
+    "mask of an embedding": of(
+        lambda mask: stacked(layers.Embedding(9, 3, mask_zero=mask), layers.GRU(3), data=IDS),
+        True, False, data=IDS, graph=SEVERAL,
+    ),
+    "class_weight": Row(OfRows(), [{"class_weight": w} for w in ({0: 0.2}, {0: 3.0})]),
+    "sample_weight": Row(OfRows(), [{"weights": w} for w in ((0.1, 2.0), (2.0, 0.1))]),
+    "Dice": of(
+        lambda axis: stacked(
+            layers.Dense(4), data=ONE_HOT, out=layers.Dense(3, "softmax"),
+            loss=losses.Dice(axis=axis),
+        ),
+        -1, None, graph=SEVERAL, data=ONE_HOT,
+    ),
+    # compile
+    "loss_weights": of(lambda w: stacked(loss_weights=w), 0.5, 2.0, graph=SEVERAL),
+    "weighted_metrics": of(
+        lambda m: stacked(weighted_metrics=m), ["mae"], ["mape"], graph=SEVERAL
+    ),
+    # An even number of batches: fit would take one of the next epoch.
+    "steps_per_execution": of(
+        lambda n: stacked(steps_per_execution=n), 1, 2, data=draw(16), graph=SEVERAL
+    ),
+    "jit_compile": of(lambda j: stacked(jit_compile=j), False, True, graph=SEVERAL),
+    # Tiny data
+    "one row": of(dropout, 0.3, 0.5, data=draw(1, 1)),
+    "batch larger than the rows": of(dropout, 0.3, 0.5, data=draw(5, 3), batch_size=64),
+    "batch of one row": of(dropout, 0.3, 0.5, data=draw(5, 3), batch_size=1),
+}  # fmt: skip
