@@ -100,17 +100,19 @@ def run_sweep(walks: Walks, folder: Path) -> None:
 def run_trial(walks: Walks) -> None:
     """Note the stacks of a trial, driven by hand as Tune drives it in its own process."""
 
-    class Noting(DigitsMLP):
-        def build_model(self, config: dict[str, Any]) -> keras.Model:
-            model = super().build_model(config)
-            model.compute_loss = walks.noting(model.compute_loss, CONFIG)
-            return model
+    build_model = DigitsMLP.build_model
 
-    trial = tune_tf.trainable(Noting())(config={"learning_rate": 0.01, "batch_size": 64})
-    try:
-        trial.train()
-    finally:
-        trial.stop()
+    def build_noting(self: DigitsMLP, config: dict[str, Any]) -> keras.Model:
+        model = build_model(self, config)
+        model.compute_loss = walks.noting(model.compute_loss, CONFIG)
+        return model
+
+    with mock.patch.object(DigitsMLP, "build_model", build_noting):
+        trial = tune_tf.trainable(DigitsMLP)(config={"learning_rate": 0.01, "batch_size": 64})
+        try:
+            trial.train()
+        finally:
+            trial.stop()
 
 
 def main() -> int:
