@@ -56,6 +56,9 @@ SPLIT: dict[str, dict[str, str]] = {
 }
 """By row and way: ``EQUAL``, ``WRONG`` where it should be, or what a refusal says (a pattern)."""
 
+WRONG_BY_FIT = ("number that compute_metrics adds",)
+"""Rows that are wrong on one device too: the number is lost."""
+
 
 def cells():
     """Yield a parameter for each row and way to split a batch: what is expected there."""

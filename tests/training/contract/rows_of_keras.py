@@ -286,7 +286,8 @@ ROWS = {
     "preset iterations": of(begun, 0, 10),
     "auto_scale_loss": of(of_policy, True, False, graph=SEVERAL),
     "LossScaleOptimizer": of(loss_scale, 0.1, 0.5),
-    "MultiOptimizer": of(multi, 0.5, 0.9, graph=SEVERAL),
+    # Keras names the variables of each optimizer by a count of the process: never shared.
+    "MultiOptimizer": of(multi, 0.5, 0.9, graph="^$"),
     "shared layer": of(shared_layer, True, False, graph=SEVERAL),
     "nested model": of(nested, True, False, graph=SEVERAL),
     # Generators and states
