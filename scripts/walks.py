@@ -99,7 +99,6 @@ def run_sweep(walks: Walks, folder: Path) -> None:
 
 def run_trial(walks: Walks) -> None:
     """Note the stacks of a trial, driven by hand as Tune drives it in its own process."""
-
     build_model = DigitsMLP.build_model
 
     def build_noting(self: DigitsMLP, config: dict[str, Any]) -> keras.Model:
