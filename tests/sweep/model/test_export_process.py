@@ -125,12 +125,13 @@ def write(tmp_path, monkeypatch):
         from tune_tf.parallelism import Mirrored
         from tune_tf.resources import TrialResources
         from tune_tf.trainables import MirroredTrainable
+        from tune_tf.trainables.trial_process import PickledWorkload
         from tune_tf.trainables.trial_settings import TrialSettings
 
         class Trained(MirroredTrainable):
             def setup(self, config):
                 settings = TrialSettings(Mirrored(), TrialResources())
-                super().setup(config, workload=workload, settings=settings)
+                super().setup(config, workload=PickledWorkload.of(workload), settings=settings)
 
         trainable = Trained(config)
         trainable.train()

@@ -76,16 +76,6 @@ def test_relative_paths_are_in_the_folder_of_the_trial(loop, tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["{epoch} {"]
 
 
-def test_a_callback_of_several_trials_writes_into_the_folder_of_each(graph_loop, tmp_path):
-    one = callbacks.CSVLogger("training.log")
-    for name in ("first", "second"):
-        trial(graph_loop, lambda: [one], CallbackContext(folder=tmp_path / name))
-        graph_loop.epoch()
-        graph_loop.finish()
-
-    assert files_in(tmp_path) == ["first/training.log", "second/training.log"]
-
-
 @pytest.mark.parametrize("path", ["/elsewhere/all.csv", "gs://bucket/all.csv"])
 def test_absolute_paths_and_uris_stay(path, tmp_path):
     log = callbacks.CSVLogger(path)

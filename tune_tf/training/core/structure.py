@@ -133,13 +133,13 @@ class _Walk:
             self.tokens.append(f"{kind.__name__} {value!r}")
         elif isinstance(value, _STATELESS):
             self.tokens.append(kind.__name__)
-        elif isinstance(value, _FUNCTIONS):
+        elif isinstance(value, _FUNCTIONS) or _is_ours(value):
             self._named(value)
         elif isinstance(value, types.ModuleType) and value.__name__.startswith("keras."):
             self.tokens.append(value.__name__)
         elif isinstance(value, re.Pattern):
             self._sequence("pattern", (value.pattern, value.flags))
-        elif isinstance(value, types.MethodType):
+        elif isinstance(value, types.MethodType) and not _is_ours(value):
             self._sequence("method", (value.__func__, value.__self__))
         elif isinstance(value, functools.partial):
             self._sequence("partial", (value.func, value.args, value.keywords))
@@ -171,6 +171,9 @@ class _Walk:
 
     def _named(self, value: Any) -> None:
         name = f"{value.__module__}.{value.__qualname__}"
+        if _is_ours(value):  # set on optimizers, where it follows from the replicas
+            self.tokens.append(name)
+            return
         if not _is_library(value) or _found(value.__module__, value.__qualname__) is not value:
             raise _NotOfKerasError(name)
         self.tokens.append(name)
@@ -208,6 +211,12 @@ class _Walk:
                 self.tokens.append("~")
             else:
                 self.visit(attribute)
+
+
+def _is_ours(value: Any) -> bool:
+    """Return whether a function or method belongs to the training of this package."""
+    kinds = types.FunctionType | types.MethodType
+    return isinstance(value, kinds) and value.__module__.startswith("tune_tf.training.")
 
 
 def _is_library(value: Any) -> bool:
