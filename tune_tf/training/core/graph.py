@@ -1,9 +1,10 @@
 """Traced graphs of an epoch, which trials of one structure run with their own variables."""
 
+import contextlib
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -43,6 +44,10 @@ class GraphUser(Protocol):
     def jit_compile(self) -> bool:
         """Whether XLA compiles the graphs."""
 
+    @property
+    def created(self) -> "CreatedVariables":
+        """Variables that were created for it."""
+
     def trace(self, body: Body, scalars: TracedScalars, *args: Any) -> Any:
         """Call a function that is being traced."""
 
@@ -58,8 +63,8 @@ class EpochGraph:
     """Traced functions of an epoch.
 
     They are called with the variables of whichever model uses them in the place of those that were
-    traced, so nothing is copied. Where they use anything else that lives on, such as a lookup
-    table, they are only for the model that was traced.
+    traced, so nothing is copied. Where they use other variables that were created for that model,
+    they are for it alone.
 
     Args:
         replicas: Replicas that run the graph.
@@ -78,7 +83,7 @@ class EpochGraph:
         self._own = {id(part.handle) for each in own for part in parts_of_variable(each)}
         self._functions: dict[str, _Traced] = {}
         self._user: GraphUser | None = None
-        #: Resources that it uses beside the variables of its user.
+        #: Variables of the model that was traced, beside those that its structure has.
         self.others: list[Any] = []
 
     def trace(self, name: str, user: GraphUser, body: Body, *args: Any) -> None:
@@ -130,9 +135,8 @@ class EpochGraph:
         numbers = {id(handle): number for number, handle in enumerate(user.handles)}
         captures = [numbers.get(id(each), each) for each in captured_handles(function)]
         for each in captures:
-            is_resource = not isinstance(each, int) and each.dtype in (tf.resource, tf.variant)
-            if is_resource and id(each) not in self._own:
-                self.others.append(each)
+            if not isinstance(each, int) and id(each) not in self._own:
+                self.others += user.created.of([each])
         traced = _Traced(function, captures, jit_compile)
         _set_captures(traced, user.handles)
         return traced
@@ -142,6 +146,33 @@ def _set_captures(traced: _Traced, handles: Sequence[Any]) -> None:
     traced.function.set_external_captures(
         [handles[each] if isinstance(each, int) else each for each in traced.captures]
     )
+
+
+class CreatedVariables:
+    """Variables that a trial's code has created, by their handles."""
+
+    def __init__(self) -> None:
+        self._variables: dict[int, Any] = {}
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record the variables that are created in this context."""
+
+        def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
+            variable = next_creator(**settings)
+            created.append(variable)
+            return variable
+
+        created: list[Any] = []
+        with tf.variable_creator_scope(create):
+            yield
+        for variable in created:
+            for part in parts_of_variable(variable):
+                self._variables[id(part.handle)] = part
+
+    def of(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the variables of some handles, as far as they were recorded."""
+        return [each for handle in handles if (each := self._variables.get(id(handle))) is not None]
 
 
 class GraphCache:

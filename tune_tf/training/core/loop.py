@@ -22,8 +22,8 @@ from tune_tf.result_keys import (
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.epoch import TrialInputs, epoch_inputs
-from tune_tf.training.core.graph import GraphCache
-from tune_tf.training.core.program import CreatedVariables, Program
+from tune_tf.training.core.graph import CreatedVariables, GraphCache
+from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
 from tune_tf.training.core.step import ReplicaBuilder

@@ -1,7 +1,7 @@
 """Epoch of a trial's model as one graph call."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
-from tune_tf.training.core.graph import EpochGraph, GraphCache
+from tune_tf.training.core.graph import CreatedVariables, EpochGraph, GraphCache
 from tune_tf.training.core.process_state import seed_graph
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.step import Step, trains_by_workload
@@ -46,7 +46,7 @@ class Program:
         step: Step,
         rows: DeviceRows,
         batch_size: int,
-        created: "CreatedVariables | None" = None,
+        created: CreatedVariables | None = None,
     ) -> None:
         self._workload = workload
         self.step = step
@@ -55,11 +55,12 @@ class Program:
         self.num_rows = rows.num_train
         self.num_validation_rows = rows.num_validation
         self._per_example = rows.per_example
-        self._created = created or CreatedVariables()
+        #: Variables that were created for the model.
+        self.created = created or CreatedVariables()
         #: Frozen layers whose outputs are the inputs of the rows; None for the rows' own.
         self.skipped: SkippedLayers | None = None
         replicas = step.replicas
-        with self._created.recorded():
+        with self.created.recorded():
             step.build(rows.sample)
         step.check(self.num_rows, batch_size)
         several = replicas.shape != (1,)
@@ -200,8 +201,8 @@ class Program:
         if self._unseeded is not None:
             known.append(self._unseeded)
         known_handles = {id(part.handle) for each in known for part in parts_of_variable(each)}
-        used = [*self.graph.others, *self.handles]
-        return self._created.of([each for each in used if id(each) not in known_handles])
+        used = [*(each.handle for each in self.graph.others), *self.handles]
+        return self.created.of([each for each in used if id(each) not in known_handles])
 
     def graph_function(
         self, body: Callable[..., Any], *, jit_compile: bool = False, **options: Any
@@ -216,7 +217,7 @@ class Program:
             self.step.replicas.device_scope(),
             scalars.in_graph(self.scalars),
             unregister_new_gradients(),
-            self._created.recorded(),
+            self.created.recorded(),
         ):
             seed_graph()
             return body(*args)
@@ -289,33 +290,6 @@ class Program:
         if isinstance(rows, tf.data.Iterator):
             return StreamReader(rows, self._used_graph.waited_s, self.step.replicas.window)
         return ResidentReader(rows, order)
-
-
-class CreatedVariables:
-    """Variables that a trial's code has created, by their handles."""
-
-    def __init__(self) -> None:
-        self._variables: dict[int, Any] = {}
-
-    @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Record the variables that are created in this context."""
-
-        def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
-            variable = next_creator(**settings)
-            created.append(variable)
-            return variable
-
-        created: list[Any] = []
-        with tf.variable_creator_scope(create):
-            yield
-        for variable in created:
-            for part in parts_of_variable(variable):
-                self._variables[id(part.handle)] = part
-
-    def of(self, handles: Sequence[Any]) -> list[Any]:
-        """Return the variables of some handles, as far as they were recorded."""
-        return [each for handle in handles if (each := self._variables.get(id(handle))) is not None]
 
 
 def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
