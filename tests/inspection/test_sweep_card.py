@@ -75,7 +75,7 @@ def test_why_a_sweep_ended_early_is_told(sweep):
 def test_why_trials_failed_is_told_once_as_text(sweep):
     for number in (0, 1):
         sweep.start(number)
-        sweep.end(number, Outcome.ERROR, "a line\nFileNotFoundError: <photos>")
+        sweep.end(number, Outcome.ERROR, "FileNotFoundError: <photos>")
     card = sweep_card(seen(sweep))
     assert "2 trials error: FileNotFoundError: <photos>" in text_of(card)
     assert card.count("FileNotFoundError") == 1

@@ -50,13 +50,14 @@ def test_an_epoch_reports_what_fit_logs(replicas_of):
 
 
 def test_a_second_trial_gives_the_numbers_of_a_fresh_one(replicas_of):
+    workload = Given(build, draw(45, 19))
     loop = begun(replicas_of(1), seed=7)
     first = epochs(loop, 3)
     loop.finish()
-    loop.start({}, draw(45, 19), 7)
+    loop.start(workload, {}, draw(45, 19), 7)
     again = epochs(loop, 3)
     loop.finish()
-    loop.start({}, draw(45, 19), 8)
+    loop.start(workload, {}, draw(45, 19), 8)
     other = epochs(loop, 3)
     loop.finish()
 

@@ -442,7 +442,7 @@ def test_another_batch_size_after_a_restore_reads_the_rows_again(replicas_of):
     expected = fresh.epoch()
     rows = first.trial.inputs.rows  # of the same process
     first.finish()
-    first.start({"batch_size": 5}, rows, SEED)
+    first.start(workload, {"batch_size": 5}, rows, SEED)
     first.restore(checkpoint)
 
     assert first.epoch() == expected

@@ -140,7 +140,7 @@ class FrozenOutputs:
         layers = shareable_layers(workload, model, rows, self._max_bytes(rows))
         structure = layers.structure
         if structure.key is None:
-            raise NotSharedError(structure.obstacle)
+            raise NotSharedError(f"they run {structure.obstacle}, which is not Keras' own")
         has_mask = self._checked_masks(structure.key, layers, rows.sample[0])
         skipped = SkippedLayers(layers, has_mask, structure.key)
         return skipped, self._outputs(skipped, rows, structure.key)

@@ -215,23 +215,15 @@ def test_callbacks_change_frozen_layers(callback, replicas_of):
     assert furthest(shared, whole) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("callbacks", "told"),
-    [
-        (
-            [],
-            "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
-            "99% of an epoch's operations are saved",
-        ),
-        ([FreezesLast()], "not shared: a callback changed the model"),
-    ],
-    ids=["shared", "changed"],
-)
-def test_results_tell_what_is_saved_or_why_not(callbacks, told, replicas_of):
+@pytest.mark.parametrize("callbacks", [[], [FreezesLast()]], ids=["none", "frozen further"])
+def test_results_tell_what_is_saved(callbacks, replicas_of):
     workload = Given(nested, images(), callbacks=lambda config: callbacks)
     loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
     loop.epoch()
-    assert loop.performance[FROZEN_LAYERS] == told
+    assert loop.performance[FROZEN_LAYERS] == (
+        "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
+        "99% of an epoch's operations are saved"
+    )
 
 
 def test_rows_that_change_are_not_shared(replicas_of, caplog):
