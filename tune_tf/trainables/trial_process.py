@@ -209,8 +209,13 @@ class TrialProcess:
 
     def _load(self, trial: TrialStart) -> "tuple[Workload, Loaded]":
         """Return a new workload for a trial, and its data; data sets follow from its seed."""
-        from tune_tf.training.core.seeds import seeded_generators
+        from tune_tf.training.core.seeds import (
+            derive_seed,
+            seed_python_and_numpy,
+            seeded_generators,
+        )
 
+        seed_python_and_numpy(derive_seed(trial.seed, 1))  # of layers that the workload keeps
         workload, around = self._new_workload(), partial(seeded_generators, trial.seed)
         return workload, self._loader.load(workload, trial.config, around)
 
