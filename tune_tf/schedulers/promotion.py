@@ -136,7 +136,7 @@ class PromotingScheduler(FIFOScheduler):
             return False
         if next_trial is arriving or set_trial_status(tune_controller, next_trial, Trial.PENDING):
             self._rungs.promote(next_trial.trial_id)
-        if ending:
+        if ending and has_process(tune_controller, ending):
             keep_process(tune_controller)
         return next_trial is arriving
 
