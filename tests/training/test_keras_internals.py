@@ -80,23 +80,6 @@ def test_a_tensor_of_unknown_origin_cannot_be_cut():
         internals.origin_of(types.SimpleNamespace(name="x"))
 
 
-def test_fit_reads_and_passes_on_batches_without_the_strategy_that_was_hidden(replicas_of):
-    replicas = replicas_of(2)
-    with replicas.scope():
-        model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
-        model.compile("sgd", "mse")
-    with_strategy = model.distribute_strategy
-    internals.hide_strategy(model)
-
-    assert with_strategy.num_replicas_in_sync == 2
-    assert model.distribute_strategy.num_replicas_in_sync == 1
-
-
-def test_a_strategy_that_is_kept_elsewhere_cannot_be_hidden():
-    with pytest.raises(WorkloadError, match="does not tell the strategy of a model"):
-        internals.hide_strategy(types.SimpleNamespace())
-
-
 def test_variables_without_weight_decay_are_told():
     model = keras.Sequential([keras.Input((6,)), layers.Dense(4), layers.Dense(3)])
     optimizer = keras.optimizers.AdamW(0.1)
@@ -127,7 +110,7 @@ def test_asking_for_the_global_generator_draws_no_number():
     ("owner", "expected"),
     [
         pytest.param(lambda: keras.random.SeedGenerator(3), True, id="generator"),
-        pytest.param(lambda: keras.initializers.RandomNormal(), False, id="initializer"),
+        pytest.param(lambda: keras.initializers.RandomNormal(), True, id="initializer"),
         pytest.param(lambda: layers.Dropout(0.5, seed=3), True, id="layer with a generator"),
         pytest.param(lambda: layers.Dropout(0.0, seed=3), False, id="layer without one"),
         pytest.param(lambda: layers.Dense(3), False, id="layer without seed"),
@@ -144,20 +127,54 @@ def test_a_profile_of_batches_is_told(profile_batch, expected, tmp_path):
     assert internals.profiles_batches(callback) is expected
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"jit_compile": True},
-        {"autograph": False},
-        {"input_signature": [tf.TensorSpec([3])]},
-        {"reduce_retracing": True},
-    ],
-    ids=str,
-)
-def test_the_trace_settings_of_a_function_are_told(setting):
-    plain, other = tf.function(keras.ops.relu), tf.function(keras.ops.relu, **setting)
+def test_names_are_counted_as_when_they_were_noted():
+    keras.layers.Dense(3)
+    before = internals.automatic_names()
+    first = keras.layers.Dense(3).name
+    internals.reset_keras_state(before)
 
-    assert internals.trace_settings(plain) != internals.trace_settings(other)
+    assert before["dense"] >= 1
+    assert keras.layers.Dense(3).name == first
+
+
+def test_a_reset_makes_a_new_generator_for_draws_without_a_seed():
+    random.seed(5)
+    internals.reset_keras_state({})
+    first = keras.random.normal((3,)).numpy().tolist()
+    random.seed(5)
+    internals.reset_keras_state({})
+
+    assert keras.random.normal((3,)).numpy().tolist() == first
+
+
+def test_an_eager_draw_by_the_global_seed_is_told_and_one_in_a_graph_is_not(monkeypatch):
+    monkeypatch.setattr(internals.random_seed, "get_seed", internals.random_seed.get_seed)
+    told = []
+    assert internals.before_eager_draws(lambda: told.append(1))
+    tf.random.normal((2,), seed=3)
+    assert told == [1]
+    tf.function(lambda: tf.random.normal((2,), seed=3)).get_concrete_function()
+    assert told == [1]
+    tf.random.set_seed(7)
+    try:
+        assert internals.global_seed() == 7
+    finally:
+        tf.random.set_seed(None)
+    assert internals.global_seed() is None
+
+
+def test_a_traced_function_runs_with_other_variables_and_lets_go_of_its_own():
+    first, second = tf.Variable(1.0), tf.Variable(5.0)
+    function = tf.function(lambda x: x * first, autograph=False).get_concrete_function(2.0)
+    (handle,) = internals.captured_handles(function)
+    assert handle is first.handle
+    gone = weakref.ref(first)
+    function.set_external_captures([second.handle])
+    del first, handle
+    gc.collect()
+
+    assert gone() is None
+    assert float(function(tf.constant(2.0))) == 10.0
 
 
 def test_what_is_traced_is_not_kept_by_the_registry_of_gradients():
