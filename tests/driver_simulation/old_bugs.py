@@ -56,7 +56,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         TrialRegistry,
         "_assign_orphan",
         _assign_unlinked,
-        177,
+        3358,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

@@ -164,13 +164,17 @@ def test_an_eager_draw_by_the_global_seed_is_told_and_one_in_a_graph_is_not(monk
 
 
 def test_a_traced_function_runs_with_other_variables_and_lets_go_of_its_own():
-    first, second = tf.Variable(1.0), tf.Variable(5.0)
-    function = tf.function(lambda x: x * first, autograph=False).get_concrete_function(2.0)
-    (handle,) = internals.captured_handles(function)
-    assert handle is first.handle
-    gone = weakref.ref(first)
-    function.set_external_captures([second.handle])
-    del first, handle
+    def traced():
+        variable = tf.Variable(1.0)
+        function = tf.function(lambda x: x * variable, autograph=False)
+        function = function.get_concrete_function(tf.TensorSpec([]))
+        (handle,) = internals.captured_handles(function)
+        assert handle is variable.handle
+        return function, weakref.ref(variable)
+
+    function, gone = traced()
+    other = tf.Variable(5.0)
+    function.set_external_captures([other.handle])
     gc.collect()
 
     assert gone() is None

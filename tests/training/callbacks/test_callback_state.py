@@ -113,7 +113,7 @@ FIT = pytest.param("fit", marks=pytest.mark.slow)
 def loop_of(request, replicas_of):
     """Return a function that makes a loop."""
     kind = GraphLoop if request.param == "graph" else FitLoop
-    return lambda: kind(Given(build, draw(20, 8)), replicas_of(1))
+    return lambda: kind(replicas_of(1))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tune_tf.training.core.seeds import derive_seed, seed_python_and_numpy
+from tune_tf.training.core.seeds import seed_python_and_numpy, tensorflow_seed
 from tune_tf.training.keras_internals import (
     automatic_names,
     before_eager_draws,
@@ -46,7 +46,7 @@ def begin_trial(seed: int) -> None:
             change(value)
     reset_keras_state(names)
     seed_python_and_numpy(seed)
-    _tensorflow.begin_trial(derive_seed(seed, 0))
+    _tensorflow.begin_trial(tensorflow_seed(seed))
 
 
 def seed_graph() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_ORDER, _EXAMPLES, _STREAM, _UNSEEDED = 1, 2, 3, 4  # distinguish the streams of one seed
+_ORDER, _EXAMPLES, _STREAM, _UNSEEDED, _TENSORFLOW = 1, 2, 3, 4, 5  # distinguish the streams of one seed
 
 
 def derive_seed(sweep_seed: int, trial_number: int) -> int:
@@ -62,6 +62,11 @@ def epoch_order(
     """Return the shuffled row numbers of an epoch, int32, shape ``[num_rows]``."""
     generator = np.random.default_rng([seed, _ORDER, epoch])
     return generator.permutation(num_rows).astype(np.int32)
+
+
+def tensorflow_seed(seed: int) -> int:
+    """Return the global seed of TensorFlow in a trial, below 2**32 and no seed of any trial."""
+    return int(np.random.SeedSequence([seed, _TENSORFLOW, 0]).generate_state(1)[0])
 
 
 def stream_seed(seed: int, epoch: int) -> int:

@@ -135,7 +135,8 @@ class FrozenLayers:
         """Structure of the layers and of how they are connected, without values of variables."""
         calls = [call for level in self.levels for call in level.frozen]
         tensors = [level.tensors for level in self.levels]
-        return structure_of([*map(tuple, calls), *tensors], scalars_of(self.model))
+        scalars = scalars_of(self.model)
+        return structure_of([*map(tuple, calls), *tensors], scalars, with_tables=True)
 
     @property
     def name(self) -> str:

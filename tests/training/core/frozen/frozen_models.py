@@ -297,7 +297,7 @@ NOT_SHARED = {
     "custom call": (lambda config: compiled(Subclassed(), config), "in custom code"),
     "custom loss": (own_loss, "replaces compute_loss"),
     "rows mixed": (mixing_rows, "other rows"),
-    "random function": (random_activation, "differ between two calls"),
+    "random function": (random_activation, "which is not Keras' own"),
     "little saved": (cheap, "of an epoch's operations"),
 }
 """Models whose frozen layers are not skipped, and a part of the reason."""
