@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_ORDER, _EXAMPLES, _STREAM, _UNSEEDED, _TENSORFLOW = 1, 2, 3, 4, 5  # distinguish the streams of one seed
+# Streams of one seed.
+_ORDER, _EXAMPLES, _STREAM, _UNSEEDED, _TENSORFLOW = 1, 2, 3, 4, 5
 
 
 def derive_seed(sweep_seed: int, trial_number: int) -> int:
