@@ -37,27 +37,28 @@ SPLIT: dict[str, dict[str, str]] = {
             "number that compute_metrics adds",
         )
     },
-    # A number of the whole batch is made of the numbers of its parts.
-    "loss function of the batch": {REPLICAS: WRONG, PIECES: EQUAL},  # of equal pieces
-    "Dice": dict.fromkeys(BOTH, WRONG),
-    "Masking of the loss": dict.fromkeys(BOTH, WRONG),
-    "layer that adds a loss": dict.fromkeys(BOTH, EQUAL),
-    "layer that moves its own weight": dict.fromkeys(BOTH, WRONG),
-    "metric of a whole batch": dict.fromkeys(BOTH, WRONG),
-    "train_step reads the workload": {REPLICAS: EQUAL, PIECES: "takes whole batches"},
-    # Each piece counts as a batch; replicas raise an error of TensorFlow's that names nothing.
     **{
-        f"variable that {what} makes": dict.fromkeys(BOTH, WRONG)
-        for what in ("a loss", "a regularizer", "compute_loss")
+        name: dict.fromkeys(BOTH, EQUAL)
+        for name in (
+            "loss function of the batch",
+            "Dice",
+            "Masking of the loss",
+            "metric of a whole batch",
+        )
     },
+    "layer that adds a loss": dict.fromkeys(BOTH, "adds a loss of the rows that it gets"),
+    "layer that moves its own weight": dict.fromkeys(BOTH, r"\(Centers\) changes .* in its call"),
+    "train_step reads the workload": {REPLICAS: EQUAL, PIECES: "takes whole batches"},
+    # Replicas raise an error of TensorFlow's that names nothing.
+    "variable that a loss makes": {REPLICAS: WRONG, PIECES: EQUAL},
+    "variable that compute_loss makes": {REPLICAS: WRONG, PIECES: EQUAL},
+    # Wrong numbers with pieces: the variable moves more often than once a batch.
+    "variable that a regularizer makes": dict.fromkeys(BOTH, WRONG),
     "variable that train_step makes": {REPLICAS: WRONG, PIECES: "takes whole batches"},
     # Keras' own error, which does not name the replicas
     "stateful GRU": dict.fromkeys(BOTH, WRONG),
 }
 """By row and way: ``EQUAL``, ``WRONG`` where it should be, or what a refusal says (a pattern)."""
-
-WRONG_BY_FIT = ("number that compute_metrics adds",)
-"""Rows that are wrong on one device too: the number is lost."""
 
 
 def cells():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from contract_cells import EQUAL, PIECES, SPLIT, STAGES, TOLERANCE, WRONG, WRONG_BY_FIT, cells
+from contract_cells import EQUAL, PIECES, SPLIT, STAGES, TOLERANCE, WRONG, cells
 from contract_row import ONE, SEVERAL
 from contract_table import TABLE
 from guards import guarded
@@ -76,15 +76,7 @@ GUARDS = (
 """One for each kind of thing that a trial's numbers may depend on."""
 
 
-def rows():
-    """Return the names of rows as parameters."""
-    right = [name for name in TABLE if name not in WRONG_BY_FIT]
-    marks = (pytest.mark.slow, pytest.mark.xfail(strict=True))
-    wrong = [pytest.param(name, marks=marks) for name in WRONG_BY_FIT]
-    return guarded(right, GUARDS) + wrong
-
-
-@pytest.mark.parametrize("name", rows())
+@pytest.mark.parametrize("name", guarded(list(TABLE), GUARDS))
 def test_a_trial_is_that_of_a_fresh_process_and_of_fit(name, reused, fresh):
     row, last = TABLE[name], TABLE[name].configs[-1]
     own_graph = row.graph not in (ONE, SEVERAL)
