@@ -57,14 +57,14 @@ CEILINGS = {
     "sweep": 4274,
     "testing": 997,
     "tracking": 3000,
-    "trainables": 1550,
-    "training": 6321,
+    "trainables": 1556,
+    "training": 6340,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57556, "tests": 60956, "scripts": 7121}
+LINES = {"tune_tf": 57596, "tests": 60978, "scripts": 7120}
 """Most lines of any kind."""
 
 
