@@ -200,12 +200,14 @@ def train_by_fit(workload: Workload, config: Config) -> ContractRun:
     workload = PickledWorkload.of(workload).load("the test")
     rows = rows_of(workload.load_data(config))
     size = workload.global_batch_size(config)
+    # tf.data takes a list for one tensor.
+    parts: Any = tuple(tuple(part) if isinstance(part, list) else part for part in rows.train)
     seed_python_and_numpy(SEED)
     model = workload.build_model(config)
     if type(workload).train_step is not Workload.train_step:
         model.train_step = lambda batch: workload.train_step(model, batch)
     signature = tf.nest.map_structure(
-        lambda a: tf.TensorSpec((None, *a.shape[1:]), tf.as_dtype(a.dtype)), rows.train
+        lambda a: tf.TensorSpec((None, *a.shape[1:]), tf.as_dtype(a.dtype)), parts
     )
 
     def batches() -> Iterable[Any]:
@@ -215,7 +217,7 @@ def train_by_fit(workload: Workload, config: Config) -> ContractRun:
                 order = epoch_order(SEED, epoch, rows.num_train)
             for first in range(0, rows.num_train, size):
                 batch = order[first : first + size]
-                yield tf.nest.map_structure(lambda a, batch=batch: a[batch], rows.train)
+                yield tf.nest.map_structure(lambda a, batch=batch: a[batch], parts)
 
     values: list[Any] = []
 
