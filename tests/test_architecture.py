@@ -55,7 +55,7 @@ CEILINGS = {
     "single modules": 1346,
     "space": 1422,
     "sweep": 4274,
-    "testing": 998,
+    "testing": 999,
     "tracking": 3000,
     "trainables": 1556,
     "training": 6340,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57598, "tests": 60978, "scripts": 7120}
+LINES = {"tune_tf": 57599, "tests": 60978, "scripts": 7120}
 """Most lines of any kind."""
 
 

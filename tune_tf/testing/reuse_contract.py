@@ -201,7 +201,8 @@ def train_by_fit(workload: Workload, config: Config) -> ContractRun:
     rows = rows_of(workload.load_data(config))
     size = workload.global_batch_size(config)
     # tf.data takes a list for one tensor.
-    parts: Any = tuple(tuple(part) if isinstance(part, list) else part for part in rows.train)
+    parts: Any = rows.train
+    parts = tuple(tuple(part) if isinstance(part, list) else part for part in parts)
     seed_python_and_numpy(SEED)
     model = workload.build_model(config)
     if type(workload).train_step is not Workload.train_step:
