@@ -79,6 +79,11 @@ CASES = {
 }
 
 
+def stopping_early():
+    """A workload whose trials keep the weights of their best epoch."""
+    return Given(build, DATA, callbacks=lambda config: [CASES["EarlyStopping"]()])
+
+
 def trial(loop, make, config, folder=None):
     """Begin a trial, from a checkpoint if there is one."""
     workload = Given(build, DATA, callbacks=lambda config: [make()])
@@ -185,7 +190,7 @@ def test_a_trial_that_stops_early_ends_with_its_best_weights(loop_of, tmp_path):
     loop.finish()
 
     assert (ended.epoch, ended.has_ended) == (4, True)
-    exported = trained_model(Given(build, DATA), {}, tmp_path)
+    exported = trained_model(stopping_early(), {}, tmp_path)
     assert furthest_values(exported.get_weights(), best) == 0
 
 
@@ -202,7 +207,7 @@ def test_a_trial_that_reaches_its_last_epoch_is_exported_as_fit_would_leave_it(l
     loop.state().write(tmp_path)  # Tune's last checkpoint, at the limit of epochs
     loop.finish()
 
-    exported = trained_model(Given(build, DATA), {}, tmp_path)
+    exported = trained_model(stopping_early(), {}, tmp_path)
     kept = [each for each in best if each.dtype == "float32"]  # no states of random generators
     assert furthest_values(exported.get_weights()[: len(kept)], kept) == 0
 
@@ -215,7 +220,7 @@ def test_averages_of_the_weights_do_not_overwrite_the_best_ones(replicas_of, tmp
     to_its_end_loop(loop)
     loop.state().write(tmp_path)
 
-    exported = trained_model(Given(build, DATA), {"ema": True}, tmp_path)
+    exported = trained_model(stopping_early(), {"ema": True}, tmp_path)
     assert furthest_values(exported.get_weights(), best) == 0
 
 

@@ -127,7 +127,7 @@ class _Walk:
             self._keras_object(value, kind)
         elif isinstance(value, _CONTAINERS) and _is_library(kind):
             self._container(value)
-        elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        elif isinstance(value, np.ndarray | np.generic):
             self._array(np.asarray(value))
         elif isinstance(value, tf.Tensor):
             self._tensor(value)
@@ -165,6 +165,9 @@ class _Walk:
             self._sequence(type(value).__name__, value)
 
     def _array(self, array: "np.ndarray[Any, Any]") -> None:
+        if array.dtype.hasobject:  # such as texts
+            self._sequence(f"array {array.shape}", array.ravel().tolist())
+            return
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         self.tokens.append(f"array {array.dtype.str} {array.dtype} {array.shape} {digest}")
