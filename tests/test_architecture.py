@@ -55,16 +55,16 @@ CEILINGS = {
     "single modules": 1346,
     "space": 1422,
     "sweep": 4274,
-    "testing": 999,
+    "testing": 1000,
     "tracking": 3000,
     "trainables": 1556,
-    "training": 6343,
+    "training": 6341,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57602, "tests": 60983, "scripts": 7120}
+LINES = {"tune_tf": 57607, "tests": 61029, "scripts": 7120}
 """Most lines of any kind."""
 
 
