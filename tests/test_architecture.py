@@ -55,16 +55,16 @@ CEILINGS = {
     "single modules": 1346,
     "space": 1422,
     "sweep": 4274,
-    "testing": 999,
+    "testing": 1000,
     "tracking": 3000,
     "trainables": 1556,
-    "training": 6357,
+    "training": 6355,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57625, "tests": 60983, "scripts": 7137}
+LINES = {"tune_tf": 57630, "tests": 61029, "scripts": 7137}
 """Most lines of any kind."""
 
 

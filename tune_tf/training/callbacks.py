@@ -106,8 +106,6 @@ class EpochCallbacks:
         self._logs: Metrics | None = None
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
-        #: Whether there are no callbacks.
-        self.is_empty = not self._callbacks
         #: Names of the callbacks that have validation hooks.
         self.watch_validation = ", ".join(
             type(callback).__name__

@@ -23,7 +23,7 @@ from tune_tf.errors import WorkloadError
 _OBJECT_BOOKKEEPING = frozenset(("_tracker", "_lock"))
 _VARIABLE_BOOKKEEPING = _OBJECT_BOOKKEEPING | {"_value", "_initializer"}
 _OPTIMIZER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
-    *("_trainable_variables_indices", "_distribution_strategy"),
+    *("_trainable_variables_indices", "_distribution_strategy", "_var_to_optimizer_idx"),
     *("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache"),
 }
 _LAYER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {

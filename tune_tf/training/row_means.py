@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from tune_tf.training.keras_internals import keras_mask
+from tune_tf.training.keras_internals import is_of_keras, keras_mask
 
 _losses, _metrics = keras.losses, keras.metrics
 
@@ -115,6 +115,10 @@ def whole_batch_reason(model: keras.Model) -> str | None:
         is_of_compile = metric is tracker or hasattr(metric, "metrics") or is_output_loss(metric)
         if not is_of_compile:
             return f"the metric {metric.name}"
+    for variable in model.trainable_variables:
+        penalty = variable.regularizer  # one of the user's may move a variable of its own
+        if penalty is not None and not is_of_keras(type(penalty)):
+            return f"the regularizer of {variable.path}"
     return compiled_reason(model)
 
 

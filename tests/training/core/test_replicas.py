@@ -202,7 +202,7 @@ def test_a_train_step_of_its_own_cannot_take_pieces(replicas_of):
 def test_uneven_batches_are_refused_where_asked_for(num_rows, batch_size, replicas_of):
     workload = Given(classifier(), draw(num_rows), batch_size=batch_size)
 
-    with pytest.raises(WorkloadError, match="are not divisible by the 2 replicas"):
+    with pytest.raises(WorkloadError, match=r"row\(s\) is not divisible by the 2 replicas"):
         run_fresh(workload, replicas_of(2), uneven="refuse")
 
 

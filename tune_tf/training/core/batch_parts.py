@@ -31,13 +31,6 @@ def unpack_batch(batch: Any) -> tuple[Any, Any, Any]:
     return x, y, sample_weight
 
 
-def relative_share(rows: Any, num_rows: Any, num_replicas: int) -> Any:
-    """Return the share of ``rows`` in a batch divided by an even share; 1 for an even batch."""
-    if isinstance(num_rows, int):
-        return rows * num_replicas / num_rows
-    return tf.cast(rows * num_replicas, tf.float32) / tf.cast(num_rows, tf.float32)
-
-
 def fraction_of(rows: Any, num_rows: Any) -> Any:
     """Return the fraction that ``rows`` are of a batch."""
     if isinstance(num_rows, int):

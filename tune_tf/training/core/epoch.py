@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.training.core.batch_parts import can_share_batch, replica_rows, split_rows
+from tune_tf.training.core.batch_parts import replica_rows
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, example_seeds, unseeded_state
 from tune_tf.training.input.dataset_stream import DatasetStream
@@ -76,20 +76,6 @@ def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray
     return np.arange(rows.num_train, dtype=np.int32)
 
 
-def run_whole_batch(
-    replicas: Replicas, step: NumberedStep, batch: Any, first: Any = 0, *, is_custom: bool
-) -> Any:
-    """Run a step on a batch that the replicas share, whose first row has the number ``first``."""
-    count = num_rows_of(batch)
-
-    def run_in_replica(replica: int, batch: Any) -> Any:
-        begin, end = replica_rows(count, replica, replicas.num, whole=is_custom)
-        rows = batch if replicas.num == 1 else rows_between(batch, begin, end)
-        return step(replica, rows, first + tf.range(begin, end), count)
-
-    return replicas.run(run_in_replica, batch)
-
-
 class BatchLoop:
     """Loop over all batches of a data set, of ``size`` rows each, as part of a graph."""
 
@@ -121,12 +107,8 @@ class BatchLoop:
         result = None
 
         def run_batch(first: Any, count: int) -> Any:
-            num_shares = self._replicas.num
-            if is_custom and not can_share_batch(count, num_shares):
-                num_shares = 1
-
             def run_in_replica(replica: int, fetched: Any) -> Any:
-                begin, end = split_rows(count, replica if num_shares > 1 else 0, num_shares)
+                begin, end = replica_rows(count, replica, self._replicas.num, whole=is_custom)
                 numbers, rows = reader.part(fetched, first, begin, end, count)
                 return step(replica, rows, numbers, count)
 
@@ -157,10 +139,15 @@ class BatchLoop:
         """
 
         def run_batch(seen: tf.Tensor, batch: Any) -> tuple[Any, tf.Tensor]:
-            first = tf.cast(seen[1], tf.int32)
-            result = run_whole_batch(self._replicas, step, batch, first, is_custom=is_custom)
-            count = tf.cast(num_rows_of(batch), tf.int64)
-            return result if is_custom else (), seen + tf.stack([1, count])
+            first, count, replicas = tf.cast(seen[1], tf.int32), num_rows_of(batch), self._replicas
+
+            def run_in_replica(replica: int, batch: Any) -> Any:
+                begin, end = replica_rows(count, replica, replicas.num, whole=is_custom)
+                rows = batch if replicas.num == 1 else rows_between(batch, begin, end)
+                return step(replica, rows, first + tf.range(begin, end), count)
+
+            result = replicas.run(run_in_replica, batch)
+            return result if is_custom else (), seen + tf.stack([1, tf.cast(count, tf.int64)])
 
         seen, result = tf.zeros([2], tf.int64), ()
         if is_custom:  # the first batch gives the form of the results

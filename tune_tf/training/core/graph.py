@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import re
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from tune_tf.errors import WorkloadError
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.keras_internals import captured_handles, parts_of_variable
@@ -149,16 +151,30 @@ def _set_captures(traced: _Traced, handles: Sequence[Any]) -> None:
 
 
 class CreatedVariables:
-    """Variables that a trial's code has created, by their handles."""
+    """Variables that a trial's code has created, by their handles.
 
-    def __init__(self) -> None:
+    Code that is traced for several replicas must create none.
+    """
+
+    def __init__(self, num_replicas: int = 1) -> None:
+        self._num_replicas = num_replicas
         self._variables: dict[int, Any] = {}
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Record the variables that are created in this context."""
+        """Record the variables that are created in this context.
+
+        Raises:
+            WorkloadError: Code creates one while it is traced for several replicas.
+        """
 
         def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
+            if self._num_replicas > 1 and not tf.executing_eagerly():
+                raise WorkloadError(
+                    f"{_caller()} creates a variable at its first call, which {self._num_replicas} "
+                    "replicas cannot share: create it in build_model or an __init__ before, with "
+                    "aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, or use one replica"
+                )
             variable = next_creator(**settings)
             created.append(variable)
             return variable
@@ -173,6 +189,16 @@ class CreatedVariables:
     def of(self, handles: Sequence[Any]) -> list[Any]:
         """Return the variables of some handles, as far as they were recorded."""
         return [each for handle in handles if (each := self._variables.get(id(handle))) is not None]
+
+
+def _caller() -> str:
+    """Return the innermost function that is no library's, with its file and line."""
+    libraries = ("contextlib", "keras", "tensorflow", "tune_tf")
+    frames = (frame for frame, _ in traceback.walk_stack(None))
+    caller = next(
+        f for f in frames if f.f_globals.get("__name__", "").split(".")[0] not in libraries
+    )
+    return f"{caller.f_code.co_qualname} ({caller.f_code.co_filename}:{caller.f_lineno})"
 
 
 class GraphCache:

@@ -26,6 +26,7 @@ from tune_tf.training.core.graph import CreatedVariables, GraphCache
 from tune_tf.training.core.program import Program
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.scalars import LearningRate, learning_rate
+from tune_tf.training.core.seeds import seed_python_and_numpy
 from tune_tf.training.core.step import ReplicaBuilder
 from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
 from tune_tf.training.input.dataset_stream import DatasetStream
@@ -111,7 +112,7 @@ class GraphLoop:
         """Begin a trial of a workload that no other trial uses, with fresh seeded weights."""
         self._stopped_state = None
         inputs = TrialInputs(config, with_per_example(workload, config, rows), seed)
-        builder, created = self._builder(workload), CreatedVariables()
+        builder, created = self._builder(workload), CreatedVariables(self._replicas.num)
         with created.recorded():
             model = builder.build(inputs)
         step, size = builder.step(model, inputs), inputs.rows.batch_size(workload, config)
@@ -136,6 +137,7 @@ class GraphLoop:
     def _train_epoch(self) -> Metrics:
         """Run one epoch without calling ``on_epoch_end``."""
         trial = self.trial
+        seed_python_and_numpy(trial.inputs.seed + trial.epoch)  # from which callbacks may draw
         trial.callbacks.epoch_begin(trial.epoch)
         program = trial.program
         if program.graph is None:  # callbacks may have changed the model

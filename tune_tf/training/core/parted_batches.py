@@ -38,14 +38,17 @@ class PartedBatches:
         model: The model, whose variables are created later.
         replicas: The replicas, each with a part of the rows.
         micro_batches: Pieces into which a replica splits its rows for training.
+        who: What shares a batch, for error messages.
     """
 
-    def __init__(self, model: keras.Model, replicas: Replicas, micro_batches: int) -> None:
+    def __init__(
+        self, model: keras.Model, replicas: Replicas, micro_batches: int, who: str
+    ) -> None:
         self._model = model
         self._replicas = replicas
         self._micro_batches = micro_batches
         self._unused: set[int] = set()  # variables without a gradient in replicas with rows
-        self._who = _name_parts(replicas.num, micro_batches)
+        self._who = who
         # By `training`: whether each replica has the metrics of whole batches.
         self._has_whole_metrics = {True: False, False: False}
 
@@ -87,10 +90,10 @@ class PartedBatches:
         if penalty is not None:
             penalty = part_of(penalty, fraction)
         if not self._adds_up(y_pred, num_rows, training=False):
-            whole = self._gather(batch, y_pred, num_rows)
-            loss = whole.loss(model, self._replicas, [span], self._who, training=False)
+            whole = self._gather(batch, y_pred, num_rows, [span])
+            loss = whole.loss(model, self._replicas, training=False)
             loss = loss if penalty is None else loss + self._replicas.sum(penalty)
-            return whole.update_metrics(model, loss, num_rows, [span], self._who)
+            return whole.update_metrics(model, loss, num_rows)
         loss = tf.zeros([])
         if tf.is_tensor(fraction) or fraction > 0:
             with self._replicas.as_single_replica(1.0):
@@ -207,8 +210,8 @@ class PartedBatches:
                 refuse_random_operations(span, self._who)
             for variable, value in state:
                 variable.assign(value)
-        whole = self._gather(batch, y_pred, num_rows)
-        of_whole = differentiate(model, whole, replicas, spans, self._who)
+        whole = self._gather(batch, y_pred, num_rows, spans)
+        of_whole = differentiate(model, whole, replicas)
         gradients = [g if g is None else scale_gradient(g, 1 / replicas.num) for g in of_whole[2]]
         offset, _ = split_rows(num_rows, replica, replicas.num)
         penalty = None
@@ -225,15 +228,18 @@ class PartedBatches:
             gradients = list(map(add_gradients, gradients, part_gradients))
         loss = of_whole.loss if penalty is None else of_whole.loss + replicas.sum(penalty)
         model.optimizer.apply(after_all(gradients), model.trainable_variables)
-        return whole.update_metrics(model, loss, num_rows, spans, self._who)
+        return whole.update_metrics(model, loss, num_rows)
 
-    def _gather(self, batch: Any, y_pred: Any, num_rows: Any) -> WholeBatch:
+    def _gather(
+        self, batch: Any, y_pred: Any, num_rows: Any, calls: Sequence[GraphSpan]
+    ) -> WholeBatch:
         """Return the rows of all replicas; the inputs only if a method of the user takes them."""
         x, y, sample_weight = unpack_batch(batch)
         methods = ("compute_loss", "compute_metrics")
         takes_x = any(replaces_method(self._model, method) for method in methods)
-        tensors = (x if takes_x else None, y, sample_weight, y_pred)
-        return WholeBatch(*gather(self._replicas, tensors, num_rows))
+        rows = (x if takes_x else None, y, sample_weight, y_pred)
+        x, y, sample_weight, y_pred = gather(self._replicas, rows, num_rows)
+        return WholeBatch(x, y, sample_weight, y_pred, calls, self._who)
 
 
 class _Forward(NamedTuple):
@@ -317,9 +323,3 @@ def part_of(loss: Any, fraction: Any) -> Any:
 def _zero_loss(y_pred: Any) -> Any:
     """Return a zero that depends on a prediction without rows."""
     return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])
-
-
-def _name_parts(num_replicas: int, micro_batches: int) -> str:
-    parts = [f"{num_replicas} replicas"] if num_replicas > 1 else []
-    parts += [f"{micro_batches} micro_batches"] if micro_batches > 1 else []
-    return " and ".join(parts)

@@ -3,14 +3,19 @@
 State that the modules of a workload hold is shared by the trials of a process, as in any program.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tune_tf.training.core.seeds import seed_python_and_numpy, tensorflow_seed
+from tune_tf.training.core.seeds import (
+    preserve_global_rng,
+    seed_python_and_numpy,
+    tensorflow_seed,
+)
 from tune_tf.training.keras_internals import (
     automatic_names,
     before_eager_draws,
@@ -49,10 +54,17 @@ def begin_trial(seed: int) -> None:
     _tensorflow.begin_trial(tensorflow_seed(seed))
 
 
-def seed_graph() -> None:
-    """Seed the graph that is being traced for the trial, unless its code has set a global seed."""
+@contextlib.contextmanager
+def seeded_graph() -> Iterator[None]:
+    """Seed what is traced for the trial, unless its code has set TensorFlow's global seed.
+
+    The generators of Python and NumPy are then where they were, as if an earlier trial had traced.
+    """
     if global_seed() == _tensorflow.active:
         tf.compat.v1.set_random_seed(_tensorflow.of_trial)
+    with preserve_global_rng():
+        seed_python_and_numpy(_tensorflow.of_trial)
+        yield
 
 
 class _TensorFlowSeed:

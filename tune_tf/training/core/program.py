@@ -1,7 +1,7 @@
 """Epoch of a trial's model as one graph call."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from tune_tf.result_keys import Metrics
 from tune_tf.training.core.epoch import BatchLoop, EpochInputs, NumberedStep
 from tune_tf.training.core.graph import CreatedVariables, EpochGraph, GraphCache
-from tune_tf.training.core.process_state import seed_graph
+from tune_tf.training.core.process_state import seeded_graph
 from tune_tf.training.core.scalars import Scalar, scalars_of
 from tune_tf.training.core.step import Step, trains_by_workload
 from tune_tf.training.core.structure import Structure, structure_of
@@ -218,8 +218,8 @@ class Program:
             scalars.in_graph(self.scalars),
             unregister_new_gradients(),
             self.created.recorded(),
+            seeded_graph(),
         ):
-            seed_graph()
             return body(*args)
 
     def _run_epoch(
@@ -296,8 +296,3 @@ def plain_metrics(logs: Mapping[str, Any]) -> Metrics:
     """Convert metrics to NumPy arrays, and scalars to floats."""
     arrays = {name: value.numpy() for name, value in logs.items()}
     return {name: float(a) if np.ndim(a) == 0 else a for name, a in arrays.items()}
-
-
-def are_finite(values: Iterable[Any]) -> bool:
-    """Return whether all numbers of some arrays are finite."""
-    return all(np.all(np.isfinite(np.asarray(value, np.float64))) for value in values)

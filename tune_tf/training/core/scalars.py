@@ -102,7 +102,7 @@ def scalars_of(model: keras.Model) -> list[Scalar]:
     return [
         Scalar(owner, attribute)
         for owner in _owners(model)
-        for attribute in _TRACEABLE.get(type(owner), ())
+        for attribute in _TRACEABLE[type(owner)]
         if _is_traceable(getattr(owner, attribute))
     ]
 
@@ -116,19 +116,13 @@ def _is_traceable(value: Any) -> bool:
         return False
 
 
-def _owners(model: keras.Model) -> Iterator[Any]:
-    optimizer = inner_optimizer(model)
-    yield optimizer
-    # A plain number is in a variable and needs no tracing.
-    schedule = learning_rate_attribute(optimizer)
-    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
-        yield schedule
-    seen: set[int] = set()
-    for layer in model_layers(model):
-        for owner in (layer, *vars(layer).values()):
-            if type(owner) in _TRACEABLE and id(owner) not in seen:
-                seen.add(id(owner))
-                yield owner
+def _owners(model: keras.Model) -> list[Any]:
+    """Return the objects of a model that have traceable scalars, each once."""
+    # A plain learning rate is in a variable and needs no tracing.
+    groups = [(each, learning_rate_attribute(each)) for each in optimizers_of(model)]
+    groups += [(layer, *vars(layer).values()) for layer in model_layers(model)]
+    found = {id(each): each for group in groups for each in group if type(each) in _TRACEABLE}
+    return list(found.values())
 
 
 def model_layers(model: keras.Model) -> Iterator[keras.Layer]:

@@ -16,8 +16,8 @@ from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
 from tune_tf.training.core.batch_parts import (
     can_share_batch,
+    fraction_of,
     is_even,
-    relative_share,
     replica_rows,
     unpack_batch,
 )
@@ -25,12 +25,13 @@ from tune_tf.training.core.build import (
     batch_norms,
     build_for_training,
     build_model,
+    layers_in,
     warn_of_inexact_norms,
 )
 from tune_tf.training.core.epoch import TrialInputs
 from tune_tf.training.core.parted_batches import PartedBatches, metric_results
 from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.update import prepare_optimizer
+from tune_tf.training.core.update import prepare_optimizer, refuse_other_optimizers
 from tune_tf.training.row_means import compiled_reason, replaces_method
 from tune_tf.workload import Workload
 
@@ -57,6 +58,9 @@ class Step(abc.ABC):
         self.model = copies[0]
         self.replicas = replicas
         self.micro_batches = micro_batches
+        counts = {"replicas": len(copies) * replicas.num, "micro_batches": micro_batches}
+        #: What shares a batch, for error messages; empty if batches stay whole.
+        self.who = " and ".join(f"{num} {name}" for name, num in counts.items() if num > 1)
         #: Whether the user replaces Keras' ``train_step``.
         self.has_custom_train = trains_by_workload(workload) or replaces_method(
             self.model, "train_step"
@@ -70,12 +74,21 @@ class Step(abc.ABC):
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create all variables of model and optimizer, given a few rows."""
 
-    @abc.abstractmethod
     def check(self, num_rows: int, batch_size: int) -> None:
         """Check that the built model can be trained on these batches, if both numbers are known.
 
         Unknown numbers are 0.
+
+        Raises:
+            WorkloadError: It cannot.
         """
+        for layer in layers_in(self.model) if self.who else ():
+            if isinstance(layer, keras.layers.RNN) and layer.stateful:
+                raise WorkloadError(
+                    f"{layer.name} ({type(layer).__name__}) is stateful, so its state is of whole "
+                    f"batches, which {self.who} split: use one replica and micro_batches 1, or "
+                    "leave out stateful=True"
+                )
 
     @abc.abstractmethod
     def train(self, replica: int, batch: Any, num_rows: Any) -> Any:
@@ -173,10 +186,17 @@ class ReplicaStep(Step):
     ) -> None:
         super().__init__(workload, (model,), replicas, parallelism.micro_batches)
         self._must_be_even = parallelism.uneven == "refuse"
-        self._batches = PartedBatches(model, replicas, self.micro_batches)
+        self._batches = PartedBatches(model, replicas, self.micro_batches, self.who)
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create all variables, and make the optimizer exact for the replicas."""
+        if self.replicas.num > 1:
+            refuse_other_optimizers(self.model, self.who)
+            if not replaces_method(self.model, "call"):
+                raise WorkloadError(
+                    f"{type(self.model).__name__} has no call, by which {self.who} create its "
+                    "variables: write one, or use one replica"
+                )
         train_step = partial(self._workload.train_step, self.model)
         build_for_training(self.model, sample, self.replicas, train_step)
         self._prepare_logs(sample)
@@ -184,26 +204,15 @@ class ReplicaStep(Step):
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse batches and losses that the replicas cannot train on exactly."""
+        super().check(num_rows, batch_size)
         num_replicas = self.replicas.num
         if num_rows and batch_size < num_replicas:
             raise WorkloadError(
                 f"the global batch size {batch_size} is smaller than the {num_replicas} replicas: "
                 "each needs at least one row; use a larger batch or fewer replicas"
             )
-        rest = num_rows % batch_size if num_rows else 0
-        if self._must_be_even and (batch_size % num_replicas or rest % num_replicas):
-            raise WorkloadError(
-                f"the global batch size {batch_size} or the {rest} row(s) of the last batch are "
-                f'not divisible by the {num_replicas} replicas, and uneven is "refuse": choose '
-                'multiples, or use Mirrored(uneven="split"), which weights replicas by rows'
-            )
-        local = any(not layer.synchronized for layer in batch_norms(self.model))
-        if 0 < rest < num_replicas and local:
-            raise WorkloadError(
-                f"the last batch has {rest} row(s) for {num_replicas} replicas, and "
-                "BatchNormalization has no statistics in a replica without rows: use "
-                "Mirrored(synchronized_batch_norm=True), or a batch size that leaves more rows"
-            )
+        for count in (batch_size, num_rows % batch_size) if num_rows else ():
+            self._check_batch(count or batch_size)
         if self.micro_batches > 1 and self.has_custom_train:
             raise WorkloadError(
                 f"micro_batches is {self.micro_batches}, but a custom train_step takes whole "
@@ -251,17 +260,19 @@ class ReplicaStep(Step):
         return self._batches.metrics(training=training)
 
     def _check_batch(self, num_rows: Any) -> None:
-        """Check a batch of a data set, in the graph if its number of rows is known only there."""
+        """Check a batch, in the graph if its number of rows is known only there."""
         num_replicas = self.replicas.num
         if num_replicas == 1:
             return
-        remedy = "batch the data set with drop_remainder=True, or use one replica"
+        batch = f"a batch of {num_rows} row(s)" if isinstance(num_rows, int) else "a batch"
+        remedy = "use another batch size, or in a data set drop_remainder=True"
         if self._must_be_even:
-            text = f'a batch is not divisible by the {num_replicas} replicas and uneven is "refuse"'
-            _require(num_rows % num_replicas == 0, f"{text}: {remedy}")
+            text = f'{batch} is not divisible by the {num_replicas} replicas and uneven is "refuse"'
+            _require(num_rows % num_replicas == 0, f'{text}: {remedy}, or Mirrored(uneven="split")')
         names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
         if names and not self.has_custom_train:
-            text = f"a batch has fewer rows than the {num_replicas} replicas, and {names[0]} needs"
+            text = f"{batch} has fewer rows than the {num_replicas} replicas, and {names[0]} needs"
+            remedy += ", or Mirrored(synchronized_batch_norm=True)"
             _require(num_rows >= num_replicas, f"{text} a row in each: {remedy}")
 
     def _run_custom(
@@ -270,7 +281,7 @@ class ReplicaStep(Step):
         """Run a custom step, whose losses are means, and weigh its gradients and logs by rows."""
         num_replicas = self.replicas.num
         first, last = replica_rows(num_rows, replica, num_replicas, whole=True)
-        share = relative_share(last - first, num_rows, num_replicas)
+        share = fraction_of((last - first) * num_replicas, num_rows)  # 1 if even
         shared = can_share_batch(num_rows, num_replicas)
         share = share if shared is True else 1.0 if shared is False else tf.where(shared, share, 1)
         with self.replicas.as_single_replica(share):

@@ -32,11 +32,10 @@ def prepare_optimizer(model: keras.Model, replicas: Replicas) -> None:
     for clipping by value, norm and global norm. Nothing changes for a single replica.
 
     Raises:
-        WorkloadError: The model has other optimizers, or its optimizer cannot be made exact.
+        WorkloadError: It cannot be made exact.
     """
     if replicas.num == 1:
         return
-    refuse_other_optimizers(model, f"{replicas.num} replicas")
     averages = False
     if has_several_optimizers(model):
         _refuse_inexact(model, replicas.num)

@@ -20,41 +20,33 @@ from tune_tf.training.row_means import loss_tracker
 
 
 class WholeBatch(NamedTuple):
-    """All rows of a batch, with the model's outputs for them."""
+    """All rows of a batch, with the model's outputs for them, which ``calls`` of it computed.
+
+    Error messages name the parts of the batch as ``who``.
+    """
 
     x: Any
     y: Any
     sample_weight: Any
     y_pred: Any
+    calls: Sequence[GraphSpan]
+    who: str
 
-    def loss(
-        self,
-        model: keras.Model,
-        replicas: Replicas,
-        calls: Sequence[GraphSpan],
-        parts: str,
-        *,
-        training: bool,
-    ) -> Any:
-        """Return the loss, and update the metrics; as on one device in each replica.
-
-        The ``calls`` are those that computed the outputs, in ``parts``.
-        """
-        x, y, sample_weight, y_pred = self
+    def loss(self, model: keras.Model, replicas: Replicas, *, training: bool) -> Any:
+        """Return the loss, and update the metrics; as on one device in each replica."""
+        x, y, sample_weight, y_pred = self[:4]
         with replicas.as_single_replica(1.0), GraphSpan() as of_loss:
             loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
-        refuse_leaks(calls, of_loss, "a loss", parts)
+        refuse_leaks(self.calls, of_loss, "a loss", self.who)
         return loss
 
-    def update_metrics(
-        self, model: keras.Model, loss: Any, num_rows: Any, calls: Sequence[GraphSpan], parts: str
-    ) -> Any:
+    def update_metrics(self, model: keras.Model, loss: Any, num_rows: Any) -> Any:
         """Update the metrics, and return what ``compute_metrics`` returns."""
-        x, y, sample_weight, y_pred = self
+        x, y, sample_weight, y_pred = self[:4]
         track_loss(model, loss, num_rows)
         with GraphSpan() as of_metrics:
             logs = model.compute_metrics(x, y, y_pred, sample_weight)
-        refuse_leaks(calls, of_metrics, "a metric", parts)
+        refuse_leaks(self.calls, of_metrics, "a metric", self.who)
         return logs
 
 
@@ -79,19 +71,13 @@ class LossGradient(NamedTuple):
     of_variables: list[Any]
 
 
-def differentiate(
-    model: keras.Model,
-    batch: WholeBatch,
-    replicas: Replicas,
-    calls: Sequence[GraphSpan],
-    parts: str,
-) -> LossGradient:
+def differentiate(model: keras.Model, batch: WholeBatch, replicas: Replicas) -> LossGradient:
     """Return the loss of a batch for training, with its gradients."""
     outputs = keras.tree.flatten(batch.y_pred)
     numbers = [i for i, each in enumerate(outputs) if each.dtype.is_floating]
     with tf.GradientTape() as tape:
         tape.watch([outputs[i] for i in numbers])
-        loss = batch.loss(model, replicas, calls, parts, training=True)
+        loss = batch.loss(model, replicas, training=True)
         scaled = model.optimizer.scale_loss(loss)
     found, of_variables = tape.gradient(
         scaled, ([outputs[i] for i in numbers], model.trainable_variables)

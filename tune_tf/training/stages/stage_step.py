@@ -193,8 +193,6 @@ class StageStep(Step):
         super().__init__(workload, copies, replicas, micro_batches)
         self._pipelines = pipelines
         self._saves_memory = saves_memory
-        stages = len(pipelines[0].devices)
-        self._who = f"{len(copies)} replicas of {stages} stages, and {micro_batches} micro_batches"
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create the variables of losses, metrics and optimizer."""
@@ -205,10 +203,11 @@ class StageStep(Step):
     @functools.cached_property
     def _calls(self) -> list[PartCalls]:
         several = self.micro_batches > 1
-        return [PartCalls(copy, self._who, several=several) for copy in self.copies]
+        return [PartCalls(copy, self.who, several=several) for copy in self.copies]
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse steps that are not those of Keras."""
+        super().check(num_rows, batch_size)
         if self.has_custom_train or self.has_custom_test:
             name = "train_step" if self.has_custom_train else "test_step"
             raise WorkloadError(
@@ -226,12 +225,12 @@ class StageStep(Step):
             before = [each.y_pred for each in passes] if again else []
             passes.append(self._forward(part, slice_after(before, batch, part.low, part.high)))
         for each in passes if again else ():
-            refuse_random_operations(each.span, self._who)
+            refuse_random_operations(each.span, self.who)
         for variable, value in state:
             variable.assign(value)
-        whole, spans = self._whole(batch, passes), [each.span for each in passes]
+        whole = self._whole(batch, passes)
         with tf.device(self._pipelines[0].devices[-1]):
-            found = differentiate(model, whole, self.replicas, spans, self._who)
+            found = differentiate(model, whole, self.replicas)
         loss, gradients = found.loss, found.of_variables
         devices = self._pipelines[0].variable_devices
         for part, first in zip(parts, passes, strict=True):
@@ -247,7 +246,7 @@ class StageStep(Step):
             )
         model.optimizer.apply(after_all(gradients), model.trainable_variables)
         self._copy_weights()
-        self._update_metrics(whole, loss, num_rows, spans)
+        self._update_metrics(whole, loss, num_rows)
 
     def test(self, replica: int, batch: Any, num_rows: int) -> None:
         """Evaluate a batch, all replicas and stages of it."""
@@ -256,11 +255,11 @@ class StageStep(Step):
             rows = rows_between(batch, part.low, part.high)
             passes.append(self._forward(part, rows, training=False))
             penalties.append(passes[-1].penalty(self.model, (part.high - part.low) / num_rows)[0])
-        whole, spans = self._whole(batch, passes), [each.span for each in passes]
+        whole = self._whole(batch, passes)
         with tf.device(self._pipelines[0].devices[-1]):
-            loss = whole.loss(self.model, self.replicas, spans, self._who, training=False)
+            loss = whole.loss(self.model, self.replicas, training=False)
             loss = loss + sum(penalty for penalty in penalties if penalty is not None)
-        self._update_metrics(whole, loss, num_rows, spans)
+        self._update_metrics(whole, loss, num_rows)
 
     def _forward(self, part: "_Part", batch: Any, *, training: bool = True) -> "_PartPass":
         """Call a replica's stages with a part of a batch."""
@@ -281,13 +280,11 @@ class StageStep(Step):
     def _whole(self, batch: Any, passes: "Sequence[_PartPass]") -> WholeBatch:
         with tf.device(self._pipelines[0].devices[-1]):
             y_pred = concatenate([each.y_pred for each in passes])
-        return WholeBatch(*unpack_batch(batch), y_pred)
+        return WholeBatch(*unpack_batch(batch), y_pred, [each.span for each in passes], self.who)
 
-    def _update_metrics(
-        self, whole: WholeBatch, loss: Any, num_rows: int, spans: Sequence[GraphSpan]
-    ) -> None:
+    def _update_metrics(self, whole: WholeBatch, loss: Any, num_rows: int) -> None:
         with tf.device(self._pipelines[0].devices[-1]):
-            logs = whole.update_metrics(self.model, loss, num_rows, spans, self._who)
+            logs = whole.update_metrics(self.model, loss, num_rows)
         self._record(logs)
 
     def _parts(self, num_rows: int, micro_batches: int) -> "list[_Part]":
