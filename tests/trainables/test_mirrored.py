@@ -344,7 +344,6 @@ def test_an_oom_retry_in_micro_batches_gives_the_same_numbers(begin, tmp_path):
     [
         pytest.param({"elastic": False}, 1, id="not elastic"),
         pytest.param({"loop": "fit"}, 1, id="fit"),
-        pytest.param({"parallelism": Mirrored(max_replicas=2)}, 2, id="max_replicas"),
         pytest.param({"config": {"batch_size": 2}}, 2, id="two rows"),
     ],
 )
@@ -352,17 +351,6 @@ def test_more_devices_make_no_more_replicas_than_is_wanted(settings, num_replica
     trainable = begin(**({"elastic": True, "reserved": THREE_CPUS} | settings))
 
     assert trainable._replicas.num == num_replicas
-
-
-def test_a_trial_that_cannot_be_spread_further_goes_on_as_it_was(begin, caplog):
-    refusing = Mirrored(uneven="refuse")  # 19 rows leave one for the last batch of 9
-    config = {"rows": 19, "batch_size": 9}
-    expected = begin(config, parallelism=refusing).train()
-    larger = begin(config, parallelism=refusing, elastic=True, reserved=THREE_CPUS).train()
-
-    assert metrics_of(larger) == metrics_of(expected)
-    assert larger["devices"] == "CPU:0"
-    assert "keeping 1 replica(s)" in caplog.text
 
 
 def test_a_trial_takes_what_tune_reserved(begin):

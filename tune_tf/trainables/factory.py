@@ -120,7 +120,7 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
     if loop not in _LOOPS:
         return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
-        if not parallelism.supports_fit:
+        if not isinstance(parallelism, Mirrored):
             return f"loop=\"fit\" trains as kind 'mirrored' only, not as kind {parallelism.kind!r}"
         if parallelism.micro_batches > 1:
             num = parallelism.micro_batches

@@ -6,7 +6,7 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from tune_tf.parallelism import Parallelism
+from tune_tf.parallelism import MultiWorker, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.capacity import capacity_by_node, max_workers
 from tune_tf.trainables.memory.oom_retries import with_bundles
@@ -21,11 +21,10 @@ class FewerWorkers(tune.Callback):
     again as far as the nodes allow. How often a trial is restored is ``max_failures``.
 
     Args:
-        parallelism: Declared parallelism, such as :class:`tune_tf.MultiWorker`, with
-            ``min_workers``, the lower limit.
+        parallelism: Declared parallelism, with ``min_workers``, the lower limit.
     """
 
-    def __init__(self, parallelism: Parallelism) -> None:
+    def __init__(self, parallelism: MultiWorker) -> None:
         self.parallelism = parallelism
 
     def on_trial_recover(self, trial: Trial, **info: Any) -> None:
@@ -46,4 +45,6 @@ class FewerWorkers(tune.Callback):
 
 def fewer_workers(parallelism: Parallelism) -> list[FewerWorkers]:
     """Return the callback if the parallelism sets ``min_workers``, else none."""
-    return [] if parallelism.min_workers is None else [FewerWorkers(parallelism)]
+    if isinstance(parallelism, MultiWorker) and parallelism.min_workers is not None:
+        return [FewerWorkers(parallelism)]
+    return []

@@ -1,10 +1,10 @@
 """Trainables for one model on the devices of one node, in the trial's own process."""
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import WorkloadError
 from tune_tf.events import log_path
+from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.trial_process import TrialProcess
 from tune_tf.trainables.trial_trainable import TrialTrainable
@@ -16,37 +16,25 @@ if TYPE_CHECKING:
     from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
 
-_log = logging.getLogger(__name__)
-
 
 class MirroredTrainable(TrialTrainable):
     """Trainable for one model on the devices of one node, one epoch per iteration."""
 
     def set_up_processes(self, config: Config) -> None:
         """Claim the devices of this process and begin the first trial."""
-        settings, declared = self._settings, self._settings.parallelism
+        settings, parallelism = self._settings, self._settings.parallelism
         self._processes: TrialProcess = TrialProcess()
         self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
         reserved = self._reserved() or settings.resources
-        parallelism = declared
-        if settings.elastic and settings.loop == "graph":
+        if settings.elastic and settings.loop == "graph" and isinstance(parallelism, Mirrored):
             workload = self._workload.load("the process of the trial")
             batch_size = workload.global_batch_size(config)
-            parallelism = declared.scaled_to_resources(
+            parallelism = parallelism.scaled_to_resources(
                 settings.resources, reserved, batch_size=batch_size
             )
         self._processes.claim(self._workload, settings, reserved, parallelism.num_devices)
-        devices = self._processes.devices
-        try:
-            self._serve(devices, parallelism)
-            self._begin(config)
-        except WorkloadError as error:
-            if parallelism is declared:
-                raise
-            num_replicas = declared.num_replicas
-            _log.warning("keeping %d replica(s) on more devices: %s", num_replicas, error)
-            self._serve(devices.first(num_replicas), declared)
-            self._begin(config)
+        self._serve(self._processes.devices, parallelism)
+        self._begin(config)
 
     def cleanup(self) -> None:
         """End the trial."""
@@ -72,7 +60,6 @@ class MirroredTrainable(TrialTrainable):
             loop = FitLoop(self._replicas, parallelism)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
-        self._processes.devices = devices
         self._processes.serve(loop, self._replicas)
 
     def _graph_loop(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":

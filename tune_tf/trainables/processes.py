@@ -69,8 +69,7 @@ class Worker(TrialProcess):
         """Load the workload, claim this process' devices and describe the worker."""
         setup.workload.load(str(self))  # tells what is not installed here
         self._parallelism = setup.settings.parallelism
-        num_devices = self._parallelism.replicas_per_worker
-        self.claim(setup.workload, setup.settings, setup.resources, num_devices)
+        self.claim(setup.workload, setup.settings, setup.resources, 1)
         import tensorflow as tf
 
         return WorkerInfo(

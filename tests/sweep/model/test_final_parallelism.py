@@ -68,7 +68,6 @@ def test_there_are_no_more_copies_than_rows_of_a_batch(node):
 
 ASKED = {
     "mirrored": ({"kind": "mirrored", "micro_batches": 2}, 3, Mirrored(3, micro_batches=2)),
-    "elastic": ({"kind": "mirrored", "max_replicas": 2}, 3, Mirrored(3)),
     "hybrid": ({"kind": "hybrid", "num_stages": 3}, 4, Hybrid(4, 3)),
     "stages": ({"kind": "model_parallel", "num_stages": 2}, 2, Hybrid(2, 2)),
     "stages once": ({"kind": "model_parallel", "num_stages": 2}, 1, ModelParallel(2)),
