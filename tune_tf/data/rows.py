@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import ArraySpec, Nested, leaves_of, map_nested
+from tune_tf.data.nested import Nested, leaves_of, map_nested, spec_of
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
@@ -262,15 +262,11 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
     """
     if len(parts) == 1:
         return parts[0]
-    specs = [
-        {label: ArraySpec(leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
-        for part in parts
-    ]
-    if specs[0] != specs[1]:
-        texts = [", ".join(map(str, spec.values())) for spec in specs]
+    first, second = (spec_of(first_rows(part, 1)) for part in parts)
+    if first != second:
         raise WorkloadError(
             "the rows of Data.train and Data.validation must have one form to be concatenated, "
-            f"but a row of {name} is {texts[0]} in one and {texts[1]} in the other"
+            f"but the first row of {name} is {first} in one and {second} in the other"
         )
     return map_nested(lambda *leaves: np.concatenate(leaves), *parts)
 
