@@ -41,7 +41,7 @@ LARGE = {
 CEILINGS = {
     "cli": 1946,
     "config": 1476,
-    "data": 1116,
+    "data": 1061,
     "estimate": 2857,
     "events": 432,
     "forecast": 219,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57100, "tests": 60699, "scripts": 7120}
+LINES = {"tune_tf": 57038, "tests": 60595, "scripts": 7120}
 """Most lines of any kind."""
 
 

@@ -129,21 +129,10 @@ def _checked(name: str, part: Any, steps: int | None, floatx: str) -> tuple[Any,
         raise WorkloadError(
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, a "
             "tf.data.Dataset, a keras.utils.PyDataset or a tune_tf.data.Pipeline, not "
-            f"{type(part).__name__}{_remedy(part)}"
+            f"{type(part).__name__}"
         )
     part = _converted(part, floatx)
     return part, _num_rows(name, part)
-
-
-def _remedy(part: Any) -> str:
-    if hasattr(part, "__next__"):
-        return (
-            ", which can be read only once: write tf.data.Dataset.from_generator(function, "
-            "output_signature=...) with the function that returns it"
-        )
-    if type(part).__module__.startswith("torch"):
-        return ": convert its items to NumPy arrays, in a keras.utils.PyDataset or as a whole"
-    return ""
 
 
 def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
