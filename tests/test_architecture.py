@@ -57,14 +57,14 @@ CEILINGS = {
     "sweep": 4276,
     "testing": 999,
     "tracking": 3000,
-    "trainables": 1545,
-    "training": 6343,
+    "trainables": 1430,
+    "training": 6305,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57038, "tests": 60595, "scripts": 7120}
+LINES = {"tune_tf": 56844, "tests": 60177, "scripts": 7120}
 """Most lines of any kind."""
 
 

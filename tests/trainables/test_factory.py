@@ -40,8 +40,6 @@ class NeedsArguments(Nothing):
             object(), {}, r"workload must be a tune_tf\.Workload, not object", id="object"
         ),
         pytest.param(dict, {}, "not dict", id="another class"),
-        pytest.param(Workload, {}, "Workload.*load_data", id="abstract"),
-        pytest.param(NeedsArguments, {}, "NeedsArguments.*instance", id="class with arguments"),
         pytest.param(Nothing, {"loop": "eager"}, "one of 'graph', 'fit', not 'eager'", id="loop"),
         pytest.param(
             Augmented, {"loop": "fit"}, r"not support Augmented\.per_example", id="fit by example"

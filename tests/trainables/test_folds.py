@@ -18,16 +18,14 @@ from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Ensemble, Folds, Mirrored
 from tune_tf.ranking import KeepBest
-from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.trainables import trainable
-from tune_tf.trainables.folds import best_subtask, has_diverged, summary
+from tune_tf.trainables.folds import best_subtask, summary
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
-TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 FOLDS = Folds(3, grouped=True, num_devices=2)
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 PLAIN = {"learning_rate": 0.1}
@@ -169,9 +167,6 @@ def history(begin, tmp_path_factory):
     told["rest"] = [trial.train() for _ in range(3)]
     trial.reset(dict(PLAIN))
     told["again"] = [trial.train() for _ in range(6)]
-    trial.reset({"learning_rate": 0.02})
-    trial.load_checkpoint(str(folder))
-    told["exploit"] = [trial.train() for _ in range(8)]
     trial.reset(PLAIN | {"stop_below": 0.56})
     told["stopping"] = [trial.train()]
     while not told["stopping"][-1]["done"]:
@@ -237,10 +232,6 @@ def test_a_trial_reports_mean_and_spread(history):
     assert result["val_accuracy_std"] == pytest.approx(np.std(values, ddof=1))
 
 
-def test_a_trial_reports_the_memory_of_all_its_processes(history):
-    assert history["rest"][-1][PEAK_MEMORY] > 2 * TENSORFLOW_BYTES
-
-
 def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
     assert by_fold(history["again"]) == expected
 
@@ -248,13 +239,6 @@ def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
 def test_a_trial_goes_on_from_its_checkpoint_on_another_number_of_devices(one_device, expected):
     assert by_fold(one_device["restored"]) == [fold[3:] for fold in expected]
     assert one_device["restored"][0]["num_devices"] == 1
-
-
-def test_a_config_of_an_exploit_wins_over_that_of_the_checkpoint(history, expected):
-    told = by_fold(history["exploit"])
-
-    assert [fold[-1] for fold in told] != [fold[-1] for fold in expected]
-    assert all(np.isfinite(told).ravel())
 
 
 def test_the_best_fold_is_also_the_checkpoint_of_a_plain_trial(history, expected):
@@ -276,7 +260,6 @@ def test_a_fold_that_ended_counts_with_its_last_metrics(history):
 
 def test_a_diverged_fold_ends_the_trial(history):
     assert history["diverged"]["stop_reason"] == "diverged"
-    assert "fold 0, fold 1, fold 2 diverged" in history["diverged"]["stop_cause"]
 
 
 @pytest.mark.slow
@@ -332,12 +315,8 @@ def test_a_trial_keeps_the_folds_of_its_best_epoch(tmp_path):
 def test_one_diverged_subtask_makes_the_mean_no_number(bad):
     told = summary([{"loss": loss} for loss in bad], "fold")
 
-    assert has_diverged(told)
+    assert not math.isfinite(told["loss"])
     assert "loss_std" not in told
-
-
-def test_a_metric_of_some_subtasks_has_no_mean():
-    assert "extra" not in summary([{"loss": 1.0, "extra": 1.0}, {"loss": 2.0}], "fold")
 
 
 def test_the_best_has_the_lowest_validation_loss():

@@ -1,6 +1,7 @@
 """Resources of trials, and the number that fits on an idle Ray cluster."""
 
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,28 +102,20 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     if not ray.is_initialized():
         return
     shares = parallelism.shares(resources)
-    capacity = capacity_by_node(shares[0])
-    if num_trials(capacity, parallelism, shares):
+    if num_trials(capacity_by_node(shares[0]), parallelism, shares):
         return
-    asked, found = str(shares[0]), f"no node has that (the most of each: {_largest_of_all()})"
-    if parallelism.num_workers > 1:
-        asked = f"{parallelism.num_workers} workers with {asked} each"
-    if len(set(shares)) > 1:
-        asked += f", and {format_bundle(shares[-1].bundle)} beside them"
-    if any(capacity):
-        nodes = f"{sum(map(bool, capacity))} of {len(capacity)} nodes"
-        asked += f", placement {parallelism.placement!r}"
-        found = f"the Ray cluster has room for {sum(capacity)} such workers on {nodes}"
-    advice = "ask for less, or add machines"
-    if 1 < resources.gpus <= ray.cluster_resources().get("GPU", 0) and parallelism.num_workers == 1:
-        advice += "; the GPUs of several nodes are for `parallelism: {kind: multi_worker}`"
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    found = Counter(
+        format_bundle({kind: node[kind] for kind in sorted(node) if not kind.startswith(_OF_NODES)})
+        for node in nodes
+    )
     raise UnavailableResourcesError(
-        f"a trial asks for {asked}, but {found}: it would wait forever; {advice}"
+        f"a trial asks for {_times(Counter(map(str, shares)))}, placement "
+        f"{parallelism.placement!r}, but the nodes of the Ray cluster have {_times(found)}: it "
+        "would wait forever; ask for less, or add machines; the GPUs of several nodes are for "
+        "`parallelism: {kind: multi_worker}`"
     )
 
 
-def _largest_of_all() -> str:
-    """Return the largest amount of each resource on a node, with types of GPUs and custom ones."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    kinds = sorted({kind for node in nodes for kind in node if not kind.startswith(_OF_NODES)})
-    return format_bundle({kind: max(node.get(kind, 0) for node in nodes) for kind in kinds})
+def _times(counts: Counter[str]) -> str:
+    return "; ".join(f"{count} x {text}" for text, count in counts.items())

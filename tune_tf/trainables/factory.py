@@ -79,7 +79,7 @@ def trainable(
         InvalidSettingsError: The arguments are incompatible.
     """
     if isinstance(workload, type):
-        workload = _create_workload(workload)
+        workload = workload()
     if not isinstance(workload, Workload):
         raise InvalidSettingsError(
             [f"workload must be a tune_tf.Workload, not {type(workload).__name__}"]
@@ -136,15 +136,6 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
             "the rows in load_data"
         )
     return ""
-
-
-def _create_workload(workload: type[Workload]) -> Workload:
-    try:
-        return workload()
-    except TypeError as error:
-        raise InvalidSettingsError(
-            [f"{workload.__name__} cannot be created without arguments ({error}): pass an instance"]
-        ) from error
 
 
 def _placement_group(

@@ -18,7 +18,6 @@ from tune_tf.errors import CheckpointError
 from tune_tf.events import log_path
 from tune_tf.parallelism import Folds
 from tune_tf.parallelism.subtasks import Subtasks
-from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import leave_trial
 from tune_tf.trainables.checkpoint_files import (
     Files,
@@ -171,7 +170,6 @@ class SubtaskGroup:
             if report.stop_training:
                 self._ended.add(subtask)
         metrics = [self._metrics[subtask] for subtask in range(num)]
-        diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
         last = {self._ranks[subtask]: report for subtask, report in reports.items()}
         loads = [report.system_metrics for report in last.values()]
         return EpochReport(
@@ -180,7 +178,6 @@ class SubtaskGroup:
             recycle=any(report.recycle for report in reports.values()),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
             extra={"num_devices": self._subtasks.num_devices},
-            divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
 
     def write_checkpoint(self, folder: Path) -> None:
@@ -253,7 +250,7 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
         self._subtasks = setup.settings.parallelism
         self._ranks = {}
         self._actors = bundles.start_workers(SubtaskWorker, len(bundles.shares))
-        self._name_devices(self.call("set_up", setup))
+        self.devices = "; ".join(self.call("set_up", setup))
         self.call("prepare")
 
     def _start(self, trial: TrialStart) -> None:
@@ -279,11 +276,6 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
     def _states(self, method: str) -> dict[int, bytes]:
         states = self.call("states", method)
         return {subtask: state for each in states for subtask, state in each.items()}
-
-
-def has_diverged(metrics: Mapping[str, float]) -> bool:
-    """Return whether the training loss is NaN or infinite."""
-    return not math.isfinite(metrics.get("loss", 0.0))
 
 
 def best_subtask(metrics: Mapping[int, SubtaskMetrics]) -> int:
@@ -331,12 +323,9 @@ class FoldsTrainable(ProcessTrainable):
         if settings.parallelism.in_processes:
             super().set_up_processes(config)
             return
-        resources = settings.resources
-        if self.trial_resources is not None:
-            resources = TrialResources.of_bundle(self.trial_resources.required_resources)
         worker = SubtaskWorker()
         worker.log.begin(log_path(settings.log_folder, self.trial_name))
-        worker.claim(self._workload, settings, resources, 1)
+        worker.claim(self._workload, settings, self.own_resources, 1)
         worker.prepare()
         self._processes = SubtaskGroup(worker, settings.parallelism)
         self._begin(config)

@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import WorkloadError
 from tune_tf.events import log_path
 from tune_tf.parallelism import Mirrored
-from tune_tf.resources import TrialResources
 from tune_tf.trainables.trial_process import TrialProcess
 from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.workload import Config
@@ -25,7 +23,7 @@ class MirroredTrainable(TrialTrainable):
         settings, parallelism = self._settings, self._settings.parallelism
         self._processes: TrialProcess = TrialProcess()
         self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
-        reserved = self._reserved() or settings.resources
+        reserved = self.own_resources
         if settings.elastic and settings.loop == "graph" and isinstance(parallelism, Mirrored):
             workload = self._workload.load("the process of the trial")
             batch_size = workload.global_batch_size(config)
@@ -40,14 +38,6 @@ class MirroredTrainable(TrialTrainable):
         """End the trial."""
         self._processes.finish()
         self._processes.log.end()
-
-    def _begin(self, config: Config) -> None:
-        try:
-            super()._begin(config)
-        except WorkloadError as error:
-            if not self._ran_out_of_memory:
-                raise
-            raise MemoryError(f"it ran out of memory and cannot run with less: {error}") from error
 
     def _serve(self, devices: "Devices", parallelism: Any) -> None:
         """Train on devices from now on."""
@@ -70,12 +60,6 @@ class MirroredTrainable(TrialTrainable):
         replicas = Replicas(devices)
         frozen = self._processes.frozen_outputs(replicas)
         return replicas, GraphLoop(replicas, parallelism, frozen=frozen)
-
-    def _reserved(self) -> TrialResources | None:
-        """Return the resources that Tune reserved for this actor; None without Tune."""
-        if self.trial_resources is None:
-            return None
-        return TrialResources.of_bundle(self.trial_resources.required_resources)
 
 
 class ModelParallelTrainable(MirroredTrainable):

@@ -32,9 +32,8 @@ def test_a_trial_has_the_workers_that_live_nodes_hold(recovered):
     assert recovered(reserved) == tune.PlacementGroupFactory([{}, *[{"CPU": 1.0}] * 2], "SPREAD")
 
 
-def test_micro_batches_and_retries_after_out_of_memory_are_kept(recovered):
+def test_micro_batches_after_out_of_memory_are_kept(recovered):
     bundles = [{}, *[{"CPU": 1.0}] * 3]
-    found = recovered(RetryResources(bundles, "PACK", micro_batches=4, num_retries=2))
+    found = recovered(RetryResources(bundles, "PACK", micro_batches=4))
     assert len(found.bundles) == 2
     assert micro_batches_of(found, PARALLELISM) == 4
-    assert found.num_retries == 2
