@@ -40,13 +40,13 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1946,
-    "config": 1476,
+    "config": 1474,
     "data": 1061,
     "estimate": 2857,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
-    "parallelism": 271,
+    "parallelism": 262,
     "report": 1655,
     "scaffold": 834,
     "schedulers": 2506,
@@ -54,17 +54,17 @@ CEILINGS = {
     "simulation": 708,
     "single modules": 1346,
     "space": 1422,
-    "sweep": 4276,
+    "sweep": 4270,
     "testing": 999,
     "tracking": 3000,
-    "trainables": 1430,
+    "trainables": 1377,
     "training": 6305,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56844, "tests": 60177, "scripts": 7120}
+LINES = {"tune_tf": 56737, "tests": 60069, "scripts": 7120}
 """Most lines of any kind."""
 
 

@@ -31,8 +31,6 @@ BAD_SETTINGS = {
     "num_replicas must be .* not None": lambda: Mirrored(None),
     "num_replicas must be .* not 1.0": lambda: Mirrored(1.0),
     "num_workers must be .* at least 2, not 1": lambda: MultiWorker(1),
-    r"min_workers must be at most num_workers \(2\), not 3": lambda: MultiWorker(2, 3),
-    "min_workers must be an integer .* not 0": lambda: MultiWorker(2, 0),
     "num_stages must be .* not 0": lambda: ModelParallel(0),
     "num_stages must be .* not -1": lambda: Hybrid(2, -1),
     "num_folds must be .* at least 2, not 1": lambda: Folds(1),
@@ -131,7 +129,7 @@ def test_repeats_are_subtasks_of_their_own():
 
 SCALED = [
     (Mirrored(2, micro_batches=3), 4, Mirrored(4, micro_batches=3)),
-    (MultiWorker(2, min_workers=1), 3, MultiWorker(3)),
+    (MultiWorker(2), 3, MultiWorker(3)),
     (ModelParallel(3), 2, Hybrid(2, 3)),
     (ModelParallel(3), 1, ModelParallel(3)),
     (Hybrid(2, 3), 4, Hybrid(4, 3)),

@@ -1,14 +1,12 @@
 """How many trials a cluster has room for, and how many workers of one."""
 
-import socket
-
 import pytest
 import ray
 
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.trainables.capacity import capacity_by_node, check_cluster, max_workers, num_trials
+from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 pytestmark = pytest.mark.tf
 
@@ -48,18 +46,6 @@ def test_processes_that_fit_on_a_node(share, node, processes, monkeypatch):
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": node}])
 
     assert capacity_by_node(share) == [processes]
-
-
-@pytest.mark.parametrize(
-    ("parallelism", "room", "workers"),
-    [
-        pytest.param(MultiWorker(3), [1, 4], 3, id="all"),
-        pytest.param(MultiWorker(3), [1, 1], 2, id="packed"),
-        pytest.param(MultiWorker(3, placement="strict_spread"), [4, 0, 1], 2, id="apart"),
-    ],
-)
-def test_workers_that_fit(parallelism, room, workers):
-    assert max_workers(room, parallelism) == workers
 
 
 @pytest.mark.cluster
@@ -147,25 +133,3 @@ def test_a_type_of_gpu_and_custom_resources_are_room_on_the_nodes_that_have_them
 def test_a_type_of_gpu_or_a_resource_that_no_node_has_is_refused(typed_nodes, resources, message):
     with pytest.raises(UnavailableResourcesError, match=message):
         check_cluster(resources, Mirrored(max(1, int(resources.gpus))))
-
-
-def test_a_node_that_does_not_answer_has_no_room(monkeypatch):
-    with socket.socket() as listening, socket.socket() as gone:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        gone.bind(("127.0.0.1", 0))  # nobody listens there
-        nodes = [
-            {
-                "Alive": True,
-                "NodeManagerAddress": "127.0.0.1",
-                "NodeManagerPort": each.getsockname()[1],
-                "Resources": {"CPU": cpus},
-            }
-            for each, cpus in ((listening, 3), (gone, 5))
-        ]
-        monkeypatch.setattr(ray, "nodes", lambda: nodes)
-        share = TrialResources(cpus=1)
-        assert capacity_by_node(share) == [3, 5]
-        assert capacity_by_node(share, reachable=True) == [3]
-        monkeypatch.setattr(ray, "nodes", lambda: nodes[1:])
-        assert capacity_by_node(share, reachable=True) == [5]

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar
 from tune_tf.parallelism.parallelism import (
     Count,
     Minimum,
-    OptionalCount,
     Parallelism,
     Placement,
     Uneven,
@@ -22,8 +21,6 @@ class MultiWorker(Parallelism):
 
     Args:
         num_workers: Number of processes, at least 2, with a replica and a device each.
-        min_workers: Fewest workers, at least 1, with which a trial resumes after the loss of a node
-            that the cluster cannot replace; None waits for ``num_workers``. Example: ``1``.
         placement: ``"pack"`` uses as few nodes as possible, ``"spread"`` as many as possible, and
             ``"strict_spread"`` one node per worker, without which the trial does not start.
         synchronized_batch_norm: Whether BatchNormalization layers normalize over the rows of all
@@ -38,19 +35,10 @@ class MultiWorker(Parallelism):
     part: ClassVar[str] = "worker"
 
     num_workers: Annotated[int, Minimum(2)] = 2
-    min_workers: OptionalCount = None
     placement: Placement = "pack"
     synchronized_batch_norm: bool = False
     micro_batches: Count = 1
     uneven: Uneven = "split"
-
-    def conflicts(self) -> list[str]:
-        """Return the errors of settings that do not fit together."""
-        if self.min_workers is None or self.min_workers <= self.num_workers:
-            return []
-        return [
-            f"min_workers must be at most num_workers ({self.num_workers}), not {self.min_workers}"
-        ]
 
     @property
     def num_replicas(self) -> int:
@@ -59,4 +47,4 @@ class MultiWorker(Parallelism):
 
     def scaled_to(self, num_replicas: int) -> "MultiWorker":
         """Return the layout with this number of model replicas."""
-        return replace(self, num_workers=num_replicas, min_workers=None)
+        return replace(self, num_workers=num_replicas)

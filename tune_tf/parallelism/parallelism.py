@@ -21,7 +21,6 @@ class Minimum:
 
 
 Count = Annotated[int, Minimum(1)]
-OptionalCount = Annotated[int | None, Minimum(1)]
 
 
 @dataclass(frozen=True)
@@ -149,8 +148,8 @@ def _setting_error(name: str, value: object, rule: Any) -> str:
         known = get_args(rule)
         is_valid, allowed, hint = value in known, one_of(known), did_you_mean(value, known)
     else:
-        kind, minimum = get_args(rule)
+        _, minimum = get_args(rule)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
-        is_valid = value >= minimum.value if is_integer else value is None and kind is not int
+        is_valid = is_integer and value >= minimum.value
         allowed = f"an integer of at least {minimum.value}"
     return "" if is_valid else f"{name} must be {allowed}, not {value!r}{hint}"

@@ -1,9 +1,7 @@
 """Resources of trials, and the number that fits on an idle Ray cluster."""
 
-import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ray
 
@@ -11,23 +9,16 @@ from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import ACCELERATOR_PREFIX, TrialResources, format_bundle
 
-_CONNECT_TIMEOUT_S = 2.0
 _RAY_UNITS = 10_000
 _OF_NODES = ("node:", "memory", "object_store_memory")
 
 
-def capacity_by_node(share: TrialResources, *, reachable: bool = False) -> list[int]:
-    """Return how many processes fit on each live node of the running cluster if it were idle.
-
-    With ``reachable``, unreachable nodes are skipped: Ray reports a lost node as alive for a while.
-    If no node is reachable, as over Ray Client, all that Ray reports alive count.
-    """
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    if reachable:
-        nodes = [node for node in nodes if _is_reachable(node)] or nodes
+def capacity_by_node(share: TrialResources) -> list[int]:
+    """Return how many processes fit on each live node of the running cluster if it were idle."""
     return [
         min(_num_fitting(node["Resources"], kind, count) for kind, count in share.bundle.items())
-        for node in nodes
+        for node in ray.nodes()
+        if node["Alive"]
     ]
 
 
@@ -40,15 +31,6 @@ def _num_fitting(node: Mapping[str, float], kind: str, count: float) -> int:
     if kind == "GPU" and count < 1:
         return total // _RAY_UNITS * (_RAY_UNITS // each)
     return total // each
-
-
-def _is_reachable(node: dict[str, Any]) -> bool:
-    address = node["NodeManagerAddress"], node["NodeManagerPort"]
-    try:
-        with socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S):
-            return True
-    except OSError:
-        return False
 
 
 def num_trials(
@@ -69,13 +51,6 @@ def num_trials(
         cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
         num = min(num, cpus // sum(share.cpus for share in shares))
     return num
-
-
-def max_workers(capacity: list[int], parallelism: Parallelism) -> int:
-    """Return the largest number of workers, up to the requested one, with which a trial fits."""
-    if parallelism.placement == "strict_spread":
-        capacity = [min(each, 1) for each in capacity]
-    return min(sum(capacity), parallelism.num_workers)
 
 
 def largest_node(share: TrialResources) -> dict[str, float]:

@@ -45,7 +45,6 @@ from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.writing.run_update import Report, now_ms
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
-from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
@@ -237,7 +236,6 @@ def _train(
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
             callbacks=[
                 BrokenWorkloadCheck(),
-                *fewer_workers(parallelism),
                 OomRetries(workload, parallelism, loop=config.loop, oom_retries=config.oom_retries),
                 recorder,
             ],

@@ -68,15 +68,6 @@ def increase_memory(
     return RetryResources([*head, *bundles], reserved.strategy, micro_batches=number)
 
 
-def with_bundles(
-    reserved: PlacementGroupFactory, bundles: list[dict[str, float]]
-) -> PlacementGroupFactory:
-    """Return a resource request with other bundles, and the micro-batches of the trial so far."""
-    if not isinstance(reserved, RetryResources):
-        return PlacementGroupFactory(bundles, reserved.strategy)
-    return RetryResources(bundles, reserved.strategy, micro_batches=reserved.micro_batches)
-
-
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
     """Return the number of micro-batches of a trial with these resources."""
     return max(getattr(reserved, "micro_batches", 1), parallelism.micro_batches)
