@@ -57,14 +57,14 @@ CEILINGS = {
     "sweep": 4270,
     "testing": 999,
     "tracking": 3000,
-    "trainables": 1377,
+    "trainables": 1363,
     "training": 6305,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56737, "tests": 60069, "scripts": 7120}
+LINES = {"tune_tf": 56722, "tests": 59987, "scripts": 7120}
 """Most lines of any kind."""
 
 

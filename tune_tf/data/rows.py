@@ -128,8 +128,8 @@ def _checked(name: str, part: Any, steps: int | None, floatx: str) -> tuple[Any,
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, a "
-            "tf.data.Dataset, a keras.utils.PyDataset or a tune_tf.data.Pipeline, not "
-            f"{type(part).__name__}"
+            "tf.data.Dataset (Dataset.from_generator for a generator), a keras.utils.PyDataset or "
+            f"a tune_tf.data.Pipeline, not {type(part).__name__}"
         )
     part = _converted(part, floatx)
     return part, _num_rows(name, part)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from tune_tf.errors import WorkerLostError
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import STALENESS_MAX, STALENESS_MEAN, Metrics
 from tune_tf.trainables.processes import (
@@ -110,10 +109,7 @@ class GradientWorker(Worker):
         return self._loop.validate(*self._ask("weights", self._loop.version))
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        try:
-            return ray.get(self._server.call.remote(method, *arguments))
-        except ray.exceptions.RayActorError as error:
-            raise WorkerLostError(f"{self} lost the parameter server: {error}") from None
+        return ray.get(self._server.call.remote(method, *arguments))
 
 
 class AsynchronousGroup(ProcessGroup):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ray.util import ActorPool
 
 from tune_tf.errors import CheckpointError
-from tune_tf.events import log_path
 from tune_tf.parallelism import Folds
 from tune_tf.parallelism.subtasks import Subtasks
 from tune_tf.tracking.trial_run import leave_trial
@@ -81,17 +80,12 @@ class SubtaskWorker(Worker):
     def turn(self, subtask: int, state: bytes | None) -> tuple[int, EpochReport]:
         """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
         self._enter()
-        try:
-            if subtask not in self._loops:
-                self._begin(subtask)
-            loop = self._loops[subtask]
-            if state is not None:
-                loop.restore(checkpoint_of({_CHECKPOINT: state}))
-            metrics = loop.epoch()
-        except Exception as error:
-            error.add_note(f"It was raised in {self._parallelism.subtask} {subtask}.")
-            raise
-        report = self._report(metrics, loop.num_programs, loop)
+        if subtask not in self._loops:
+            self._begin(subtask)
+        loop = self._loops[subtask]
+        if state is not None:
+            loop.restore(checkpoint_of({_CHECKPOINT: state}))
+        report = self._report(loop.epoch(), loop.num_programs, loop)
         return subtask, replace(report, metrics=report.numbers)
 
     def states(self, method: str) -> dict[int, bytes]:
@@ -323,13 +317,11 @@ class FoldsTrainable(ProcessTrainable):
         if settings.parallelism.in_processes:
             super().set_up_processes(config)
             return
-        worker = SubtaskWorker()
-        worker.log.begin(log_path(settings.log_folder, self.trial_name))
-        worker.claim(self._workload, settings, self.own_resources, 1)
-        worker.prepare()
-        self._processes = SubtaskGroup(worker, settings.parallelism)
+        self._worker = SubtaskWorker()
+        self.claim_devices(self._worker, 1)
+        self._worker.prepare()
+        self._processes = SubtaskGroup(self._worker, settings.parallelism)
         self._begin(config)
-        self._worker = worker
 
     def cleanup(self) -> None:
         """End the trial and its processes."""

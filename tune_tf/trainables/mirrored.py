@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.events import log_path
 from tune_tf.parallelism import Mirrored
 from tune_tf.trainables.trial_process import TrialProcess
 from tune_tf.trainables.trial_trainable import TrialTrainable
@@ -22,15 +21,13 @@ class MirroredTrainable(TrialTrainable):
         """Claim the devices of this process and begin the first trial."""
         settings, parallelism = self._settings, self._settings.parallelism
         self._processes: TrialProcess = TrialProcess()
-        self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
-        reserved = self.own_resources
         if settings.elastic and settings.loop == "graph" and isinstance(parallelism, Mirrored):
             workload = self._workload.load("the process of the trial")
             batch_size = workload.global_batch_size(config)
             parallelism = parallelism.scaled_to_resources(
-                settings.resources, reserved, batch_size=batch_size
+                settings.resources, self.own_resources, batch_size=batch_size
             )
-        self._processes.claim(self._workload, settings, reserved, parallelism.num_devices)
+        self.claim_devices(self._processes, parallelism.num_devices)
         self._serve(self._processes.devices, parallelism)
         self._begin(config)
 

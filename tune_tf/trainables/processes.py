@@ -32,8 +32,11 @@ from tune_tf.workload import Config
 _RESERVATION_S = 60
 _FINISH_S = 10  # for the callbacks at the end of a trial
 
-# Errors of TensorFlow's collectives after the loss of a peer; found by killing peers.
-_LOST_PEER = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+# Errors of TensorFlow's collectives and of Ray after the loss of a peer; found by killing peers.
+_LOST_PEER = (
+    *("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"),
+    *("RayActorError", "ActorDiedError", "ActorUnavailableError"),
+)
 
 
 @dataclass(frozen=True)

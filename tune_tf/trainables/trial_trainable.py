@@ -26,7 +26,7 @@ from tune_tf.space.parameter import is_number
 from tune_tf.trainables.checkpoint_files import read_checkpoint_files, write_checkpoint_files
 from tune_tf.trainables.memory.oom_retries import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE
-from tune_tf.trainables.trial_process import TrialStart
+from tune_tf.trainables.trial_process import TrialProcess, TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
 from tune_tf.workload import Config
 
@@ -71,6 +71,11 @@ class TrialTrainable(tune.Trainable, abc.ABC):
     @abc.abstractmethod
     def set_up_processes(self, config: Config) -> None:
         """Set what trains, and begin the first trial."""
+
+    def claim_devices(self, process: TrialProcess, num_devices: int) -> None:
+        """Claim devices of this actor for a process that trains in it."""
+        process.log.begin(log_path(self._settings.log_folder, self.trial_name))
+        process.claim(self._workload, self._settings, self.own_resources, num_devices)
 
     @property
     def own_resources(self) -> TrialResources:

@@ -9,7 +9,6 @@ from ray import tune
 from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
 from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -86,10 +85,7 @@ class OomRetries(tune.Callback):
         workload: Workload of the trials.
         parallelism: Declared parallelism.
         loop: Loop of the trials; only ``"graph"`` supports micro-batches.
-        oom_retries: Retries per trial, a whole number of at least 0.
-
-    Raises:
-        InvalidSettingsError: ``oom_retries`` is not allowed.
+        oom_retries: Retries per trial.
     """
 
     def __init__(
@@ -100,10 +96,6 @@ class OomRetries(tune.Callback):
         loop: str = "graph",
         oom_retries: int = 2,
     ) -> None:
-        if isinstance(oom_retries, bool) or not isinstance(oom_retries, int) or oom_retries < 0:
-            raise InvalidSettingsError(
-                [f"oom_retries must be an integer of at least 0, not {oom_retries!r}"]
-            )
         kind = workload if isinstance(workload, type) else type(workload)
         self._parallelism = parallelism
         self._supports_micro_batches = loop == "graph" and kind.train_step is Workload.train_step
