@@ -17,6 +17,7 @@ from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import pandas as pd
 import pytest
 
 from tune_tf.data.digest import digest
@@ -316,3 +317,58 @@ def test_recursive_functions_have_a_digest():
         return number != 0 and even(number - 1)
 
     assert digest(even) not in (None, digest(odd))
+
+
+class Loud:
+    """Says that it equals everything."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+SAME = {
+    "orders in memory": (np.zeros((2, 3), order="F"), np.zeros((2, 3))),
+    "read-only": (np.ones(3), read_only(np.ones(3))),
+    "no numbers": (np.zeros((0, 3)), np.zeros((0, 3))),
+    "dates": (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-01"], "M8[D]")),
+    "nan": (float("nan"), float("nan")),
+    "arrays of nan": (np.array([float("nan")]), np.array([float("nan")])),
+    "objects in an array": (np.array([1, "a"], object), np.array([1, "a"], object)),
+    "sets": ({"a", "b", "c"}, {"c", "b", "a"}),
+    "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]})),
+    "objects": (Loud(1), Loud(1)),
+}
+OTHER = {
+    "types of arrays": (np.arange(3), np.arange(3.0)),
+    "shapes": (np.zeros((2, 3)), np.zeros((3, 2))),
+    "an array and a list": (np.arange(3), [0, 1, 2]),
+    "masks": (np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[1, 0])),
+    "0.0 and -0.0": (0.0, -0.0),
+    "numpy's and Python's": (np.float64(1), 1.0),
+    "a list and a tuple": ([1], (1,)),
+    "a text and bytes": ("a", b"a"),
+    "equal to everything": (Loud(1), Loud(2)),
+    "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]})),
+    "keys that are equal": ({1: 2}, {True: 2}),
+    "boundaries": (["ab", "c"], ["a", "bc"]),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
+def test_equal_values_have_equal_digests(one, other):
+    assert digest([one]) == digest([other]) is not None
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER.keys())
+def test_digests_are_equal_only_if_type_and_content_are(one, other):
+    assert digest([one]) != digest([other])

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -46,6 +48,9 @@ class _Hasher(pickle.Pickler):
         kind = type(value)
         if kind in (set, frozenset):
             return kind.__name__, b"".join(sorted(map(digest, value)))  # type: ignore[type-var, arg-type]
+        if kind is np.ndarray and not value.dtype.hasobject:  # in any memory, read-only or not
+            content = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data.toreadonly()
+            return repr(value.dtype), value.shape, pickle.PickleBuffer(content)
         parts = _class if isinstance(value, type) else _PARTS.get(kind)
         if parts is None or _has_installed_name(value):
             return None
