@@ -93,4 +93,4 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
 
 
 def _times(counts: Counter[str]) -> str:
-    return "; ".join(f"{count} x {text}" for text, count in counts.items())
+    return "; ".join(f"{n} x {text}" if n > 1 else text for text, n in counts.items())
