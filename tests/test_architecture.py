@@ -40,13 +40,13 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1946,
-    "config": 1478,
-    "data": 1309,
-    "estimate": 2844,
+    "config": 1474,
+    "data": 1065,
+    "estimate": 2857,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
-    "parallelism": 439,
+    "parallelism": 262,
     "report": 1655,
     "scaffold": 834,
     "schedulers": 2506,
@@ -54,17 +54,17 @@ CEILINGS = {
     "simulation": 708,
     "single modules": 1346,
     "space": 1422,
-    "sweep": 4274,
+    "sweep": 4270,
     "testing": 1000,
     "tracking": 3000,
-    "trainables": 1556,
-    "training": 6355,
+    "trainables": 1363,
+    "training": 6317,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57630, "tests": 61029, "scripts": 7137}
+LINES = {"tune_tf": 56755, "tests": 59988, "scripts": 7137}
 """Most lines of any kind."""
 
 

@@ -60,7 +60,6 @@ class EpochReport:
         recycle: Whether the process should serve no other trial.
         system_metrics: Load of the machine, peak memory and training speed, by result key.
         extra: Further results, by result key.
-        divergence: What diverged, if it is a part of the trial.
     """
 
     metrics: dict[str, Any]
@@ -68,7 +67,6 @@ class EpochReport:
     recycle: bool
     system_metrics: dict[str, Any]
     extra: dict[str, Any] = field(default_factory=dict)
-    divergence: str = ""
 
     @property
     def numbers(self) -> dict[str, Any]:

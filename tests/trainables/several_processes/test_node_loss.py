@@ -18,7 +18,7 @@ NOTHING = {"groups": [], "processes": [], "cpus": 0}
 
 
 def drilled():
-    """Return what became of a trial of two workers that lost one of two nodes."""
+    """Return what became of a trial of two workers that lost one of their nodes."""
     drill = Path(__file__).with_name("node_loss_drill.py")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1"}
     done = subprocess.run(
@@ -44,11 +44,10 @@ def undisturbed():
 
 
 def test_losing_a_node_does_not_change_the_numbers_of_a_trial(undisturbed):
-    """It goes on with fewer workers, for the lost node had the only room for another one."""
     told = drilled()
 
     assert len(set(told["nodes"])) == 2
     assert (told["status"], told["num_failures"]) == ("TERMINATED", 1)
-    assert list(dict.fromkeys(told["num_workers"])) == [2, 1]
+    assert set(told["num_workers"]) == {2}
     assert {name: told[name] for name in undisturbed} == pytest.approx(undisturbed, rel=1e-5)
     assert told["left"] == NOTHING

@@ -10,11 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkerLostError, WorkloadError
 from tune_tf.training.core.batch_parts import is_even, scale_gradient, split_rows
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.rendezvous import PortTakenError
 
 
 class Replicas:
@@ -214,7 +213,7 @@ class MultiWorkerReplicas(Replicas):
     addresses are ``host:port`` by rank.
 
     Raises:
-        PortTakenError: Another process listens on this worker's port.
+        WorkerLostError: Another process listens on this worker's port.
         WorkloadError: TensorFlow was used in this process before.
     """
 
@@ -229,7 +228,7 @@ class MultiWorkerReplicas(Replicas):
         except tf.errors.UnknownError as error:
             if "Could not start gRPC server" not in str(error):
                 raise
-            raise PortTakenError(
+            raise WorkerLostError(
                 f"worker {rank} could not listen at {addresses[rank]}: another process took the "
                 "port"
             ) from error
