@@ -1,7 +1,8 @@
-"""Count the files on three walks through tune_tf by the call stacks of a sweep.
+"""Count the files on five walks through tune_tf by the call stacks of a sweep.
 
-A config from its sweep file to the training step, a result from the training step to MLflow, and a
-suggestion from Optuna to a trial of Ray Tune. Runs one trial of a perceptron on this machine:
+A config from its sweep file to the training step, a batch from `load_data` to its gradient, a
+checkpoint from save to restore, a result from the training step to MLflow, and a suggestion from
+Optuna to a trial of Ray Tune. Runs one trial of a perceptron on this machine:
 
     python scripts/walks.py
 """
@@ -19,20 +20,24 @@ from unittest import mock
 
 import keras
 import mlflow
+import numpy as np
 import optuna
 import ray
 from ray import tune
 
 import tune_tf
 from tune_tf.tracking.writing.update_queue import UpdateQueue
+from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.workloads.digits import DigitsMLP
 
 PACKAGE = Path(tune_tf.__file__).parent
 
 CONFIG = "config to training step"
+BATCH = "batch to gradient"
+CHECKPOINT = "checkpoint to restored trial"
 RESULT = "result to MLflow"
 SUGGESTION = "suggestion to trial"
-LIMITS = {CONFIG: 18, RESULT: 12, SUGGESTION: 8}
+LIMITS = {CONFIG: 16, BATCH: 11, CHECKPOINT: 4, RESULT: 9, SUGGESTION: 5}
 """How many files each walk may have."""
 
 SWEEP = {
@@ -97,18 +102,30 @@ def run_sweep(walks: Walks, folder: Path) -> None:
     ray.shutdown()
 
 
-def run_trial(walks: Walks) -> None:
+def run_trial(walks: Walks, folder: Path) -> None:
     """Note the stacks of a trial, driven by hand as Tune drives it in its own process."""
     build_model = DigitsMLP.build_model
 
     def build_noting(self: DigitsMLP, config: dict[str, Any]) -> keras.Model:
         model = build_model(self, config)
-        model.compute_loss = walks.noting(model.compute_loss, CONFIG)
+        model.compute_loss = walks.noting(model.compute_loss, CONFIG, BATCH)
         return model
 
-    with mock.patch.object(DigitsMLP, "build_model", build_noting):
+    watched: list[tuple[Any, str, str]] = [
+        (DigitsMLP, "load_data", BATCH),
+        (np, "savez", CHECKPOINT),
+        (np, "load", CHECKPOINT),
+        (Checkpoint, "load_into", CHECKPOINT),
+    ]
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(mock.patch.object(DigitsMLP, "build_model", build_noting))
+        for owner, name, walk in watched:
+            noting = walks.noting(getattr(owner, name), walk)
+            patches.enter_context(mock.patch.object(owner, name, noting))
         trial = tune_tf.trainable(DigitsMLP)(config={"learning_rate": 0.01, "batch_size": 64})
         try:
+            trial.train()
+            trial.restore(trial.save(str(folder)))
             trial.train()
         finally:
             trial.stop()
@@ -119,7 +136,7 @@ def main() -> int:
     walks = Walks()
     with tempfile.TemporaryDirectory() as folder:
         run_sweep(walks, Path(folder))
-    run_trial(walks)
+        run_trial(walks, Path(folder) / "trial")
     for name, files in walks.files.items():
         print(f"{name}: {len(files)} files, {LIMITS[name]} at most")
         print(*(f"  {file}" for file in files), sep="\n")

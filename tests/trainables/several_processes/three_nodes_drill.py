@@ -35,7 +35,7 @@ class Digits(Workload):
 
     Args:
         log: File of what was done, by node.
-        delay_s: Time that the preparation of a row takes.
+        delay_s: Time that the preparation of a row takes; with 0.03, tasks take over.
     """
 
     def __init__(self, log, delay_s=0):
@@ -172,22 +172,19 @@ def sweep(cluster, folder, parallelism, losses=LOSSES, faults=(), delay_s=0):
         raise_on_failed_trial=False,
     ).trials
     lines = [tuple(line.split()) for line in log.read_text().splitlines()]
+    results = [of for _, of in sorted(callback.results.items())]
     return {
         "statuses": [trial.status for trial in trials],
         "failures": [trial.num_failures for trial in trials],
-        "epochs": [[each["training_iteration"] for each in of] for _, of in by_trial(callback)],
-        "num_workers": [[each.get("num_workers") for each in of] for _, of in by_trial(callback)],
-        "curves": [curves(of) for _, of in by_trial(callback)],
-        "folds": [[curves(of, f"fold_{i}/") for i in range(NODES)] for _, of in by_trial(callback)],
+        "epochs": [[each["training_iteration"] for each in of] for of in results],
+        "num_workers": [[each.get("num_workers") for each in of] for of in results],
+        "curves": [curves(of) for of in results],
+        "folds": [[curves(of, f"fold_{i}/") for i in range(NODES)] for of in results],
         "loads": sorted(lines.count(line) for line in {*lines} if line[0] == "load"),
         "prepared": sum(what == "prepare" for what, _ in lines),
         "nodes": len({node for what, node in lines if what == "prepare"}),
         "left": left_over(),
     }
-
-
-def by_trial(callback):
-    return sorted(callback.results.items())
 
 
 def curves(results, prefix=""):
@@ -225,8 +222,7 @@ def main():
         log = Path(folder, "alone.txt")
         log.write_text("load\n" * NODES)
         try:
-            tasks_take_over = {"delay_s": 0.03}
-            told["undisturbed"] = sweep(cluster, folder, Mirrored(), **tasks_take_over)
+            told["undisturbed"] = sweep(cluster, folder, Mirrored(), delay_s=0.03)
             told["folds"] = sweep(cluster, folder, FOLDS, LOSSES[:1], {3: "process"})
             told["folds alone"] = [alone(log, fold) for fold in range(NODES)]
             told["disturbed"] = sweep(cluster, folder, Mirrored(), faults={2: "process", 3: "node"})

@@ -161,13 +161,33 @@ def build_for_training(
 
 
 def _run_once(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Run a model of Keras' own classes on a few rows; random generators and RNN states stay."""
-    found = structure_of([model]).variables  # RNN states are not among the model's
-    state = [(each, each.numpy()) for each in found if not each.trainable]
+    """Run loss and metrics of a model of Keras' own classes on a few rows.
+
+    The model itself runs only where its outputs are not known without; its random generators and
+    RNN states then stay.
+    """
+    batch = _of_batch_size(model, sample)
     with replicas.scope():
-        _call(model, _of_batch_size(model, sample))
+        if (y_pred := _zero_outputs(model, batch[0])) is not None:
+            _call_loss(model, batch, y_pred)
+            return
+        found = structure_of([model]).variables  # RNN states are not among the model's
+        state = [(each, each.numpy()) for each in found if not each.trainable]
+        _call(model, batch)
     for variable, value in state:
         variable.assign(value)
+
+
+def _zero_outputs(model: keras.Model, x: Any) -> Any:
+    """Return outputs of a model for a batch, all zero; None if a run must tell what they are."""
+    size = tf.nest.flatten(x)[0].shape[0]
+    outputs = getattr(model, "output", None)
+    has_losses = any(not tf.is_tensor(each) or tf.is_symbolic_tensor(each) for each in model.losses)
+    if outputs is None or has_losses or any(None in each.shape[1:] for each in model.outputs):
+        return None
+    return keras.tree.map_structure(
+        lambda each: keras.ops.zeros((size, *each.shape[1:]), each.dtype), outputs
+    )
 
 
 def _batch_spec(model: keras.Model, sample: Any) -> Any:
@@ -199,8 +219,11 @@ def _call_model(model: keras.Model, batch: Any) -> Any:
 
 def _call(model: keras.Model, batch: Any) -> None:
     """Call a model, its loss and its metrics, which create their variables at the first call."""
+    _call_loss(model, batch, _call_model(model, batch))
+
+
+def _call_loss(model: keras.Model, batch: Any, y_pred: Any) -> None:
     x, y, sample_weight = unpack_batch(batch)
-    y_pred = _call_model(model, batch)
     if model.loss is not None:  # else a custom train_step computes the loss
         model.compute_loss(x, y, y_pred, sample_weight, training=False)
     model.compute_metrics(x, y, y_pred, sample_weight)
