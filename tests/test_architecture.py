@@ -58,13 +58,13 @@ CEILINGS = {
     "testing": 1000,
     "tracking": 3000,
     "trainables": 1363,
-    "training": 6317,
+    "training": 6321,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56755, "tests": 59988, "scripts": 7137}
+LINES = {"tune_tf": 56761, "tests": 59988, "scripts": 7137}
 """Most lines of any kind."""
 
 

@@ -118,8 +118,7 @@ class Replicas:
         if self._strategy is None or not tensors:
             return tensors
         context = tf.distribute.get_replica_context()
-        # Collectives of several workers take no bits.
-        sent = [tf.cast(t, tf.uint8) if t.dtype == tf.bool else t for t in tensors]
+        sent = [tf.cast(rows, _gathered_dtype(rows.dtype)) for rows in tensors]
         whole = context.all_gather(sent, axis=0)
         size = num_rows if isinstance(num_rows, int) else None
         return [
@@ -180,6 +179,13 @@ class _Strategy(_SingleReplicaMixin, tf.distribute.MirroredStrategy):
 
 class _MultiWorkerStrategy(_SingleReplicaMixin, tf.distribute.MultiWorkerMirroredStrategy):
     """Replicas in several processes."""
+
+
+def _gathered_dtype(dtype: Any) -> Any:
+    """Return the type in which several workers can gather numbers of a type without loss."""
+    if dtype in (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64):
+        return dtype
+    return tf.float32 if dtype.is_floating else tf.int64
 
 
 def _default_device() -> str:
