@@ -125,7 +125,7 @@ def test_a_split_batch_is_a_whole_one_or_refused(name, way, cell, loop_of, fresh
         return
     if row.graph == ONE:  # the last is to be trained by the graph of the first
         train(loop, row.workload, row.configs[0])
-    run = train(loop, row.workload, row.configs[-1])
+    run = train(loop, row.workload, row.configs[-1], restart=row.restarts)
 
     assert run.distance(fresh(name)) <= TOLERANCE
 

@@ -1,6 +1,7 @@
 """Epoch of a trial's model as one graph call."""
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -181,7 +182,7 @@ class Program:
         """Return the values of variables that code of the user's keeps outside of the model."""
         if self._others is not None:
             return self._others
-        return [variable.numpy() for variable in self._other_variables()]
+        return [variable.numpy() for variable in self._other_variables()[0]]
 
     def set_others(self, values: "list[np.ndarray[Any, Any]]") -> None:
         """Set them, once the trace has found them."""
@@ -189,20 +190,26 @@ class Program:
 
     def _restore_others(self) -> None:
         values, self._others = self._others, None
-        for variable, value in zip(self._other_variables(), values or (), strict=False):
-            if tuple(variable.shape) == value.shape:
-                variable.assign(value)
+        for of_replica in self._other_variables():
+            for variable, value in zip(of_replica, values or (), strict=False):
+                if tuple(variable.shape) == value.shape:
+                    variable.assign(value)
 
-    def _other_variables(self) -> list[Any]:
-        if self.graph is None or self.step.replicas.num > 1:
-            return []
+    def _other_variables(self) -> list[list[Any]]:
+        """Return those variables by replica, each in the order in which the trace met them."""
+        by_replica: list[list[Any]] = [[] for _ in range(self.step.replicas.num)]
+        if self.graph is None or len(self.step.copies) > 1:
+            return by_replica
         model = self.model
         known = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
         if self._unseeded is not None:
             known.append(self._unseeded)
         known_handles = {id(part.handle) for each in known for part in parts_of_variable(each)}
         used = [*(each.handle for each in self.graph.others), *self.handles]
-        return self.created.of([each for each in used if id(each) not in known_handles])
+        for variable in self.created.of([each for each in used if id(each) not in known_handles]):
+            copy = re.search(r"/replica_(\d+)", variable.name)  # as TensorFlow names it
+            by_replica[int(copy[1]) if copy else 0].append(variable)
+        return by_replica
 
     def graph_function(
         self, body: Callable[..., Any], *, jit_compile: bool = False, **options: Any
