@@ -114,8 +114,8 @@ class GraphLoop:
         inputs = TrialInputs(config, with_per_example(workload, config, rows), seed)
         builder, created = self._builder(workload), CreatedVariables(self._replicas.num)
         with created.recorded():
-            model = builder.build(inputs)
-        step, size = builder.step(model, inputs), inputs.rows.batch_size(workload, config)
+            step = builder.step(builder.build(inputs), inputs)
+        size = inputs.rows.batch_size(workload, config)
         program = Program(workload, step, inputs.rows, size, created)
         callbacks = self._callbacks(workload, program, inputs)
         rate = learning_rate(program.model)
