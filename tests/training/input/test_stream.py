@@ -124,7 +124,7 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of):
 
 @pytest.mark.slow
 def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of):
-    workload = Given(classifier, streamed(draw(37, 19), cache="memory"))
+    workload = Given(classifier, streamed(draw(37, 19)))
     fresh = run_fresh(workload, replicas_of(1), seed=2)
     loop = GraphLoop(replicas_of(1))
     run(loop, workload, seed=1)
@@ -133,12 +133,9 @@ def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of)
     assert loop.num_programs == 1
 
 
-@pytest.mark.parametrize(
-    "settings", [slow({}, id="read anew"), pytest.param({"cache": "memory"}, id="cached")]
-)
-def test_the_same_seed_gives_the_same_batches(settings):
+def test_the_same_seed_gives_the_same_batches():
     def epochs(seed):
-        stream = Stream(Pipeline(draw(20).train, augment=noisy, **settings), "train")
+        stream = Stream(Pipeline(draw(20).train, augment=noisy), "train")
         return [
             (numbers.numpy().tolist(), rows.numpy().tolist())
             for epoch in (0, 1, 2)

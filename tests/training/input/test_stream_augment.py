@@ -1,7 +1,6 @@
 """Rows that a pipeline changes anew in every epoch."""
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from streams import Noisy, as_it_is, noisy, without_dropout
@@ -30,17 +29,6 @@ def test_rows_are_augmented_as_where_the_model_is(replicas_of, settings, num):
     on_device = run_fresh(Noisy(without_dropout, data), replicas_of(num))
 
     assert furthest(run_fresh(Given(without_dropout, ahead), replicas_of(num)), on_device) < 1e-5
-
-
-def test_rows_of_a_cache_are_augmented_anew_in_every_epoch():
-    stream = Stream(Pipeline(draw(20).train, cache="memory", augment=noisy), "train")
-    first, second = (
-        {int(n[0]): row for n, (row, _) in stream.batches(1, seed=1, epoch=epoch, shuffled=True)}
-        for epoch in (0, 1)
-    )
-
-    assert sorted(first) == sorted(second) == [*range(20)]
-    assert all(np.abs(first[number] - second[number]).max() > 0 for number in first)
 
 
 def test_the_form_that_augment_gives_is_what_a_model_is_built_by(replicas_of):

@@ -24,7 +24,7 @@ def of_worker(rank, num):
     return lambda count: (0, count) if count < num else split_rows(count, rank, num)
 
 
-SETTINGS = {"plain": {}, "mapped": {"map": as_it_is}, "cached": {"cache": "memory"}}
+SETTINGS = {"plain": {}, "mapped": {"map": as_it_is}}
 PARTS = pairwise(
     {
         "kind": tuple(SETTINGS),

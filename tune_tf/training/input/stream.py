@@ -1,22 +1,18 @@
 """Streaming of a pipeline's batches, epoch after epoch."""
 
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-import psutil
 import tensorflow as tf
 
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import map_nested
-from tune_tf.data.pipeline import MEMORY, Pipeline
+from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError, first_line
-from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
+from tune_tf.training.core.seeds import epoch_order, example_seeds
 from tune_tf.training.input.array_tensor import tensor_of
 from tune_tf.training.keras_internals import is_stateful
 
@@ -85,7 +81,7 @@ class Stream:
             process reads; other processes read the rest.
 
     Raises:
-        WorkloadError: A row is unreadable or malformed, or a cache does not fit.
+        WorkloadError: A row is unreadable or malformed.
     """
 
     def __init__(
@@ -110,7 +106,6 @@ class Stream:
             self._order = tf.Variable(tf.range(self.num_rows), trainable=False)
             self._seed = tf.Variable(tf.zeros([2], tf.int32), trainable=False)
         self._datasets: dict[int, tf.data.Dataset] = {}
-        self._cached: tf.data.Dataset | None = None
         #: First few rows as plain tensors.
         self.sample = self._read_sample()
         row = row_spec(self.sample)
@@ -124,32 +119,14 @@ class Stream:
             size: Rows of a batch.
             seed: Seed of the trial.
             epoch: Number of the epoch, from 0.
-            shuffled: Whether the rows are shuffled; cached and uncached ones differ in order.
+            shuffled: Whether the rows are shuffled.
         """
-        augment_seed = example_seeds(seed, epoch)[0]
-        if self._pipeline.cache is not None:
-            self._seed.assign(augment_seed)
-            rows = self._cached_rows()
-            if shuffled:
-                rows = self._shuffled(rows, seed, epoch)
-            rows = self._augmented(rows)
-            return iter(self._prefetch(self._cut_to_window(rows.batch(size), size)))
-        self._order.assign(self.order(seed, epoch, shuffled=shuffled))
-        self._seed.assign(augment_seed)
+        order = epoch_order(seed, epoch, self.num_rows) if shuffled else np.arange(self.num_rows)
+        self._order.assign(order.astype(np.int32))
+        self._seed.assign(example_seeds(seed, epoch)[0])
         if size not in self._datasets:
             self._datasets[size] = self._prefetch(self._read_batches(size))
         return iter(self._datasets[size])
-
-    def order(self, seed: int, epoch: int, *, shuffled: bool) -> "np.ndarray[Any, Any]":
-        """Return the numbers of the rows in the order of :meth:`batches`, int32, ``[num_rows]``."""
-        if not shuffled:
-            return np.arange(self.num_rows, dtype=np.int32)
-        if self._pipeline.cache is None:
-            return epoch_order(seed, epoch, self.num_rows)
-        numbers = tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
-        batches = self._shuffled(numbers, seed, epoch).batch(self.num_rows)
-        order: np.ndarray[Any, Any] = next(iter(batches)).numpy()
-        return order
 
     def in_order(self, size: int) -> Iterator[tuple[Any, ...]]:
         """Yield all rows before ``augment``, ``size`` at a time, also those of other processes."""
@@ -199,46 +176,13 @@ class Stream:
         )
         return rows.batch(count)
 
-    def _cut_to_window(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        full, rest = divmod(self.num_rows, size)
-        full_window, last_window = self._window(size), self._window(rest)
-        if (full_window, last_window) == ((0, size), (0, rest)):
-            return batches
-
-        def cut(number: tf.Tensor, batch: Any) -> Any:
-            window = tf.where(number < full, full_window, last_window)
-            return tf.nest.map_structure(lambda a: a[window[0] : window[1]], batch)
-
-        return batches.enumerate().map(cut)
-
-    def _cached_rows(self) -> tf.data.Dataset:
-        if self._cached is None:
-            rows = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
-                self._read_row, tf.data.AUTOTUNE, deterministic=True
-            )
-            self._cached = rows.cache(self._cache_file(rows.element_spec[1]))
-        return self._cached
-
-    def _shuffled(self, rows: tf.data.Dataset, seed: int, epoch: int) -> tf.data.Dataset:
-        buffer = self._pipeline.shuffle_buffer or self.num_rows
-        return _shuffle(rows, buffer, stream_seed(seed, epoch))
-
-    def _augmented(self, rows: tf.data.Dataset) -> tf.data.Dataset:
-        if self._augment is None:
-            return rows
-        return rows.map(
-            lambda number, row: self._augment_row(number, row, self._seed),
-            tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-
     def _prefetch(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         options = tf.data.Options()
         threads = tf.config.threading.get_intra_op_parallelism_threads()
         if threads:  # equals the trial's CPUs
             options.threading.private_threadpool_size = threads
             options.autotune.cpu_budget = threads
-        return dataset.prefetch(self._pipeline.prefetch or tf.data.AUTOTUNE).with_options(options)
+        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     def _gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, Any]:
         rows = tf.nest.map_structure(lambda a: _as_floatx(tf.gather(a, numbers)), self._source)
@@ -283,44 +227,10 @@ class Stream:
             ) from error
         return rows
 
-    def _num_bytes(self, row: Any) -> int:
-        leaves = tf.nest.flatten(row)
-        return self.num_rows * sum(leaf.dtype.size * int(np.prod(leaf.shape)) for leaf in leaves)
-
-    def _cache_file(self, row: Any) -> str:
-        """Return the path of the row cache, empty for memory, after checking that the rows fit."""
-        num_bytes = self._num_bytes(row)
-        cache = self._pipeline.cache
-        if cache == MEMORY:
-            free, place = psutil.virtual_memory().available, "memory"
-        else:
-            Path(str(cache)).mkdir(parents=True, exist_ok=True)
-            free, place = shutil.disk_usage(str(cache)).free, str(cache)
-        if num_bytes > free:
-            raise WorkloadError(
-                f"the cache of Data.{self._name} takes {num_bytes / 1e9:.1f} GB, but {place} has "
-                f"{free / 1e9:.1f} GB free: leave cache out, or choose another folder"
-            )
-        if cache == MEMORY:
-            return ""
-        # Each process needs a separate file, deleted with the stream or when the process exits.
-        self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
-        return str(Path(self._folder.name, self._name))
-
 
 def row_spec(rows: Any) -> Any:
     """Return the nested ``tf.TensorSpec`` of a row."""
     return tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), rows)
-
-
-def _shuffle(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Shuffle rows by a seed alone: TensorFlow adds its global seed, which user code may set."""
-
-    def shuffle(_: tf.Tensor) -> tf.data.Dataset:
-        tf.compat.v1.set_random_seed(seed)  # applies to the graph of this function only
-        return rows.shuffle(buffer, seed)
-
-    return tf.data.Dataset.from_tensors(0).flat_map(shuffle)
 
 
 def _as_floatx(tensor: tf.Tensor) -> tf.Tensor:
