@@ -22,10 +22,6 @@ class Pipeline:
         map: Returns ``(x, y)`` or ``(x, y, sample_weight)`` for a row, deterministically, by
             TensorFlow operations, in parallel on the trial's CPUs. None to use the rows as they
             are.
-        augment: Returns a random variant of a row after ``map`` in each training epoch:
-            ``augment(row, seed)`` takes ``(x, y[, sample_weight])`` and a seed for
-            ``tf.random.stateless_*``, int32 of shape ``[2]``, which differs per row and epoch. Runs
-            on the trial's CPUs; ``Workload.per_example`` uses the same seeds on the devices.
 
     Raises:
         InvalidSettingsError: A setting is invalid.
@@ -33,7 +29,6 @@ class Pipeline:
 
     rows: tuple[Nested, ...]
     map: Callable[..., Any] | None = None
-    augment: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -45,8 +40,6 @@ class Pipeline:
             )
         if self.map is not None and not callable(self.map):
             errors.append(f"map must be a function of a row, not {self.map!r}")
-        if self.augment is not None and not callable(self.augment):
-            errors.append(f"augment must be a function of a row and a seed, not {self.augment!r}")
         if errors:
             raise InvalidSettingsError(errors)
 

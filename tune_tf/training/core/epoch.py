@@ -54,15 +54,21 @@ def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInp
     order = None
     size = rows.batch_size(workload, config)
     if isinstance(train, STREAMS):
-        shuffled = workload.shuffle(config)
-        train = train.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
+        train = _batches(train, size, seed, epoch, shuffled=workload.shuffle(config))
     else:
         order = row_order(workload, trial, epoch)
     if isinstance(validation, STREAMS):
-        validation = validation.batches(size, seed=seed, epoch=0, shuffled=False)
+        validation = _batches(validation, size, seed, 0, shuffled=False)
     seeds = example_seeds(seed, epoch) if rows.per_example else None
     steps = rows.train.steps if isinstance(rows.train, DatasetStream) else None
     return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch), steps)
+
+
+def _batches(rows: Any, size: int, seed: int, epoch: int, *, shuffled: bool) -> Any:
+    """Return an iterator of an epoch's batches; a data set shuffles its rows itself."""
+    if isinstance(rows, DatasetStream):
+        return rows.batches(size, seed=seed, epoch=epoch)
+    return rows.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
 
 
 def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray[Any, Any]":

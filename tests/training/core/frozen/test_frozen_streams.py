@@ -115,44 +115,11 @@ def test_arrays_that_do_not_fit_a_device_share_outputs_that_do(memory_bytes, is_
     assert (FROZEN_BYTES in loop.performance) == is_shared
 
 
-def random(x, y):
-    return x + tf.random.uniform([]), y
-
-
-def by_python(x, y):
-    return tf.ensure_shape(tf.numpy_function(lambda a: a, [x], tf.float32), x.shape), y
-
-
-def shuffled(x, y):
-    numbers = tf.data.Dataset.range(100).shuffle(100).take(1)
-    return x + tf.cast(numbers.get_single_element(), x.dtype), y
-
-
 def data_set():
     return Data(tf.data.Dataset.from_tensor_slices(images().train).batch(8), images().validation)
 
 
-def augmented():
-    train = Pipeline(images().train, augment=lambda row, seed: row)
-    return Data(train, Pipeline(images().validation))
-
-
-class Counting:
-    """A map that counts its rows in a variable."""
-
-    def __init__(self):
-        self.rows = tf.Variable(1.0)
-
-    def __call__(self, x, y):
-        return x * self.rows, y
-
-
 NOT_REPEATED = {
-    "augment": (augmented, "the augment of Data.train"),
-    "random map": (lambda: streamed(images(), map=random), "RandomUniform in the map"),
-    "Python": (lambda: streamed(images(), map=by_python), "PyFunc in the map"),
-    "variable": (lambda: streamed(images(), map=Counting()), "ReadVariableOp in the map"),
-    "shuffled": (lambda: streamed(images(), map=shuffled), "ShuffleDatasetV3"),
     "data set": (data_set, "Data.train is a data set"),
 }
 
