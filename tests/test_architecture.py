@@ -41,8 +41,8 @@ LARGE = {
 CEILINGS = {
     "cli": 1946,
     "config": 1478,
-    "data": 1309,
-    "estimate": 2844,
+    "data": 1292,
+    "estimate": 2842,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
@@ -52,19 +52,19 @@ CEILINGS = {
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1346,
+    "single modules": 1345,
     "space": 1422,
-    "sweep": 4274,
+    "sweep": 4265,
     "testing": 999,
-    "tracking": 3000,
+    "tracking": 2997,
     "trainables": 1556,
-    "training": 6343,
+    "training": 5761,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57602, "tests": 60983, "scripts": 7120}
+LINES = {"tune_tf": 56809, "tests": 60040, "scripts": 7118}
 """Most lines of any kind."""
 
 
