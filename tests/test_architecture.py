@@ -58,13 +58,13 @@ CEILINGS = {
     "testing": 999,
     "tracking": 2997,
     "trainables": 1556,
-    "training": 5761,
+    "training": 5763,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56809, "tests": 60040, "scripts": 7118}
+LINES = {"tune_tf": 56814, "tests": 60040, "scripts": 7118}
 """Most lines of any kind."""
 
 

@@ -123,7 +123,7 @@ REASONS = {
     "loop is fit": {"loop": "fit"},
     "parallelism model_parallel": {"parallelism": {"kind": "model_parallel"}},
     "parallelism asynchronous": {"parallelism": {"kind": "asynchronous"}},
-    "told": {"told": ["not shared: per_example makes other rows in each epoch"]},
+    "per_example": {"told": ["not shared: per_example makes other rows in each epoch"]},
     "dense is trained": {"frozen": (None, "not shared: dense is trained")},
     "do not fit": {"max_bytes": 999},
 }

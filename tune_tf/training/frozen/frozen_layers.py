@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -46,6 +46,12 @@ _RECURRENT = (keras.layers.RNN, keras.layers.Bidirectional)
 
 class NotSharedError(Exception):
     """Reason why the outputs of a model's first layers are not shared."""
+
+
+class _Cut(NamedTuple):
+    rest: tuple[LayerCall, ...]
+    tensors: tuple[Any, ...]
+    row_bytes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,13 +179,17 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
     share = saved / (saved + (1 + _BACKWARD) * (total - saved)) if saved else 0.0
     if share < LEAST_SHARE:
         raise NotSharedError(f"they are only {share:.0%} of an epoch's operations; {reason}")
-    before = set(map(id, frozen))
-    rest = tuple(call for call in calls if id(call) not in before)
-    tensors = _crossing(model, frozen, rest)
-    row_bytes = _row_bytes(tensors)
-    if row_bytes is None or row_bytes > max_row_bytes:
+    cut = _cut(model, calls, frozen)
+    # Such as a dropout of rate 0, which belongs to the head.
+    while len(frozen) > 1 and not getattr(frozen[-1].operation, "variables", ()):
+        shorter = _cut(model, calls, frozen[:-1])
+        if shorter.row_bytes > cut.row_bytes:
+            break
+        frozen, cut = frozen[:-1], shorter
+    if math.isinf(cut.row_bytes) or cut.row_bytes > max_row_bytes:
         raise NotSharedError("the outputs of the frozen layers do not fit into memory")
-    return FrozenLayers(model, tuple(frozen), rest, tensors, row_bytes, share)
+    row_bytes = int(cut.row_bytes)
+    return FrozenLayers(model, tuple(frozen), cut.rest, cut.tensors, row_bytes, share)
 
 
 def has_frozen_layers(model: keras.Model) -> bool:
@@ -208,29 +218,24 @@ def _calls(model: keras.Model) -> list[LayerCall]:
     return [call for call in calls_in_order(model) if not isinstance(call.operation, kind)]
 
 
-def _crossing(
-    model: keras.Model,
-    before: Sequence[LayerCall],
-    rest: Sequence[LayerCall],
-) -> tuple[Any, ...]:
-    """Return the tensors that are made before a cut, or are inputs, and used after it."""
+def _cut(model: keras.Model, calls: Sequence[LayerCall], frozen: Sequence[LayerCall]) -> _Cut:
+    """Return what is after some calls, and what it needs of them or of the inputs."""
+    before = set(map(id, frozen))
+    rest = tuple(call for call in calls if id(call) not in before)
     made = {id(tensor) for tensor in layer_graph(model).inputs}
-    made |= {id(tensor) for call in before for tensor in call.outputs}
+    made |= {id(tensor) for call in frozen for tensor in call.outputs}
     used = [tensor for call in rest for tensor in call.inputs]
     used += keras.tree.flatten(model.outputs)
-    unique = {id(tensor): tensor for tensor in used if id(tensor) in made}
-    return tuple(unique.values())
+    tensors = tuple({id(tensor): tensor for tensor in used if id(tensor) in made}.values())
+    return _Cut(rest, tensors, sum(map(_row_bytes, tensors)))
 
 
-def _row_bytes(tensors: Sequence[Any]) -> int | None:
-    """Return the bytes of a row; None if they are unknown."""
-    size = 0
-    for tensor in tensors:
-        shape = tensor.shape[1:]
-        if None in shape or tensor.sparse or tensor.dtype == "string" or not len(tensor.shape):
-            return None
-        size += math.prod(shape) * tf.as_dtype(tensor.dtype).size
-    return size
+def _row_bytes(tensor: Any) -> float:
+    """Return the bytes of a row; infinity if they are unknown."""
+    shape = tensor.shape[1:]
+    if None in shape or tensor.sparse or tensor.dtype == "string" or not len(tensor.shape):
+        return math.inf
+    return math.prod(shape) * tf.as_dtype(tensor.dtype).size
 
 
 def _is_graph(operation: Any) -> bool:

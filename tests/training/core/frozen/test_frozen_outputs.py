@@ -220,7 +220,7 @@ def test_results_tell_what_is_saved(callbacks, replicas_of):
     loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
     loop.epoch()
     assert loop.performance[FROZEN_LAYERS] == (
-        "shared on this node: 1.86 kB of outputs of 14 layers up to global_average_pooling2d; "
+        "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
         "99% of an epoch's operations are saved"
     )
 
