@@ -41,8 +41,8 @@ LARGE = {
 CEILINGS = {
     "cli": 1946,
     "config": 1474,
-    "data": 1065,
-    "estimate": 2857,
+    "data": 1048,
+    "estimate": 2855,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
@@ -52,19 +52,19 @@ CEILINGS = {
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1346,
+    "single modules": 1345,
     "space": 1422,
-    "sweep": 4270,
+    "sweep": 4261,
     "testing": 1000,
-    "tracking": 3000,
+    "tracking": 2997,
     "trainables": 1363,
-    "training": 6321,
+    "training": 5748,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56761, "tests": 59988, "scripts": 7137}
+LINES = {"tune_tf": 55982, "tests": 59048, "scripts": 7135}
 """Most lines of any kind."""
 
 

@@ -12,95 +12,46 @@ from tune_tf.training.keras_internals import is_of_keras, keras_mask
 
 _losses, _metrics = keras.losses, keras.metrics
 
-# Without `Hinge` and `SquaredHinge`, which look at all labels to know whether these are 0 and 1,
-# and without `CosineSimilarity`, whose axis may be that of the rows.
-ROW_LOSSES = frozenset(
+
+def _classes(module: Any, base: type, others: set[type]) -> frozenset[type]:
+    found = {each for each in vars(module).values() if isinstance(each, type)}
+    return frozenset(each for each in found - others if issubclass(each, base))
+
+
+ROW_LOSSES = _classes(
+    _losses,
+    _losses.Loss,
     {
-        _losses.MeanSquaredError,
-        _losses.MeanAbsoluteError,
-        _losses.MeanAbsolutePercentageError,
-        _losses.MeanSquaredLogarithmicError,
-        _losses.Huber,
-        _losses.LogCosh,
-        _losses.CategoricalHinge,
-        _losses.KLDivergence,
-        _losses.Poisson,
-        _losses.BinaryCrossentropy,
-        _losses.BinaryFocalCrossentropy,
-        _losses.CategoricalCrossentropy,
-        _losses.CategoricalFocalCrossentropy,
-        _losses.SparseCategoricalCrossentropy,
-        _losses.CategoricalGeneralizedCrossEntropy,
-        _losses.CTC,
-    }
+        _losses.Loss,
+        _losses.Hinge,  # looks at all labels to know whether these are 0 and 1
+        _losses.SquaredHinge,
+        _losses.CosineSimilarity,  # its axis may be that of the rows
+        _losses.Dice,
+        _losses.Tversky,
+        _losses.Circle,
+    },
 )
 """Classes of Keras' losses with a loss a row."""
 
-ROW_LOSS_FUNCTIONS = frozenset(
+ROW_METRICS = _classes(
+    _metrics,
+    _metrics.Metric,
     {
-        _losses.mean_squared_error,
-        _losses.mean_absolute_error,
-        _losses.mean_absolute_percentage_error,
-        _losses.mean_squared_logarithmic_error,
-        _losses.huber,
-        _losses.log_cosh,
-        _losses.categorical_hinge,
-        _losses.kl_divergence,
-        _losses.poisson,
-        _losses.binary_crossentropy,
-        _losses.binary_focal_crossentropy,
-        _losses.categorical_crossentropy,
-        _losses.categorical_focal_crossentropy,
-        _losses.sparse_categorical_crossentropy,
-        _losses.ctc,
-    }
-)
-"""Keras' functions of the same."""
-
-ROW_METRICS = frozenset(
-    {
-        _metrics.MeanSquaredError,
-        _metrics.RootMeanSquaredError,
-        _metrics.MeanAbsoluteError,
-        _metrics.MeanAbsolutePercentageError,
-        _metrics.MeanSquaredLogarithmicError,
-        _metrics.LogCoshError,
-        _metrics.R2Score,
-        _metrics.AUC,
-        _metrics.FalseNegatives,
-        _metrics.FalsePositives,
-        _metrics.TrueNegatives,
-        _metrics.TruePositives,
-        _metrics.Precision,
-        _metrics.Recall,
-        _metrics.PrecisionAtRecall,
-        _metrics.RecallAtPrecision,
-        _metrics.SensitivityAtSpecificity,
-        _metrics.SpecificityAtSensitivity,
-        _metrics.CategoricalHinge,
-        _metrics.KLDivergence,
-        _metrics.Poisson,
-        _metrics.BinaryCrossentropy,
-        _metrics.CategoricalCrossentropy,
-        _metrics.SparseCategoricalCrossentropy,
-        _metrics.Accuracy,
-        _metrics.BinaryAccuracy,
-        _metrics.CategoricalAccuracy,
-        _metrics.SparseCategoricalAccuracy,
-        _metrics.TopKCategoricalAccuracy,
-        _metrics.SparseTopKCategoricalAccuracy,
-        _metrics.F1Score,
-        _metrics.FBetaScore,
-        _metrics.IoU,
-        _metrics.BinaryIoU,
-        _metrics.MeanIoU,
-        _metrics.OneHotIoU,
-        _metrics.OneHotMeanIoU,
-    }
+        _metrics.Metric,
+        _metrics.Mean,
+        _metrics.Sum,
+        _metrics.MeanMetricWrapper,
+        _metrics.Hinge,
+        _metrics.SquaredHinge,
+        _metrics.CosineSimilarity,
+        _metrics.ConcordanceCorrelation,
+        _metrics.PearsonCorrelation,
+    },
 )
 """Classes of Keras' metrics whose states are sums over rows."""
 
 _F_SCORES = (_metrics.F1Score, _metrics.FBetaScore)  # whose axis is that of their sums
+_ROW_FUNCTIONS = frozenset(kind.__name__.lower() for kind in ROW_LOSSES)
 _METHODS = ("compute_loss", "compute_metrics", "get_metrics_result", "reset_metrics", "metrics")
 _CROSSENTROPIES = ("crossentropy", "ce")
 
@@ -160,7 +111,8 @@ def _is_row_mean(loss: Any) -> bool:
             return True
         loss = keras.losses.get(loss)
     if type(loss) not in ROW_LOSSES:
-        return callable(loss) and loss in ROW_LOSS_FUNCTIONS
+        name = getattr(loss, "__name__", "")  # of the function of a class: kl_divergence
+        return getattr(_losses, name, None) is loss and name.replace("_", "") in _ROW_FUNCTIONS
     is_mean = loss.reduction in ("sum_over_batch_size", "mean")
     return (
         is_mean

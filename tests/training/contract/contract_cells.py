@@ -25,7 +25,6 @@ SPLIT: dict[str, dict[str, str]] = {
             "two inputs, two outputs",
             "mask of an embedding",
             "shared layer",
-            "MultiOptimizer",
             "numbers of AdamW",
             "numbers of CosineDecay",
             "loss function of rows",
@@ -46,6 +45,7 @@ SPLIT: dict[str, dict[str, str]] = {
             "metric of a whole batch",
         )
     },
+    "MultiOptimizer": dict.fromkeys((*BOTH, STAGES), EQUAL),
     "layer that adds a loss": dict.fromkeys(BOTH, "adds a loss of the rows that it gets"),
     "layer that moves its own weight": dict.fromkeys(BOTH, r"\(Centers\) changes .* in its call"),
     "train_step reads the workload": {REPLICAS: EQUAL, PIECES: "takes whole batches"},

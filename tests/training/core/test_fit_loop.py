@@ -42,13 +42,6 @@ def epochs(loop, count):
     return [loop.epoch() for _ in range(count)]
 
 
-def test_an_epoch_reports_what_fit_logs(replicas_of):
-    loop = begun(replicas_of(1))
-
-    assert set(loop.epoch()) == {"loss", "val_loss"}
-    loop.finish()
-
-
 def test_a_second_trial_gives_the_numbers_of_a_fresh_one(replicas_of):
     workload = Given(build, draw(45, 19))
     loop = begun(replicas_of(1), seed=7)
@@ -63,19 +56,6 @@ def test_a_second_trial_gives_the_numbers_of_a_fresh_one(replicas_of):
 
     assert again == first
     assert other != first
-
-
-@pytest.mark.slow
-def test_callbacks_keep_their_patience_over_epochs(replicas_of):
-    stopping = callbacks.EarlyStopping("loss", min_delta=1e6, patience=2)
-    loop = begun(replicas_of(1), stopping)
-    stopped = []
-    for _ in range(3):
-        loop.epoch()
-        stopped.append(loop.stop_training)
-    loop.finish()
-
-    assert stopped == [False, False, True]
 
 
 def test_an_epoch_after_the_end_is_an_error_and_no_deadlock(replicas_of):
@@ -97,22 +77,6 @@ def test_callbacks_for_batches_are_called(replicas_of):
     loop.finish()
 
     assert batches == list(range(6))
-
-
-def test_a_callback_never_sees_the_number_of_epochs_that_fit_is_told(replicas_of):
-    class Epochs(callbacks.Callback):
-        seen = ()
-
-        def set_params(self, params):
-            super().set_params(params)
-            self.seen = (*self.seen, params["epochs"])
-
-    epochs_seen = Epochs()
-    loop = begun(replicas_of(1), epochs_seen)
-    loop.epoch()
-    loop.finish()
-
-    assert set(epochs_seen.seen) == {None}
 
 
 def test_an_error_inside_fit_comes_out_of_the_epoch(replicas_of):
@@ -200,4 +164,29 @@ def test_a_tf_data_pipeline_is_trained_on(replicas_of):
     loop.state()
 
     assert set(loop.epoch()) == {"loss", "val_loss"}
+    loop.finish()
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of eight rows."""
+
+    def __init__(self, part):
+        super().__init__()
+        self._part = part
+
+    def __len__(self):
+        return (len(self._part[0]) + 7) // 8
+
+    def __getitem__(self, index):
+        return tuple(a[8 * index : 8 * index + 8] for a in self._part)
+
+
+def test_a_py_dataset_is_trained_on(replicas_of):
+    from tune_tf.workload import Data
+
+    rows = draw(45, 19)
+    loop = begun(replicas_of(1), data=Data(Batches(rows.train), Batches(rows.validation)))
+
+    first, last = epochs(loop, 5)[::4]
+    assert last["loss"] < first["loss"]
     loop.finish()

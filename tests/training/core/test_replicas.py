@@ -1,5 +1,7 @@
 """How batches go over the replicas: what one may choose, and what is refused."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -258,6 +260,29 @@ def test_a_callback_steers_the_learning_rate_of_all_replicas(replicas_of):
 
     assert furthest(two, one) <= 1e-5
     assert any(np.allclose(value, 0.1 / 6) for value in two[1] if not value.shape)
+
+
+@pytest.mark.parametrize(
+    ("policy", "tolerance"),
+    [
+        # Sums in half precision depend on their order: bfloat16 rounds to 1/256, float16 to 1/2048.
+        slow("mixed_bfloat16", 2e-2),
+        ("mixed_float16", 1e-2),
+    ],
+)
+def test_replicas_of_pieces_train_in_half_precision(policy, tolerance, replicas_of):
+    def build(config):
+        keras.config.set_dtype_policy(policy)
+        try:
+            optimizer = functools.partial(keras.optimizers.SGD, 0.1, global_clipnorm=0.1)
+            return classifier(layers.ReLU, optimizer=optimizer)(config)
+        finally:
+            keras.config.set_dtype_policy("float32")
+
+    workload = Given(build, draw(21, 11))
+
+    two = run_fresh(workload, replicas_of(2), micro_batches=2)
+    assert furthest(two, run_fresh(workload, replicas_of(1))) <= tolerance
 
 
 def each_structure(num, replicas):

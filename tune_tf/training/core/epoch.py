@@ -11,8 +11,7 @@ from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.core.seeds import epoch_order, example_seeds, unseeded_state
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import STREAMS, DeviceRows
-from tune_tf.training.input.reader import DatasetReader, Reader, num_rows_of, rows_between
-from tune_tf.training.input.stream import Stream
+from tune_tf.training.input.reader import Reader, num_rows_of, rows_between
 from tune_tf.workload import Config, Workload
 
 NumberedStep = Callable[[int, Any, tf.Tensor, Any], Any]
@@ -55,22 +54,26 @@ def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInp
     order = None
     size = rows.batch_size(workload, config)
     if isinstance(train, STREAMS):
-        shuffled = workload.shuffle(config)
-        train = train.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
+        train = _batches(train, size, seed, epoch, shuffled=workload.shuffle(config))
     else:
         order = row_order(workload, trial, epoch)
     if isinstance(validation, STREAMS):
-        validation = validation.batches(size, seed=seed, epoch=0, shuffled=False)
+        validation = _batches(validation, size, seed, 0, shuffled=False)
     seeds = example_seeds(seed, epoch) if rows.per_example else None
     steps = rows.train.steps if isinstance(rows.train, DatasetStream) else None
     return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch), steps)
 
 
+def _batches(rows: Any, size: int, seed: int, epoch: int, *, shuffled: bool) -> Any:
+    """Return an iterator of an epoch's batches; a data set shuffles its rows itself."""
+    if isinstance(rows, DatasetStream):
+        return rows.batches(size, seed=seed, epoch=epoch)
+    return rows.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
+
+
 def row_order(workload: Workload, trial: TrialInputs, epoch: int) -> "np.ndarray[Any, Any]":
     """Return the row numbers of an epoch, int32, shape ``[num_rows]``."""
     rows, shuffled = trial.rows, workload.shuffle(trial.config)
-    if rows.computed_from is not None and isinstance(rows.computed_from.train, Stream):
-        return rows.computed_from.train.order(trial.seed, epoch, shuffled=shuffled)
     if shuffled:
         return epoch_order(trial.seed, epoch, rows.num_train)
     return np.arange(rows.num_train, dtype=np.int32)
@@ -130,9 +133,9 @@ class BatchLoop:
         return result if is_custom else None
 
     def run_dataset(
-        self, step: NumberedStep, reader: DatasetReader, max_batches: tf.Tensor, *, is_custom: bool
+        self, step: NumberedStep, batches: Any, max_batches: tf.Tensor, *, is_custom: bool
     ) -> tuple[Any, tf.Tensor]:
-        """Run the batches of a data set, at most ``max_batches``.
+        """Run the batches of an iterator of a data set, at most ``max_batches``.
 
         Returns:
             The last step's result if the step is custom; numbers of batches and rows, int64 [2].
@@ -151,11 +154,11 @@ class BatchLoop:
 
         seen, result = tf.zeros([2], tf.int64), ()
         if is_custom:  # the first batch gives the form of the results
-            result, seen = run_batch(seen, reader.next().get_value())
+            result, seen = run_batch(seen, batches.get_next_as_optional().get_value())
         end = tf.cast(max_batches, tf.int64)
 
         def body(seen: tf.Tensor, result: Any, ended: Any) -> tuple[Any, ...]:
-            batch = reader.next()
+            batch = batches.get_next_as_optional()
 
             def run() -> tuple[Any, ...]:
                 result, now_seen = run_batch(seen, batch.get_value())

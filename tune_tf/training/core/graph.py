@@ -77,11 +77,9 @@ class EpochGraph:
         with replicas.scope():
             self.scalars = TracedScalars(numbers)
         with tf.device("CPU:0"):
-            #: Seconds that the last epoch waited for batches.
-            self.waited_s = tf.Variable(0.0, dtype=tf.float64, trainable=False)
             #: Batches and rows of the last pass over a data set, of training and of validation.
             self.seen = tf.Variable(tf.zeros([2, 2], tf.int64), trainable=False)
-        own = [self.waited_s, self.seen, *self.scalars.variables]
+        own = [self.seen, *self.scalars.variables]
         self._own = {id(part.handle) for each in own for part in parts_of_variable(each)}
         self._functions: dict[str, _Traced] = {}
         self._user: GraphUser | None = None

@@ -14,7 +14,6 @@ from tune_tf.result_keys import (
     FROZEN_LAYERS,
     FROZEN_SHARE,
     GRAPH,
-    INPUT_WAIT,
     NOT_SHARED,
     ROWS_PER_S,
     Metrics,
@@ -150,7 +149,6 @@ class GraphLoop:
         num_rows = trial.inputs.rows.num_train or _check_seen(trial)
         self.performance = {
             ROWS_PER_S: num_rows / took_s,
-            INPUT_WAIT: min(1.0, program.waited_s / took_s),
             GRAPH: "of an earlier trial" if program.is_shared else f"traced{_reason(program)}",
         }
         self.performance |= self._frozen_layers(trial)

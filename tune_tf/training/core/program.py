@@ -19,7 +19,7 @@ from tune_tf.training.core.structure import Structure, structure_of
 from tune_tf.training.core.traced_scalar import TracedScalars
 from tune_tf.training.frozen.frozen_outputs import SkippedLayers
 from tune_tf.training.input.device_rows import DeviceRows
-from tune_tf.training.input.reader import DatasetReader, Reader, ResidentReader, StreamReader
+from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
 from tune_tf.training.keras_internals import (
     global_seed_generator,
     parts_of_variable,
@@ -92,11 +92,6 @@ class Program:
         self._others: list[np.ndarray[Any, Any]] | None = None
 
     @property
-    def waited_s(self) -> float:
-        """Seconds that the last epoch waited for batches."""
-        return float(self._used_graph.waited_s.numpy())
-
-    @property
     def num_seen(self) -> tuple[int, int]:
         """Numbers of batches and rows of a data set in the last epoch."""
         batches, rows = self._used_graph.seen.numpy()[0]
@@ -163,7 +158,6 @@ class Program:
         train, validation, order, seeds, unseeded, limit = inputs
         max_batches = self._all_batches if limit is None else tf.constant(limit)
         graph = self._used_graph
-        graph.waited_s.assign(0.0)
         order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
         name = "training" if validation is None else "training and validation"
         args = (train, validation, order, seeds, max_batches)
@@ -272,7 +266,7 @@ class Program:
             else:
                 result, seen = self._batches.run_dataset(
                     run,
-                    DatasetReader(rows, graph.waited_s),
+                    rows,
                     max_batches if training else self._all_batches,
                     is_custom=is_custom,
                 )
@@ -295,7 +289,7 @@ class Program:
 
     def _reader(self, rows: Any, order: tf.Tensor | None) -> Reader:
         if isinstance(rows, tf.data.Iterator):
-            return StreamReader(rows, self._used_graph.waited_s, self.step.replicas.window)
+            return StreamReader(rows, self.step.replicas.window)
         return ResidentReader(rows, order)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 # Streams of one seed.
-_ORDER, _EXAMPLES, _STREAM, _UNSEEDED, _TENSORFLOW = 1, 2, 3, 4, 5
+_ORDER, _EXAMPLES, _UNSEEDED, _TENSORFLOW = 1, 2, 3, 4
 
 
 def derive_seed(sweep_seed: int, trial_number: int) -> int:
@@ -68,11 +68,6 @@ def epoch_order(
 def tensorflow_seed(seed: int) -> int:
     """Return the global seed of TensorFlow in a trial, below 2**32 and no seed of any trial."""
     return int(np.random.SeedSequence([seed, _TENSORFLOW, 0]).generate_state(1)[0])
-
-
-def stream_seed(seed: int, epoch: int) -> int:
-    """Return the seed that shuffles cached rows in an epoch."""
-    return int(np.random.SeedSequence([seed, _STREAM, epoch]).generate_state(1)[0])
 
 
 def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int32]]":

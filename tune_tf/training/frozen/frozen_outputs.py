@@ -60,8 +60,7 @@ class SkippedLayers:
     @property
     def key(self) -> tuple[Any, ...]:
         """Part of the trace that depends on the cut."""
-        levels = self.layers.levels
-        return (*self.has_mask, *((len(level.frozen), len(level.tensors)) for level in levels))
+        return (*self.has_mask, len(self.layers.frozen), len(self.layers.tensors))
 
     def replaced(self) -> contextlib.AbstractContextManager[None]:
         """Return the context in which the model takes outputs of the layers in place of rows."""
@@ -85,8 +84,6 @@ def shareable_layers(
                 f"Data.{name} is a data set, which may have other rows in each epoch: return "
                 "arrays, rows of tune_tf.data.prepared, or a Pipeline"
             )
-        if isinstance(part, Stream) and (varying := part.varying_part()):
-            raise NotSharedError(f"{varying} may make other rows in each epoch")
     if rows.per_example is not None:
         raise NotSharedError("per_example makes other rows in each epoch")
     if trains_by_workload(workload):

@@ -8,11 +8,10 @@ import subprocess
 import sys
 import textwrap
 
-import keras
 import pytest
-from checkpointed_trials import WORKLOAD, gone_on, saved_after
+from checkpointed_trials import WORKLOAD, gone_on
 from guards import slow
-from trials import Given, begin, bits, draw, furthest, run, run_fresh
+from trials import begin, furthest, run_fresh
 
 from tune_tf.errors import CheckpointError
 from tune_tf.training.core.checkpoint import Checkpoint
@@ -45,26 +44,6 @@ def test_a_trial_goes_on_with_any_number_of_replicas(
     assert furthest((history, values), (without_break[0][2:], without_break[1])) <= 1e-6
 
 
-@pytest.mark.parametrize("num_replicas", [1, slow(2)])
-def test_with_the_same_replicas_it_goes_on_bit_for_bit(num_replicas, replicas_of, tmp_path):
-    config = {"dropout": 0.4}
-    replicas = replicas_of(num_replicas)
-    saved_after(2, replicas, tmp_path, config)
-    history, values = run_fresh(WORKLOAD, replicas, config, epochs=4)
-
-    assert bits(gone_on(2, replicas, tmp_path, config)) == bits((history[2:], values))
-
-
-def test_a_trial_restored_in_a_reused_loop_goes_on_the_same(replicas_of, folders, without_break):
-    loop = GraphLoop(replicas_of(1))
-    run(loop, WORKLOAD, {"rate": 0.3}, seed=5)
-    begin(loop, WORKLOAD, {}, seed=6)
-    loop.restore(Checkpoint.read(folders(1)))
-
-    assert [loop.epoch(), loop.epoch()] == without_break[0][2:]
-    assert loop.num_programs == 1
-
-
 def test_restoring_an_earlier_state_takes_a_trial_back(replicas_of, folders, without_break):
     loop = begin(GraphLoop(replicas_of(1)), WORKLOAD)
     for _ in range(3):
@@ -88,23 +67,6 @@ def test_a_checkpoint_of_another_structure_is_told(other, message, replicas_of, 
 
     with pytest.raises(CheckpointError, match=message):
         loop.restore(Checkpoint.read(folders(1)))
-
-
-@pytest.mark.slow
-def test_half_precision_variables_come_back(replicas_of, tmp_path):
-    def half(config):
-        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, dtype="bfloat16")])
-        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    workload = Given(half, draw(20))
-    saved_after(1, replicas_of(1), tmp_path, workload=workload)
-    history, values = run_fresh(workload, replicas_of(1), epochs=2)
-
-    assert values[0].dtype == "bfloat16"
-    assert bits(gone_on(1, replicas_of(1), tmp_path, workload=workload)) == bits(
-        (history[1:], values)
-    )
 
 
 def test_a_model_comes_out_of_a_checkpoint(folders, without_break, replicas_of):

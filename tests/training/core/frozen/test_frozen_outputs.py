@@ -13,7 +13,6 @@ from frozen_models import (
     last_layers_trained,
     masked,
     nested,
-    nested_twice,
     penalized,
     pretrained,
     tokens,
@@ -197,7 +196,7 @@ def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
 
 
 def test_a_restored_trial_goes_on_as_without_an_interruption(replicas_of, tmp_path):
-    workload = Given(nested_twice, images())
+    workload = Given(nested, images())
     loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
     loop.epoch()
     loop.state().write(tmp_path)
@@ -243,7 +242,7 @@ def test_rows_that_change_are_not_shared(replicas_of, caplog):
         assert reason in caplog.text
 
 
-def test_outputs_that_do_not_fit_are_not_shared_or_cut_where_they_do(replicas_of):
+def test_outputs_that_do_not_fit_are_not_shared(replicas_of):
     def bytes_within(limit):
         cache = Counted()
         cache.max_bytes = limit

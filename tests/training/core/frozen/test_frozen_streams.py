@@ -1,7 +1,6 @@
 """Frozen layers of streamed rows, whose outputs are computed once as those of arrays are."""
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from frozen_models import (
@@ -24,7 +23,6 @@ from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE
 from tune_tf.training.core.checkpoint import Checkpoint
 from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
-from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -41,8 +39,6 @@ def pipeline_and_arrays():
 STREAMED = {
     "rows as they are": (nested, lambda: streamed(images())),
     "mapped, weighted": (nested, lambda: streamed(images(weights=True), map=doubled)),
-    "cached": (nested, lambda: streamed(images(), map=doubled, cache="memory")),
-    "buffer": (nested, lambda: streamed(images(), cache="memory", shuffle_buffer=5)),
     "validation in arrays": (nested, pipeline_and_arrays),
     "masked": (masked, lambda: streamed(tokens())),
     "text": (text, lambda: streamed(texts())),
@@ -50,7 +46,7 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize("name", guarded(STREAMED, ["mapped, weighted", "cached", "masked"]))
+@pytest.mark.parametrize("name", guarded(STREAMED, ["mapped, weighted", "masked"]))
 def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
     build, data = STREAMED[name]
     workload, replicas = Given(build, data()), replicas_of(1)
@@ -71,7 +67,7 @@ def compiled_by_xla(config):
 def test_a_model_that_a_callback_changed_gets_the_streamed_rows(
     build, num_replicas, replicas_of, caplog
 ):
-    data = streamed(images(weights=True), cache="memory")
+    data = streamed(images(weights=True))
     workload = Given(build, data, callbacks=lambda config: [FreezesLast()])
     replicas = replicas_of(num_replicas)
     loop = loop_with(workload, replicas, Counted())
@@ -82,7 +78,7 @@ def test_a_model_that_a_callback_changed_gets_the_streamed_rows(
 
 
 def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of, tmp_path):
-    workload = Given(nested, streamed(images(), map=doubled, cache="memory"))
+    workload = Given(nested, streamed(images(), map=doubled))
     loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
     loop.epoch()
     loop.state().write(tmp_path)
@@ -91,18 +87,6 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of, tmp_path
         other = begin(loop_with(workload, replicas_of(1), cache), workload, seed=9)
         other.restore(Checkpoint.read(tmp_path))
         assert other.epoch() == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"cache": "memory"}, {"cache": "memory", "shuffle_buffer": 5}]
-)
-@pytest.mark.parametrize("shuffled", [True, False])
-def test_the_order_is_that_of_the_batches(settings, shuffled):
-    stream = Stream(Pipeline(images().train, **settings), "train")
-    for epoch in range(2):
-        batches = stream.batches(8, seed=3, epoch=epoch, shuffled=shuffled)
-        numbers = np.concatenate([numbers for numbers, _ in batches])
-        assert stream.order(3, epoch, shuffled=shuffled).tolist() == numbers.tolist()
 
 
 def test_trials_share_and_other_rows_or_maps_get_their_own(replicas_of):
@@ -131,44 +115,11 @@ def test_arrays_that_do_not_fit_a_device_share_outputs_that_do(memory_bytes, is_
     assert (FROZEN_BYTES in loop.performance) == is_shared
 
 
-def random(x, y):
-    return x + tf.random.uniform([]), y
-
-
-def by_python(x, y):
-    return tf.ensure_shape(tf.numpy_function(lambda a: a, [x], tf.float32), x.shape), y
-
-
-def shuffled(x, y):
-    numbers = tf.data.Dataset.range(100).shuffle(100).take(1)
-    return x + tf.cast(numbers.get_single_element(), x.dtype), y
-
-
 def data_set():
     return Data(tf.data.Dataset.from_tensor_slices(images().train).batch(8), images().validation)
 
 
-def augmented():
-    train = Pipeline(images().train, augment=lambda row, seed: row)
-    return Data(train, Pipeline(images().validation))
-
-
-class Counting:
-    """A map that counts its rows in a variable."""
-
-    def __init__(self):
-        self.rows = tf.Variable(1.0)
-
-    def __call__(self, x, y):
-        return x * self.rows, y
-
-
 NOT_REPEATED = {
-    "augment": (augmented, "the augment of Data.train"),
-    "random map": (lambda: streamed(images(), map=random), "RandomUniform in the map"),
-    "Python": (lambda: streamed(images(), map=by_python), "PyFunc in the map"),
-    "variable": (lambda: streamed(images(), map=Counting()), "ReadVariableOp in the map"),
-    "shuffled": (lambda: streamed(images(), map=shuffled), "ShuffleDatasetV3"),
     "data set": (data_set, "Data.train is a data set"),
 }
 
