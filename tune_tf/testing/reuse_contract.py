@@ -26,12 +26,12 @@ import numpy as np
 from tune_tf.data import rows_of
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.training.callbacks import plain_value
-from tune_tf.training.core.checkpoint import Checkpoint, variable_names
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
+from tune_tf.training.checkpoint import Checkpoint, variable_names
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.workload import Config, Workload
 
 Result = TypeVar("Result")

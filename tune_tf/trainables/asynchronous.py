@@ -34,8 +34,8 @@ class ParameterServer(Worker):
 
     def prepare(self) -> None:
         """Create the loop for the trials."""
-        from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
+        from tune_tf.training.replicas.replicas import Replicas
 
         self._scheduler = BatchScheduler(0, self._parallelism.max_staleness)
         self.serve(UpdateLoop(Replicas(self.devices), self._parallelism), None)
@@ -89,8 +89,8 @@ class GradientWorker(Worker):
 
     def prepare(self, server: Any) -> None:
         """Create the loop for the trials."""
-        from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+        from tune_tf.training.replicas.replicas import Replicas
 
         self._server = server
         replicas = Replicas(self.devices)

@@ -33,14 +33,14 @@ from tune_tf.trainables.processes import (
     WorkerSetup,
 )
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.core.seeds import derive_seed
+from tune_tf.training.seeds import derive_seed
 from tune_tf.training.system_metrics import sum_peak_memory
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.loop import GraphLoop
-    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.input.device_rows import DeviceRows
+    from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.replicas.replicas import Replicas
 
 _INDEX = "subtasks.json"
 _CHECKPOINT = "trial.npz"  # name of the checkpoint file of a single-model trial
@@ -62,8 +62,8 @@ class SubtaskWorker(Worker):
 
     def prepare(self) -> None:
         """Prepare for trials, once the devices are claimed."""
-        from tune_tf.training.core.graph import GraphCache
-        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.graph import GraphCache
+        from tune_tf.training.replicas.replicas import Replicas
 
         self._graphs = GraphCache()  # of all subtasks
         self._parallelism: Subtasks = self._settings.parallelism
@@ -101,7 +101,7 @@ class SubtaskWorker(Worker):
         leave_trial()
 
     def _begin(self, subtask: int) -> None:
-        from tune_tf.training.core.loop import GraphLoop
+        from tune_tf.training.loop import GraphLoop
 
         loop = GraphLoop(
             self._replicas, self._parallelism, graphs=self._graphs, frozen=self._frozen(subtask)

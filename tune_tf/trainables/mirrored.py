@@ -9,9 +9,9 @@ from tune_tf.workload import Config
 
 if TYPE_CHECKING:
     from tune_tf.trainables.trial_process import Loop
-    from tune_tf.training.core.loop import GraphLoop
-    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
+    from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.replicas.replicas import Replicas
 
 
 class MirroredTrainable(TrialTrainable):
@@ -40,8 +40,8 @@ class MirroredTrainable(TrialTrainable):
         """Train on devices from now on."""
         loop: Loop
         if self._settings.loop == "fit":
-            from tune_tf.training.core.fit_loop import FitLoop
-            from tune_tf.training.core.replicas import Replicas
+            from tune_tf.training.fit_loop import FitLoop
+            from tune_tf.training.replicas.replicas import Replicas
 
             self._replicas = Replicas(devices)
             loop = FitLoop(self._replicas, parallelism)
@@ -51,8 +51,8 @@ class MirroredTrainable(TrialTrainable):
 
     def _graph_loop(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
         """Return the replicas and the loop for the trials of this process."""
-        from tune_tf.training.core.loop import GraphLoop
-        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.loop import GraphLoop
+        from tune_tf.training.replicas.replicas import Replicas
 
         replicas = Replicas(devices)
         frozen = self._processes.frozen_outputs(replicas)

@@ -27,8 +27,8 @@ class SynchronousWorker(Worker):
 
     def join(self, addresses: tuple[str, ...]) -> None:
         """Connect to the other workers at their addresses by rank."""
-        from tune_tf.training.core.loop import GraphLoop
-        from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
+        from tune_tf.training.loop import GraphLoop
+        from tune_tf.training.replicas.replicas import MultiWorkerReplicas, Replicas
 
         self._port.close()
         self._discards_files = self._rank > 0

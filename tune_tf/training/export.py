@@ -14,9 +14,9 @@ from tune_tf.data.rows import is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.ranking import KEPT_INDEX, kept_folder
 from tune_tf.remote_storage import CheckpointLocation, local_copy
+from tune_tf.training.build import build_for_checkpoint
 from tune_tf.training.callbacks import restore_best_weights
-from tune_tf.training.core.build import build_for_checkpoint
-from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged

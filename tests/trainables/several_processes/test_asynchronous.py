@@ -18,11 +18,11 @@ from tune_tf.data import rows_of
 from tune_tf.parallelism import Asynchronous
 from tune_tf.trainables import trainable
 from tune_tf.trainables.trial_settings import seed_of_trial
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it

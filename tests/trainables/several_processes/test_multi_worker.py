@@ -13,11 +13,11 @@ from tune_tf.errors import TuneTfError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.trainables import trainable
 from tune_tf.trainables.trial_settings import seed_of_trial
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import seeded_generators
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.seeds import seeded_generators
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
@@ -77,7 +77,7 @@ class Uneven(Workload):
 
 def on_one_device(config, num_epochs, checkpoint=None):
     """Return the metrics of each epoch of the same trial on one device of this process."""
-    from tune_tf.training.core.checkpoint import Checkpoint
+    from tune_tf.training.checkpoint import Checkpoint
 
     workload, replicas = Uneven(), Replicas(Devices(("CPU:0",)))
     loop = GraphLoop(replicas)

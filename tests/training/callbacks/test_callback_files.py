@@ -8,9 +8,9 @@ import pytest
 from trials import Given, begin, dense_model, draw
 
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.fit_loop import FitLoop
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.fit_loop import FitLoop
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks

@@ -9,7 +9,7 @@ from guards import guarded
 from trials import Given, begin, built, dense_model, draw, furthest_values, loop_with
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks

@@ -9,9 +9,9 @@ from trials import Given, begin, dense_model, draw, loop_with
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf

@@ -23,7 +23,7 @@ from contract_row import (
 )
 from users_code import OfRows
 
-from tune_tf.training.core.scalars import _TRACEABLE, CLIP_THRESHOLDS
+from tune_tf.training.scalars import _TRACEABLE, CLIP_THRESHOLDS
 
 losses, metrics = keras.losses, keras.metrics
 regularizers, constraints = keras.regularizers, keras.constraints

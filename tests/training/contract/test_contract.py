@@ -22,7 +22,7 @@ from guards import guarded
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.testing.reuse_contract import FIT_TOLERANCE, SEED, run_apart, train, train_by_fit
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 
@@ -135,8 +135,8 @@ import json, sys
 sys.path[:0] = sys.argv[1:4]
 from rows_of_keras import ROWS
 from tune_tf.testing.reuse_contract import train
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.devices import Devices
 
 row = ROWS[sys.argv[4]]

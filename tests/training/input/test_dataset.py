@@ -11,10 +11,10 @@ from trials import SEED, ByTape, Given, bits, dense_model, draw, furthest, run_f
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.build import build_model
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.seeds import seeded_generators
+from tune_tf.training.build import build_model
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.seeds import seeded_generators
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf

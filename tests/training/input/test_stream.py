@@ -10,11 +10,11 @@ from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh
 
 from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import first_rows_of, place_rows
 from tune_tf.training.input.stream import Stream
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf

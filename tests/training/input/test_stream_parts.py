@@ -8,8 +8,8 @@ from streams import as_it_is, streamed
 from trials import Given, begin, draw
 
 from tune_tf.data import Pipeline
-from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.stream import Stream
+from tune_tf.training.loop import GraphLoop
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -18,7 +18,7 @@ layers = keras.layers
 
 def of_worker(rank, num):
     """Return the part of a batch that one of several processes reads."""
-    from tune_tf.training.core.batch_parts import split_rows
+    from tune_tf.training.replicas.batch_parts import split_rows
 
     return lambda count: (0, count) if count < num else split_rows(count, rank, num)
 

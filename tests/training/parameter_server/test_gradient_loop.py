@@ -9,8 +9,8 @@ from trials import ByTape, Given, begin, draw, run
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
 from tune_tf.training.parameter_server.tasks import Task
 from tune_tf.training.parameter_server.update_loop import UpdateLoop

@@ -15,7 +15,7 @@ from guards import guarded
 from trials import Given, draw, furthest, run, run_fresh, run_keras_fit
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.row_means import ROW_LOSSES, ROW_METRICS
+from tune_tf.training.replicas.row_means import ROW_LOSSES, ROW_METRICS
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf

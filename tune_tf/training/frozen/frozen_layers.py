@@ -12,9 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.formatting import counted
-from tune_tf.training.core.build import layers_in
-from tune_tf.training.core.scalars import scalars_of
-from tune_tf.training.core.structure import Structure, structure_of
+from tune_tf.training.build import layers_in
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import (
     LayerCall,
@@ -26,7 +24,9 @@ from tune_tf.training.keras_internals import (
     set_keras_mask,
     standard_inputs,
 )
-from tune_tf.training.row_means import replaces_method
+from tune_tf.training.replicas.row_means import replaces_method
+from tune_tf.training.scalars import scalars_of
+from tune_tf.training.structure import Structure, structure_of
 
 LEAST_SHARE = 0.3
 """Least share of an epoch's operations that the outputs have to save."""

@@ -19,9 +19,7 @@ from tune_tf.data.node_store import NodeStore
 from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
 from tune_tf.result_keys import WEIGHTS_DIFFER
-from tune_tf.training.core.epoch import TrialInputs
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.step import trains_by_workload
+from tune_tf.training.epoch import TrialInputs
 from tune_tf.training.frozen.frozen_layers import (
     FrozenLayers,
     NotSharedError,
@@ -33,6 +31,8 @@ from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.input.stream import Stream
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.step import trains_by_workload
 from tune_tf.workload import Workload
 
 ArrayList = list["np.ndarray[Any, Any]"]

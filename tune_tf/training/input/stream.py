@@ -12,8 +12,8 @@ from tune_tf.data.digest import digest
 from tune_tf.data.nested import map_nested
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.seeds import epoch_order
 from tune_tf.training.input.array_tensor import tensor_of
+from tune_tf.training.seeds import epoch_order
 
 SAMPLE_ROWS = 2
 """Rows that are read before training."""

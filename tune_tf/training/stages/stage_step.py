@@ -8,17 +8,17 @@ import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.batch_parts import add_gradients, split_rows, unpack_batch
-from tune_tf.training.core.build import build_for_training
-from tune_tf.training.core.part_calls import GraphSpan, PartCalls, refuse_random_operations
-from tune_tf.training.core.parted_batches import after_all, slice_after, snapshot, sum_penalties
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.scalars import inner_optimizer
-from tune_tf.training.core.step import Step
-from tune_tf.training.core.whole_batch import WholeBatch, concatenate, differentiate
+from tune_tf.training.build import build_for_training
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import layer_graph, replace_calls, standard_inputs
+from tune_tf.training.replicas.batch_parts import add_gradients, split_rows, unpack_batch
+from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls, refuse_random_operations
+from tune_tf.training.replicas.parted_batches import after_all, slice_after, snapshot, sum_penalties
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.replicas.whole_batch import WholeBatch, concatenate, differentiate
+from tune_tf.training.scalars import inner_optimizer
 from tune_tf.training.stages.stage_plan import calls_of
+from tune_tf.training.step import Step
 from tune_tf.workload import Workload
 
 
