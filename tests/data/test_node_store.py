@@ -110,7 +110,7 @@ def test_a_value_without_room_on_the_disk_is_returned_and_said_once(tmp_path, mo
 
 
 def test_the_last_process_removes_the_folder(tmp_path):
-    folder = tmp_path / "session" / "tune_tf-job"
+    folder = tmp_path / "session" / "tune_tf-node-job"
     first, second = lock_shared(folder), lock_shared(folder)
     remove_if_unused(folder)
     remove_if_unused(folder, first)
@@ -120,20 +120,22 @@ def test_the_last_process_removes_the_folder(tmp_path):
 
 
 def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path, monkeypatch):
-    orphans = [tmp_path / "session_1" / "tune_tf-job", tmp_path / "session_2" / "tune_tf-other"]
-    for folder in orphans:
+    orphans = [tmp_path / f"session_{i}" / f"tune_tf-node-{i}" for i in (1, 2)]
+    other = tmp_path / "session_1" / "tune_tf-of-something-else"
+    for folder in (*orphans, other):
         folder.mkdir(parents=True)
         (folder / "key").write_text("value")
-    used = tmp_path / "session_1" / "tune_tf-used"
+    used = tmp_path / "session_1" / "tune_tf-node-used"
     lock = lock_shared(used)
     monkeypatch.setattr(the_store.atexit, "register", lambda *given: None)
-    store = the_store._opened(tmp_path / "session_2" / "tune_tf-mine")
+    store = the_store._opened(tmp_path / "session_2" / "tune_tf-node-mine")
     assert [folder.exists() for folder in orphans] == [False, False]
     assert used.exists()
+    assert other.exists()
     assert store.folder.exists()
     os.close(lock)
 
 
 def test_a_process_that_is_no_actor_has_a_store_of_its_own():
-    assert node_store().folder.name == f"tune_tf-{os.getpid()}"
+    assert node_store().folder.name == f"tune_tf-node-{os.getpid()}"
     assert node_store() is node_store()

@@ -26,7 +26,7 @@ _FREE_SHARE = 0.05
 """Share of a disk that stays free; Ray spills nothing to a disk with less."""
 
 _SHARE_OF_MEMORY = 0.5
-_PREFIX = "tune_tf-"
+_PREFIX = "tune_tf-node-"
 _log = logging.getLogger(__name__)
 
 
