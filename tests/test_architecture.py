@@ -58,13 +58,13 @@ CEILINGS = {
     "testing": 999,
     "tracking": 3000,
     "trainables": 1556,
-    "training": 6361,
+    "training": 6397,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 57631, "tests": 60983, "scripts": 7137}
+LINES = {"tune_tf": 57676, "tests": 61016, "scripts": 7137}
 """Most lines of any kind."""
 
 
