@@ -27,7 +27,7 @@ from ray import tune
 
 import tune_tf
 from tune_tf.tracking.writing.update_queue import UpdateQueue
-from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.workloads.digits import DigitsMLP
 
 PACKAGE = Path(tune_tf.__file__).parent

@@ -32,7 +32,6 @@ from .sweep import stop_trials as stop_trials
 from .tracking import MLflowCallback as MLflowCallback
 from .tracking.trial_run import mlflow_run as mlflow_run
 from .trainables import AsynchronousTrainable as AsynchronousTrainable
-from .trainables import FewerWorkers as FewerWorkers
 from .trainables import FoldsTrainable as FoldsTrainable
 from .trainables import MirroredTrainable as MirroredTrainable
 from .trainables import ModelParallelTrainable as ModelParallelTrainable

@@ -71,9 +71,6 @@ GRAPH: Final = f"{PERFORMANCE}graph"
 ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
 """Training rows per second of an epoch, validation and tracing included."""
 
-INPUT_WAIT: Final = f"{PERFORMANCE}input_wait"
-"""Fraction of an epoch, 0 to 1, spent waiting for rows."""
-
 FROZEN_SHARE: Final = f"{PERFORMANCE}frozen_share"
 """Estimated fraction of an epoch's operations, 0 to 1, that shared outputs of layers save."""
 

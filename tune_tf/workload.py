@@ -19,8 +19,8 @@ class Data:
 
     Each set is a tuple ``(x, y)`` or ``(x, y, sample_weight)`` of NumPy arrays (or of nested dicts
     and tuples of them, for models with several inputs or outputs) whose first axis counts rows.
-    ``sample_weight`` has shape ``[rows]``. It may also be a ``tf.data.Dataset`` or a
-    ``keras.utils.PyDataset``, whose batches are trained on as they are.
+    ``sample_weight`` has shape ``[rows]``. It may also be a ``tf.data.Dataset`` or, with
+    ``loop="fit"``, a ``keras.utils.PyDataset``, whose batches are trained on as they are.
 
     Args:
         train: Rows to train on.

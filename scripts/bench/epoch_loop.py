@@ -27,8 +27,8 @@ from measuring.interleaved import Contestant, Timings, take_turns
 from measuring.summary import Target, print_summary, print_table
 
 from tune_tf import Workload
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 

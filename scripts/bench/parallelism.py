@@ -32,9 +32,9 @@ from measuring.summary import Target, print_summary, print_table
 from tune_tf import Asynchronous, Hybrid, Mirrored, MultiWorker, Workload, trainable
 from tune_tf.data import rows_of
 from tune_tf.parallelism import Parallelism
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.workload import Config

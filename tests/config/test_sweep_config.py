@@ -70,7 +70,6 @@ def test_what_is_left_out_has_defaults():
             "synchronized_batch_norm": False,
             "micro_batches": 1,
             "uneven": "split",
-            "max_replicas": None,
         },
         "resources": None,
         "budget": {
@@ -256,13 +255,13 @@ BAD = {
     "replicas": ({"parallelism": {"num_replicas": 0}}, "parallelism", "not 0"),
     "rows": (
         {"parallelism": {"num_replicas": 3}},
-        "parallelism.num_replicas",
-        "is 3 but space.batch_size goes down to 2",
+        "parallelism",
+        "has 3 replicas but space.batch_size goes down to 2",
     ),
     "rows-of-workers": (
         {"parallelism": {"kind": "multi_worker", "num_workers": 3}},
-        "parallelism.num_workers",
-        "makes 3 replicas but space.batch_size goes down to 2",
+        "parallelism",
+        "has 3 replicas but space.batch_size goes down to 2",
     ),
     "key-of-workers": (
         {"parallelism": {"kind": "multi_worker", "num_replicas": 2}},
@@ -281,7 +280,7 @@ BAD = {
         "a type as Ray names it, like H100, not 100",
     ),
     "gpu-key": ({"resources": {"gpu": 1}}, "resources.gpu", "write `gpus: 1`"),
-    "gpus": ({"resources": {"gpus": 2}}, "resources", "gpus is 2 but parallelism.num_replicas"),
+    "gpus": ({"resources": {"gpus": 2}}, "resources", "gpus is 2 but the trial has 1 replica"),
     "no-budget": ({"budget": None}, "budget", f"{SECTION} of settings, not nothing (null)"),
     "no-samples": ({"budget": {}}, "budget.num_samples", "is missing: say how many trials"),
     "time": (

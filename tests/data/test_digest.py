@@ -17,6 +17,7 @@ from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import pandas as pd
 import pytest
 
 from tune_tf.data.digest import digest
@@ -81,14 +82,6 @@ def partially(value):
     return functools.partial(max, value, key=None)
 
 
-def noting(value):
-    def fn(record):
-        return record
-
-    fn.value = value
-    return fn
-
-
 def wrapping(value):
     return functools.lru_cache(closing(value))
 
@@ -107,7 +100,6 @@ MADE = [
     naming,
     nesting,
     partially,
-    noting,
     wrapping,
     holding,
     being_called,
@@ -208,20 +200,6 @@ def test_another_code_under_the_same_name_counts():
     assert digest(defined(texts[0])) == digest(defined("\n\n" + texts[0]))
 
 
-def test_mutually_recursive_functions_have_a_digest():
-    def even(number):
-        return number == 0 or odd(number - 1)
-
-    def odd(number):
-        return number != 0 and even(number - 1)
-
-    assert digest(even) is not None
-    assert digest(even) != digest(odd)
-    cycle = [1]
-    cycle.append(cycle)
-    assert digest(cycle) == digest(cycle)
-
-
 MODULE = """
 import {library}
 SIZE = {size}
@@ -290,19 +268,6 @@ def test_a_module_of_the_users_own_counts_by_what_is_used_of_it(module, monkeypa
     assert not set(before) & set(digests())
 
 
-def test_a_global_value_that_was_changed_at_run_time_counts(module, monkeypatch):
-    users_own = module(1)
-    before = digest(users_own.decode)
-    monkeypatch.setattr(users_own, "SIZE", 2)
-    assert digest(users_own.decode) != before
-
-
-def test_digest_ignores_parts_of_a_module_that_a_function_does_not_use(module):
-    users_own = module(1, "math")
-    before = digest(users_own.decode)
-    assert digest(module(1, "random").decode) == before
-
-
 CANNOT = {
     "a lock": threading.Lock,
     "an open file": lambda: sys.stdout,
@@ -317,14 +282,6 @@ CANNOT = {
 @pytest.mark.parametrize("make", CANNOT.values(), ids=CANNOT.keys())
 def test_objects_that_cannot_be_compared_have_no_digest(make):
     assert digest(make()) is None
-
-
-def test_functions_of_installed_packages_are_known_by_name(monkeypatch):
-    before = digest(np.mean)
-    assert before is not None
-    assert before != digest(np.median)
-    monkeypatch.setattr(np.mean.__wrapped__, "__defaults__", ())
-    assert digest(np.mean) == before
 
 
 def test_digests_are_equal_in_different_processes(tmp_path):
@@ -350,3 +307,68 @@ def test_digests_are_equal_in_different_processes(tmp_path):
         for seed in "12"
     }
     assert len(told) == 1
+
+
+def test_recursive_functions_have_a_digest():
+    def even(number):
+        return number == 0 or odd(number - 1)
+
+    def odd(number):
+        return number != 0 and even(number - 1)
+
+    assert digest(even) not in (None, digest(odd))
+
+
+class Loud:
+    """Says that it equals everything."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+SAME = {
+    "orders in memory": (np.zeros((2, 3), order="F"), np.zeros((2, 3))),
+    "read-only": (np.ones(3), read_only(np.ones(3))),
+    "no numbers": (np.zeros((0, 3)), np.zeros((0, 3))),
+    "dates": (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-01"], "M8[D]")),
+    "nan": (float("nan"), float("nan")),
+    "arrays of nan": (np.array([float("nan")]), np.array([float("nan")])),
+    "objects in an array": (np.array([1, "a"], object), np.array([1, "a"], object)),
+    "sets": ({"a", "b", "c"}, {"c", "b", "a"}),
+    "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]})),
+    "objects": (Loud(1), Loud(1)),
+}
+OTHER = {
+    "types of arrays": (np.arange(3), np.arange(3.0)),
+    "shapes": (np.zeros((2, 3)), np.zeros((3, 2))),
+    "an array and a list": (np.arange(3), [0, 1, 2]),
+    "masks": (np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[1, 0])),
+    "0.0 and -0.0": (0.0, -0.0),
+    "numpy's and Python's": (np.float64(1), 1.0),
+    "a list and a tuple": ([1], (1,)),
+    "a text and bytes": ("a", b"a"),
+    "equal to everything": (Loud(1), Loud(2)),
+    "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]})),
+    "keys that are equal": ({1: 2}, {True: 2}),
+    "boundaries": (["ab", "c"], ["a", "bc"]),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
+def test_equal_values_have_equal_digests(one, other):
+    assert digest([one]) == digest([other]) is not None
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER.keys())
+def test_digests_are_equal_only_if_type_and_content_are(one, other):
+    assert digest([one]) != digest([other])

@@ -50,7 +50,9 @@ def test_without_rows_to_validate_on_nothing_changes():
 
 
 def test_rows_of_another_form_are_refused():
-    with pytest.raises(WorkloadError, match=r"must have one form to be concatenated.*\[1\].*\[2\]"):
+    with pytest.raises(
+        WorkloadError, match=r"must have one form to be concatenated.*\[1, 1\].*\[1, 2\]"
+    ):
         all_to_train(Data(part(0, 2), (np.zeros((2, 2), np.float32), np.zeros(2, np.int32))))
 
 

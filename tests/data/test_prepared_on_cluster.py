@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import threading
 import uuid
 
 import numpy as np
@@ -130,9 +129,3 @@ def test_actors_of_a_node_prepare_once_and_share_the_rows(tmp_path):
     assert len([*tmp_path.iterdir()]) > 20
     for asker in askers:
         ray.kill(asker)
-
-
-def test_what_cannot_be_sent_to_other_processes_is_told():
-    lock = threading.Lock()
-    with pytest.raises(WorkloadError, match=r"the function cannot be sent .*pickle.*lock"):
-        prepared([1, 2, 3], lambda number: (number, lock)[0])

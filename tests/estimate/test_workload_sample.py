@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tune_tf.data import Pipeline
-from tune_tf.data.pipeline import MEMORY
 from tune_tf.estimate.workload_sample import (
     BUILDS_MODEL,
     TrialSample,
@@ -64,11 +63,10 @@ def test_rows_keep_their_groups(tmp_path):
     assert list(found.groups) == [*range(20), *range(200, 205)]
 
 
-def test_sample_of_a_pipeline_reads_first_rows_and_leaves_no_cache(tmp_path):
-    pipeline = Pipeline(arrays(200), cache=tmp_path / "cache")
+def test_sample_of_a_pipeline_reads_its_first_rows(tmp_path):
+    pipeline = Pipeline(arrays(200))
     found, told = cut(Data(pipeline), tmp_path)
     assert found.train.num_rows == 20
-    assert found.train.cache == MEMORY
     assert told["left_out_bytes"] == 0  # no trial holds them
 
 

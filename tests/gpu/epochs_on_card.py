@@ -20,9 +20,9 @@ from baselines.fit_epochs import FitEpochs
 from measuring.interleaved import take_turns
 
 from tune_tf import Data, Workload
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import epoch_order
 from tune_tf.training.devices import Devices
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.seeds import epoch_order
 from tune_tf.workload import Config
 
 layers = keras.layers

@@ -38,12 +38,9 @@ def test_a_replica_takes_a_gpu_or_as_many_cpus_as_at_first(declared, base, reser
         pytest.param({}, 5, 5, id="rows of a batch"),
         pytest.param({}, 8, 8, id="as many rows as devices"),
         pytest.param({"num_replicas": 2}, 1, 2, id="never fewer than declared"),
-        pytest.param({"max_replicas": 3}, 64, 3, id="max_replicas"),
-        pytest.param({"max_replicas": 1}, 64, 1, id="switched off"),
         pytest.param({"uneven": "refuse"}, 12, 6, id="what divides"),
         pytest.param({"uneven": "refuse"}, 7, 7, id="a row for each"),
         pytest.param({"uneven": "refuse"}, 11, 1, id="nothing divides"),
-        pytest.param({"uneven": "refuse", "max_replicas": 5}, 12, 4, id="what divides below"),
     ],
 )
 def test_there_are_no_more_replicas_than_batches_and_settings_allow(

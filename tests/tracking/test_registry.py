@@ -57,7 +57,7 @@ def files_of(client, uri):
 
 
 def test_the_model_is_logged_with_where_it_comes_from(runs, client, parent, best_of, folder):
-    best = best_of("t1", 0.25, custom=("Mine", "lambda"))
+    best = best_of("t1", 0.25)
     uri = runs.log(best, folder)
     model = client.get_logged_model(uri.rpartition("/")[2])
 
@@ -69,7 +69,6 @@ def test_the_model_is_logged_with_where_it_comes_from(runs, client, parent, best
     assert model.tags["tune_tf.trial_run_id"] == best.run_id
     assert model.tags["tune_tf.checkpoint"] == best.checkpoint
     assert (model.tags["tune_tf.metric"], model.tags["tune_tf.value"]) == ("val_loss", "0.25")
-    assert model.tags["tune_tf.custom_objects"] == "Mine, lambda"
     assert files_of(client, uri) == ["MLmodel", "weights"]
 
 

@@ -1,7 +1,6 @@
 """A trial that keeps its best epoch: what it reports, and the model in its checkpoints."""
 
 import itertools
-import shutil
 import sys
 
 import keras
@@ -13,8 +12,7 @@ import tune_tf
 from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Asynchronous, ModelParallel, MultiWorker
-from tune_tf.ranking import KEPT_FOLDER, KeepBest
-from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.ranking import KeepBest
 from tune_tf.training.export import trained_model
 from tune_tf.workload import Data, Workload
 
@@ -105,19 +103,6 @@ def test_a_restored_trial_goes_on_from_its_last_epoch_and_keeps_its_best_one(tmp
     assert kept["loss"] == pytest.approx(reports[-1]["kept/val_loss"], abs=1e-6)
 
 
-def test_a_checkpoint_of_the_best_epoch_itself_holds_its_state_once(tmp_path):
-    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={})
-    trial.train()
-    trial.save(str(tmp_path))
-    assert not (tmp_path / KEPT_FOLDER).exists()
-    other = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={"good": 0})
-    other.restore(str(tmp_path))
-    worse = other.train()
-    assert worse["kept/training_iteration"] == 1
-    shutil.rmtree(tmp_path)
-    assert validated(other, tmp_path, {})["loss"] == pytest.approx(worse["kept/val_loss"], abs=1e-6)
-
-
 def test_a_reused_actor_forgets_the_best_epoch_of_the_trial_before(tmp_path):
     trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={})
     for _ in range(4):
@@ -166,15 +151,6 @@ def test_an_epoch_that_violates_a_constraint_is_the_best_only_if_all_do(text):
     best = min(each["val_loss"] for each in feasible)
     assert reports[-1]["kept/val_loss"] == best
     assert (best == min(each["val_loss"] for each in reports)) is (text != ">= 4")
-
-
-def test_without_it_results_and_checkpoints_are_as_ever(tmp_path):
-    trial = tune_tf.trainable(Worsening, seed=1)(config={})
-    report = trial.train()
-    trial.save(str(tmp_path))
-    assert not [name for name in report if name.startswith("kept/")]
-    assert Checkpoint.read(tmp_path).epoch == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"trial.npz"}
 
 
 @pytest.mark.slow

@@ -5,16 +5,13 @@ import functools
 import json
 import pickle
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from ray import tune
 
 from tune_tf.data import Pipeline, prepared
-from tune_tf.data.config_reads import ConfigReads, matches
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 
@@ -93,11 +90,6 @@ class ByPipeline(Level):
         return Data(train=rows, validation=(ones, 0 * ones))
 
 
-def by_threads(self, config):
-    with ThreadPoolExecutor(2) as threads:
-        return sum(threads.map(lambda key: config[key], ["level"]))
-
-
 def of_records(self, config):
     def row(record):
         return np.float32(record * config["level"])
@@ -106,11 +98,7 @@ def of_records(self, config):
 
 
 WORKLOADS = {
-    "deepcopy": Level(lambda self, config: copy.deepcopy(config)["level"]),
-    "json": Level(lambda self, config: json.loads(json.dumps({**config, "array": 0}))["level"]),
     "pickle": Level(lambda self, config: pickle.loads(pickle.dumps(config))["level"]),
-    "| and pop": Level(lambda self, config: config.pop("level") + ({"level": 0} | config)["level"]),
-    "threads": Level(by_threads),
     "records": Level(of_records),
     "an array": Level(lambda self, config: config["array"][1]),
     "self": BySelf(),
@@ -143,30 +131,6 @@ def test_each_trial_in_a_process_trains_on_its_own_data(workload):
     trial.stop()
 
     assert losses == [4, 4, 9, 4, 9]
-
-
-TAKEN = {
-    "tf.nest": lambda c: tf.nest.map_structure(lambda value: value * 2, c),
-    "tf.data": lambda c: [*tf.data.Dataset.from_tensors(c).as_numpy_iterator()],
-    "tf.constant": lambda c: tf.constant(tf.nest.flatten(c)),
-}
-
-
-@pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_tensorflow_looks_into_a_dict_itself_and_is_refused(take):
-    group = ConfigReads({"group": {"level": 1.0}}).recording["group"]
-    with pytest.raises((ValueError, TypeError), match=r"without the config's methods|_Unread"):
-        take(group)
-    assert take(dict(group))
-
-
-def test_what_keras_and_tensorflow_keep_of_a_config_counts_as_read():
-    for keep in (tf.Module(), keras.layers.Layer()):
-        reads = ConfigReads({"level": 1.0})
-        keep.kept = reads.recording
-        assert keep.kept["level"] == 1.0
-        assert not matches(reads.digests, {"level": 2.0})
 
 
 class All(ByRowsOfSelf):

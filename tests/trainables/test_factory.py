@@ -40,8 +40,6 @@ class NeedsArguments(Nothing):
             object(), {}, r"workload must be a tune_tf\.Workload, not object", id="object"
         ),
         pytest.param(dict, {}, "not dict", id="another class"),
-        pytest.param(Workload, {}, "Workload.*load_data", id="abstract"),
-        pytest.param(NeedsArguments, {}, "NeedsArguments.*instance", id="class with arguments"),
         pytest.param(Nothing, {"loop": "eager"}, "one of 'graph', 'fit', not 'eager'", id="loop"),
         pytest.param(
             Augmented, {"loop": "fit"}, r"not support Augmented\.per_example", id="fit by example"
@@ -61,7 +59,7 @@ class NeedsArguments(Nothing):
         pytest.param(
             Nothing,
             {"parallelism": MultiWorker(2), "resources": TrialResources(cpus=3)},
-            "cpus is 3, which is not divisible",
+            "cpus is 3 but the trial has 2 workers",
             id="cpus of workers",
         ),
         pytest.param(
@@ -73,7 +71,7 @@ class NeedsArguments(Nothing):
         pytest.param(
             Nothing,
             {"parallelism": Mirrored(2), "resources": TrialResources(gpus=1)},
-            r"gpus is 1 but parallelism\.num_replicas is 2",
+            "gpus is 1 but the trial has 2 replicas",
             id="gpus",
         ),
     ],
@@ -118,5 +116,7 @@ def test_recycling_refuses_bad_limits(settings):
 
 @pytest.mark.cluster
 def test_more_than_any_node_has_fails_at_once(ray_cluster):
-    with pytest.raises(UnavailableResourcesError, match=r"asks for 99 CPU, but no node .* 4 CPU"):
+    with pytest.raises(
+        UnavailableResourcesError, match=r"asks for 99 CPU, .* cluster have 4 CPU: it"
+    ):
         trainable(Nothing, resources=TrialResources(cpus=99)).default_resource_request({})

@@ -18,41 +18,31 @@ from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Ensemble, Folds, Mirrored
 from tune_tf.ranking import KeepBest
-from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.trainables import trainable
-from tune_tf.trainables.folds import best_subtask, has_diverged, summary
+from tune_tf.trainables.folds import best_subtask, summary
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
-TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 FOLDS = Folds(3, grouped=True, num_devices=2)
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 PLAIN = {"learning_rate": 0.1}
 
 
-class GoesWrong(keras.callbacks.Callback):
-    """Ends its process, or raises, in the third epoch of whoever gets there first.
+class Dies(keras.callbacks.Callback):
+    """Ends its process in the third epoch of whoever gets there first, and notes it in a folder."""
 
-    Args:
-        folder: Where it leaves a note that it has done so.
-        fault: What it does.
-    """
-
-    def __init__(self, folder, fault):
+    def __init__(self, folder):
         super().__init__()
-        self.folder, self.fault = folder, fault
+        self.folder = folder
 
     def on_epoch_begin(self, epoch, logs=None):
         note = Path(self.folder, "note")
-        if epoch != 2 or note.exists():
-            return
-        note.touch()
-        if self.fault == "dies":
+        if epoch == 2 and not note.exists():
+            note.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        raise MemoryError("OOM when allocating a tensor")
 
 
 class Stops(keras.callbacks.Callback):
@@ -97,8 +87,8 @@ class Patients(Workload):
         return model
 
     def callbacks(self, config):
-        if "fault" in config:
-            return [GoesWrong(config["folder"], config["fault"])]
+        if "dies" in config:
+            return [Dies(config["dies"])]
         if "log" in config:
             return [keras.callbacks.CSVLogger(config["log"])]
         return [Stops(config["stop_below"])] if "stop_below" in config else []
@@ -169,9 +159,6 @@ def history(begin, tmp_path_factory):
     told["rest"] = [trial.train() for _ in range(3)]
     trial.reset(dict(PLAIN))
     told["again"] = [trial.train() for _ in range(6)]
-    trial.reset({"learning_rate": 0.02})
-    trial.load_checkpoint(str(folder))
-    told["exploit"] = [trial.train() for _ in range(8)]
     trial.reset(PLAIN | {"stop_below": 0.56})
     told["stopping"] = [trial.train()]
     while not told["stopping"][-1]["done"]:
@@ -194,10 +181,6 @@ def one_device(history, tmp_path_factory):
     }
     trial.load_checkpoint(str(history["folder"]))
     told["restored"] = [trial.train() for _ in range(3)]
-    trial.reset(PLAIN | {"fault": "memory", "folder": str(tmp_path_factory.mktemp("memory"))})
-    with pytest.raises(MemoryError, match="OOM when") as raised:
-        [trial.train() for _ in range(3)]
-    told["raised"] = raised.value
     trial.stop()
     return told
 
@@ -208,7 +191,7 @@ def killed(ray_cluster, tmp_path_factory):
     notes = tmp_path_factory.mktemp("dies")
     (trial,) = tune.run(
         trainable(Patients(), FOLDS, seed=1),
-        config=PLAIN | {"fault": "dies", "folder": str(notes)},
+        config=PLAIN | {"dies": str(notes)},
         stop={"training_iteration": 6},
         checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
         max_failures=1,
@@ -237,10 +220,6 @@ def test_a_trial_reports_mean_and_spread(history):
     assert result["val_accuracy_std"] == pytest.approx(np.std(values, ddof=1))
 
 
-def test_a_trial_reports_the_memory_of_all_its_processes(history):
-    assert history["rest"][-1][PEAK_MEMORY] > 2 * TENSORFLOW_BYTES
-
-
 def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
     assert by_fold(history["again"]) == expected
 
@@ -248,13 +227,6 @@ def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
 def test_a_trial_goes_on_from_its_checkpoint_on_another_number_of_devices(one_device, expected):
     assert by_fold(one_device["restored"]) == [fold[3:] for fold in expected]
     assert one_device["restored"][0]["num_devices"] == 1
-
-
-def test_a_config_of_an_exploit_wins_over_that_of_the_checkpoint(history, expected):
-    told = by_fold(history["exploit"])
-
-    assert [fold[-1] for fold in told] != [fold[-1] for fold in expected]
-    assert all(np.isfinite(told).ravel())
 
 
 def test_the_best_fold_is_also_the_checkpoint_of_a_plain_trial(history, expected):
@@ -276,7 +248,6 @@ def test_a_fold_that_ended_counts_with_its_last_metrics(history):
 
 def test_a_diverged_fold_ends_the_trial(history):
     assert history["diverged"]["stop_reason"] == "diverged"
-    assert "fold 0, fold 1, fold 2 diverged" in history["diverged"]["stop_cause"]
 
 
 @pytest.mark.slow
@@ -284,10 +255,6 @@ def test_a_trial_whose_fold_died_goes_on_from_its_checkpoint(killed, expected):
     assert (killed.status, killed.num_failures) == ("TERMINATED", 1)
     assert "WorkerLostError" in Path(killed.error_file).read_text()
     assert by_fold([killed.last_result]) == [fold[-1:] for fold in expected]
-
-
-def test_an_error_tells_its_fold(one_device):
-    assert one_device["raised"].__notes__ == ["It was raised in fold 0."]
 
 
 def test_each_fold_writes_the_files_of_its_callbacks_into_its_own_folder(one_device):
@@ -332,12 +299,8 @@ def test_a_trial_keeps_the_folds_of_its_best_epoch(tmp_path):
 def test_one_diverged_subtask_makes_the_mean_no_number(bad):
     told = summary([{"loss": loss} for loss in bad], "fold")
 
-    assert has_diverged(told)
+    assert not math.isfinite(told["loss"])
     assert "loss_std" not in told
-
-
-def test_a_metric_of_some_subtasks_has_no_mean():
-    assert "extra" not in summary([{"loss": 1.0, "extra": 1.0}, {"loss": 2.0}], "fold")
 
 
 def test_the_best_has_the_lowest_validation_loss():

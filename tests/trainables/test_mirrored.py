@@ -3,14 +3,13 @@
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 from ray.tune import PlacementGroupFactory
 
-from tune_tf.errors import CheckpointError, WorkloadError
+from tune_tf.errors import WorkloadError
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
@@ -129,10 +128,6 @@ def test_an_iteration_is_an_epoch(begin):
     assert not any(result["done"] for result in results)
 
 
-def test_a_result_tells_the_devices(begin):
-    assert begin(num_replicas=2).train()["devices"] == "CPU:0, CPU:1"
-
-
 def test_a_reset_gives_the_numbers_of_a_fresh_trial(begin):
     reused = begin({"learning_rate": 0.5})
     reused.train()
@@ -151,11 +146,6 @@ def test_save_and_restore_go_on(begin, tmp_path):
     other.load_checkpoint(str(tmp_path))
 
     assert metrics_of(other.train()) == expected
-
-
-def test_a_folder_without_a_checkpoint_is_told(begin, tmp_path):
-    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
-        begin().load_checkpoint(str(tmp_path))
 
 
 class Reading(Small):
@@ -198,23 +188,6 @@ def test_an_early_stopping_ends_the_trial_as_completed(begin):
     assert second[STOP_REASON] == "completed"
 
 
-def test_metrics_that_are_no_numbers_stay_inside(begin):
-    class ByClass(Small):
-        def build_model(self, config):
-            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-            model.compile("sgd", "mse", metrics=[keras.metrics.F1Score()])
-            return model
-
-        def load_data(self, config):
-            x, y = super().load_data(config).train
-            return Data(train=(x, np.eye(2, dtype="float32")[y]))
-
-    result = begin(workload=ByClass()).train()
-
-    assert "loss" in result
-    assert "f1_score" not in result
-
-
 @pytest.mark.parametrize(
     ("config", "num_replicas", "message"),
     [
@@ -243,14 +216,6 @@ def seed_of(begin, name=None, **arguments):
 )
 def test_the_seed_follows_from_the_number_of_the_trial(first, second, same, begin):
     assert (seed_of(begin, first) == seed_of(begin, second)) is same
-
-
-def test_another_sweep_has_other_seeds(begin):
-    assert seed_of(begin, "T_00003", seed=1) != seed_of(begin, "T_00003", seed=2)
-
-
-def test_without_a_seed_the_id_of_the_trial_makes_one(begin):
-    assert seed_of(begin, seed=None) == seed_of(begin, "other", seed=None)
 
 
 def test_a_checkpoint_is_asked_for_when_its_time_has_come(begin, tmp_path):
@@ -282,23 +247,6 @@ def test_fit_trains_the_same_workload(begin):
     assert metrics_of(trainable.train()) == metrics_of(first)
 
 
-def test_data_are_loaded_once_for_trials_that_read_the_same(begin, tmp_path):
-    log = tmp_path / "loads"
-
-    class Counting(Small):
-        def load_data(self, config):
-            with log.open("a") as file:
-                file.write("once\n")
-            return super().load_data(config)
-
-    trainable = begin({"learning_rate": 0.1}, workload=Counting())
-    for rate in (0.2, 0.3):
-        trainable.reset({"learning_rate": rate})
-        trainable.train()
-
-    assert log.read_text() == "once\n"
-
-
 def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path):
     trainable = begin()
     trainable.train()
@@ -310,20 +258,6 @@ def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path)
 
     assert result["devices"] == "CPU:0, CPU:1, CPU:2"
     assert metrics_of(result) == pytest.approx(metrics_of(expected), rel=1e-5)
-
-
-def test_a_trial_that_grows_normalises_by_the_rows_that_it_did_before(begin):
-    class Normalised(Small):
-        def build_model(self, config):
-            layers = [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
-            model = keras.Sequential(layers)
-            model.compile("sgd", "mse")
-            return model
-
-    expected = begin(workload=Normalised()).train()
-    larger = begin(workload=Normalised(), elastic=True, reserved=THREE_CPUS).train()
-
-    assert larger["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
 
 
 def test_an_oom_retry_in_micro_batches_gives_the_same_numbers(begin, tmp_path):
@@ -344,7 +278,6 @@ def test_an_oom_retry_in_micro_batches_gives_the_same_numbers(begin, tmp_path):
     [
         pytest.param({"elastic": False}, 1, id="not elastic"),
         pytest.param({"loop": "fit"}, 1, id="fit"),
-        pytest.param({"parallelism": Mirrored(max_replicas=2)}, 2, id="max_replicas"),
         pytest.param({"config": {"batch_size": 2}}, 2, id="two rows"),
     ],
 )
@@ -352,26 +285,6 @@ def test_more_devices_make_no_more_replicas_than_is_wanted(settings, num_replica
     trainable = begin(**({"elastic": True, "reserved": THREE_CPUS} | settings))
 
     assert trainable._replicas.num == num_replicas
-
-
-def test_a_trial_that_cannot_be_spread_further_goes_on_as_it_was(begin, caplog):
-    refusing = Mirrored(uneven="refuse")  # 19 rows leave one for the last batch of 9
-    config = {"rows": 19, "batch_size": 9}
-    expected = begin(config, parallelism=refusing).train()
-    larger = begin(config, parallelism=refusing, elastic=True, reserved=THREE_CPUS).train()
-
-    assert metrics_of(larger) == metrics_of(expected)
-    assert larger["devices"] == "CPU:0"
-    assert "keeping 1 replica(s)" in caplog.text
-
-
-def test_a_trial_takes_what_tune_reserved(begin):
-    trainable = begin()
-    reserved = SimpleNamespace(required_resources={"CPU": 3.0, "GPU": 0.5})
-    trainable._trial_info = SimpleNamespace(trial_resources=reserved)
-
-    assert trainable._reserved() == TrialResources(cpus=3, gpus=0.5)
-    trainable._trial_info = None
 
 
 def test_callbacks_are_told_the_epochs_and_write_into_the_folder_of_their_trial(begin, tmp_path):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import ray
 from guards import slow
-from ray import tune
 
 from tune_tf.data import Pipeline
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
@@ -98,18 +97,3 @@ def test_numbers_are_those_of_trials_that_share_nothing(parallelism, workload, r
     for one, other in zip(shared, alone, strict=True):
         for metric in ("loss", "accuracy", "val_loss", "val_accuracy"):
             assert one[metric] == pytest.approx(other[metric], abs=1e-6)
-
-
-def test_trials_of_a_sweep(ray_cluster, tmp_path):
-    losses = []
-    for share in (True, False):
-        analysis = tune.run(
-            trainable(Frozen, seed=4, share_frozen=share),
-            config={"learning_rate": tune.grid_search([0.1, 0.03, 0.01, 0.003])},
-            stop={"training_iteration": 2},
-            storage_path=str(tmp_path),
-            verbose=0,
-        )
-        losses.append([trial.last_result["loss"] for trial in analysis.trials])
-        assert {FROZEN_SHARE in trial.last_result for trial in analysis.trials} == {share}
-    assert losses[0] == pytest.approx(losses[1], abs=1e-6)

@@ -6,8 +6,8 @@ import pytest
 @pytest.fixture(scope="session")
 def replicas_of():
     """Return a function from a number of replicas, 1 to 3, to the ``Replicas`` that share it."""
-    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
+    from tune_tf.training.replicas.replicas import Replicas
 
     made = {}
 

@@ -56,9 +56,3 @@ class Noisy(Given):
             return x + tf.random.stateless_normal([6], seed), y
 
         return noise if training else None
-
-
-def noisy(row, seed):
-    """Return a training row with noise of its seed."""
-    x, y, *weight = row
-    return x + tf.random.stateless_normal([6], seed), y, *weight

@@ -1,12 +1,11 @@
 """What a trained model is evaluated on, and its example of an input."""
 
-import numpy as np
 import pytest
-from streams import as_it_is, noisy
+from streams import as_it_is
 from trials import Given, dense_model, draw
 
 from tune_tf.data import Pipeline
-from tune_tf.training.export import evaluate_test_rows, input_example
+from tune_tf.training.export import evaluate_test_rows
 from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Data
 
@@ -22,15 +21,6 @@ def test_test_rows_of_a_pipeline_are_evaluated_as_arrays_are():
 
     assert by_pipeline.keys() == {"test_loss"}
     assert by_pipeline == pytest.approx(by_arrays, rel=1e-6)
-
-
-def test_rows_that_training_augments_are_an_example_of_the_input():
-    rows = draw(21).train
-    workload = Given(None, Data(train=Pipeline(rows, augment=noisy)))
-
-    example = input_example(workload, {}, dense_model({}))
-
-    assert np.shape(example)[1:] == (6,)
 
 
 def test_batches_of_a_size_that_is_not_known_have_a_cost():

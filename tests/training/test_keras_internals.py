@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tune_tf.errors import WorkloadError
 from tune_tf.training import keras_internals as internals
 
 pytestmark = pytest.mark.tf
@@ -65,19 +64,6 @@ def test_the_calls_of_a_functional_model_come_in_the_order_of_their_inputs(model
         made.update(map(id, outputs))
     assert [call[0] for call in calls] == model.layers
     assert list(internals.calls_in_order(model.optimizer)) == []
-
-
-def test_the_layer_that_made_a_tensor_is_told(model):
-    operation, number, node = internals.origin_of(model.output)
-
-    assert (operation, number) == (model.layers[-1], 0)
-    assert [id(tensor) for tensor in node.output_tensors] == [id(model.output)]
-    assert internals.origin_of(node.input_tensors[0])[0] is model.layers[-2]
-
-
-def test_a_tensor_of_unknown_origin_cannot_be_cut():
-    with pytest.raises(WorkloadError, match="does not tell which layer made x"):
-        internals.origin_of(types.SimpleNamespace(name="x"))
 
 
 def test_variables_without_weight_decay_are_told():
@@ -261,9 +247,3 @@ def test_masks_are_read_and_set():
     internals.set_keras_mask(embedded, tf.constant([[True, False, False]]))
     lstm = layers.LSTM(2)
     np.testing.assert_allclose(lstm(embedded), lstm(embedded[:, :1]), atol=1e-6)
-
-
-def test_operations_are_stateful_as_tensorflow_registers_them():
-    stateful = ("RandomUniform", "IteratorGetNext", "ShuffleDatasetV3", "ReadVariableOp", "PyFunc")
-    assert all(map(internals.is_stateful, (*stateful, "OfAnotherPackage")))
-    assert not any(map(internals.is_stateful, ("MatMul", "ReadFile", "StatelessRandomUniformV2")))

@@ -5,10 +5,10 @@ import numpy as np
 
 from tune_tf.data import rows_of
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.build import build_model, build_weights
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.seeds import epoch_order
+from tune_tf.training.build import build_model, build_weights
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.seeds import epoch_order
 from tune_tf.workload import Data, Workload
 
 SEED = 1234

@@ -17,7 +17,7 @@ from ray import tune
 from tune_tf import Data, Objective
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.trainables import trainable
-from tune_tf.training.core.seeds import derive_seed, epoch_order, seed_python_and_numpy
+from tune_tf.training.seeds import derive_seed, epoch_order, seed_python_and_numpy
 from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 

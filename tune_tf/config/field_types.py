@@ -63,8 +63,6 @@ def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
     if get_origin(declared) is Annotated:
         declared, limit = get_args(declared)
         return field_schema(declared, limit.value)
-    if declared == int | None:
-        return {"anyOf": [field_schema(int, minimum), {"type": "null"}]}
     if declared == str | None:
         return {"anyOf": [field_schema(str), {"type": "null"}]}
     if declared == Mapping[str, float]:

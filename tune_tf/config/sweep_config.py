@@ -250,13 +250,11 @@ class SweepConfig(Settings):
         batch_size = space.parameters.get("batch_size") if space else None
         smallest = smallest_number(batch_size) if batch_size else None
         if smallest is not None and smallest < parallelism.num_replicas:
-            num, name = parallelism.num_replicas, parallelism.replica_setting
-            value = f"is {num}" if name == "num_replicas" else f"makes {num} replicas"
-            text = (
-                f"{value} but space.batch_size goes down to {smallest:g}: a global batch needs at "
-                "least one row per replica; raise the batch size or use fewer replicas"
+            raise ValueError(
+                f"has {parallelism.num_replicas} replicas but space.batch_size goes down to "
+                f"{smallest:g}: a global batch needs at least one row per replica; raise the batch "
+                "size or use fewer replicas"
             )
-            raise InvalidSettingsError(ErrorDetail(name, text))
         return parallelism
 
     @field_validator("resources")

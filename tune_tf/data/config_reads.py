@@ -1,11 +1,9 @@
 """Config dict that records which of its values are read."""
 
-import threading
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
-from yaml.representer import Representer, SafeRepresenter  # type: ignore[import-untyped]
 
 from tune_tf.data.digest import digest
 from tune_tf.errors import WorkloadError
@@ -27,7 +25,6 @@ class ConfigReads:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.digests: ReadDigests = {}
-        self.lock = threading.Lock()
         self._config = _copy(dict(config))  # the loader may change what it reads
         self.recording = RecordingConfig.of(self, ())
 
@@ -59,11 +56,6 @@ class _Unread:
             "is not recorded, as dict.get(config, name) and some compiled libraries do: use "
             "config[name], or pass dict(config)>"
         )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # libraries look these up on any object
-            raise AttributeError(name)
-        return self._refuse()
 
     def _refuse(self, *arguments: Any) -> Any:
         raise WorkloadError(f"found {self!r}")
@@ -103,15 +95,14 @@ class RecordingConfig(dict[str, Any]):
     def __getitem__(self, key: Any) -> Any:
         """Return a value and record it as read."""
         path = (*self._path, key)
-        with self._reads.lock:
-            value = dict.get(self, key, _ABSENT)
-            if value is _UNREAD or value is _ABSENT:
-                self._reads.record(path)
-            if value is _UNREAD:
-                value = _copy(self._reads.value(path))
-                if type(value) is dict:
-                    value = RecordingConfig.of(self._reads, path)
-                dict.__setitem__(self, key, value)
+        value = dict.get(self, key, _ABSENT)
+        if value is _UNREAD or value is _ABSENT:
+            self._reads.record(path)
+        if value is _UNREAD:
+            value = _copy(self._reads.value(path))
+            if type(value) is dict:
+                value = RecordingConfig.of(self._reads, path)
+            dict.__setitem__(self, key, value)
         if value is _ABSENT:
             raise KeyError(key)
         return value
@@ -128,11 +119,6 @@ class RecordingConfig(dict[str, Any]):
         value = self[key]
         del self[key]
         return value
-
-    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
-        """Write values that are visible only here."""
-        self.update(other)
-        return self
 
     def __reduce_ex__(self, protocol: Any = None) -> Any:
         """Pickle and copy as a plain dict; record all values as read."""
@@ -167,11 +153,8 @@ for _name in (
 ):
     setattr(RecordingConfig, _name, _reading_all(getattr(dict, _name)))
 
-for _name in ("get", "__contains__", "update", "setdefault"):  # by the methods above
+for _name in ("get", "__contains__", "setdefault"):  # by the methods above
     setattr(RecordingConfig, _name, getattr(MutableMapping, _name))
-
-for _representer in (SafeRepresenter, Representer):  # PyYAML, which Ray uses, needs the exact class
-    _representer.add_representer(RecordingConfig, SafeRepresenter.represent_dict)
 
 
 def _copy(value: Any) -> Any:

@@ -1,101 +1,75 @@
 """Content digests of values and functions, the same in every process."""
 
-import copyreg
 import functools
 import hashlib
+import pickle
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-_PLAIN = (str, bytes, int, float, bool, complex, type(None), type(...))
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def digest(value: Any) -> bytes | None:
-    """Return bytes that are equal for two values exactly if their types and contents are equal.
+    """Return bytes that are equal for two values only if their types and contents are equal.
 
-    The digest of a function covers its code, defaults, closure and the global values it names; that
-    of a method also covers its object. Functions and classes of installed packages count by name,
-    other objects by their pickled state. Returns None if the value cannot be compared, such as an
-    open file.
+    The digest is that of the pickle of a value. That of a function covers its code, defaults,
+    closure and the global values it names; that of a method also covers its object. Functions and
+    classes of installed packages count by name. Returns None if the value cannot be compared, such
+    as an open file or an object that holds itself.
     """
+    hasher = _Hasher()
     try:
-        return _Digester().of(value)
+        hasher.dump(value)
     except Exception:  # noqa: BLE001  an object may raise anything; it cannot be compared
         return None
+    return hasher.hash.digest()
 
 
-class _Digester:
+class _Hasher(pickle.Pickler):
+    """Pickler into a hash, of what pickle stores by name, or in any order, by its content."""
+
     def __init__(self) -> None:
-        self._seen: dict[int, bytes] = {}
-        self._alive: list[Any] = []  # keeps objects alive, so that no id is reused
+        super().__init__(self, protocol=5)
+        self.fast = True  # equal strings count as such, whether or not they are one object
+        self.hash = hashlib.blake2b(digest_size=16)
+        self._seen: dict[int, tuple[int, Any]] = {}
 
-    def of(self, value: Any) -> bytes:
+    def write(self, data: Any) -> None:
+        """Add a part of the pickle."""
+        self.hash.update(data)
+
+    def persistent_id(self, value: Any) -> Any:
+        """Return what is pickled in the place of a value; None for the value itself."""
         kind = type(value)
-        if kind in _PLAIN:
-            return _hashed(kind.__name__, repr(value).encode())
-        number = id(value)
-        if number not in self._seen:
-            self._alive.append(value)
-            self._seen[number] = b"cycle %d" % len(self._alive)
-            self._seen[number] = self._encode(value, kind)
-        return self._seen[number]
-
-    def _encode(self, value: Any, kind: type) -> bytes:
         if kind in (set, frozenset):
-            return _hashed(kind.__name__, *sorted(map(self.of, value)))
-        if (kind is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject:
-            content = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-            return _hashed(f"{kind} {value.dtype!r} {value.shape}", content)
-        if kind in _PARTS:
-            return self._all(kind.__name__, _PARTS[kind](value))
-        if name := _name(value):
-            return _hashed("named", name.encode())
-        if isinstance(value, type):
-            return self._all("class", [value.__qualname__, value.__bases__, _attributes(value)])
-        if hasattr(value, "__wrapped__") and not isinstance(value, types.FunctionType):
-            return self._all(f"around {kind.__qualname__}", [value.__wrapped__])
-        return self._object(value, kind)
-
-    def _all(self, kind: str, parts: Iterable[Any]) -> bytes:
-        return _hashed(kind, *map(self.of, parts))
-
-    def _object(self, value: Any, kind: type) -> bytes:
-        reduce = copyreg.dispatch_table.get(kind)
-        reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
-        if isinstance(reduced, str):
-            return self._all("global", [kind, getattr(value, "__module__", ""), reduced])
-        factory, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-        if factory is dict and len(arguments) == 1 and type(arguments[0]) is dict:
-            return self.of(arguments[0])  # counts as a plain dict, whatever its class
-        return self._all(
-            "object", [factory, arguments, state, list(items or ()), list(pairs or ())]
-        )
+            return kind.__name__, b"".join(sorted(map(digest, value)))  # type: ignore[type-var, arg-type]
+        if kind is np.ndarray and not value.dtype.hasobject:  # in any memory, read-only or not
+            content = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data.toreadonly()
+            return repr(value.dtype), value.shape, pickle.PickleBuffer(content)
+        parts = _class if isinstance(value, type) else _PARTS.get(kind)
+        if parts is None or _has_installed_name(value):
+            return None
+        if id(value) in self._seen:
+            return "again", self._seen[id(value)][0]
+        self._seen[id(value)] = len(self._seen), value
+        return kind.__name__, parts(value)
 
 
-def _hashed(kind: str, *parts: Any) -> bytes:
-    hasher = hashlib.blake2b(kind.encode(), digest_size=16)
-    for part in parts:
-        hasher.update(len(part).to_bytes(8, "little"))
-        hasher.update(part)
-    return hasher.digest()
-
-
-def _attributes(kind: type) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(kind).items()
-        if isinstance(value, types.FunctionType) or not name.startswith(("__", "_abc_"))
+def _class(value: type) -> list[Any]:
+    attributes = {
+        name: each
+        for name, each in vars(value).items()
+        if isinstance(each, types.FunctionType) or not name.startswith(("__", "_abc_"))
     }
+    return [value.__qualname__, value.__bases__, attributes]
 
 
 def _function(value: types.FunctionType) -> list[Any]:
-    if name := _name(value):
-        return [name]
     cells = [_contents(cell) for cell in value.__closure__ or ()]
     others = {name: it for name, it in vars(value).items() if name != "__wrapped__"}
     named = [] if _is_installed(value.__module__) else [*_named_in(value.__code__, value)]
@@ -127,33 +101,30 @@ def _module(value: types.ModuleType) -> list[Any]:
 
 
 _PARTS: dict[type, Any] = {
-    list: list,
-    tuple: tuple,
-    dict: lambda it: (part for item in it.items() for part in item),
     types.FunctionType: _function,
-    types.MethodType: lambda it: (it.__func__, it.__self__),
     types.ModuleType: _module,
     types.CodeType: lambda it: (
         *(it.co_code, it.co_consts, it.co_names, it.co_varnames, it.co_freevars, it.co_flags),
         *(it.co_argcount, it.co_posonlyargcount, it.co_kwonlyargcount, it.co_exceptiontable),
     ),
-    types.MemberDescriptorType: lambda it: (it.__name__,),
-    property: lambda it: (it.fget, it.fset, it.fdel),
-    staticmethod: lambda it: (it.__func__,),
-    classmethod: lambda it: (it.__func__,),
-    functools.cached_property: lambda it: (it.func,),
+    types.MemberDescriptorType: lambda it: [it.__name__],
+    property: lambda it: [it.fget, it.fset, it.fdel],
+    staticmethod: lambda it: [it.__func__],
+    classmethod: lambda it: [it.__func__],
+    functools.cached_property: lambda it: [it.func],
+    type(functools.lru_cache(len)): lambda it: [it.__wrapped__],
 }
 
 
-def _name(value: Any) -> str | None:
-    """Return the dotted name of a class or function of an installed package; None for any other."""
+def _has_installed_name(value: Any) -> bool:
+    """Return whether a class or function is found by its name in an installed package."""
     module, name = (getattr(value, each, None) for each in ("__module__", "__qualname__"))
     if not (isinstance(module, str) and isinstance(name, str) and _is_installed(module)):
-        return None
-    named: Any = sys.modules.get(module)
+        return False
+    found: Any = sys.modules.get(module)
     for part in name.split("."):
-        named = getattr(named, part, None)
-    return f"{module}.{name}" if named is value else None
+        found = getattr(found, part, None)
+    return found is value
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Cross-validation folds of a data set."""
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +47,7 @@ class FoldedRows:
         self._validation_weights = weights if len(parts[-1]) == 3 else None
         if data.class_weight is not None:
             self._train_weights = class_weights(self._y, data.class_weight, floatx)
-        groups = _groups(data, self._num_rows) if folds.grouped else None
+        groups = data.groups if folds.grouped else None
         self._held_out = [
             held_out.astype(np.int32) for held_out in _split(folds, seed, self._y, groups)
         ]
@@ -70,44 +71,43 @@ class FoldedRows:
         return tuple(map_nested(lambda leaf: leaf[numbers], nested) for nested in part)
 
 
-def _groups(data: Data, num_rows: int) -> Any:
-    if data.groups is None:
-        raise WorkloadError(
-            "parallelism.grouped is true but Data.groups is None: let load_data return the group "
-            "of each row, first those of train, then those of validation"
-        )
-    groups = np.asarray(data.groups)
-    if groups.shape != (num_rows,):
-        raise WorkloadError(
-            f"Data.groups must hold one group for each row of train and validation, shape "
-            f"({num_rows},), not {groups.shape}"
-        )
-    return groups
-
-
 def _split(folds: Folds, seed: int, y: Nested, groups: Any) -> "Iterator[np.ndarray[Any, Any]]":
     """Yield the held-out row numbers of each fold."""
     num_rows = len(next(leaves_of("", y))[1])
-    if folds.num_folds > num_rows:
+    classes = np.zeros(num_rows, int)
+    if folds.stratified:
+        if not isinstance(y, np.ndarray) or not _are_labels(y):
+            raise WorkloadError(
+                "stratified folds need a single output of class labels: leave out "
+                "parallelism.stratified"
+            )
+        classes = class_labels(y)
+    if folds.grouped and np.shape(groups) != (num_rows,):
         raise WorkloadError(
-            f"parallelism.num_folds is {folds.num_folds} but there are only {num_rows} row(s): "
-            "use fewer folds"
+            "parallelism.grouped is true: let load_data return Data.groups, one group for each row "
+            f"of train, then of validation, of shape ({num_rows},), not {np.shape(groups)}"
         )
-    if groups is not None and folds.num_folds > (num_groups := len(np.unique(groups))):
-        raise WorkloadError(
-            f"parallelism.num_folds is {folds.num_folds} but Data.groups holds {num_groups} "
-            "group(s), which are never split: use fewer folds"
-        )
-    classes = _classes(folds, y) if folds.stratified else np.zeros(num_rows, int)
     for repeat in range(folds.num_repeats):
         splitter = _splitter(folds, seed + repeat)
-        for train, held_out in splitter.split(np.empty((num_rows, 0)), classes, groups):
+        try:
+            with warnings.catch_warnings(action="error", category=UserWarning):
+                splits = list(splitter.split(np.empty((num_rows, 0)), classes, groups))
+        except (ValueError, UserWarning) as error:
+            raise WorkloadError(
+                f"the rows cannot be split into {folds.num_folds} folds: {error}"
+            ) from error
+        for train, held_out in splits:
             if not len(train) or not len(held_out):
                 raise WorkloadError(
                     "the groups cannot be divided into that many folds with about the same share "
                     "of each class: a fold would be empty; use fewer folds"
                 )
             yield held_out
+
+
+def _are_labels(y: "np.ndarray[Any, Any]") -> bool:
+    """Return whether an output holds class labels, which may be one-hot rows."""
+    return (y.ndim > 1 and y.shape[-1] > 1) or bool(np.all(y == np.round(y)))
 
 
 def _splitter(folds: Folds, seed: int) -> Any:
@@ -124,22 +124,3 @@ def _splitter(folds: Folds, seed: int) -> Any:
     }
     kind = kinds[folds.stratified, folds.grouped]
     return kind(folds.num_folds, shuffle=True, random_state=seed % 2**32)
-
-
-def _classes(folds: Folds, y: Nested) -> "np.ndarray[Any, Any]":
-    advice = "leave out parallelism.stratified"
-    if not isinstance(y, np.ndarray):
-        raise WorkloadError(f"stratified folds need a single output of class labels: {advice}")
-    is_one_hot = y.ndim > 1 and y.shape[-1] > 1
-    if not is_one_hot and np.any(y != np.round(y)):
-        raise WorkloadError(f"stratified folds need class labels, not real numbers: {advice}")
-    classes = class_labels(y)
-    labels, counts = np.unique(classes, return_counts=True)
-    if counts.min() < folds.num_folds:
-        rare = int(counts.argmin())
-        raise WorkloadError(
-            f"parallelism.num_folds is {folds.num_folds} but class {labels[rare]} has only "
-            f"{counts[rare]} row(s): every fold needs a row of each class; use fewer folds, or "
-            f"{advice}"
-        )
-    return classes

@@ -1,7 +1,6 @@
 """Operations on nested dicts, tuples and lists of arrays, and their specs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,18 +50,6 @@ def num_bytes(nested: Nested) -> int:
     return sum(leaf.nbytes for _, leaf in leaves_of("", nested))
 
 
-@dataclass(frozen=True)
-class ArraySpec:
-    """Shape and dtype of an array."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-
-    def __str__(self) -> str:
-        """Return ``float32[8, 8]``."""
-        return f"{self.dtype}{list(self.shape)}"
-
-
 def row_of(value: Any) -> Nested:
     """Convert the return value of a row function to nested arrays.
 
@@ -80,19 +67,5 @@ def row_of(value: Any) -> Nested:
 
 
 def spec_of(row: Nested) -> Nested:
-    """Return shapes and dtypes of nested arrays, equal (``==``) for rows that can be stacked."""
-    return map_nested(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), row)
-
-
-def format_spec(spec: Nested) -> str:
-    """Format a spec as text, such as ``float32[8, 8], int64[]``."""
-    if isinstance(spec, Mapping):
-        return ", ".join(f"{key}: {format_spec(value)}" for key, value in spec.items())
-    if is_sequence(spec):
-        return f"({', '.join(format_spec(value) for value in spec)})"
-    return str(spec)
-
-
-def stacked(rows: Sequence[Nested]) -> Nested:
-    """Stack rows of one spec into nested arrays with rows on the first axis."""
-    return map_nested(lambda *leaves: np.stack(leaves), *rows)
+    """Return the types and shapes of nested arrays, such as ``float32[8, 8]``."""
+    return map_nested(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", row)

@@ -1,27 +1,24 @@
 """Preparation of records in this process, and by tasks on the cluster if it takes long."""
 
-import itertools
-import logging
 import os
-import pickle
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import psutil
+import numpy as np
 
-from tune_tf.data.chunk import AssembledRows, Chunk, chunks_of
 from tune_tf.data.digest import digest
-from tune_tf.data.nested import Nested
+from tune_tf.data.nested import Nested, map_nested, num_bytes, row_of, spec_of
 from tune_tf.data.node_store import is_connected
 from tune_tf.errors import WorkerLostError, WorkloadError
 
-_CHUNK_BYTES = 16 * 2**20
+_BATCH_BYTES = 16 * 2**20
 """Size of the rows of a batch: a few images or many numbers, little beside a worker's memory."""
 _MAX_BATCH = 1024  # records
 _BATCHES_A_CPU = 8
-_UNREAD_A_CPU = 4  # batches
 
 _MAX_RETRIES = 3
 """Retries of records after a lost process; limited, because a record may kill every process."""
@@ -29,108 +26,136 @@ _MAX_RETRIES = 3
 _TASKS_READY_S = 3.0
 """Time that the processes of tasks take to start on an idle machine."""
 
-_SHARE_OF_MEMORY = 0.5
-"""Largest share of the available memory for rows; more are written to a file."""
-
-_log = logging.getLogger(__name__)
+_Batch = tuple[list[int], Nested, "list[RecordFailure]"]
+"""Numbers of records, their rows, and failures of other records."""
 
 
-class ChangedFunctionError(WorkloadError):
-    """A function that differs from that of the sending process, which should call it itself."""
+@dataclass(frozen=True)
+class RecordFailure:
+    """Reason, as ``"Type: message"``, that a record has no row, and the traceback."""
+
+    number: int
+    error: str
+    trace: str = ""
+
+
+class RecordRows:
+    """Rows of records, in arrays that are allocated once, and failures of records without a row.
+
+    A row that differs in spec from the ``first``, a record's number and spec, is a failure.
+    """
+
+    def __init__(self, num_records: int, first: tuple[int, Nested] | None = None) -> None:
+        self.first = first
+        self.kept: list[int] = []  # numbers of the records that have a row
+        self.failures: list[RecordFailure] = []
+        self._num_records = num_records
+        self._arrays: Nested = None
+
+    @property
+    def rows(self) -> Nested:
+        """The rows; None if no record has one."""
+        if not self.kept:
+            return None
+        return map_nested(lambda array: array[: len(self.kept)], self._arrays)
+
+    @property
+    def row_bytes(self) -> float:
+        """Size of a row, after the first."""
+        return num_bytes(self._arrays) / self._num_records
+
+    def make(self, number: int, record: Any, fn: Callable[[Any], Nested]) -> None:
+        """Make the row of the next record."""
+        try:
+            row = row_of(fn(record))
+            self.first = self.first or (number, spec_of(row))
+            if (spec := spec_of(row)) != self.first[1]:
+                raise ValueError(
+                    f"its row is {spec}, but the row of record {self.first[0]} is "
+                    f"{self.first[1]}; all rows must have one shape and type"
+                )
+        except Exception as error:  # noqa: BLE001  any error makes only this record bad
+            trace = "".join(traceback.format_exception(error))
+            failure = RecordFailure(number, f"{type(error).__name__}: {error}", trace)
+            self.failures.append(failure)
+            return
+        self.add(([number], map_nested(lambda leaf: leaf[np.newaxis], row), []))
+
+    def add(self, batch: _Batch) -> None:
+        """Add the rows and failures of the next records."""
+        kept, rows, failures = batch
+        self.failures += failures
+        if not kept:
+            return
+        if self._arrays is None:  # memory is used only as the arrays are filled
+            self._arrays = map_nested(
+                lambda leaf: np.empty((self._num_records, *leaf.shape[1:]), leaf.dtype), rows
+            )
+        start, end = len(self.kept), len(self.kept) + len(kept)
+        map_nested(lambda array, new: array.__setitem__(slice(start, end), new), self._arrays, rows)
+        self.kept += kept
 
 
 def prepare(
     records: list[Any], fn: Callable[[Any], Nested], *, stop_at_failure: bool
-) -> AssembledRows:
+) -> RecordRows:
     """Return the rows that a function makes of records.
 
     This process starts alone, and hands over to tasks on the connected Ray cluster if the rest
     takes longer than starting them.
 
     Raises:
-        WorkloadError: The function or a record cannot be pickled for the tasks.
+        WorkloadError: The function is another one in the processes of tasks.
         WorkerLostError: The processes of tasks were lost repeatedly over the same records.
     """
-    limit = _SHARE_OF_MEMORY * psutil.virtual_memory().available
-    assembled = AssembledRows(len(records), limit)
-    for chunk in _chunks(records, fn, assembled, stop_at_failure):
-        assembled.add(chunk)
-        if stop_at_failure and assembled.failures:
+    rows = RecordRows(len(records))
+    for number, record in enumerate(records):
+        if number == 1:
+            began = time.monotonic()  # the first record imports modules
+        if number > 1 and rows.first is not None and is_connected():
+            record_s = (time.monotonic() - began) / (number - 1)
+            if record_s * (len(records) - number) >= _TASKS_READY_S:
+                _prepare_by_tasks(rows, number, records, fn, stop_at_failure)
+                break
+        rows.make(number, record, fn)
+        if stop_at_failure and rows.failures:
             break
-    return assembled
+    return rows
 
 
-def _chunks(
-    records: list[Any], fn: Callable[[Any], Nested], assembled: AssembledRows, stop: bool
-) -> Iterator[Chunk]:
-    """Yield the rows in the order of their records, while ``assembled`` has all before."""
-    start, alone = 0, not is_connected()
-    while start < len(records):
-        size = min(max(start, 1), _max_batch(assembled))
-        began = time.monotonic()
-        yield from chunks_of(start, records[start : start + size], fn, stop_at_failure=stop)
-        start += size
-        rest_s = (time.monotonic() - began) / size * (len(records) - start)
-        if alone or start == 1 or rest_s < _TASKS_READY_S:  # the first record imports modules
-            continue
-        try:
-            yield from _chunks_by_tasks(start, records, fn, _max_batch(assembled), stop)
-            return
-        except ChangedFunctionError:
-            alone = True
-            _log.warning(
-                "the records are prepared in this process only: the module of %s (its file or a "
-                "global value) was changed after its import, which no other process sees; pass "
-                "such values with functools.partial",
-                getattr(fn, "__qualname__", fn),
-            )
-
-
-def _max_batch(assembled: AssembledRows) -> int:
-    return max(1, min(_MAX_BATCH, int(_CHUNK_BYTES // max(assembled.row_bytes, 1))))
-
-
-def _chunks_by_tasks(
-    start: int, records: list[Any], fn: Callable[[Any], Nested], max_batch: int, stop: bool
-) -> Iterator[Chunk]:
-    """Yield the rows of the records from ``start`` on, in their order.
+def _prepare_by_tasks(
+    rows: RecordRows, start: int, records: list[Any], fn: Callable[[Any], Nested], stop: bool
+) -> None:
+    """Add the rows of the records from ``start`` on, in their order.
 
     Tasks reserve no CPUs, because the trials that wait for the rows have often reserved all.
     """
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    nodes = _cpu_nodes()
-    size = max(1, min(max_batch, (len(records) - start) // (len(nodes) * _BATCHES_A_CPU)))
-    packed = ray.put((_to_pickle("the function", fn), digest(fn)))
-    task = ray.remote(num_cpus=0, max_retries=_MAX_RETRIES)(_chunks_by_task)
-    batches, node_ids = iter(range(start, len(records), size)), itertools.cycle(nodes)
-    unread: deque[tuple[int, Any]] = deque()
-    running: list[Any] = []
-    number = start
+    num_cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    size = int(min(_MAX_BATCH, _BATCH_BYTES // max(rows.row_bytes, 1)))
+    size = max(1, min(size, (len(records) - start) // (num_cpus * _BATCHES_A_CPU)))
+    task = ray.remote(num_cpus=0, max_retries=_MAX_RETRIES, scheduling_strategy="SPREAD")(_task)
+    packed = [ray.put(fn)]  # unpacked by the task: that of an argument may import TensorFlow
+    unread, running = deque[tuple[int, Any]](), list[Any]()
+    firsts = deque(range(start, len(records), size))
     try:
-        while True:
-            room = min(len(nodes) - len(running), _UNREAD_A_CPU * len(nodes) - len(unread))
-            for first in itertools.islice(batches, room):
-                batch = _to_pickle(
-                    f"one of the records from {first} on", records[first : first + size]
-                )
-                affinity = NodeAffinitySchedulingStrategy(next(node_ids), soft=True)
-                options = {"scheduling_strategy": affinity, "name": f"records from {first} on"}
-                running.append(task.options(**options).remote(packed, first, batch, stop))
-                unread.append((first, running[-1]))
-            if not unread:
-                return
-            if running:
-                _, running = ray.wait(running)
+        while firsts or unread:
+            while firsts and len(running) < num_cpus:
+                batch = records[firsts[0] : firsts[0] + size]
+                running.append(task.remote(packed, digest(fn), rows.first, firsts[0], batch, stop))
+                unread.append((firsts.popleft(), running[-1]))
+            _, running = ray.wait(running)
             while unread and unread[0][1] not in running:
-                number, batch = unread.popleft()
-                yield from ray.get(batch)
+                rows.add(ray.get(unread[0][1]))
+                unread.popleft()
+            if stop and rows.failures:
+                return
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError as error:
         raise WorkerLostError(
-            f"the process that prepares record {number} or one of the next ones was lost "
+            f"the process that prepares record {unread[0][0]} or one of the next ones was lost "
             f"{1 + _MAX_RETRIES} times: call the function for them in a separate process to see "
             f"what ends it, such as a crash in a library or too little memory ({error})"
         ) from error
@@ -139,40 +164,24 @@ def _chunks_by_tasks(
             ray.cancel(each)
 
 
-def _chunks_by_task(
-    packed: tuple[bytes, bytes | None], first: int, records: bytes, stop: bool
-) -> list[Chunk]:
-    # TensorFlow would take the trials' GPU memory for decoding images.
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    fn = pickle.loads(packed[0])  # noqa: S301  of the same job, as the records
-    if packed[1] is not None and digest(fn) != packed[1]:
-        raise ChangedFunctionError(f"{fn!r} differs from that in the requesting process")
-    return chunks_of(first, pickle.loads(records), fn, stop_at_failure=stop)  # noqa: S301
-
-
-def _cpu_nodes() -> list[str]:
-    """Return the node of each CPU of the cluster, reserved or not."""
+def _task(
+    packed: list[Any], known: bytes | None, first: Any, start: int, records: list[Any], stop: bool
+) -> _Batch:
+    """Return the rows of some records."""
     import ray
 
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    cpus = [node["NodeID"] for node in nodes for _ in range(int(node["Resources"].get("CPU", 0)))]
-    return cpus or [node["NodeID"] for node in nodes]
-
-
-def _to_pickle(name: str, value: Any) -> bytes:
-    """Pickle a value, including one defined in a script, for other processes.
-
-    Raises:
-        WorkloadError: The value cannot be pickled.
-    """
-    from ray import cloudpickle  # unlike pickle, it supports functions defined in a script
-
-    try:
-        pickled: bytes = cloudpickle.dumps(value)
-    except Exception as error:
+    # TensorFlow would take the trials' GPU memory for decoding images.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    fn = ray.get(packed[0])
+    if known is not None and digest(fn) != known:
         raise WorkloadError(
-            f"{name} cannot be sent to the processes that prepare data "
-            f"({type(error).__name__}: {error}): use plain values, and a function that holds no "
-            "open file, lock or tensor"
-        ) from error
-    return pickled
+            f"{fn!r} is another function in this process: its module (its file or a global value) "
+            "was changed after its import, which no other process sees; pass such values with "
+            "functools.partial"
+        )
+    rows = RecordRows(len(records), first)
+    for number, record in enumerate(records, start):
+        rows.make(number, record, fn)
+        if stop and rows.failures:
+            break
+    return rows.kept, rows.rows, rows.failures

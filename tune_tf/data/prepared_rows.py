@@ -7,14 +7,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tune_tf.data.chunk import AssembledRows
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested, leaves_of
 from tune_tf.data.node_store import is_actor, node_store
-from tune_tf.data.preparation import prepare
+from tune_tf.data.preparation import RecordRows, prepare
 from tune_tf.errors import (
     RAISED_AT,
-    ErrorDetail,
     InvalidSettingsError,
     WorkloadError,
     did_you_mean,
@@ -85,56 +83,42 @@ def prepared(
 
     Raises:
         InvalidSettingsError: An argument is invalid.
-        WorkloadError: A record is bad, all are, or there are none; or the function or a record
-            cannot be pickled.
+        WorkloadError: A record is bad, all are, or there are none.
         WorkerError: The preparing processes were lost repeatedly.
     """
-    _check_arguments(records, fn, on_bad_record, version)
+    if isinstance(records, str | bytes):
+        raise InvalidSettingsError(
+            [f"records must be a sequence, not one {type(records).__name__}"]
+        )
+    if on_bad_record not in (known := get_args(OnBadRecord)):
+        text = f"on_bad_record must be {one_of(known)}, not {on_bad_record!r}"
+        raise InvalidSettingsError([text + did_you_mean(on_bad_record, known)])
     records, stop_at_failure = list(records), on_bad_record == "raise"
+    if not records:
+        raise WorkloadError("there are no records to prepare: find out why the list is empty")
 
     def run() -> Prepared:
-        assembled = prepare(records, fn, stop_at_failure=stop_at_failure)
-        return _checked(records, assembled, stop_at_failure=stop_at_failure)
+        found = prepare(records, fn, stop_at_failure=stop_at_failure)
+        return _checked(records, found, stop_at_failure=stop_at_failure)
 
     key = digest((fn, stop_at_failure, version, records)) if is_actor() else None
     return run() if key is None else node_store().get(f"prepared-{key.hex()}", run)
 
 
-def _check_arguments(
-    records: Sequence[Any], fn: Callable[[Any], Nested], on_bad_record: str, version: str
-) -> None:
-    errors = []
-    if isinstance(records, str | bytes):
-        text = f"must be a sequence of records, not one {type(records).__name__}"
-        errors.append(ErrorDetail("records", text))
-    if not callable(fn):
-        errors.append(ErrorDetail("fn", f"must be a function of a record, not {type(fn).__name__}"))
-    if on_bad_record not in (known := get_args(OnBadRecord)):
-        text = f"{on_bad_record!r} is unknown: use {one_of(known)}"
-        errors.append(ErrorDetail("on_bad_record", text + did_you_mean(on_bad_record, known)))
-    if not isinstance(version, str):
-        errors.append(ErrorDetail("version", f"must be text, not {type(version).__name__}"))
-    if errors:
-        raise InvalidSettingsError(errors)
-    if not len(records):
-        raise WorkloadError("there are no records to prepare: find out why the list is empty")
-
-
-def _checked(records: list[Any], assembled: AssembledRows, *, stop_at_failure: bool) -> Prepared:
+def _checked(records: list[Any], found: RecordRows, *, stop_at_failure: bool) -> Prepared:
     bad = tuple(
-        BadRecord(failure.index, _format_record(records[failure.index]), failure.error)
-        for failure in assembled.failures
+        BadRecord(each.number, str(records[each.number])[:_MAX_CHARACTERS], each.error)
+        for each in found.failures
     )
     if bad and stop_at_failure:
         error = WorkloadError(
             f"{bad[0]}; fix or remove the record, or skip such records with on_bad_record: skip"
         )
-        if trace := assembled.failures[0].trace:
-            error.add_note(f"{RAISED_AT}\n{trace}")
+        error.add_note(f"{RAISED_AT}\n{found.failures[0].trace}")
         raise error
     more = f"; and {len(bad) - _MAX_LISTED} more" if len(bad) > _MAX_LISTED else ""
     listed = "; ".join(map(str, bad[:_MAX_LISTED])) + more
-    rows, kept = assembled.rows, assembled.kept
+    rows, kept = found.rows, np.array(found.kept)
     if rows is None:
         raise WorkloadError(f"none of the {len(bad)} records can be prepared: {listed}")
     if bad:
@@ -142,8 +126,3 @@ def _checked(records: list[Any], assembled: AssembledRows, *, stop_at_failure: b
     for _, leaf in leaves_of("", (rows, kept)):
         leaf.flags.writeable = False
     return Prepared(rows, kept, bad)
-
-
-def _format_record(record: Any) -> str:
-    text = str(record)
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

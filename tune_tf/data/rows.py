@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_tf.data.nested import ArraySpec, Nested, leaves_of, map_nested
+from tune_tf.data.nested import Nested, leaves_of, map_nested, spec_of
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
@@ -128,22 +128,11 @@ def _checked(name: str, part: Any, steps: int | None, floatx: str) -> tuple[Any,
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, a "
-            "tf.data.Dataset, a keras.utils.PyDataset or a tune_tf.data.Pipeline, not "
-            f"{type(part).__name__}{_remedy(part)}"
+            "tf.data.Dataset (Dataset.from_generator for a generator), a keras.utils.PyDataset or "
+            f"a tune_tf.data.Pipeline, not {type(part).__name__}"
         )
     part = _converted(part, floatx)
     return part, _num_rows(name, part)
-
-
-def _remedy(part: Any) -> str:
-    if hasattr(part, "__next__"):
-        return (
-            ", which can be read only once: write tf.data.Dataset.from_generator(function, "
-            "output_signature=...) with the function that returns it"
-        )
-    if type(part).__module__.startswith("torch"):
-        return ": convert its items to NumPy arrays, in a keras.utils.PyDataset or as a whole"
-    return ""
 
 
 def _num_rows(name: str, part: tuple[Nested, ...]) -> int:
@@ -262,15 +251,11 @@ def joined_rows(name: str, parts: list[Nested]) -> Nested:
     """
     if len(parts) == 1:
         return parts[0]
-    specs = [
-        {label: ArraySpec(leaf.shape[1:], leaf.dtype) for label, leaf in leaves_of(name, part)}
-        for part in parts
-    ]
-    if specs[0] != specs[1]:
-        texts = [", ".join(map(str, spec.values())) for spec in specs]
+    first, second = (spec_of(first_rows(part, 1)) for part in parts)
+    if first != second:
         raise WorkloadError(
             "the rows of Data.train and Data.validation must have one form to be concatenated, "
-            f"but a row of {name} is {texts[0]} in one and {texts[1]} in the other"
+            f"but the first row of {name} is {first} in one and {second} in the other"
         )
     return map_nested(lambda *leaves: np.concatenate(leaves), *parts)
 

@@ -10,7 +10,6 @@ from typing import Any
 from tune_tf.atomic_files import write_atomically
 from tune_tf.data import Pipeline, first_rows, rows_of
 from tune_tf.data.nested import num_bytes
-from tune_tf.data.pipeline import MEMORY
 from tune_tf.data.rows import has_datasets, is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload, with_mixin
@@ -155,9 +154,7 @@ def sample_workload(
 def _first_rows(part: Any, num_rows: int) -> Any:
     if not isinstance(part, Pipeline):
         return first_rows(part, num_rows)
-    # A partial set of rows must not get into the user's cache folder.
-    cache = MEMORY if part.cache is not None else None
-    return replace(part, rows=first_rows(part.rows, num_rows), cache=cache)
+    return replace(part, rows=first_rows(part.rows, num_rows))
 
 
 def _array_bytes(part: Any) -> int:

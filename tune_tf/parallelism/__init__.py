@@ -4,18 +4,10 @@ from tune_tf.parallelism.asynchronous import Asynchronous
 from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.model_parallel import Hybrid, ModelParallel
 from tune_tf.parallelism.multi_worker import MultiWorker
-from tune_tf.parallelism.parallelism import Parallelism, Uneven
+from tune_tf.parallelism.parallelism import Parallelism
 from tune_tf.parallelism.subtasks import Ensemble, Folds, Subtasks
 
-PARALLELISM_KINDS: tuple[type[Parallelism], ...] = (
-    Mirrored,
-    MultiWorker,
-    ModelParallel,
-    Hybrid,
-    Asynchronous,
-    Folds,
-    Ensemble,
-)
+PARALLELISM_KINDS = (Mirrored, MultiWorker, ModelParallel, Hybrid, Asynchronous, Folds, Ensemble)
 """All kinds of parallelism that a sweep file can name."""
 
 __all__ = [
@@ -29,5 +21,4 @@ __all__ = [
     "MultiWorker",
     "Parallelism",
     "Subtasks",
-    "Uneven",
 ]

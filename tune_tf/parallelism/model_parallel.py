@@ -1,41 +1,24 @@
 """Model parallelism: one model split over several devices, and replicas of such a model."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from tune_tf.parallelism.parallelism import Count, Parallelism
-from tune_tf.resources import TrialResources
 
 
 class _Staged(Parallelism):
     """Base class of kinds that use one device of a node for each stage of each replica."""
 
     trainable: ClassVar[str] = "tune_tf.trainables.mirrored:ModelParallelTrainable"
+    part: ClassVar[str] = "stage"
     shares_frozen: ClassVar[bool] = False
 
-    @property
-    def num_stages(self) -> int:
-        """Stages of each replica."""
-        raise NotImplementedError
+    num_stages: int
 
     @property
     def num_devices(self) -> int:
         """Number of devices of a trial."""
         return self.num_replicas * self.num_stages
-
-    def resource_errors(self, resources: TrialResources) -> list[str]:
-        """Return the errors of a trial's resources: each stage has a device."""
-        if resources.gpus and resources.gpus != self.num_devices:
-            return [
-                f"resources.gpus is {resources.gpus:g} but the trial has {self.label}, which use "
-                f"exactly one GPU each: reserve {self.num_devices}"
-            ]
-        if not resources.gpus and resources.cpus < self.num_devices:
-            return [
-                f"resources.cpus is {resources.cpus} and no GPUs are reserved, but the trial has "
-                f"{self.label}, which need one CPU each: reserve {self.num_devices} or more"
-            ]
-        return []
 
 
 @dataclass(frozen=True)
@@ -57,16 +40,6 @@ class ModelParallel(_Staged):
 
     num_stages: Count = 2
     micro_batches: Count = 1
-
-    @classmethod
-    def on_devices(cls, num_devices: int) -> Self | None:
-        """Return a model split into one stage per device."""
-        return cls(num_devices)
-
-    @property
-    def label(self) -> str:
-        """Short readable description."""
-        return f"{self.num_stages} stages"
 
     def scaled_to(self, num_replicas: int) -> Parallelism:
         """Return the layout with this number of model replicas."""
@@ -94,11 +67,6 @@ class Hybrid(_Staged):
     num_replicas: Count = 2
     num_stages: Count = 2
     micro_batches: Count = 1
-
-    @classmethod
-    def on_devices(cls, num_devices: int) -> Self | None:
-        """Return replicas of a model split into two stages."""
-        return cls(num_devices // 2, 2) if num_devices > 2 and num_devices % 2 == 0 else None
 
     @property
     def label(self) -> str:

@@ -1,9 +1,10 @@
 """Base class of the kinds of parallelism."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
+from tune_tf.formatting import counted
 from tune_tf.resources import TrialResources
 
 Placement = Literal["pack", "spread", "strict_spread"]
@@ -14,14 +15,12 @@ Uneven = Literal["split", "refuse"]
 
 @dataclass(frozen=True)
 class Minimum:
-    """Smallest value of a setting that is an integer, with the remedy for a smaller one."""
+    """Smallest value of a setting that is an integer."""
 
     value: int
-    remedy: str = ""
 
 
 Count = Annotated[int, Minimum(1)]
-OptionalCount = Annotated[int | None, Minimum(1)]
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,10 @@ class Parallelism:
     Attributes:
         kind: Name in sweep files.
         trainable: Its Tune trainable, as ``module:class``. Trials load it, sweep files do not.
-        fills_node: Whether a trial can use more devices of a node than were declared.
-        supports_fit: Whether ``keras.Model.fit`` can train it.
+        part: What is on each device, in messages.
         shares_frozen: Whether its trials share the outputs of frozen layers.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
-        replica_setting: Setting that determines the number of replicas.
+        shares_gpus: Whether each device may be a share of a GPU.
 
     Raises:
         InvalidSettingsError: A value is not allowed; the message lists all errors.
@@ -46,17 +44,23 @@ class Parallelism:
 
     kind: ClassVar[str]
     trainable: ClassVar[str]
-    fills_node: ClassVar[bool] = False
-    supports_fit: ClassVar[bool] = False
+    part: ClassVar[str] = "replica"
     supports_row_functions: ClassVar[bool] = True
     shares_frozen: ClassVar[bool] = True
-    replica_setting: ClassVar[str] = "num_replicas"
+    shares_gpus: ClassVar[bool] = False
+
+    # What is no setting of a kind.
+    micro_batches = 1
+    synchronized_batch_norm = False
+    uneven = "split"
+    placement = "pack"
+    server_cpus = 0
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        rules = self.rules()
-        names = sorted(rules, key=lambda name: rules[name] != Count)
-        errors = [_setting_error(name, getattr(self, name), rules[name]) for name in names]
+        errors = [
+            _setting_error(name, getattr(self, name), it) for name, it in self.rules().items()
+        ]
         if errors := list(filter(None, errors)) or self.conflicts():
             raise InvalidSettingsError(errors)
 
@@ -66,11 +70,6 @@ class Parallelism:
         hints = get_type_hints(cls, include_extras=True)
         return {field.name: hints[field.name] for field in fields(cls)}
 
-    @classmethod
-    def on_devices(cls, num_devices: int) -> Self | None:
-        """Return this kind on all of at least 2 devices; None if ``scale`` does not compare it."""
-        return None
-
     def conflicts(self) -> list[str]:
         """Return the errors of settings that do not fit together."""
         return []
@@ -78,17 +77,12 @@ class Parallelism:
     @property
     def in_processes(self) -> bool:
         """Whether models train in processes of their own, one per bundle."""
-        return False
+        return self.num_workers > 1
 
     @property
     def num_workers(self) -> int:
         """Number of processes that train."""
         return 1
-
-    @property
-    def min_workers(self) -> int | None:
-        """Fewest processes with which a trial resumes; None for all."""
-        return None
 
     @property
     def num_replicas(self) -> int:
@@ -101,81 +95,61 @@ class Parallelism:
         return self.num_replicas
 
     @property
-    def replicas_per_worker(self) -> int:
-        """Number of model replicas in one of several processes."""
-        return 1
-
-    @property
-    def micro_batches(self) -> int:
-        """Pieces into which a replica splits its part of a batch."""
-        return 1
-
-    @property
-    def synchronized_batch_norm(self) -> bool:
-        """Whether batch statistics cover all replicas."""
-        return False
-
-    @property
-    def uneven(self) -> Uneven:
-        """Treatment of a batch that does not divide by the replicas."""
-        return "split"
-
-    @property
-    def placement(self) -> Placement:
-        """Placement of the processes."""
-        return "pack"
-
-    @property
     def label(self) -> str:
         """Short readable description."""
-        return self.kind.replace("_", " ")
-
-    @property
-    def single_model(self) -> "Parallelism":
-        """Parallelism of one model of all rows."""
-        return self
+        return counted(self.num_devices, self.part)
 
     def scaled_to(self, num_replicas: int) -> "Parallelism | None":
         """Return the layout with this number of model replicas; None if there is none."""
         return None
 
-    def scaled_to_resources(
-        self, base: TrialResources, reserved: TrialResources, *, batch_size: int
-    ) -> "Parallelism":
-        """Return the layout for the reserved instead of the declared resources."""
-        return self
-
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return the default resources of a trial: a CPU or GPU for each device."""
-        return TrialResources(self.num_devices, self.num_devices if gpus_in_cluster else 0)
+        gpus = self.num_devices if gpus_in_cluster else 0
+        return TrialResources(self.num_devices + self.server_cpus, gpus)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return the resources of each process of a trial."""
-        num = self.num_workers
-        return (resources.with_counts(resources.cpus // num, resources.gpus / num),) * num
+        """Return the resources of each process of a trial: the workers, then a server."""
+        num, cpus = self.num_workers, resources.cpus - self.server_cpus
+        server = (TrialResources(self.server_cpus),) if self.server_cpus else ()
+        return (*(resources.with_counts(cpus // num, resources.gpus / num),) * num, *server)
 
     def check(self, resources: TrialResources) -> None:
-        """Check that the resources of a trial fit its devices; the error lists all conflicts."""
-        if errors := self.resource_errors(resources):
-            raise InvalidSettingsError(errors)
+        """Check that each process of a trial gets equal resources, and each device a CPU or GPU.
 
-    def resource_errors(self, resources: TrialResources) -> list[str]:
-        """Return the errors of a trial's resources."""
-        raise NotImplementedError
+        Raises:
+            InvalidSettingsError: The resources do not fit; the message lists all errors.
+        """
+        cpus, gpus, num = resources.cpus - self.server_cpus, resources.gpus, self.num_devices
+        errors = []
+        if cpus % self.num_workers or (cpus < num and not gpus) or cpus < self.num_workers:
+            of_server = f" besides the {self.server_cpus} of the server" if self.server_cpus else ""
+            errors.append(
+                f"resources.cpus is {resources.cpus} but the trial has {self.label}{of_server}: "
+                "each needs at least one CPU, or one GPU in the same process, and all processes "
+                f"get the same number; reserve {self.server_cpus or ''}"
+                f"{' plus ' if self.server_cpus else ''}a multiple of {num}"
+            )
+        if gpus and gpus != num and not (gpus < num and (self.shares_gpus or num == 1)):
+            errors.append(
+                f"resources.gpus is {gpus:g} but the trial has {self.label}, which use exactly one "
+                f"GPU each: reserve {num}"
+            )
+        if errors:
+            raise InvalidSettingsError(errors)
 
 
 def _setting_error(name: str, value: object, rule: Any) -> str:
     """Return the error of a setting; empty if it is valid."""
-    remedy = ""
+    hint = ""
     if rule is bool:
         is_valid, allowed = isinstance(value, bool), "true or false"
     elif get_origin(rule) is Literal:
         known = get_args(rule)
-        is_valid, allowed, remedy = value in known, one_of(known), did_you_mean(value, known)
+        is_valid, allowed, hint = value in known, one_of(known), did_you_mean(value, known)
     else:
-        kind, minimum = get_args(rule)
+        _, minimum = get_args(rule)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
-        is_valid = value >= minimum.value if is_integer else value is None and kind is not int
+        is_valid = is_integer and value >= minimum.value
         allowed = f"an integer of at least {minimum.value}"
-        remedy = f": {minimum.remedy}" if minimum.remedy else ""
-    return "" if is_valid else f"{name} must be {allowed}, not {value!r}{remedy}"
+    return "" if is_valid else f"{name} must be {allowed}, not {value!r}{hint}"

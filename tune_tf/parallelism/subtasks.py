@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from tune_tf.parallelism.mirrored import Mirrored
 from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism
-from tune_tf.resources import TrialResources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +21,8 @@ class Subtasks(Parallelism):
     """
 
     trainable: ClassVar[str] = "tune_tf.trainables.folds:FoldsTrainable"
+    part: ClassVar[str] = "device"
+    shares_gpus: ClassVar[bool] = True
     subtask: ClassVar[str]
     splits_rows: ClassVar[bool]
 
@@ -35,19 +35,9 @@ class Subtasks(Parallelism):
         raise NotImplementedError
 
     @property
-    def in_processes(self) -> bool:
-        """Whether models train in processes of their own, one per bundle."""
-        return self.num_devices > 1
-
-    @property
     def num_workers(self) -> int:
         """Number of processes."""
         return self.num_devices
-
-    @property
-    def single_model(self) -> Mirrored:
-        """Parallelism of one model of all rows."""
-        return Mirrored()
 
     def conflicts(self) -> list[str]:
         """Return an error if there are more devices than models."""
@@ -57,23 +47,6 @@ class Subtasks(Parallelism):
             f"num_devices must be at most the number of {self.subtask}s ({self.num_subtasks}), "
             f"not {self.num_devices}: a {self.subtask} trains on one device"
         ]
-
-    def resource_errors(self, resources: TrialResources) -> list[str]:
-        """Return the errors of a trial's resources, which are divided among its processes."""
-        errors = []
-        if resources.cpus % self.num_devices:
-            errors.append(
-                f"resources.cpus is {resources.cpus}, which is not divisible by "
-                f"parallelism.num_devices, {self.num_devices}: it is for the whole trial, and all "
-                "its processes get the same; use a multiple"
-            )
-        if resources.gpus > self.num_devices:
-            errors.append(
-                f"resources.gpus is {resources.gpus:g} but parallelism.num_devices is "
-                f"{self.num_devices}: a {self.subtask} trains on one GPU or a part of it; reserve "
-                f"fewer, or train more {self.subtask}s at a time"
-            )
-        return errors
 
 
 @dataclass(frozen=True)

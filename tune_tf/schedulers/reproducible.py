@@ -198,7 +198,7 @@ class ReproducibleScheduler(OutcomeMixin):
         iteration = int(result[TRAINING_ITERATION])
         if segment:
             result[CONFIG_CHANGED_AT] = self._sweep.reached(number, 0)
-        if getattr(trial.placement_group_factory, "num_retries", 0):
+        if hasattr(trial.placement_group_factory, "micro_batches"):  # of a retry
             self.note(f"trial {number} ran out of memory and went on with other resources")
         position = Position(number, segment, iteration)
         self._report(position, logical_metrics(result))

@@ -25,7 +25,6 @@ from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
-from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.memory.recycling import ActorRecycler
 from tune_tf.tune_internals.trial_state import RunningAverageTrimmer
@@ -96,8 +95,7 @@ class SweepParts:
             *(_tensorboard_writers(self.folder.path) if config.tensorboard else []),
             # After the tracker and the result files: it raises.
             BrokenWorkloadCheck(),
-            # These change the restart of a failed trial.
-            *fewer_workers(config.parallelism),
+            # It changes the restart of a failed trial.
             OomRetries(
                 self.plan.workload,
                 config.parallelism,

@@ -167,7 +167,7 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
 def _structural(workload, space, paths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a task without GPUs would see all
     from tune_tf.tracking.trial_run import throwaway_run
-    from tune_tf.training.core.build import structural_parameters  # loads TensorFlow
+    from tune_tf.training.build import structural_parameters  # loads TensorFlow
 
     with throwaway_run():
         return structural_parameters(workload, space, paths)

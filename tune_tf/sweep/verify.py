@@ -37,7 +37,6 @@ from tune_tf.sweep.run import run_sweep
 from tune_tf.sweep.runner import sweep_trainable
 from tune_tf.sweep.state.config_diff import changes_between
 from tune_tf.sweep_folder import SweepFolder, trial_folder_name
-from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 
 _MAX_VALUES = 3
@@ -312,7 +311,6 @@ def _train_again(
             )
         own = [
             BrokenWorkloadCheck(),
-            *fewer_workers(parallelism),
             OomRetries(
                 plan.workload, parallelism, loop=config.loop, oom_retries=config.oom_retries
             ),

@@ -26,12 +26,12 @@ import numpy as np
 from tune_tf.data import rows_of
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.training.callbacks import plain_value
-from tune_tf.training.core.checkpoint import Checkpoint, variable_names
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
+from tune_tf.training.checkpoint import Checkpoint, variable_names
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.workload import Config, Workload
 
 Result = TypeVar("Result")
@@ -225,6 +225,7 @@ def train_by_fit(workload: Workload, config: Config) -> ContractRun:
     def read_values(epoch: int, logs: Any) -> None:
         values[:] = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
 
+    seed = keras.callbacks.LambdaCallback(lambda epoch, _: seed_python_and_numpy(SEED + epoch))
     # On each epoch's end: at the end of training, fit replaces the weights with their averages.
     last = keras.callbacks.LambdaCallback(on_epoch_end=read_values)
     logs = model.fit(
@@ -233,7 +234,7 @@ def train_by_fit(workload: Workload, config: Config) -> ContractRun:
         steps_per_epoch=-(-rows.num_train // size),
         validation_data=rows.validation,
         validation_batch_size=size,
-        callbacks=[*workload.callbacks(config), last],
+        callbacks=[seed, *workload.callbacks(config), last],
         shuffle=False,
         verbose=0,
     ).history

@@ -43,7 +43,6 @@ class BestModel:
     metric: str
     value: float
     params: Mapping[str, str] = field(default_factory=dict)  # MLflow's, of the trial's config
-    custom: tuple[str, ...] = ()  # the user's classes and functions that loading needs
 
     @property
     def tags(self) -> dict[str, str]:
@@ -56,8 +55,6 @@ class BestModel:
             "tune_tf.metric": self.metric,
             "tune_tf.value": repr(self.value),
         }
-        if self.custom:
-            tags["tune_tf.custom_objects"] = ", ".join(self.custom)
         return {key: truncate(mask_secrets(value), MAX_TAG_LENGTH) for key, value in tags.items()}
 
     @property

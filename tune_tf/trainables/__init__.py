@@ -2,7 +2,6 @@
 
 from tune_tf.trainables.asynchronous import AsynchronousTrainable
 from tune_tf.trainables.factory import trainable
-from tune_tf.trainables.fewer_workers import FewerWorkers
 from tune_tf.trainables.folds import FoldsTrainable
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.trainables.mirrored import MirroredTrainable, ModelParallelTrainable
@@ -10,7 +9,6 @@ from tune_tf.trainables.multi_worker import MultiWorkerTrainable
 
 __all__ = [
     "AsynchronousTrainable",
-    "FewerWorkers",
     "FoldsTrainable",
     "MirroredTrainable",
     "ModelParallelTrainable",

@@ -1,13 +1,11 @@
 """Trainable for one model whose workers send gradients to a parameter server asynchronously."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from tune_tf.errors import WorkerLostError
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import STALENESS_MAX, STALENESS_MEAN, Metrics
 from tune_tf.trainables.processes import (
@@ -19,7 +17,6 @@ from tune_tf.trainables.processes import (
 )
 from tune_tf.trainables.trial_process import EpochReport
 from tune_tf.training.parameter_server.tasks import Array, BatchScheduler, Task, TaskResult
-from tune_tf.training.rendezvous import check_compatible
 from tune_tf.training.system_metrics import sum_peak_memory
 
 if TYPE_CHECKING:
@@ -37,8 +34,8 @@ class ParameterServer(Worker):
 
     def prepare(self) -> None:
         """Create the loop for the trials."""
-        from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
+        from tune_tf.training.replicas.replicas import Replicas
 
         self._scheduler = BatchScheduler(0, self._parallelism.max_staleness)
         self.serve(UpdateLoop(Replicas(self.devices), self._parallelism), None)
@@ -50,7 +47,6 @@ class ParameterServer(Worker):
         # A restore or a callback may have changed the weights, so all workers need new ones.
         num_batches, version = self._loop.program.num_batches, self._scheduler.version + 1
         self._scheduler = BatchScheduler(num_batches, self._parallelism.max_staleness, version)
-        self._begun = time.monotonic()
 
     def exchange(self, version: int | None, result: TaskResult | None = None) -> Task | None:
         """Accept a worker's last result and return its next task; None if no batch is left.
@@ -61,7 +57,6 @@ class ParameterServer(Worker):
         if result is not None and self._scheduler.accepts(result.batch, result.version):
             program.apply(result.gradient)
             self._increments = result.counters
-            self._took_s = time.monotonic() - self._begun
         batch = self._scheduler.deal()
         if batch is None:
             return None
@@ -82,7 +77,6 @@ class ParameterServer(Worker):
         extra = {
             STALENESS_MEAN: sum(staleness) / len(staleness),
             STALENESS_MAX: max(staleness),
-            "async/gradients_per_s": len(staleness) / max(self._took_s, 1e-9),
             "async/gradients_stale": self._scheduler.num_stale,
         }
         return replace(self._report(metrics, self._loop.num_programs, self._loop), extra=extra)
@@ -95,8 +89,8 @@ class GradientWorker(Worker):
 
     def prepare(self, server: Any) -> None:
         """Create the loop for the trials."""
-        from tune_tf.training.core.replicas import Replicas
         from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+        from tune_tf.training.replicas.replicas import Replicas
 
         self._server = server
         replicas = Replicas(self.devices)
@@ -115,10 +109,7 @@ class GradientWorker(Worker):
         return self._loop.validate(*self._ask("weights", self._loop.version))
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        try:
-            return ray.get(self._server.call.remote(method, *arguments))
-        except ray.exceptions.RayActorError as error:
-            raise WorkerLostError(f"{self} lost the parameter server: {error}") from None
+        return ray.get(self._server.call.remote(method, *arguments))
 
 
 class AsynchronousGroup(ProcessGroup):
@@ -135,12 +126,8 @@ class AsynchronousGroup(ProcessGroup):
         server = bundles.start(ParameterServer, 0, bundle, name, guest=not cpus)
         self._actors = [server, *bundles.start_workers(GradientWorker, num_workers)]
         share = TrialResources(max(1, cpus))
-        calls = [server.call.remote("set_up", replace(setup, resources=share))]
-        calls += [worker.call.remote("set_up", setup) for worker in self._workers]
-        info, *workers = self._results(calls)
-        with self._ending_on_failure():
-            check_compatible([*workers, replace(info, num_gpus=workers[0].num_gpus)])
-        self._name_devices(workers)
+        self.call("set_up", replace(setup, resources=share), actors=self._holders)
+        self.devices = "; ".join(self.call("set_up", setup, actors=self._workers))
         self.call("prepare", actors=self._holders)
         self.call("prepare", server, actors=self._workers)
 
@@ -155,11 +142,8 @@ class AsynchronousGroup(ProcessGroup):
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch."""
         self.call("begin_epoch", actors=self._holders)
-        calls = {worker.call.remote("work"): worker for worker in self._workers}
-        (first,), _ = ray.wait(list(calls))
-        reports: list[EpochReport] = self._results(list(calls))
-        # The worker that had nothing left to do first validates: it may be the fastest.
-        (validation,) = self.call("validate", actors=[calls[first]])
+        reports: list[EpochReport] = self.call("work", actors=self._workers)
+        (validation,) = self.call("validate", actors=self._workers[:1])
         (report,) = self.call("end_epoch", validation, actors=self._holders)
         loads = [each.system_metrics for each in (report, *reports)]
         return replace(

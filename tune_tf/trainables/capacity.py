@@ -1,8 +1,7 @@
 """Resources of trials, and the number that fits on an idle Ray cluster."""
 
-import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ray
 
@@ -10,23 +9,16 @@ from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import ACCELERATOR_PREFIX, TrialResources, format_bundle
 
-_CONNECT_TIMEOUT_S = 2.0
 _RAY_UNITS = 10_000
 _OF_NODES = ("node:", "memory", "object_store_memory")
 
 
-def capacity_by_node(share: TrialResources, *, reachable: bool = False) -> list[int]:
-    """Return how many processes fit on each live node of the running cluster if it were idle.
-
-    With ``reachable``, unreachable nodes are skipped: Ray reports a lost node as alive for a while.
-    If no node is reachable, as over Ray Client, all that Ray reports alive count.
-    """
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    if reachable:
-        nodes = [node for node in nodes if _is_reachable(node)] or nodes
+def capacity_by_node(share: TrialResources) -> list[int]:
+    """Return how many processes fit on each live node of the running cluster if it were idle."""
     return [
         min(_num_fitting(node["Resources"], kind, count) for kind, count in share.bundle.items())
-        for node in nodes
+        for node in ray.nodes()
+        if node["Alive"]
     ]
 
 
@@ -39,15 +31,6 @@ def _num_fitting(node: Mapping[str, float], kind: str, count: float) -> int:
     if kind == "GPU" and count < 1:
         return total // _RAY_UNITS * (_RAY_UNITS // each)
     return total // each
-
-
-def _is_reachable(node: dict[str, Any]) -> bool:
-    address = node["NodeManagerAddress"], node["NodeManagerPort"]
-    try:
-        with socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S):
-            return True
-    except OSError:
-        return False
 
 
 def num_trials(
@@ -68,13 +51,6 @@ def num_trials(
         cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
         num = min(num, cpus // sum(share.cpus for share in shares))
     return num
-
-
-def max_workers(capacity: list[int], parallelism: Parallelism) -> int:
-    """Return the largest number of workers, up to the requested one, with which a trial fits."""
-    if parallelism.placement == "strict_spread":
-        capacity = [min(each, 1) for each in capacity]
-    return min(sum(capacity), parallelism.num_workers)
 
 
 def largest_node(share: TrialResources) -> dict[str, float]:
@@ -101,28 +77,20 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     if not ray.is_initialized():
         return
     shares = parallelism.shares(resources)
-    capacity = capacity_by_node(shares[0])
-    if num_trials(capacity, parallelism, shares):
+    if num_trials(capacity_by_node(shares[0]), parallelism, shares):
         return
-    asked, found = str(shares[0]), f"no node has that (the most of each: {_largest_of_all()})"
-    if parallelism.num_workers > 1:
-        asked = f"{parallelism.num_workers} workers with {asked} each"
-    if len(set(shares)) > 1:
-        asked += f", and {format_bundle(shares[-1].bundle)} beside them"
-    if any(capacity):
-        nodes = f"{sum(map(bool, capacity))} of {len(capacity)} nodes"
-        asked += f", placement {parallelism.placement!r}"
-        found = f"the Ray cluster has room for {sum(capacity)} such workers on {nodes}"
-    advice = "ask for less, or add machines"
-    if 1 < resources.gpus <= ray.cluster_resources().get("GPU", 0) and parallelism.num_workers == 1:
-        advice += "; the GPUs of several nodes are for `parallelism: {kind: multi_worker}`"
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    found = Counter(
+        format_bundle({kind: node[kind] for kind in sorted(node) if not kind.startswith(_OF_NODES)})
+        for node in nodes
+    )
     raise UnavailableResourcesError(
-        f"a trial asks for {asked}, but {found}: it would wait forever; {advice}"
+        f"a trial asks for {_times(Counter(map(str, shares)))}, placement "
+        f"{parallelism.placement!r}, but the nodes of the Ray cluster have {_times(found)}: it "
+        "would wait forever; ask for less, or add machines; the GPUs of several nodes are for "
+        "`parallelism: {kind: multi_worker}`"
     )
 
 
-def _largest_of_all() -> str:
-    """Return the largest amount of each resource on a node, with types of GPUs and custom ones."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    kinds = sorted({kind for node in nodes for kind in node if not kind.startswith(_OF_NODES)})
-    return format_bundle({kind: max(node.get(kind, 0) for node in nodes) for kind in kinds})
+def _times(counts: Counter[str]) -> str:
+    return "; ".join(f"{n} x {text}" if n > 1 else text for text, n in counts.items())

@@ -9,7 +9,7 @@ from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.checkpoint import Checkpoint
+    from tune_tf.training.checkpoint import Checkpoint
 
 Files = dict[str, bytes]
 """Checkpoint files by name."""
@@ -42,7 +42,7 @@ def files_of(checkpoint: "Checkpoint") -> Files:
 
 def checkpoint_of(files: Files) -> "Checkpoint":
     """Return the checkpoint stored in files."""
-    from tune_tf.training.core.checkpoint import Checkpoint
+    from tune_tf.training.checkpoint import Checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint_files(Path(folder), files)

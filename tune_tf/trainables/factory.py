@@ -79,7 +79,7 @@ def trainable(
         InvalidSettingsError: The arguments are incompatible.
     """
     if isinstance(workload, type):
-        workload = _create_workload(workload)
+        workload = workload()
     if not isinstance(workload, Workload):
         raise InvalidSettingsError(
             [f"workload must be a tune_tf.Workload, not {type(workload).__name__}"]
@@ -120,7 +120,7 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
     if loop not in _LOOPS:
         return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
-        if not parallelism.supports_fit:
+        if not isinstance(parallelism, Mirrored):
             return f"loop=\"fit\" trains as kind 'mirrored' only, not as kind {parallelism.kind!r}"
         if parallelism.micro_batches > 1:
             num = parallelism.micro_batches
@@ -136,15 +136,6 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
             "the rows in load_data"
         )
     return ""
-
-
-def _create_workload(workload: type[Workload]) -> Workload:
-    try:
-        return workload()
-    except TypeError as error:
-        raise InvalidSettingsError(
-            [f"{workload.__name__} cannot be created without arguments ({error}): pass an instance"]
-        ) from error
 
 
 def _placement_group(

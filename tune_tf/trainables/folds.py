@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ray.util import ActorPool
 
 from tune_tf.errors import CheckpointError
-from tune_tf.events import log_path
 from tune_tf.parallelism import Folds
 from tune_tf.parallelism.subtasks import Subtasks
-from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import leave_trial
 from tune_tf.trainables.checkpoint_files import (
     Files,
@@ -35,14 +33,14 @@ from tune_tf.trainables.processes import (
     WorkerSetup,
 )
 from tune_tf.trainables.trial_process import EpochReport, TrialStart
-from tune_tf.training.core.seeds import derive_seed
+from tune_tf.training.seeds import derive_seed
 from tune_tf.training.system_metrics import sum_peak_memory
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
-    from tune_tf.training.core.loop import GraphLoop
-    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.input.device_rows import DeviceRows
+    from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.replicas.replicas import Replicas
 
 _INDEX = "subtasks.json"
 _CHECKPOINT = "trial.npz"  # name of the checkpoint file of a single-model trial
@@ -64,8 +62,8 @@ class SubtaskWorker(Worker):
 
     def prepare(self) -> None:
         """Prepare for trials, once the devices are claimed."""
-        from tune_tf.training.core.graph import GraphCache
-        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.graph import GraphCache
+        from tune_tf.training.replicas.replicas import Replicas
 
         self._graphs = GraphCache()  # of all subtasks
         self._parallelism: Subtasks = self._settings.parallelism
@@ -82,17 +80,12 @@ class SubtaskWorker(Worker):
     def turn(self, subtask: int, state: bytes | None) -> tuple[int, EpochReport]:
         """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
         self._enter()
-        try:
-            if subtask not in self._loops:
-                self._begin(subtask)
-            loop = self._loops[subtask]
-            if state is not None:
-                loop.restore(checkpoint_of({_CHECKPOINT: state}))
-            metrics = loop.epoch()
-        except Exception as error:
-            error.add_note(f"It was raised in {self._parallelism.subtask} {subtask}.")
-            raise
-        report = self._report(metrics, loop.num_programs, loop)
+        if subtask not in self._loops:
+            self._begin(subtask)
+        loop = self._loops[subtask]
+        if state is not None:
+            loop.restore(checkpoint_of({_CHECKPOINT: state}))
+        report = self._report(loop.epoch(), loop.num_programs, loop)
         return subtask, replace(report, metrics=report.numbers)
 
     def states(self, method: str) -> dict[int, bytes]:
@@ -108,7 +101,7 @@ class SubtaskWorker(Worker):
         leave_trial()
 
     def _begin(self, subtask: int) -> None:
-        from tune_tf.training.core.loop import GraphLoop
+        from tune_tf.training.loop import GraphLoop
 
         loop = GraphLoop(
             self._replicas, self._parallelism, graphs=self._graphs, frozen=self._frozen(subtask)
@@ -171,7 +164,6 @@ class SubtaskGroup:
             if report.stop_training:
                 self._ended.add(subtask)
         metrics = [self._metrics[subtask] for subtask in range(num)]
-        diverged = [f"{label} {i}" for i, each in enumerate(metrics) if has_diverged(each)]
         last = {self._ranks[subtask]: report for subtask, report in reports.items()}
         loads = [report.system_metrics for report in last.values()]
         return EpochReport(
@@ -180,7 +172,6 @@ class SubtaskGroup:
             recycle=any(report.recycle for report in reports.values()),
             system_metrics=sum_peak_memory(loads[0], loads) if loads else {},
             extra={"num_devices": self._subtasks.num_devices},
-            divergence=f"{', '.join(diverged)} diverged" if diverged else "",
         )
 
     def write_checkpoint(self, folder: Path) -> None:
@@ -253,7 +244,7 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
         self._subtasks = setup.settings.parallelism
         self._ranks = {}
         self._actors = bundles.start_workers(SubtaskWorker, len(bundles.shares))
-        self._name_devices(self.call("set_up", setup))
+        self.devices = "; ".join(self.call("set_up", setup))
         self.call("prepare")
 
     def _start(self, trial: TrialStart) -> None:
@@ -279,11 +270,6 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
     def _states(self, method: str) -> dict[int, bytes]:
         states = self.call("states", method)
         return {subtask: state for each in states for subtask, state in each.items()}
-
-
-def has_diverged(metrics: Mapping[str, float]) -> bool:
-    """Return whether the training loss is NaN or infinite."""
-    return not math.isfinite(metrics.get("loss", 0.0))
 
 
 def best_subtask(metrics: Mapping[int, SubtaskMetrics]) -> int:
@@ -331,16 +317,11 @@ class FoldsTrainable(ProcessTrainable):
         if settings.parallelism.in_processes:
             super().set_up_processes(config)
             return
-        resources = settings.resources
-        if self.trial_resources is not None:
-            resources = TrialResources.of_bundle(self.trial_resources.required_resources)
-        worker = SubtaskWorker()
-        worker.log.begin(log_path(settings.log_folder, self.trial_name))
-        worker.claim(self._workload, settings, resources, 1)
-        worker.prepare()
-        self._processes = SubtaskGroup(worker, settings.parallelism)
+        self._worker = SubtaskWorker()
+        self.claim_devices(self._worker, 1)
+        self._worker.prepare()
+        self._processes = SubtaskGroup(self._worker, settings.parallelism)
         self._begin(config)
-        self._worker = worker
 
     def cleanup(self) -> None:
         """End the trial and its processes."""

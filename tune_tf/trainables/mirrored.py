@@ -1,22 +1,17 @@
 """Trainables for one model on the devices of one node, in the trial's own process."""
 
-import logging
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import WorkloadError
-from tune_tf.events import log_path
-from tune_tf.resources import TrialResources
+from tune_tf.parallelism import Mirrored
 from tune_tf.trainables.trial_process import TrialProcess
 from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.workload import Config
 
 if TYPE_CHECKING:
     from tune_tf.trainables.trial_process import Loop
-    from tune_tf.training.core.loop import GraphLoop
-    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
-
-_log = logging.getLogger(__name__)
+    from tune_tf.training.loop import GraphLoop
+    from tune_tf.training.replicas.replicas import Replicas
 
 
 class MirroredTrainable(TrialTrainable):
@@ -24,71 +19,44 @@ class MirroredTrainable(TrialTrainable):
 
     def set_up_processes(self, config: Config) -> None:
         """Claim the devices of this process and begin the first trial."""
-        settings, declared = self._settings, self._settings.parallelism
+        settings, parallelism = self._settings, self._settings.parallelism
         self._processes: TrialProcess = TrialProcess()
-        self._processes.log.begin(log_path(settings.log_folder, self.trial_name))
-        reserved = self._reserved() or settings.resources
-        parallelism = declared
-        if settings.elastic and settings.loop == "graph":
+        if settings.elastic and settings.loop == "graph" and isinstance(parallelism, Mirrored):
             workload = self._workload.load("the process of the trial")
             batch_size = workload.global_batch_size(config)
-            parallelism = declared.scaled_to_resources(
-                settings.resources, reserved, batch_size=batch_size
+            parallelism = parallelism.scaled_to_resources(
+                settings.resources, self.own_resources, batch_size=batch_size
             )
-        self._processes.claim(self._workload, settings, reserved, parallelism.num_devices)
-        devices = self._processes.devices
-        try:
-            self._serve(devices, parallelism)
-            self._begin(config)
-        except WorkloadError as error:
-            if parallelism is declared:
-                raise
-            num_replicas = declared.num_replicas
-            _log.warning("keeping %d replica(s) on more devices: %s", num_replicas, error)
-            self._serve(devices.first(num_replicas), declared)
-            self._begin(config)
+        self.claim_devices(self._processes, parallelism.num_devices)
+        self._serve(self._processes.devices, parallelism)
+        self._begin(config)
 
     def cleanup(self) -> None:
         """End the trial."""
         self._processes.finish()
         self._processes.log.end()
 
-    def _begin(self, config: Config) -> None:
-        try:
-            super()._begin(config)
-        except WorkloadError as error:
-            if not self._ran_out_of_memory:
-                raise
-            raise MemoryError(f"it ran out of memory and cannot run with less: {error}") from error
-
     def _serve(self, devices: "Devices", parallelism: Any) -> None:
         """Train on devices from now on."""
         loop: Loop
         if self._settings.loop == "fit":
-            from tune_tf.training.core.fit_loop import FitLoop
-            from tune_tf.training.core.replicas import Replicas
+            from tune_tf.training.fit_loop import FitLoop
+            from tune_tf.training.replicas.replicas import Replicas
 
             self._replicas = Replicas(devices)
             loop = FitLoop(self._replicas, parallelism)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
-        self._processes.devices = devices
         self._processes.serve(loop, self._replicas)
 
     def _graph_loop(self, devices: "Devices", parallelism: Any) -> "tuple[Replicas, GraphLoop]":
         """Return the replicas and the loop for the trials of this process."""
-        from tune_tf.training.core.loop import GraphLoop
-        from tune_tf.training.core.replicas import Replicas
+        from tune_tf.training.loop import GraphLoop
+        from tune_tf.training.replicas.replicas import Replicas
 
         replicas = Replicas(devices)
         frozen = self._processes.frozen_outputs(replicas)
         return replicas, GraphLoop(replicas, parallelism, frozen=frozen)
-
-    def _reserved(self) -> TrialResources | None:
-        """Return the resources that Tune reserved for this actor; None without Tune."""
-        if self.trial_resources is None:
-            return None
-        return TrialResources.of_bundle(self.trial_resources.required_resources)
 
 
 class ModelParallelTrainable(MirroredTrainable):

@@ -1,6 +1,5 @@
 """Trainable for one model in several synchronous processes, on one or more nodes."""
 
-import logging
 import socket
 from dataclasses import replace
 
@@ -12,12 +11,8 @@ from tune_tf.trainables.processes import (
     WorkerSetup,
 )
 from tune_tf.trainables.trial_process import EpochReport
-from tune_tf.training.rendezvous import PortTakenError, check_compatible
 from tune_tf.training.system_metrics import sum_peak_memory
 
-_log = logging.getLogger(__name__)
-
-_ATTEMPTS = 3
 _JOIN_S = 300
 
 
@@ -32,8 +27,8 @@ class SynchronousWorker(Worker):
 
     def join(self, addresses: tuple[str, ...]) -> None:
         """Connect to the other workers at their addresses by rank."""
-        from tune_tf.training.core.loop import GraphLoop
-        from tune_tf.training.core.replicas import MultiWorkerReplicas, Replicas
+        from tune_tf.training.loop import GraphLoop
+        from tune_tf.training.replicas.replicas import MultiWorkerReplicas, Replicas
 
         self._port.close()
         self._discards_files = self._rank > 0
@@ -56,20 +51,9 @@ class WorkerGroup(ProcessGroup):
         bundles: Bundles,
         worker_class: type[Worker] = SynchronousWorker,
     ) -> None:
-        for attempt in range(_ATTEMPTS):
-            self._actors = bundles.start_workers(worker_class, len(bundles.shares))
-            workers = self.call("set_up", setup)
-            with self._ending_on_failure():
-                check_compatible(workers)
-            self._name_devices(workers)
-            try:
-                self.call("join", tuple(self.call("address")), timeout_s=_JOIN_S)
-            except PortTakenError as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                _log.warning("%s; the workers restart on other ports", error)
-            else:
-                return
+        self._actors = bundles.start_workers(worker_class, len(bundles.shares))
+        self.devices = "; ".join(self.call("set_up", setup))
+        self.call("join", tuple(self.call("address")), timeout_s=_JOIN_S)
 
     def epoch(self) -> EpochReport:
         """Train and validate for one epoch."""

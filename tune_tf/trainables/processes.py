@@ -1,26 +1,21 @@
 """Processes that train for a trial beside its own actor: their start, calls, failure and end."""
 
 import contextlib
-import importlib.metadata
-import platform
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
-from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tune_tf.errors import (
     TuneTfError,
-    UnavailableResourcesError,
     WorkerError,
     WorkerLostError,
 )
-from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.trainables.checkpoint_files import (
     Files,
@@ -32,15 +27,16 @@ from tune_tf.trainables.checkpoint_files import (
 from tune_tf.trainables.trial_process import PickledWorkload, TrialProcess, TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.trainables.trial_trainable import TrialTrainable
-from tune_tf.training.rendezvous import WorkerInfo
 from tune_tf.workload import Config
 
 _RESERVATION_S = 60
 _FINISH_S = 10  # for the callbacks at the end of a trial
-_VERSIONED = ("tensorflow", "keras", "numpy")
 
-# Errors of TensorFlow's collectives after the loss of a peer; found by killing peers.
-_LOST_PEER = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+# Errors of TensorFlow's collectives and of Ray after the loss of a peer; found by killing peers.
+_LOST_PEER = (
+    *("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"),
+    *("RayActorError", "ActorDiedError", "ActorUnavailableError"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,21 +61,12 @@ class Worker(TrialProcess):
         """Return the name of the process for messages."""
         return f"{self._name} on {self._host}"
 
-    def set_up(self, setup: WorkerSetup) -> WorkerInfo:
-        """Load the workload, claim this process' devices and describe the worker."""
+    def set_up(self, setup: WorkerSetup) -> str:
+        """Load the workload, claim this process' devices and describe them."""
         setup.workload.load(str(self))  # tells what is not installed here
         self._parallelism = setup.settings.parallelism
-        num_devices = self._parallelism.replicas_per_worker
-        self.claim(setup.workload, setup.settings, setup.resources, num_devices)
-        import tensorflow as tf
-
-        return WorkerInfo(
-            str(self),
-            {name: importlib.metadata.version(name) for name in _VERSIONED}
-            | {"Python": ".".join(platform.python_version_tuple()[:2])},
-            len(tf.config.get_visible_devices("GPU")),
-            f"{self.devices} on {self._host}",
-        )
+        self.claim(setup.workload, setup.settings, setup.resources, 1)
+        return f"{self.devices} on {self._host}"
 
     def state(self) -> Files | None:
         """Return the trial's checkpoint; None on all workers but the first.
@@ -123,66 +110,34 @@ class WorkerActor:
 _REMOTE_ACTOR = ray.remote(max_restarts=0)(WorkerActor)
 
 
-@dataclass
 class Bundles:
-    """Bundles of a trial, one per process, in which its processes start.
+    """Bundles of a trial that Tune has reserved, one per process, in which its processes start.
 
-    ``shares`` are the resources of each process; the placement group ``is_own`` if it was reserved
-    here instead of by Tune.
+    Without Tune, Ray places each process by itself.
+
+    Attributes:
+        shares: Resources of each process.
     """
 
-    placement_group: PlacementGroup
-    shares: Sequence[TrialResources]
-    is_own: bool = False
-
-    @classmethod
-    def reserve(
-        cls, trial_resources: Any, parallelism: Parallelism, resources: TrialResources
-    ) -> "Bundles":
-        """Return the bundles reserved by Tune, or reserve them if ``trial_resources`` is None.
-
-        Raises:
-            UnavailableResourcesError: There is no Ray cluster, or it is full.
-        """
-        if not ray.is_initialized():
-            raise UnavailableResourcesError(
-                "a trial of several processes needs a Ray cluster for them: call ray.init()"
-            )
-        shares = list(parallelism.shares(resources))
-        if trial_resources is not None:
-            bundles = filter(None, trial_resources.bundles)
-            shares = [TrialResources.of_bundle(bundle) for bundle in bundles]
-        group = ray.util.get_current_placement_group()
-        if group is not None:
-            return cls(group, shares)
-        group = ray.util.placement_group(
-            [share.bundle for share in shares], strategy=parallelism.placement.upper()
-        )
-        if not group.wait(_RESERVATION_S):
-            ray.util.remove_placement_group(group)
-            raise UnavailableResourcesError(
-                f"the Ray cluster had no room for {len(shares)} workers with {shares[0]} each "
-                f"within {_RESERVATION_S} s: ask for less, or add machines"
-            )
-        return cls(group, shares, is_own=True)
-
-    def release(self) -> None:
-        """Remove the placement group unless Tune owns it."""
-        if self.is_own:
-            ray.util.remove_placement_group(self.placement_group)
-            self.is_own = False
+    def __init__(self, settings: TrialSettings, reserved: Any) -> None:
+        self._group = None if reserved is None else ray.util.get_current_placement_group()
+        if self._group is None:
+            self.shares: Sequence[TrialResources] = settings.parallelism.shares(settings.resources)
+        else:
+            bundles = [bundle for bundle in reserved.bundles if bundle]
+            self.shares = [TrialResources.of_bundle(bundle) for bundle in bundles]
 
     def start(
         self, worker_class: type[Worker], rank: int, bundle: int, name: str, *, guest: bool = False
     ) -> Any:
         """Return the actor of a process; a ``guest`` has no resources but those of the bundle."""
-        share = self.shares[bundle]
+        share, options = self.shares[bundle], dict[str, Any]()
+        if self._group is not None:
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                placement_group=self._group, placement_group_bundle_index=bundle
+            )
         return _REMOTE_ACTOR.options(
-            scheduling_strategy=PlacementGroupSchedulingStrategy(
-                placement_group=self.placement_group, placement_group_bundle_index=bundle
-            ),
-            num_cpus=0 if guest else share.cpus,
-            num_gpus=0 if guest else share.gpus,
+            num_cpus=0 if guest else share.cpus, num_gpus=0 if guest else share.gpus, **options
         ).remote(worker_class, rank, name)
 
     def start_workers(self, worker_class: type[Worker], num: int) -> list[Any]:
@@ -270,9 +225,6 @@ class ProcessGroup:
         for actor in actors:
             ray.kill(actor)
 
-    def _name_devices(self, workers: Iterable[WorkerInfo]) -> None:
-        self.devices = "; ".join(worker.devices for worker in workers)
-
 
 def _cause_of(error: BaseException) -> BaseException:
     """Return the exception that a trial should raise for a failed call."""
@@ -293,19 +245,11 @@ class ProcessTrainable(TrialTrainable):
 
     def set_up_processes(self, config: Config) -> None:
         """Start a process in each bundle, and begin the first trial."""
-        settings = self._settings
-        self._bundles = Bundles.reserve(
-            self.trial_resources, settings.parallelism, settings.resources
-        )
-        try:
-            setup = WorkerSetup(self._workload, self._bundles.shares[0], settings)
-            self._processes = self.group_class(setup, self._bundles)
-            self._begin(config)
-        except BaseException:
-            self._bundles.release()
-            raise
+        bundles = Bundles(self._settings, self.trial_resources)
+        setup = WorkerSetup(self._workload, bundles.shares[0], self._settings)
+        self._processes = self.group_class(setup, bundles)
+        self._begin(config)
 
     def cleanup(self) -> None:
         """End the trial and its processes."""
         self._processes.end(finish=True)
-        self._bundles.release()

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from tune_tf.data import DataLoader
     from tune_tf.data.loading import Loaded
     from tune_tf.training.callbacks import CallbackContext
-    from tune_tf.training.core.fit_loop import FitLoop
-    from tune_tf.training.core.loop import GraphLoop
-    from tune_tf.training.core.replicas import Replicas
     from tune_tf.training.devices import Devices
+    from tune_tf.training.fit_loop import FitLoop
     from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
+    from tune_tf.training.loop import GraphLoop
     from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+    from tune_tf.training.replicas.replicas import Replicas
     from tune_tf.training.system_metrics import SystemMetrics
 
     Loop = GraphLoop | FitLoop
@@ -60,7 +60,6 @@ class EpochReport:
         recycle: Whether the process should serve no other trial.
         system_metrics: Load of the machine, peak memory and training speed, by result key.
         extra: Further results, by result key.
-        divergence: What diverged, if it is a part of the trial.
     """
 
     metrics: dict[str, Any]
@@ -68,7 +67,6 @@ class EpochReport:
     recycle: bool
     system_metrics: dict[str, Any]
     extra: dict[str, Any] = field(default_factory=dict)
-    divergence: str = ""
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -209,7 +207,7 @@ class TrialProcess:
 
     def _load(self, trial: TrialStart) -> "tuple[Workload, Loaded]":
         """Return a new workload for a trial, and its data; data sets follow from its seed."""
-        from tune_tf.training.core.seeds import (
+        from tune_tf.training.seeds import (
             derive_seed,
             seed_python_and_numpy,
             seeded_generators,
@@ -236,8 +234,8 @@ class TrialProcess:
     def _place(self, data: Any, config: Config, replicas: "Replicas | None") -> Any:
         """Return data as the loop reads them."""
         from tune_tf.data import Rows, rows_of
-        from tune_tf.training.core.seeds import seeded_generators
         from tune_tf.training.input.device_rows import place_rows
+        from tune_tf.training.seeds import seeded_generators
 
         if self._settings.loop == "fit":
             return data
@@ -264,7 +262,7 @@ class TrialProcess:
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore the state from a checkpoint folder, with any number of replicas."""
-        from tune_tf.training.core.checkpoint import Checkpoint
+        from tune_tf.training.checkpoint import Checkpoint
 
         self._loop.restore(Checkpoint.read(folder))
 

@@ -10,7 +10,7 @@ from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.memory.recycling import Recycling
-from tune_tf.training.core.seeds import derive_seed
+from tune_tf.training.seeds import derive_seed
 
 LoopKind = Literal["graph", "fit"]
 

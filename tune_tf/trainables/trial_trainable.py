@@ -15,17 +15,18 @@ from ray import tune
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from tune_tf.atomic_files import write_atomically
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkerLostError, WorkloadError
 from tune_tf.events import log_path
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX, KeepBest
+from tune_tf.resources import TrialResources
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION, is_machine_metric
 from tune_tf.space.parameter import is_number
 from tune_tf.trainables.checkpoint_files import read_checkpoint_files, write_checkpoint_files
 from tune_tf.trainables.memory.oom_retries import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE
-from tune_tf.trainables.trial_process import TrialStart
+from tune_tf.trainables.trial_process import TrialProcess, TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
 from tune_tf.workload import Config
 
@@ -38,7 +39,7 @@ class TrialTrainable(tune.Trainable, abc.ABC):
     """
 
     _processes: Any
-    _setup_error: Exception | None = None  # out of memory
+    _setup_error: Exception | None = None  # out of memory, or a lost process
 
     def setup(
         self,
@@ -62,14 +63,26 @@ class TrialTrainable(tune.Trainable, abc.ABC):
             self.set_up_processes(config)
         except Exception as error:
             is_oom = Outcome.of_error("".join(format_exception(error))) is Outcome.OOM
-            cannot_shrink = isinstance(error.__cause__, WorkloadError)
-            if self.trial_resources is None or cannot_shrink or not is_oom:
+            is_lost = isinstance(error, WorkerLostError)
+            if self.trial_resources is None or not (is_oom or is_lost):
                 raise
             self._setup_error = error  # Tune retries no trial that fails before its first step
 
     @abc.abstractmethod
     def set_up_processes(self, config: Config) -> None:
         """Set what trains, and begin the first trial."""
+
+    def claim_devices(self, process: TrialProcess, num_devices: int) -> None:
+        """Claim devices of this actor for a process that trains in it."""
+        process.log.begin(log_path(self._settings.log_folder, self.trial_name))
+        process.claim(self._workload, self._settings, self.own_resources, num_devices)
+
+    @property
+    def own_resources(self) -> TrialResources:
+        """Resources of this actor: those that Tune reserved for it, or the declared ones."""
+        if self.trial_resources is None:
+            return self._settings.resources
+        return TrialResources.of_bundle(self.trial_resources.required_resources)
 
     def step(self) -> dict[str, Any]:
         """Train and validate for one epoch; return its metrics."""
@@ -84,7 +97,7 @@ class TrialTrainable(tune.Trainable, abc.ABC):
             result |= {DONE: True, STOP_REASON: outcome.value}
         if outcome is Outcome.DIVERGED:
             cause = divergence_cause(result, ["loss"], self.iteration + 1)
-            result[STOP_CAUSE] = f"{cause}: {report.divergence}" if report.divergence else cause
+            result[STOP_CAUSE] = cause
         interval = self._settings.checkpoint_interval_s
         if interval is not None and self._clock() - self._last_checkpoint >= interval:
             result[SHOULD_CHECKPOINT] = True

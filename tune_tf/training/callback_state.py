@@ -5,11 +5,9 @@ Attributes other than plain state (files, models, custom objects) follow from th
 
 import contextlib
 import hashlib
-import io
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -27,9 +25,6 @@ _FACTORIES = {kind.__name__: kind for kind in (int, float, str, list, dict, set)
 
 _NO_STATE = ("params", "min_delta")
 """Attributes set by Keras, which flips the sign of ``min_delta`` in the first epoch."""
-
-_LOG = "csv_file"
-"""Attribute of a CSVLogger whose state is the text of the file."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +97,6 @@ def _encode_attributes(callback: keras.callbacks.Callback) -> dict[str, _Encoded
             arrays: Arrays = {}
             with contextlib.suppress(TypeError, RecursionError):
                 attributes[name] = _EncodedAttribute(encode(value, arrays), arrays)
-    text = _log_text(callback)
-    if text is not None:
-        attributes[_LOG] = _EncodedAttribute(text, {})
     return attributes
 
 
@@ -119,34 +111,8 @@ def _set_attributes(
             is_different = current[name].value != value
         else:
             is_different = name not in vars(callback)  # others are no state
-        if is_different and name != _LOG:
+        if is_different:
             setattr(callback, name, decode(value, arrays))
-    text = target[_LOG].value if _LOG in target else None
-    if text is not None and text != _log_text(callback):
-        _rewrite_log(callback, text)
-
-
-def _log_text(callback: Any) -> str | None:
-    """Return the text that a CSVLogger has written; None if it has none of its own."""
-    if not isinstance(callback, keras.callbacks.CSVLogger) or callback.append:
-        return None
-    file = callback.csv_file
-    if not isinstance(file, io.TextIOWrapper):  # not begun, or in an object store
-        return None
-    try:
-        return Path(callback.filename).read_bytes().decode(file.encoding)
-    except OSError:  # someone removed it
-        return None
-
-
-def _rewrite_log(callback: Any, text: str) -> None:
-    """Replace the text of a CSVLogger, which continues after it."""
-    file = callback.csv_file
-    file.seek(0)
-    file.truncate()
-    file.write(text)
-    file.flush()
-    callback.writer, callback.append_header = None, not text
 
 
 def encode(value: Any, arrays: Arrays) -> Any:

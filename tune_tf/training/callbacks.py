@@ -16,7 +16,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker
 from tune_tf.training.keras_internals import profiles_batches
-from tune_tf.training.row_means import loss_tracker
+from tune_tf.training.replicas.row_means import loss_tracker
 
 _BATCH_HOOKS = tuple(
     name
@@ -109,8 +109,6 @@ class EpochCallbacks:
         self._trained: list[int] = []  # variables in the last epoch
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
-        #: Whether there are no callbacks.
-        self.is_empty = not self._callbacks
         #: Names of the callbacks that have validation hooks.
         self.watch_validation = ", ".join(
             type(callback).__name__
@@ -283,25 +281,21 @@ def _refuse_unsupported(callback: keras.callbacks.Callback) -> None:
 
 def _refuse_batch_hooks(callback: keras.callbacks.Callback) -> None:
     name = type(callback).__name__
-    hooks = []
+    hooks, instead = [], "an epoch-level callback"
     for hook in _BATCH_HOOKS:
         if not _overrides(callback, hook):
             continue
         function = getattr(type(callback), hook)
         kind = next((kind for kind in _IDLE_IN_BATCHES if function is vars(kind).get(hook)), None)
-        if kind is None or hook in vars(callback):
+        is_of_keras = kind is not None and hook not in vars(callback)
+        if not is_of_keras or not _is_idle_in_batches(callback):
             hooks.append(hook)
-        elif not _is_idle_in_batches(callback):
-            raise WorkloadError(
-                f"{name} with these settings has to be called for each batch, but an epoch is "
-                f"one graph call: use {name}(..., {_IDLE_IN_BATCHES[kind]}), or "
-                'loop="fit" for this workload'
-            )
+        if is_of_keras and kind is not None:
+            instead = f"{name}(..., {_IDLE_IN_BATCHES[kind]})"
     if hooks:
         raise WorkloadError(
             f"{name} has to be called for each batch ({', '.join(hooks)}), "
-            'but an epoch is one graph call: use loop="fit" for this workload, or an '
-            "epoch-level callback"
+            f'but an epoch is one graph call: use {instead}, or loop="fit" for this workload'
         )
 
 

@@ -6,12 +6,9 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import ray
 import tensorflow as tf
 
-from tune_tf.data.node_store import is_actor
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.extras import install_command
 from tune_tf.resources import TrialResources
@@ -28,7 +25,6 @@ _QUERY = (
     "--query-gpu=memory.total,memory.reserved",
     "--format=csv,noheader,nounits",
 )
-_DRIVER = Path("/proc/driver/nvidia/version")
 
 _log = logging.getLogger(__name__)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -76,8 +72,8 @@ def _card_memory_mib(name: str, run: Run) -> list[int]:
         result = run(query, capture_output=True, text=True, check=True, timeout=30)
         sizes = []
         for line in result.stdout.splitlines():
-            total, reserved, *_ = (*map(str.strip, line.split(",")), "")  # old drivers do not tell
-            sizes.append(int(total) - (int(reserved) if reserved.isdigit() else 0))
+            total, reserved = line.split(",")
+            sizes.append(int(total) - int(reserved))
         return sizes or [int("")]
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise UnavailableResourcesError(
@@ -146,7 +142,8 @@ def _claim(resources: TrialResources, num_devices: int) -> Devices:
         tf.config.threading.set_intra_op_parallelism_threads(resources.cpus)
         tf.config.threading.set_inter_op_parallelism_threads(resources.cpus)
     if resources.gpus:
-        _show_reserved_gpus()
+        # In the order of nvidia-smi and of Ray; CUDA's own order puts the fastest card first.
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     gpus = tf.config.list_physical_devices("GPU")
     if resources.gpus:
         return _claim_gpus(gpus, resources, num_devices)
@@ -168,24 +165,13 @@ def _claim(resources: TrialResources, num_devices: int) -> Devices:
     return Devices(tuple(f"CPU:{i}" for i in range(num_devices)))
 
 
-def _show_reserved_gpus() -> None:
-    """Show CUDA the GPUs that Ray reserved for this process, in the order of ``nvidia-smi``.
-
-    Ray does so itself unless ``RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES`` is set. CUDA's own
-    order puts the fastest card first.
-    """
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    if is_actor() and (reserved := ray.get_gpu_ids()):
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, reserved))
-
-
 def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int) -> Devices:
     if len(gpus) < num_devices:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         raise UnavailableResourcesError(
             f"the trial reserved {resources.gpus:g} GPU(s) for {num_devices} device(s), but "
             f"TensorFlow sees {len(gpus)} (CUDA_VISIBLE_DEVICES={visible!r}, TensorFlow "
-            f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA; {_driver()}): check "
+            f"{'with' if tf.test.is_built_with_cuda() else 'WITHOUT'} CUDA): check "
             f"`nvidia-smi` on that node, and {install_command('gpu')} there"
         )
     gpus, others = gpus[:num_devices], gpus[num_devices:]
@@ -214,13 +200,6 @@ def _claim_gpus(gpus: list[object], resources: TrialResources, num_devices: int)
                 tf.config.experimental.set_memory_growth(gpu, True)
     names = tuple(f"GPU:{i}" for i in range(num_devices))
     return Devices(names, limit and limit * 2**20)
-
-
-def _driver() -> str:
-    try:
-        return _DRIVER.read_text().splitlines()[0]
-    except (OSError, IndexError):
-        return "no NVIDIA driver is loaded"
 
 
 @contextlib.contextmanager

@@ -1,8 +1,7 @@
 """Trained models of checkpoints: export to Keras, SavedModel and LiteRT files, evaluation."""
 
 import math
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,9 +14,9 @@ from tune_tf.data.rows import is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.ranking import KEPT_INDEX, kept_folder
 from tune_tf.remote_storage import CheckpointLocation, local_copy
+from tune_tf.training.build import build_for_checkpoint
 from tune_tf.training.callbacks import restore_best_weights
-from tune_tf.training.core.build import build_for_checkpoint
-from tune_tf.training.core.checkpoint import Checkpoint
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
@@ -32,46 +31,6 @@ FileFormat = Literal["keras", "saved_model", "tflite"]
 
 _SERVING_FORMATS: Final = ("keras", "saved_model")  # LiteRT supports no strings or lookup tables
 _KERAS_FORMATS = {"saved_model": "tf_saved_model", "tflite": "litert"}
-_FUNCTION_MODULES = (
-    keras.activations,
-    keras.losses,
-    keras.metrics,
-    keras.initializers,
-    keras.regularizers,
-    keras.constraints,
-    keras.ops,
-)
-
-
-def custom_objects(model: keras.Model) -> tuple[str, ...]:
-    """Return the sorted names of a model's custom classes and functions; ``lambda`` for lambdas."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # saving reports what Keras cannot serialize
-        config = keras.saving.serialize_keras_object(model)
-    return tuple(sorted(set(_custom_names(config))))
-
-
-def _custom_names(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        name = node.get("class_name")
-        if name in ("Lambda", "__lambda__"):
-            yield "lambda"
-        elif name == "function":
-            function = str(node.get("config"))
-            if not any(hasattr(module, function) for module in _FUNCTION_MODULES):
-                yield function
-        elif name:
-            module, registered = node.get("module"), node.get("registered_name")
-            if module is None:  # a class of `__main__`, if it is registered
-                is_custom = bool(registered)
-            else:
-                is_custom = module.split(".")[0] not in ("keras", "builtins")
-            if is_custom:
-                yield str(registered or name)
-        node = list(node.values())
-    if isinstance(node, list | tuple):
-        for value in node:
-            yield from _custom_names(value)
 
 
 def trained_model(workload: Workload, config: Config, location: CheckpointLocation) -> keras.Model:
@@ -138,32 +97,24 @@ def export_trained(
 def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -> dict[str, float]:
     """Return the metrics on ``Data.test`` with the prefix ``test_``; empty without any."""
     part = workload.load_data(config).test
+    given: dict[str, Any]
     if is_dataset(part):
-        metrics = model.evaluate(part, verbose=0, return_dict=True)
-        return {f"test_{name}": float(value) for name, value in metrics.items()}
-    if isinstance(part, Pipeline):
+        given = {"x": part}
+    elif isinstance(part, Pipeline):
         size = workload.global_batch_size(config)
         batches = (
             apply_per_example(workload, config, batch, training=False)
             for batch in Stream(part, "test").in_order(size)
         )
-        steps = math.ceil(part.num_rows / size)
-        metrics = model.evaluate(batches, steps=steps, verbose=0, return_dict=True)
-        return {f"test_{name}": float(value) for name, value in metrics.items()}
-    if not isinstance(part, tuple):
+        given = {"x": batches, "steps": math.ceil(part.num_rows / size)}
+    elif isinstance(part, tuple):
+        rows: Any = rows_of(Data(part), floatx=keras.config.floatx()).train
+        computed = apply_per_example(workload, config, rows, training=False)
+        given = dict(zip(("x", "y", "sample_weight"), computed, strict=False))
+        given["batch_size"] = workload.global_batch_size(config)
+    else:
         return {}
-    rows = rows_of(Data(part), floatx=keras.config.floatx()).train
-    if not isinstance(rows, tuple):
-        return {}
-    x, y, *weights = apply_per_example(workload, config, rows, training=False)
-    metrics = model.evaluate(
-        x,
-        y,
-        sample_weight=weights[0] if weights else None,
-        batch_size=workload.global_batch_size(config),
-        verbose=0,
-        return_dict=True,
-    )
+    metrics = model.evaluate(**given, verbose=0, return_dict=True)
     return {f"test_{name}": float(value) for name, value in metrics.items()}
 
 

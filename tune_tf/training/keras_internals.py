@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
 from tensorflow.python.eager import context
-from tensorflow.python.framework import op_def_registry, random_seed
 from tensorflow.python.framework import ops as tensorflow_ops
+from tensorflow.python.framework import random_seed
 
 from tune_tf.errors import WorkloadError
 
@@ -23,7 +23,7 @@ from tune_tf.errors import WorkloadError
 _OBJECT_BOOKKEEPING = frozenset(("_tracker", "_lock"))
 _VARIABLE_BOOKKEEPING = _OBJECT_BOOKKEEPING | {"_value", "_initializer"}
 _OPTIMIZER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
-    *("_trainable_variables_indices", "_distribution_strategy"),
+    *("_trainable_variables_indices", "_distribution_strategy", "_var_to_optimizer_idx"),
     *("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache"),
 }
 _LAYER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
@@ -58,15 +58,6 @@ def unregister_new_gradients() -> Iterator[None]:
     finally:
         for name in [n for n in registry if n.startswith("CustomGradient-") and n not in before]:
             del registry[name]
-
-
-def is_stateful(operation: str) -> bool:
-    """Return whether two runs of a kind of TensorFlow operation may differ, as TensorFlow has it.
-
-    Unknown kinds count as stateful.
-    """
-    definition = op_def_registry.get(operation)
-    return definition is None or bool(definition.is_stateful)
 
 
 class _CompileThread(threading.local):
@@ -230,7 +221,7 @@ class LayerCall(NamedTuple):
 
 
 def calls_in_order(model: Any) -> Iterator[LayerCall]:
-    """Yield each call of a sequential or functional model, without its inputs, in order.
+    """Yield each call of a sequential or functional model in topological order.
 
     Other Keras objects have no calls.
     """
@@ -302,22 +293,6 @@ def added_losses(layer: keras.Layer, *, take: bool = False) -> list[Any]:
     if take:
         losses.clear()
     return added
-
-
-def origin_of(tensor: Any) -> tuple[Any, int, Any]:
-    """Return the operation that made a symbolic tensor, the number of its call, and that node.
-
-    Raises:
-        WorkloadError: This version of Keras does not tell.
-    """
-    operation, index, _ = getattr(tensor, "_keras_history", (None, 0, 0))
-    nodes = getattr(operation, "_inbound_nodes", None)
-    if not nodes:
-        raise WorkloadError(
-            f"Keras {keras.__version__} does not tell which layer made {tensor.name}, so the model "
-            "cannot be cut into stages: use another version, or kind 'mirrored'"
-        )
-    return operation, index, nodes[index]
 
 
 def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:

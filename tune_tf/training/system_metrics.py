@@ -88,7 +88,6 @@ def output_shape(layer: Any) -> tuple[int, ...]:
 
 _OPERATION_S, _BATCH_S = 1e-10, 2e-4  # of the reference processor
 _INTERVAL_S = 1.0
-_MIN_CPU_INTERVAL_S = 0.1  # psutil: CPU percentages over a shorter time are meaningless
 _MB = 1e6
 
 
@@ -103,7 +102,7 @@ class SystemMetrics:
         self._process = psutil.Process()
         self._is_first_of_trial = True
         self._cpu()  # psutil measures from call to call
-        self._cpu_sampled_s = self._sampled_s = clock()
+        self._sampled_s = clock()
 
     def begin(self) -> None:
         """Begin a trial; its first iteration is always sampled."""
@@ -112,17 +111,13 @@ class SystemMetrics:
     def sample(self) -> dict[str, float]:
         """Return the metrics by result key; empty if no sample is due.
 
-        CPU percentages cover the time since the last sample and are left out if it is too short. A
-        process on two full cores has 200 %.
+        CPU percentages cover the time since the last sample. A process on two full cores has 200 %.
         """
         now = self._clock()
         if not self._is_first_of_trial and now - self._sampled_s < _INTERVAL_S:
             return {}
         self._is_first_of_trial, self._sampled_s = False, now
-        metrics = self._memory()
-        if now - self._cpu_sampled_s >= _MIN_CPU_INTERVAL_S:
-            self._cpu_sampled_s = now
-            metrics |= self._cpu()
+        metrics = self._memory() | self._cpu()
         for gpu in self._gpus:
             metrics |= gpu.metrics()
         return {f"{SYSTEM_METRICS}{name}": value for name, value in metrics.items()}
@@ -151,7 +146,7 @@ class Gpu:
     handle: Any
 
     def metrics(self) -> dict[str, float]:
-        """Return memory, utilization and power metrics, as far as the GPU reports them."""
+        """Return memory and utilization, as far as the GPU reports them."""
         nvml, metrics = self.nvml, dict[str, float]()
         with contextlib.suppress(nvml.NVMLError):
             memory = nvml.nvmlDeviceGetMemoryInfo(self.handle)
@@ -160,11 +155,6 @@ class Gpu:
         with contextlib.suppress(nvml.NVMLError):
             rates = nvml.nvmlDeviceGetUtilizationRates(self.handle)
             metrics["utilization_percentage"] = float(rates.gpu)
-        with contextlib.suppress(nvml.NVMLError):
-            milliwatts = nvml.nvmlDeviceGetPowerUsage(self.handle)
-            limit = nvml.nvmlDeviceGetEnforcedPowerLimit(self.handle)
-            metrics["power_usage_watts"] = round(milliwatts / 1000, 1)
-            metrics["power_usage_percentage"] = round(milliwatts / limit * 100, 1)
         return {f"gpu_{self.index}_{name}": value for name, value in metrics.items()}
 
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from tune_tf import Data, Workload
 from tune_tf.data import rows_of
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.workload import Config
 
 SEED = 7

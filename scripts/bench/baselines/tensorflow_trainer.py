@@ -19,7 +19,7 @@ def train(settings: Mapping[str, Any]) -> None:
     import ray.train
     import tensorflow as tf
 
-    from tune_tf.training.core.seeds import epoch_order, seed_python_and_numpy
+    from tune_tf.training.seeds import epoch_order, seed_python_and_numpy
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -123,7 +123,7 @@ REASONS = {
     "loop is fit": {"loop": "fit"},
     "parallelism model_parallel": {"parallelism": {"kind": "model_parallel"}},
     "parallelism asynchronous": {"parallelism": {"kind": "asynchronous"}},
-    "augment": {"told": ["not shared: the augment of Data.train may make other rows"]},
+    "per_example": {"told": ["not shared: per_example makes other rows in each epoch"]},
     "dense is trained": {"frozen": (None, "not shared: dense is trained")},
     "do not fit": {"max_bytes": 999},
 }

@@ -176,7 +176,6 @@ def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
     assert done.returncode == 0, done.stderr
     assert "False (5, 10) adam" in done.stdout
     assert "Tensor('float32', (-1, 8, 8, 1))" in done.stdout
-    assert written.custom == ()
     lines = (written.path / "requirements.txt").read_text().splitlines()
     assert set(requirements()) <= set(lines)
 
@@ -188,12 +187,6 @@ def test_inputs_by_name_have_a_signature_by_name(write):
     written = write(TwoInputs(), {})
 
     assert Model.load(str(written.path)).signature.inputs.input_names() == ["left", "right"]
-
-
-def test_the_users_own_classes_are_named(write):
-    from input_workloads import OwnLayer
-
-    assert write(OwnLayer(), {}).custom == ("Halved", "own_loss")
 
 
 def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):

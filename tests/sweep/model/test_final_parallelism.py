@@ -1,16 +1,12 @@
 """How the final model is spread over devices."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from tune_tf import FewerWorkers, SweepConfig
+from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.sweep.model import retrain
 from tune_tf.sweep.model.retrain import final_parallelism, final_resources
-from tune_tf.workloads.digits import DigitsMLP
 
 
 def config_of(**changes):
@@ -68,7 +64,6 @@ def test_there_are_no_more_copies_than_rows_of_a_batch(node):
 
 ASKED = {
     "mirrored": ({"kind": "mirrored", "micro_batches": 2}, 3, Mirrored(3, micro_batches=2)),
-    "elastic": ({"kind": "mirrored", "max_replicas": 2}, 3, Mirrored(3)),
     "hybrid": ({"kind": "hybrid", "num_stages": 3}, 4, Hybrid(4, 3)),
     "stages": ({"kind": "model_parallel", "num_stages": 2}, 2, Hybrid(2, 2)),
     "stages once": ({"kind": "model_parallel", "num_stages": 2}, 1, ModelParallel(2)),
@@ -95,30 +90,3 @@ def test_a_kind_without_copies_refuses_a_number_of_them():
         InvalidSettingsError, match="kind 'asynchronous', which cannot be scaled to 3"
     ):
         final_parallelism(config, 3, 32)
-
-
-class AskedError(Exception):
-    """Tune was asked to run."""
-
-
-def test_a_final_model_of_several_workers_may_lose_a_node(monkeypatch, tmp_path):
-    def run(*_, callbacks, **__):
-        raise AskedError(callbacks)
-
-    monkeypatch.setattr(retrain.tune, "run", run)
-    settings = {"kind": "multi_worker", "num_workers": 2, "min_workers": 1}
-    config = config_of(parallelism=settings, resources={"cpus": 2})
-    parallelism = final_parallelism(config, None, 32)
-    with pytest.raises(AskedError) as asked:
-        retrain._train(
-            config,
-            DigitsMLP(),
-            SimpleNamespace(number=0, config={}),
-            "train",
-            parallelism,
-            1,
-            tmp_path,
-            None,
-        )
-    (callback,) = (each for each in asked.value.args[0] if isinstance(each, FewerWorkers))
-    assert callback.parallelism == parallelism == MultiWorker(2, min_workers=1)

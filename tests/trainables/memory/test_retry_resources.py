@@ -28,7 +28,7 @@ def test_a_share_of_a_gpu_is_doubled_up_to_the_whole_card(share, times, shares):
     more = saved(PlacementGroupFactory([{"CPU": 1, "GPU": share}]), times=times)
 
     assert more.bundles == [{"CPU": 1.0, "GPU": shares}]
-    assert (more.micro_batches, more.num_retries) == (1, times)
+    assert more.micro_batches == 1
 
 
 def test_the_share_of_every_process_is_doubled():
@@ -42,7 +42,7 @@ def test_each_retry_doubles_the_micro_batches(bundle):
     more = saved(PlacementGroupFactory([bundle]), Mirrored(micro_batches=3), times=2)
 
     assert more.bundles == [bundle]
-    assert (more.micro_batches, more.num_retries) == (12, 2)
+    assert more.micro_batches == 12
 
 
 def test_a_retry_of_workers_keeps_bundles_and_doubles_micro_batches():
@@ -51,7 +51,7 @@ def test_a_retry_of_workers_keeps_bundles_and_doubles_micro_batches():
 
     assert (more.bundles, more.strategy) == ([{"CPU": 1.0}] * 2, "SPREAD")
     assert more.head_bundle_is_empty
-    assert (more.micro_batches, more.num_retries) == (4, 2)
+    assert more.micro_batches == 4
 
 
 def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():
@@ -72,8 +72,7 @@ def test_an_actor_of_whole_batches_is_not_reused_for_pieces():
 
 
 def test_retry_resources_keep_their_fields_when_pickled():
-    again = pickle.loads(pickle.dumps(RetryResources([{"CPU": 1}], micro_batches=4, num_retries=2)))
+    again = pickle.loads(pickle.dumps(RetryResources([{"CPU": 1}], micro_batches=4)))
 
-    assert (micro_batches_of(again, Mirrored()), getattr(again, "num_retries", 0)) == (4, 2)
+    assert micro_batches_of(again, Mirrored()) == 4
     assert micro_batches_of(None, Mirrored(micro_batches=3)) == 3
-    assert getattr(PlacementGroupFactory([{"CPU": 1}]), "num_retries", 0) == 0

@@ -16,14 +16,13 @@ from ray import tune
 
 from tune_tf.data import rows_of
 from tune_tf.parallelism import Asynchronous
-from tune_tf.result_keys import PEAK_MEMORY
 from tune_tf.trainables import trainable
 from tune_tf.trainables.trial_settings import seed_of_trial
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
@@ -32,7 +31,6 @@ pytestmark = [pytest.mark.tf, pytest.mark.cluster]
 
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 NUM_BATCHES = 5
-TENSORFLOW_BYTES = 250e6  # a process that has it loaded takes more
 
 
 class Victims(Workload):
@@ -76,9 +74,7 @@ class Victims(Workload):
 
     def callbacks(self, config):
         Path(self.folder, "server").write_text(str(os.getpid()))
-        return [keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)][
-            : config.get("stops", 0)
-        ]
+        return []
 
     def global_batch_size(self, config):
         return 16
@@ -133,10 +129,9 @@ def alone(ray_cluster, tmp_path_factory):
         trial.reset({"learning_rate": 0.02})
         trial.load_checkpoint(str(folder))
         told["exploited"] = metrics_of(trial.train())
-        trial.reset({"learning_rate": 0.1, "stops": 1})
+        trial.reset({"learning_rate": 0.1})
         trial.load_checkpoint(str(folder))
-        told["stopping"] = [trial.train() for _ in range(2)]
-        told["restored"] = metrics_of(told["stopping"][0])
+        told["restored"] = metrics_of(trial.train())
     return told
 
 
@@ -145,10 +140,6 @@ def test_one_worker_gives_the_numbers_of_one_device(alone):
 
     seen = [*(metrics_of(result) for result in alone["results"]), alone["third"]]
     assert np.allclose(seen, expected, rtol=1e-6)
-
-
-def test_a_trial_reports_the_memory_of_server_and_workers(alone):
-    assert alone["results"][-1][PEAK_MEMORY] > 2 * TENSORFLOW_BYTES
 
 
 def test_a_reused_process_gives_the_numbers_of_a_fresh_one(alone):
@@ -161,23 +152,12 @@ def test_a_restored_trial_goes_on_as_if_it_had_never_ended(alone):
     assert alone["restored"] == alone["third"]
 
 
-def test_one_device_goes_on_from_its_checkpoint(alone):
-    (third,) = on_one_device(alone["folder"], 1, checkpoint=alone["folder"])
-
-    assert np.allclose(third, alone["third"], rtol=1e-6)
-
-
 def test_after_an_exploit_the_new_config_wins(alone):
     folder = alone["folder"]
     (third,) = on_one_device(folder, 1, checkpoint=folder, learning_rate=0.02)
 
     assert np.allclose(third, alone["exploited"], rtol=1e-6)
     assert not np.allclose(third, alone["third"], rtol=1e-3)
-
-
-def test_a_callback_ends_the_trial(alone):
-    assert [result["done"] for result in alone["stopping"]] == [False, True]
-    assert alone["stopping"][1]["stop_reason"] == "completed"
 
 
 def test_the_end_gives_everything_back(alone):
@@ -194,7 +174,6 @@ def test_gradients_of_one_worker_are_never_stale(alone):
 
     assert (result["async/staleness_mean"], result["async/staleness_max"]) == (0, 0)
     assert result["async/gradients_stale"] == 0
-    assert result["async/gradients_per_s"] > 0
 
 
 @pytest.fixture(scope="module")

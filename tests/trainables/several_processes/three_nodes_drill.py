@@ -17,15 +17,16 @@ from ray import tune
 from ray.cluster_utils import Cluster
 from sklearn.datasets import load_digits
 
-from tune_tf import Data, FewerWorkers, Folds, Mirrored, MultiWorker, Workload, trainable
+from tune_tf import Data, Folds, Mirrored, MultiWorker, Workload, trainable
 from tune_tf.data import FoldedRows, prepared
 
 LOSSES = ("mean", "masked", "whole batch")
 NUM_ROWS = 240
 NUM_EPOCHS = 6
 NODES = 3
-WORKERS = MultiWorker(NODES, placement="strict_spread", min_workers=1)
+WORKERS = MultiWorker(NODES, placement="strict_spread")
 FOLDS = Folds(NODES, num_devices=NODES)
+SETTINGS = {"num_cpus": 1, "object_store_memory": 150 * 2**20}
 MARK = "THREE_NODES_DRILL"
 CURVES = ("loss", "mae", "val_loss", "val_mae")
 
@@ -82,7 +83,8 @@ class Faults(tune.Callback):
     """Kills a process or a node of a trial when one reports an epoch; notes what trials report.
 
     Args:
-        by_epoch: "process" or "node", by the first epoch of any trial after which it may happen.
+        by_epoch: "process", "node" or "replaced node", by the first epoch of any trial after which
+            it may happen.
     """
 
     def __init__(self, cluster, by_epoch):
@@ -93,7 +95,7 @@ class Faults(tune.Callback):
         self.results.setdefault(trial.trial_id, []).append(result)
         first, fault = next(iter(self._by_epoch.items()), (NUM_EPOCHS, ""))
         victims = worker_processes() or [result["pid"]]
-        if fault == "node":
+        if fault != "process":
             head = self._cluster.head_node
             victims = [pid for pid in victims if pid not in below(head)]
         if result["training_iteration"] < first or not fault or not victims:
@@ -104,6 +106,8 @@ class Faults(tune.Callback):
         else:
             nodes = self._cluster.list_all_nodes()
             kill_node(self._cluster, next(node for node in nodes if victims[-1] in below(node)))
+        if fault == "replaced node":
+            self._cluster.add_node(**SETTINGS)
 
 
 def kill_node(cluster, node):
@@ -168,7 +172,7 @@ def sweep(cluster, folder, parallelism, losses=LOSSES, faults=(), delay_s=0):
         verbose=0,
         storage_path=folder,
         checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
-        callbacks=[FewerWorkers(WORKERS), callback][parallelism is not WORKERS :],
+        callbacks=[callback],
         raise_on_failed_trial=False,
     ).trials
     lines = [tuple(line.split()) for line in log.read_text().splitlines()]
@@ -211,11 +215,9 @@ def alone(log, fold):
 
 def main():
     os.environ[MARK] = uuid.uuid4().hex
-    memory = 150 * 2**20
-    settings = {"num_cpus": 1, "object_store_memory": memory}
-    cluster = Cluster(initialize_head=True, head_node_args=settings | {"include_dashboard": False})
+    cluster = Cluster(initialize_head=True, head_node_args=SETTINGS | {"include_dashboard": False})
     for _ in range(NODES - 1):
-        cluster.add_node(**settings)
+        cluster.add_node(**SETTINGS)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     told = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -226,9 +228,10 @@ def main():
             told["folds"] = sweep(cluster, folder, FOLDS, LOSSES[:1], {3: "process"})
             told["folds alone"] = [alone(log, fold) for fold in range(NODES)]
             told["disturbed"] = sweep(cluster, folder, Mirrored(), faults={2: "process", 3: "node"})
-            cluster.add_node(**settings)
+            cluster.add_node(**SETTINGS)
             told["workers"] = sweep(cluster, folder, WORKERS, faults={3: "process"})
-            told["fewer"] = sweep(cluster, folder, WORKERS, LOSSES[:1], {3: "node"})
+            faults = {3: "replaced node"}
+            told["workers that lose a node"] = sweep(cluster, folder, WORKERS, LOSSES[:1], faults)
         finally:
             ray.shutdown()
             cluster.shutdown()

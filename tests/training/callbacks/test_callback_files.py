@@ -1,4 +1,4 @@
-"""Files of Keras' callbacks: where they are, and that they go on after a restore."""
+"""Where files of Keras' callbacks are."""
 
 import inspect
 import weakref
@@ -7,11 +7,10 @@ import keras
 import pytest
 from trials import Given, begin, dense_model, draw
 
-from tune_tf.training.callback_state import CallbackStateTracker
 from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.fit_loop import FitLoop
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.fit_loop import FitLoop
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
@@ -119,59 +118,6 @@ def test_every_path_of_a_callback_of_keras_is_known():
         "RemoteMonitor": ["path"],  # of a URL
         "TensorBoard": ["log_dir"],
     }
-
-
-def test_a_csv_log_goes_on_where_the_checkpoint_was_written(loop, tmp_path):
-    def logged():
-        return [callbacks.CSVLogger("training.csv", separator=";")]
-
-    context = CallbackContext(folder=tmp_path)
-    log = tmp_path / "training.csv"
-    trial(loop, logged, context)
-    at_checkpoint = []
-    for _ in range(2):
-        loop.epoch()
-        loop.state().write(tmp_path)
-        at_checkpoint.append(log.read_bytes())
-    loop.epoch(), loop.epoch()  # what comes after the checkpoint was not to be
-    whole = log.read_bytes()
-    loop.finish()
-    trial(loop, logged, context, tmp_path)  # as another process does it
-    if isinstance(loop, GraphLoop):  # `fit` begins with the next epoch
-        assert log.read_bytes() == at_checkpoint[1]
-    loop.epoch(), loop.epoch()
-
-    lines = log.read_text().splitlines()
-    assert [line.split(";")[0] for line in lines] == ["epoch", "0", "1", "2", "3"]
-    if isinstance(loop, GraphLoop):  # `fit` shuffles anew
-        assert log.read_bytes() == whole
-    loop.finish()
-
-
-def test_a_csv_log_goes_back_to_its_beginning(graph_loop, tmp_path):
-    trial(graph_loop, lambda: [callbacks.CSVLogger("log.csv")], CallbackContext(folder=tmp_path))
-    beginning = graph_loop.state()
-    graph_loop.epoch()
-    whole = (tmp_path / "log.csv").read_text()
-    graph_loop.restore(beginning)
-    graph_loop.epoch()
-
-    assert (tmp_path / "log.csv").read_text() == whole
-    graph_loop.finish()
-
-
-def test_a_log_that_is_appended_to_keeps_the_lines_of_others(tmp_path):
-    path = tmp_path / "all.csv"
-    path.write_text("epoch,loss\n7,0.5\n")
-    log = callbacks.CSVLogger(str(path), append=True)
-    log.on_train_begin()
-    tracker = CallbackStateTracker([log])
-    state = tracker.changes()
-    log.on_epoch_end(0, {"loss": 0.25})
-    tracker.restore(state)
-    log.on_train_end()
-
-    assert path.read_text().splitlines()[:2] == ["epoch,loss", "7,0.5"]
 
 
 def test_params_hold_the_epochs_of_the_sweep(loop, tmp_path):

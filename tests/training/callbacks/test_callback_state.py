@@ -10,10 +10,10 @@ from trials import Given, begin, draw, furthest_values
 
 from tune_tf.errors import CheckpointError
 from tune_tf.training.callback_state import decode, encode
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.fit_loop import FitLoop
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.export import trained_model
+from tune_tf.training.fit_loop import FitLoop
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks

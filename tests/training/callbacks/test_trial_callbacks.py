@@ -9,32 +9,18 @@ from trials import Given, begin, dense_model, draw, loop_with
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.checkpoint import Checkpoint
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
 
 
-def rate_of(loop):
-    return float(loop.trial.program.model.optimizer.learning_rate.numpy())
-
-
 def never_better(patience):
     """An early stopping that takes no epoch for an improvement but the first."""
     return callbacks.EarlyStopping("loss", min_delta=1e6, patience=patience)
-
-
-def test_early_stopping_ends_a_trial(replicas_of):
-    loop = loop_with(replicas_of(1), never_better(2))
-    stopped = []
-    for _ in range(3):
-        loop.epoch()
-        stopped.append(loop.stop_training)
-
-    assert stopped == [False, False, True]
 
 
 def test_the_next_trial_is_not_stopped(replicas_of):
@@ -45,17 +31,6 @@ def test_the_next_trial_is_not_stopped(replicas_of):
     begin(loop, workload)
 
     assert not loop.stop_training
-
-
-def test_patience_goes_on_after_a_restore(replicas_of, tmp_path):
-    loop = loop_with(replicas_of(1), never_better(3))
-    loop.epoch(), loop.epoch(), loop.epoch()
-    loop.state().write(tmp_path)
-    restored = loop_with(replicas_of(1), never_better(3))
-    restored.restore(Checkpoint.read(tmp_path))
-    restored.epoch()
-
-    assert restored.stop_training
 
 
 def test_a_setting_of_the_new_config_wins_over_the_saved_one(replicas_of, tmp_path):
@@ -80,37 +55,6 @@ def test_going_back_takes_the_counters_back(replicas_of):
     loop.epoch()
 
     assert not loop.stop_training
-
-
-def test_a_plateau_lowers_the_learning_rate_also_after_a_restore(replicas_of, tmp_path):
-    def plateau():
-        return callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=2, min_delta=1e6)
-
-    loop = loop_with(replicas_of(1), plateau())
-    rates = []
-    for _ in range(5):
-        loop.epoch()
-        rates.append(rate_of(loop))
-    loop.state().write(tmp_path)
-    restored = loop_with(replicas_of(1), plateau())
-    restored.restore(Checkpoint.read(tmp_path))
-    rates.append(rate_of(restored))
-    restored.epoch(), restored.epoch()
-    rates.append(rate_of(restored))
-
-    assert rates == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025, 0.025, 0.0125])
-
-
-@pytest.mark.parametrize("num_replicas", [1, 2])
-def test_a_schedule_by_epoch_sets_the_learning_rate(num_replicas, replicas_of):
-    schedule = callbacks.LearningRateScheduler(lambda epoch, rate: 0.1 / (epoch + 1))
-    loop = loop_with(replicas_of(num_replicas), schedule)
-    rates = []
-    for _ in range(3):
-        loop.epoch()
-        rates.append(rate_of(loop))
-
-    assert rates == pytest.approx([0.1, 0.05, 0.1 / 3])
 
 
 def test_callbacks_that_do_not_watch_validation_cost_no_call_of_their_own(replicas_of, monkeypatch):

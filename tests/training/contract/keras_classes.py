@@ -27,7 +27,7 @@ from keras_values import (
 from trials import Given
 
 from tune_tf.data import rows_of
-from tune_tf.training.core.seeds import seed_python_and_numpy
+from tune_tf.training.seeds import seed_python_and_numpy
 from tune_tf.workload import Config, Data
 
 _layers, _schedules = keras.layers, keras.optimizers.schedules

@@ -23,7 +23,7 @@ from contract_row import (
 )
 from users_code import OfRows
 
-from tune_tf.training.core.scalars import _TRACEABLE, CLIP_THRESHOLDS
+from tune_tf.training.scalars import _TRACEABLE, CLIP_THRESHOLDS
 
 losses, metrics = keras.losses, keras.metrics
 regularizers, constraints = keras.regularizers, keras.constraints
@@ -164,8 +164,8 @@ def loss_scale(clipnorm):
     )  # fmt: skip
 
 
-def multi(momentum):
-    rules = {".*bias": optimizers.SGD(0.1, momentum=momentum)}
+def multi(momentum, rule=".*bias"):
+    rules = {rule: optimizers.SGD(0.1, momentum=momentum)}
     made = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.Adam(0.05), rules))
     return stacked(layers.Dense(4), optimizer=made)
 
@@ -293,8 +293,10 @@ ROWS = {
     "preset iterations": of(begun, 0, 10),
     "auto_scale_loss": of(of_policy, True, False, graph=SEVERAL),
     "LossScaleOptimizer": of(loss_scale, 0.1, 0.5),
-    # Keras names the variables of each optimizer by a count of the process: never shared.
-    "MultiOptimizer": of(multi, 0.5, 0.9, graph="^$"),
+    "MultiOptimizer": of(multi, 0.5, 0.9),
+    "which variables each of a MultiOptimizer has": of(
+        lambda rule: multi(0.9, rule), ".*bias", ".*kernel", graph=SEVERAL
+    ),
     "shared layer": of(shared_layer, True, False, graph=SEVERAL),
     "nested model": of(nested, True, False, graph=SEVERAL),
     # Generators and states

@@ -56,7 +56,7 @@ ROWS = {
         f"{kind} that the workload keeps": workload(own.KeepsState(kind), 0.5, 1.0, graph=ONE)
         for kind in ("generator", "random", "cycle", "array", "cache")
     },
-    # Finding 4: they draw by the trial's seed, from a state that no checkpoint can have
+    # Finding 4: they draw by the trial's seed, from a state inside of TensorFlow's kernels
     **{
         f"operation of TensorFlow with seed {seed}": layer(
             lambda k, seed=seed: layers.Lambda(lambda x: x + k * tf.random.normal((4,), seed=seed)),
@@ -72,6 +72,17 @@ ROWS = {
     "variable that a loss makes": loss(own.CountingLoss, 0.1, 1.0, graph="CountingLoss"),
     "variable that a regularizer makes": of(
         lambda k: stacked(layers.Dense(4, kernel_regularizer=own.CountingRegularizer(k))),
+        0.01,
+        0.1,
+        graph="CountingRegularizer",
+    ),
+    "variable of a loss that build_model makes": loss(
+        lambda k: own.CountingLoss(k, own.count_from(1.0)), 0.1, 1.0, graph="CountingLoss"
+    ),
+    "variable of a regularizer that build_model makes": of(
+        lambda k: stacked(
+            layers.Dense(4, kernel_regularizer=own.CountingRegularizer(k, own.count_from(0.1)))
+        ),
         0.01,
         0.1,
         graph="CountingRegularizer",
@@ -111,7 +122,6 @@ ROWS = {
         lambda rate: stacked(layers.Dropout(rate)),
         0.2,
         0.5,
-        restarts=False,  # no checkpoint has the state of the process' generators
         callbacks=lambda config: [own.DrawnRate()],
     ),
     # Finding 7: numbers that code in C reads
@@ -133,6 +143,7 @@ ROWS = {
     "two models without a call that train one another": of(
         own.adversaries, 3, 4, graph="Adversaries", data=draw(20, 0)
     ),
+    "model without a call": of(own.walks, 0.5, 2.0, graph="Walks", data=draw(20, 0)),
     "test_step": of(
         lambda k: own.with_attribute(stacked(layers.Dense(4), model=own.OwnTest), "factor", k),
         0.5,

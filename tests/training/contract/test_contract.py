@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from contract_cells import EQUAL, PIECES, SPLIT, STAGES, TOLERANCE, WRONG, cells
+from contract_cells import EQUAL, PIECES, SPLIT, STAGES, TOLERANCE, cells
 from contract_row import ONE, SEVERAL
 from contract_table import TABLE
 from guards import guarded
@@ -22,7 +22,7 @@ from guards import guarded
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.testing.reuse_contract import FIT_TOLERANCE, SEED, run_apart, train, train_by_fit
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 
@@ -119,13 +119,13 @@ def loop_of(replicas_of, loop_on_grid):
 @pytest.mark.parametrize(("name", "way", "cell"), list(cells()))
 def test_a_split_batch_is_a_whole_one_or_refused(name, way, cell, loop_of, fresh):
     row, loop = TABLE[name], loop_of(way)
-    if cell not in (EQUAL, WRONG):
+    if cell != EQUAL:
         with pytest.raises(WorkloadError, match=cell):
             train(loop, row.workload, row.configs[-1])
         return
     if row.graph == ONE:  # the last is to be trained by the graph of the first
         train(loop, row.workload, row.configs[0])
-    run = train(loop, row.workload, row.configs[-1])
+    run = train(loop, row.workload, row.configs[-1], restart=row.restarts)
 
     assert run.distance(fresh(name)) <= TOLERANCE
 
@@ -135,8 +135,8 @@ import json, sys
 sys.path[:0] = sys.argv[1:4]
 from rows_of_keras import ROWS
 from tune_tf.testing.reuse_contract import train
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.devices import Devices
 
 row = ROWS[sys.argv[4]]

@@ -13,8 +13,8 @@ from keras_values import NOT_BUILT, NOT_BY_FIT, UNVARIED
 from trials import begin
 
 from tune_tf.testing.reuse_contract import differences
-from tune_tf.training.core.graph import GraphCache
-from tune_tf.training.core.loop import GraphLoop
+from tune_tf.training.graph import GraphCache
+from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 

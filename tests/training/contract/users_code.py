@@ -175,12 +175,18 @@ class OwnLoss(losses.Loss):
         return ops.mean(ops.abs(y_true - y_pred) ** self.power, -1)
 
 
+def count_from(number):
+    """Return a variable that replicas may move."""
+    once = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(number, trainable=False, aggregation=once)
+
+
 class CountingLoss(losses.Loss):
     """A loss that grows with its calls, which it counts from the first one on."""
 
-    def __init__(self, step):
+    def __init__(self, step, count=None):
         super().__init__()
-        self.step, self.count = step, None
+        self.step, self.count = step, count
 
     def call(self, y_true, y_pred):
         if self.count is None:
@@ -192,8 +198,8 @@ class CountingLoss(losses.Loss):
 class CountingRegularizer(regularizers.Regularizer):
     """The same as a penalty."""
 
-    def __init__(self, step):
-        self.step, self.count = step, None
+    def __init__(self, step, count=None):
+        self.step, self.count = step, count
 
     def __call__(self, x):
         if self.count is None:
@@ -362,6 +368,26 @@ class Adversaries(keras.Model):
 def adversaries(width):
     model = Adversaries(width)
     model.compile(optimizers.Adam(0.01))
+    return model
+
+
+class Walks(keras.Model):
+    """A model without a ``call`` whose loss is of its weight alone."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step, self.place = step, self.add_weight(shape=(), initializer="ones", name="place")
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = self.step * ops.square(self.place)
+        self.optimizer.apply(tape.gradient(loss, [self.place.value]), [self.place])
+        return {"loss": loss}
+
+
+def walks(step):
+    model = Walks(step)
+    model.compile(optimizers.SGD(0.1))
     return model
 
 

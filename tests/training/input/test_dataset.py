@@ -1,4 +1,4 @@
-"""Batches of a ``tf.data.Dataset`` or ``keras.utils.PyDataset``: the numbers of ``fit``."""
+"""Batches of a ``tf.data.Dataset``: the numbers of ``fit``."""
 
 import keras
 import numpy as np
@@ -11,10 +11,10 @@ from trials import SEED, ByTape, Given, bits, dense_model, draw, furthest, run_f
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.build import build_model
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.seeds import seeded_generators
+from tune_tf.training.build import build_model
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.seeds import seeded_generators
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -37,13 +37,6 @@ class LoadedByTape(_Anew, ByTape):
 
 class LoadedNoisy(_Anew, Noisy):
     """One that adds noise to each row."""
-
-
-class InOrder(_Anew, Given):
-    """One that keeps the order of its batches."""
-
-    def shuffle(self, config):
-        return False
 
 
 def dataset(part, size=8):
@@ -171,22 +164,6 @@ def lengths(part):
     """Return batches that are as wide as their longest row."""
     rows = tf.data.Dataset.from_tensor_slices(part[1])
     return rows.map(lambda y: (tf.ones([y + 1], tf.int32) * y, y)).padded_batch(8)
-
-
-class Sequence(keras.utils.PyDataset):
-    def __init__(self, part, **settings):
-        super().__init__(**settings)
-        self.part, self.numbers, self.epochs = part, [], 0
-
-    def __len__(self):
-        return (len(self.part[0]) + 7) // 8
-
-    def __getitem__(self, index):
-        self.numbers.append(index)
-        return tuple(a[8 * index : 8 * index + 8] for a in self.part)
-
-    def on_epoch_end(self):
-        self.epochs += 1
 
 
 LOCAL = {
@@ -448,33 +425,6 @@ def test_another_batch_size_after_a_restore_reads_the_rows_again(replicas_of):
     assert first.epoch() == expected
 
 
-def py_data(**settings):
-    return lambda: Data(Sequence(ROWS.train, **settings), Sequence(ROWS.validation))
-
-
-@pytest.mark.parametrize("settings", [{}, {"workers": 3, "max_queue_size": 2}])
-def test_a_py_dataset_trains_to_the_numbers_of_fit(replicas_of, settings):
-    ours = run_dataset(classifier, py_data(**settings), replicas_of(1), InOrder)
-
-    assert furthest(ours, run_fit(classifier, py_data(), replicas_of(1))) < 1e-6
-
-
-def test_the_batches_of_a_py_dataset_are_shuffled_and_its_hooks_called(replicas_of):
-    made = []
-
-    def data():
-        made.append(Sequence(ROWS.train))
-        return Data(made[-1])
-
-    run_dataset(classifier, data, replicas_of(1))
-    source = made[-1]
-    epochs = np.array(source.numbers[-15:]).reshape(3, 5)
-
-    assert np.sort(epochs).tolist() == [[0, 1, 2, 3, 4]] * 3
-    assert len({tuple(order) for order in epochs.tolist()}) > 1
-    assert source.epochs == 2
-
-
 def test_a_model_in_stages_takes_batches_of_fixed_shape(loop_on_grid, replicas_of):
     data = LOCAL["of fixed shape"][1]
     validation = tf.data.Dataset.from_tensor_slices(ROWS.validation).batch(8, drop_remainder=True)
@@ -498,9 +448,10 @@ def test_a_model_in_stages_takes_batches_of_fixed_shape(loop_on_grid, replicas_o
             lambda: Data(dataset(ROWS.train), dataset(ROWS.validation).repeat()),
             r"Data.validation never ends.*validation_steps=100",
         ),
+        (lambda: Data(keras.utils.PyDataset()), r'PyDataset, whose batches .*: use loop="fit"'),
         (lambda: Data(ROWS.train, steps_per_epoch=3), r"steps_per_epoch counts batches"),
         (lambda: Data(dataset(ROWS.train), steps_per_epoch=0), r"at least 1, not 0"),
-        (lambda: Data(generated()), r"only once.*from_generator"),
+        (lambda: Data(generated()), "from_generator for a generator"),
         (lambda: Data(dataset(ROWS.train).take(0)), r"Data.train is empty"),
         (
             lambda: Data(LOCAL["of unknown length"][1]().train, steps_per_epoch=9),
@@ -542,24 +493,6 @@ def test_batches_that_do_not_divide_are_refused_if_asked_to(replicas_of, fixed):
 
     with pytest.raises((WorkloadError, tf.errors.InvalidArgumentError), match="not divisible"):
         run_dataset(dense_model, lambda: Data(train), replicas_of(2), epochs=1, uneven="refuse")
-
-
-def test_the_hooks_of_an_endless_py_dataset_are_called_in_every_epoch(replicas_of):
-    class Endless(Sequence):
-        num_batches = None
-
-        def __getitem__(self, index):
-            return super().__getitem__(index % 4)
-
-    made = []
-
-    def data():
-        made.append(Endless(ROWS.train))
-        return Data(made[-1], steps_per_epoch=3)
-
-    run_dataset(classifier, data, replicas_of(1))
-
-    assert made[-1].epochs == 2
 
 
 def test_batches_of_unknown_size_are_refused_by_stages(loop_on_grid):

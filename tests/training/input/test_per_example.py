@@ -8,11 +8,11 @@ from trials import Given, begin, draw, furthest, run_fresh
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.build import build_for_checkpoint
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.build import build_for_checkpoint
 from tune_tf.training.devices import Devices
 from tune_tf.training.export import input_example
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 
 pytestmark = pytest.mark.tf
 

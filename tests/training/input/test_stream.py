@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from guards import slow
-from streams import Noisy, as_it_is, classifier, noisy, streamed, without_dropout
+from streams import Noisy, as_it_is, classifier, streamed, without_dropout
 from trials import ByTape, Given, begin, bits, draw, furthest, run, run_fresh
 
 from tune_tf.data import Pipeline, rows_of
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import first_rows_of, place_rows
 from tune_tf.training.input.stream import Stream
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -124,7 +124,7 @@ def test_a_restored_trial_goes_on_in_the_order_of_the_rows(replicas_of):
 
 @pytest.mark.slow
 def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of):
-    workload = Given(classifier, streamed(draw(37, 19), cache="memory"))
+    workload = Given(classifier, streamed(draw(37, 19)))
     fresh = run_fresh(workload, replicas_of(1), seed=2)
     loop = GraphLoop(replicas_of(1))
     run(loop, workload, seed=1)
@@ -133,12 +133,9 @@ def test_the_next_trial_of_a_process_has_the_numbers_of_a_fresh_one(replicas_of)
     assert loop.num_programs == 1
 
 
-@pytest.mark.parametrize(
-    "settings", [slow({}, id="read anew"), pytest.param({"cache": "memory"}, id="cached")]
-)
-def test_the_same_seed_gives_the_same_batches(settings):
+def test_the_same_seed_gives_the_same_batches():
     def epochs(seed):
-        stream = Stream(Pipeline(draw(20).train, augment=noisy, **settings), "train")
+        stream = Stream(Pipeline(draw(20).train), "train")
         return [
             (numbers.numpy().tolist(), rows.numpy().tolist())
             for epoch in (0, 1, 2)
@@ -192,10 +189,15 @@ def test_a_file_that_is_not_there_is_told_before_training(tmp_path):
     ("mapping", "message"),
     [
         pytest.param(lambda x, y: x, r"must return a row \(x, y\)", id="no row"),
+        pytest.param(
+            lambda x, y: (x + tf.random.uniform([6]), y),
+            "uses RandomUniform.*of per_example",
+            id="draws",
+        ),
         pytest.param(lambda x, y: (x[: y % 3], y), "rows of one known shape", id="unknown shape"),
     ],
 )
-def test_a_map_that_makes_no_rows_is_refused(mapping, message):
+def test_a_map_that_makes_no_rows_or_draws_is_refused(mapping, message):
     with pytest.raises(WorkloadError, match=message):
         Stream(Pipeline(draw(20).train, mapping), "train")
 

@@ -9,8 +9,8 @@ from trials import ByTape, Given, begin, draw, run
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training.core.loop import GraphLoop
 from tune_tf.training.input.device_rows import place_rows
+from tune_tf.training.loop import GraphLoop
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
 from tune_tf.training.parameter_server.tasks import Task
 from tune_tf.training.parameter_server.update_loop import UpdateLoop
@@ -71,6 +71,14 @@ def scaled(config):
     return compiled([keras.Input((6,)), keras.layers.Dense(3)], optimizer)
 
 
+def several(config):
+    """Two optimizers."""
+    rules = {".*bias": keras.optimizers.SGD(0.1, momentum=0.9)}
+    by_map = keras.optimizers.OptimizerMap(keras.optimizers.Adam(0.01, clipnorm=0.1), rules)
+    layers = [keras.Input((6,)), keras.layers.Dense(4), keras.layers.Dense(3)]
+    return compiled(layers, keras.optimizers.MultiOptimizer(by_map))
+
+
 def frozen(config):
     """A layer that stays as it is."""
     layers = [keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]
@@ -125,6 +133,7 @@ def run_apart(workload, replicas, config, server=None, worker=None):
         slow(Given, accumulating, draw(29, 9), id="accumulating-and-averaging"),
         slow(Given, scaled, draw(29, 9), id="scaled-loss"),
         slow(Given, frozen, draw(29, 9), id="frozen-layer"),
+        pytest.param(Given, several, draw(20, 8), id="several-optimizers"),
         slow(Given, dense, draw(29, 9, weights=True), id="sample-weights"),
     ],
 )

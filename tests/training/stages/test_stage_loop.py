@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from exactness_cases import CASES
 from guards import guarded, slow
-from pairwise import pairwise
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
@@ -40,10 +39,8 @@ GUARD = [
     "two inputs, two outputs, uneven",
     "sparse gradients, Adam, clipnorm",
 ]
-LAYOUTS = [
-    tuple(row.values())
-    for row in pairwise({"replicas": (1, 2), "stages": (1, 2, 3), "pieces": (1, 2, 3, 4)})
-]
+LAYOUTS = [(1, 1, 3), (1, 2, 1), (1, 3, 4), (2, 1, 4), (2, 2, 3), (2, 3, 1), (2, 3, 4)]
+"""Replicas, stages, pieces."""
 
 
 def skipping(config):
@@ -170,18 +167,6 @@ def test_products_forwards_and_backwards_are_computed_on_their_stage(loop_on_gri
     assert places <= {"0", "1", "2", "3", "4", "5", ""}
     products = {n.device.rsplit(":", 1)[-1] for n in graph_operations(graph) if n.op == "MatMul"}
     assert products == {"0", "1", "2", "3", "4", "5"}
-
-
-@pytest.mark.slow
-def test_the_second_trial_costs_no_trace_and_is_as_in_a_fresh_process(loop_on_grid):
-    loop = loop_on_grid(SKIPPING, 2, 2, 2)
-    run(loop, SKIPPING, {"learning_rate": 0.05}, seed=1)
-
-    warm = run(loop, SKIPPING, {"learning_rate": 0.02}, seed=2)
-
-    assert loop.num_programs == 1
-    fresh = run(loop_on_grid(SKIPPING, 2, 2, 2), SKIPPING, {"learning_rate": 0.02}, seed=2)
-    assert furthest(warm, fresh) == 0
 
 
 def test_the_numbers_do_not_depend_on_the_models_built_before(loop_on_grid):

@@ -185,7 +185,7 @@ def profile_workload_models(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # nothing is trained here
     from tune_tf.tracking.trial_run import throwaway_run
-    from tune_tf.training.core.build import build_for_checkpoint
+    from tune_tf.training.build import build_for_checkpoint
 
     def build_profile(config: Config) -> ModelProfile:
         with contextlib.suppress(OSError):  # the folder is missing on other machines
@@ -201,7 +201,7 @@ def profile_workload_models(
 
 
 def _frozen_weights_follow_seed(workload: Workload, config: Config) -> bool:
-    from tune_tf.training.core.build import build_for_checkpoint
+    from tune_tf.training.build import build_for_checkpoint
     from tune_tf.training.frozen.frozen_layers import find_frozen_layers
 
     models = (build_for_checkpoint(workload, config, seed) for seed in (0, 1))
@@ -211,8 +211,8 @@ def _frozen_weights_follow_seed(workload: Workload, config: Config) -> bool:
 
 
 def _profile(workload: Workload, config: Config, model: Any) -> ModelProfile:
-    from tune_tf.training.core.scalars import scalars_of
-    from tune_tf.training.core.structure import structure_of
+    from tune_tf.training.scalars import scalars_of
+    from tune_tf.training.structure import structure_of
     from tune_tf.training.system_metrics import leaf_layers, multiplications_per_row, output_shape
 
     batch_size = workload.global_batch_size(config)

@@ -6,7 +6,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from tune_tf.estimate.sample_process import robust_spread
-from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
+from tune_tf.parallelism import (
+    Asynchronous,
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+    Parallelism,
+)
 from tune_tf.resources import TrialResources
 
 Dimension = Literal["devices", "batch", "data"]
@@ -195,13 +202,10 @@ def candidates(
     for num in numbers[-1:] if quick else numbers:
         if not on_gpus:
             compared.append(replace(reference, resources=resources(num)))
-        kinds = [
-            kind.on_devices(num) for kind in PARALLELISM_KINDS if kind.supports_fit or loop != "fit"
-        ]
         compared += [
             ScalingCandidate("devices", _with_settings(each, like), resources(num))
-            for each in kinds
-            if each is not None
+            for each in _layouts(num)
+            if loop != "fit" or isinstance(each, Mirrored)
         ]
     scales = (4.0,) if quick else (0.5, 2.0, 4.0)
     compared += [replace(reference, dimension="batch", batch_scale=scale) for scale in scales]
@@ -214,6 +218,18 @@ def _device_numbers(most: int) -> list[int]:
     """Return 2, 4, 8, ... up to a maximum, and the maximum."""
     numbers = {2**power for power in range(1, most.bit_length())} | {most}
     return sorted(numbers - {0, 1})
+
+
+def _layouts(num_devices: int) -> list[Parallelism]:
+    """Return one model on all of at least 2 devices, in each way."""
+    hybrids = [Hybrid(num_devices // 2, 2)] if num_devices > 2 and num_devices % 2 == 0 else []
+    return [
+        Mirrored(num_devices),
+        MultiWorker(num_devices),
+        ModelParallel(num_devices),
+        *hybrids,
+        Asynchronous(num_devices, server_cpus=0),
+    ]
 
 
 def _with_settings(parallelism: Parallelism, like: Parallelism) -> Parallelism:

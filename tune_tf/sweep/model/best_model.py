@@ -147,14 +147,6 @@ def _logged_best(
         result.path / _FOLDER,
         best.tags,
     )
-    if written.custom:
-        _log.info(
-            "Loading the best model needs the custom %s: import %s first, or pass custom_objects "
-            "to mlflow.keras.load_model",
-            ", ".join(written.custom),
-            result.config.workload.partition(":")[0],
-        )
-    best = replace(best, custom=written.custom)
     return best, LoggedBestModel(registry.log(best, written.path)), registry
 
 

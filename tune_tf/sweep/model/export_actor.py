@@ -33,7 +33,6 @@ class ModelFolder:
     """Folder with a model in MLflow's format."""
 
     path: Path
-    custom: tuple[str, ...] = ()  # the user's classes and functions to import before loading
 
 
 class ExportActor:
@@ -61,7 +60,7 @@ class ExportActor:
         metadata: dict[str, Any],
     ) -> ModelFolder:
         """Save the model of a checkpoint, as :meth:`ModelExportProcess.write`."""
-        from tune_tf.training.export import custom_objects, input_example, trained_model
+        from tune_tf.training.export import input_example, trained_model
 
         with throwaway_run():
             model = trained_model(workload, config, checkpoint)
@@ -76,7 +75,7 @@ class ExportActor:
             else:
                 _save(served, example, folder, metadata)
         self._written = checkpoint, model
-        return ModelFolder(path, custom_objects(served))
+        return ModelFolder(path)
 
     def evaluate(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation

@@ -26,7 +26,7 @@ from tune_tf.errors import (
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
-from tune_tf.parallelism import Parallelism
+from tune_tf.parallelism import Mirrored, Parallelism, Subtasks
 from tune_tf.resources import TrialResources
 from tune_tf.results import TrialResult
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
@@ -45,7 +45,6 @@ from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.writing.run_update import Report, now_ms
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
-from tune_tf.trainables.fewer_workers import fewer_workers
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
@@ -237,7 +236,6 @@ def _train(
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
             callbacks=[
                 BrokenWorkloadCheck(),
-                *fewer_workers(parallelism),
                 OomRetries(workload, parallelism, loop=config.loop, oom_retries=config.oom_retries),
                 recorder,
             ],
@@ -269,9 +267,11 @@ def final_parallelism(
     ``num_replicas`` is None for all GPUs of a node, or as in the sweep without GPUs. Each replica
     needs at least one row of ``batch_size``, that of all replicas.
     """
-    parallelism = config.parallelism.single_model
+    parallelism = config.parallelism
+    if isinstance(parallelism, Subtasks):
+        parallelism = Mirrored()
     if num_replicas is None:
-        if not parallelism.fills_node:
+        if not isinstance(parallelism, Mirrored):
             return parallelism
         num_replicas = max(parallelism.num_replicas, min(_gpus_of_a_node(config), batch_size))
     scaled = parallelism.scaled_to(num_replicas)
@@ -287,7 +287,7 @@ def final_parallelism(
 
 def final_resources(config: SweepConfig, parallelism: Parallelism) -> TrialResources:
     """Return the resources of the final model: all that it can use of one node."""
-    if not parallelism.fills_node:
+    if not isinstance(parallelism, Mirrored):
         return config.resources or default_resources(parallelism)
     on_gpus = _gpus_of_a_node(config) > 0
     declared = config.resources or TrialResources()

@@ -18,7 +18,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX
 from tune_tf.remote_storage import CheckpointLocation, join_uri
 
-_TRIAL = "trial.npz"  # as in tune_tf.training.core.checkpoint, which would load Keras
+_TRIAL = "trial.npz"  # as in tune_tf.training.checkpoint, which would load Keras
 _HEAD = "head"
 _CHECKPOINT = "checkpoint_*"
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile)

@@ -1,6 +1,7 @@
 """Retries of trials that ran out of memory, with more memory or smaller micro-batches."""
 
 import logging
+from collections import Counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -8,7 +9,6 @@ from ray import tune
 from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.outcome import Outcome
 from tune_tf.outcome_rules import last_failure
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -19,14 +19,10 @@ from tune_tf.workload import Workload
 _log = logging.getLogger(__name__)
 
 
-_NONE_YET = {"micro_batches": 1, "num_retries": 0}
-
-
 class RetryResources(PlacementGroupFactory):
     """Resource request that also carries a trial's number of micro-batches.
 
-    It reaches the trial's process and Tune's experiment snapshot. ``num_retries`` counts the
-    trial's out-of-memory retries.
+    It reaches the trial's process and Tune's experiment snapshot.
     """
 
     def __init__(
@@ -35,11 +31,9 @@ class RetryResources(PlacementGroupFactory):
         strategy: str = "PACK",
         *,
         micro_batches: int = 1,
-        num_retries: int = 1,
     ) -> None:
         super().__init__(bundles, strategy)
         self.micro_batches = micro_batches
-        self.num_retries = num_retries
 
     def __eq__(self, other: object) -> bool:
         """Compare micro-batches too: an actor cannot be reused for another number of them."""
@@ -70,20 +64,7 @@ def increase_memory(
         number *= 2
     else:
         return None
-    return RetryResources(
-        [*head, *bundles],
-        reserved.strategy,
-        micro_batches=number,
-        num_retries=getattr(reserved, "num_retries", 0) + 1,
-    )
-
-
-def with_bundles(
-    reserved: PlacementGroupFactory, bundles: list[dict[str, float]]
-) -> PlacementGroupFactory:
-    """Return a resource request with other bundles, and the retries of the trial so far."""
-    state = {name: getattr(reserved, name, default) for name, default in _NONE_YET.items()}
-    return RetryResources(bundles, reserved.strategy, **state)
+    return RetryResources([*head, *bundles], reserved.strategy, micro_batches=number)
 
 
 def micro_batches_of(reserved: Any, parallelism: Parallelism) -> int:
@@ -104,10 +85,7 @@ class OomRetries(tune.Callback):
         workload: Workload of the trials.
         parallelism: Declared parallelism.
         loop: Loop of the trials; only ``"graph"`` supports micro-batches.
-        oom_retries: Retries per trial, a whole number of at least 0.
-
-    Raises:
-        InvalidSettingsError: ``oom_retries`` is not allowed.
+        oom_retries: Retries per trial.
     """
 
     def __init__(
@@ -118,15 +96,12 @@ class OomRetries(tune.Callback):
         loop: str = "graph",
         oom_retries: int = 2,
     ) -> None:
-        if isinstance(oom_retries, bool) or not isinstance(oom_retries, int) or oom_retries < 0:
-            raise InvalidSettingsError(
-                [f"oom_retries must be an integer of at least 0, not {oom_retries!r}"]
-            )
         kind = workload if isinstance(workload, type) else type(workload)
         self._parallelism = parallelism
         self._supports_micro_batches = loop == "graph" and kind.train_step is Workload.train_step
         self._oom_retries = oom_retries
         self._granted: dict[str, RetryResources] = {}
+        self._num_retries = Counter[str]()  # of each trial
 
     def setup(self, **info: Any) -> None:
         """Make Tune treat actors killed by Ray's memory monitor as dead."""
@@ -150,28 +125,23 @@ class OomRetries(tune.Callback):
             change = f"{new:g} of a GPU instead of {old:g}"
         else:
             change = f"{request.micro_batches} micro-batches at an equal global batch"
-        _log.warning(
-            "trial %s ran out of memory; restarting %s with %s (retry %d of %d)",
-            trial,
-            "from its last checkpoint" if trial.checkpoint else "from the beginning",
-            change,
-            request.num_retries,
-            self._oom_retries,
-        )
+        _log.warning("trial %s ran out of memory; restarting with %s", trial, change)
 
     def grant(self, trial: Trial) -> bool:
         """Return whether to retry a failed trial because it ran out of memory."""
-        reserved = trial.placement_group_factory
-        num_retries = getattr(reserved, "num_retries", 0)
         is_oom = Outcome.of_error(last_failure(trial_error(trial))) is Outcome.OOM
-        if not is_oom or num_retries >= self._oom_retries:
+        if not is_oom or self._num_retries[trial.trial_id] >= self._oom_retries:
             return False
         request = increase_memory(
-            reserved, self._parallelism, in_micro_batches=self._supports_micro_batches
+            trial.placement_group_factory,
+            self._parallelism,
+            in_micro_batches=self._supports_micro_batches,
         )
-        if request is not None:
-            self._granted[trial.trial_id] = request
-        return request is not None
+        if request is None:
+            return False
+        self._granted[trial.trial_id] = request
+        self._num_retries[trial.trial_id] += 1
+        return True
 
 
 class _RetriedTrial(Trial):

@@ -2,9 +2,8 @@
 
 import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,10 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.formatting import counted
-from tune_tf.training.core.build import layers_in
-from tune_tf.training.core.scalars import scalars_of
-from tune_tf.training.core.seeds import preserve_global_rng
-from tune_tf.training.core.structure import Structure, structure_of
+from tune_tf.training.build import layers_in
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import (
     LayerCall,
@@ -28,12 +24,13 @@ from tune_tf.training.keras_internals import (
     set_keras_mask,
     standard_inputs,
 )
-from tune_tf.training.row_means import replaces_method
+from tune_tf.training.replicas.row_means import replaces_method
+from tune_tf.training.scalars import scalars_of
+from tune_tf.training.structure import Structure, structure_of
 
 LEAST_SHARE = 0.3
 """Least share of an epoch's operations that the outputs have to save."""
 
-_NEARLY_ALL = 0.95
 _BACKWARD = 2
 """Operations of the backward pass through trained layers, over those of the forward pass."""
 
@@ -51,28 +48,10 @@ class NotSharedError(Exception):
     """Reason why the outputs of a model's first layers are not shared."""
 
 
-class _Level(NamedTuple):
-    """Cut of a model, or of a model nested in it.
-
-    Args:
-        model: Sequential or functional model.
-        frozen: Calls before the cut, in order.
-        rest: Calls after it, in order.
-        tensors: Symbolic tensors of the cut; they are the inputs of ``nested`` if that is cut, too.
-        nested: Call of the nested model that contains the cut of the next level.
-    """
-
-    model: keras.Model
-    frozen: tuple[LayerCall, ...]
+class _Cut(NamedTuple):
     rest: tuple[LayerCall, ...]
     tensors: tuple[Any, ...]
-    nested: LayerCall | None = None
-
-
-class _Cut(NamedTuple):
-    levels: tuple[_Level, ...]
-    saved: float  # operations a row
-    row_bytes: int
+    row_bytes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,25 +59,25 @@ class FrozenLayers:
     """First layers of a model, which neither train nor draw random numbers, up to a cut.
 
     Args:
-        levels: The cut: that of the model, then those of models nested in each other.
+        model: The whole model, sequential or functional.
+        frozen: Calls before the cut, in order.
+        rest: Calls after it, in order.
+        tensors: Symbolic tensors of the cut.
         row_bytes: Bytes of the outputs of a row, without masks.
         share: Share of an epoch's operations that the frozen layers take, 0 to 1.
     """
 
-    levels: Sequence[_Level]
+    model: keras.Model
+    frozen: tuple[LayerCall, ...]
+    rest: tuple[LayerCall, ...]
+    tensors: tuple[Any, ...]
     row_bytes: int
     share: float
-    _thread: threading.local = field(default_factory=threading.local)
-
-    @property
-    def model(self) -> keras.Model:
-        """The whole model."""
-        return self.levels[0].model
 
     @property
     def layers(self) -> list[keras.Layer]:
         """The frozen layers; a nested model counts as one."""
-        operations = (call.operation for level in self.levels for call in level.frozen)
+        operations = (call.operation for call in self.frozen)
         return [each for each in operations if isinstance(each, keras.Layer)]
 
     def __str__(self) -> str:
@@ -115,12 +94,6 @@ class FrozenLayers:
         )
 
     @property
-    def variables(self) -> list[Any]:
-        """Variables of the frozen layers, in order."""
-        unique = {id(each): each for layer in self.layers for each in layer.variables}
-        return list(unique.values())
-
-    @property
     def weights(self) -> list[Any]:
         """Variables that the outputs depend on: not the states of generators, which draw nothing.
 
@@ -128,30 +101,28 @@ class FrozenLayers:
         """
         inner = (each for layer in self.layers for each in layers_in(layer))
         states = {id(each.state) for layer in inner for each in _generators(layer)}
-        return [each for each in self.variables if id(each) not in states]
+        variables = {id(each): each for layer in self.layers for each in layer.variables}
+        return [each for key, each in variables.items() if key not in states]
 
     @property
     def structure(self) -> Structure:
         """Structure of the layers and of how they are connected, without values of variables."""
-        calls = [call for level in self.levels for call in level.frozen]
-        tensors = [level.tensors for level in self.levels]
         scalars = scalars_of(self.model)
-        return structure_of([*map(tuple, calls), *tensors], scalars, with_tables=True)
+        return structure_of([*map(tuple, self.frozen), self.tensors], scalars, with_tables=True)
 
     @property
     def name(self) -> str:
         """Names of the layers whose outputs are shared."""
-        tensors = self.levels[-1].tensors
         made = [
             call.operation.name
-            for call in self.levels[-1].frozen
-            if any(each is tensor for each in call.outputs for tensor in tensors)
+            for call in self.frozen
+            if any(each is tensor for each in call.outputs for tensor in self.tensors)
         ]
         return ", ".join(made)
 
     def outputs(self, x: Any, *, training: bool = False) -> list[Any]:
         """Return the outputs at the cut for some rows, and after them their masks, if any."""
-        with self._replaced(self._run_frozen):
+        with replace_calls({self.model: self._run_frozen}):
             outputs: list[Any] = self.model(x, training=training)
         return outputs + [mask for each in outputs if (mask := keras_mask(each)) is not None]
 
@@ -162,79 +133,63 @@ class FrozenLayers:
         Args:
             has_mask: Whether each of the outputs has a mask.
         """
-        with self._replaced(partial(self._run_rest, tuple(has_mask))):
+        with replace_calls({self.model: partial(self._run_rest, tuple(has_mask))}):
             yield
 
-    def _replaced(self, run: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
-        return replace_calls(
-            {level.model: partial(run, number) for number, level in enumerate(self.levels)}
-        )
-
-    def _run_frozen(self, number: int, inputs: Any, training: Any = None, **_: Any) -> Any:
-        level = self.levels[number]
-        graph = layer_graph(level.model)
-        values = dict(zip(map(id, graph.inputs), standard_inputs(level.model, inputs), strict=True))
-        _run(level.frozen, values, training)
-        if level.nested is not None:
-            return level.nested.run(values, training)
-        return [values[id(tensor)] for tensor in level.tensors]
+    def _run_frozen(self, inputs: Any, training: Any = None, **_: Any) -> Any:
+        graph = layer_graph(self.model)
+        values = dict(zip(map(id, graph.inputs), standard_inputs(self.model, inputs), strict=True))
+        for call in self.frozen:
+            call.run(values, training)
+        return [values[id(tensor)] for tensor in self.tensors]
 
     def _run_rest(
-        self, has_mask: tuple[bool, ...], number: int, inputs: Any, training: Any = None, **_: Any
+        self, has_mask: tuple[bool, ...], outputs: Any, training: Any = None, **_: Any
     ) -> Any:
-        level = self.levels[number]
-        if number == 0:
-            self._thread.outputs = tuple(keras.tree.flatten(inputs))
-        outputs = self._thread.outputs
-        if level.nested is None:
-            masks = iter(outputs[len(level.tensors) :])
-            for tensor, masked in zip(outputs, has_mask, strict=False):
-                if masked:
-                    set_keras_mask(tensor, next(masks))
-            values = dict(zip(map(id, level.tensors), outputs, strict=False))
-        else:
-            values = dict.fromkeys(map(id, level.tensors), outputs[0])
-            level.nested.run(values, training)
-        _run(level.rest, values, training)
-        model = level.model
+        outputs = keras.tree.flatten(outputs)
+        masks = iter(outputs[len(self.tensors) :])
+        for tensor, masked in zip(outputs, has_mask, strict=False):
+            if masked:
+                set_keras_mask(tensor, next(masks))
+        values = dict(zip(map(id, self.tensors), outputs, strict=False))
+        for call in self.rest:
+            call.run(values, training)
+        model = self.model
         wanted = model.outputs[0] if isinstance(model, keras.Sequential) else model.output
         return keras.tree.map_structure(lambda tensor: values[id(tensor)], wanted)
 
 
-def _run(calls: Sequence[LayerCall], values: dict[int, Any], training: Any) -> None:
-    for call in calls:
-        call.run(values, training)
-
-
 def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers:
-    """Return the frozen layers at the beginning of a model, up to the best cut.
+    """Return the frozen layers at the beginning of a model.
 
-    The cut is where the outputs of a row take the fewest bytes, at most ``max_row_bytes``, among
-    those that save nearly as many operations as any. Operations are estimated from shapes: weights
-    times positions, and elements of the outputs.
+    Operations are estimated from shapes: weights times positions, and elements of the outputs.
 
     Raises:
-        NotSharedError: There is no such cut, or it saves too little.
+        NotSharedError: There are none, they save too little, or a row of their outputs takes more
+            than ``max_row_bytes``.
     """
     for name in _METHODS:
         if replaces_method(model, name):
             raise NotSharedError(f"the model replaces {name}, which may use the rows")
     if not has_layer_graph(model):
         raise NotSharedError(f"{type(model).__name__} calls its layers in custom code")
-    cuts, reason = _cuts(model)
-    fitting = [cut for cut in cuts if cut.row_bytes <= max_row_bytes]
-    if not fitting:
-        too_large = "the outputs of the frozen layers do not fit into memory"
-        raise NotSharedError(too_large if cuts else reason)
-    enough = _NEARLY_ALL * max(cut.saved for cut in fitting)
-    good = (cut for cut in fitting if cut.saved >= enough)
-    cut = min(good, key=lambda each: each.row_bytes)  # the first of equal ones
-    frozen = max(each.saved for each in cuts)
-    total = sum(map(_operations, _calls(model)))
-    share = cut.saved / (frozen + (1 + _BACKWARD) * (total - frozen))
+    calls = _calls(model)
+    frozen, reason = _frozen_calls(model, calls)
+    saved, total = (sum(map(_operations, each)) for each in (frozen, calls))
+    share = saved / (saved + (1 + _BACKWARD) * (total - saved)) if saved else 0.0
     if share < LEAST_SHARE:
         raise NotSharedError(f"they are only {share:.0%} of an epoch's operations; {reason}")
-    return FrozenLayers(cut.levels, cut.row_bytes, share)
+    cut = _cut(model, calls, frozen)
+    # Such as a dropout of rate 0, which belongs to the head.
+    while len(frozen) > 1 and not getattr(frozen[-1].operation, "variables", ()):
+        shorter = _cut(model, calls, frozen[:-1])
+        if shorter.row_bytes > cut.row_bytes:
+            break
+        frozen, cut = frozen[:-1], shorter
+    if math.isinf(cut.row_bytes) or cut.row_bytes > max_row_bytes:
+        raise NotSharedError("the outputs of the frozen layers do not fit into memory")
+    row_bytes = int(cut.row_bytes)
+    return FrozenLayers(model, tuple(frozen), cut.rest, cut.tensors, row_bytes, share)
 
 
 def has_frozen_layers(model: keras.Model) -> bool:
@@ -242,52 +197,19 @@ def has_frozen_layers(model: keras.Model) -> bool:
     return any(layer.weights and not layer.trainable for layer in layers_in(model))
 
 
-def _cuts(model: keras.Model) -> tuple[list[_Cut], str]:
-    """Return the possible cuts of a model, and why there is none after the last one."""
-    calls = _calls(model)
-    known = {id(tensor): tensor for tensor in layer_graph(model).inputs}
+def _frozen_calls(model: keras.Model, calls: Sequence[LayerCall]) -> tuple[list[LayerCall], str]:
+    """Return the calls that depend on frozen layers alone, and why there are no more."""
+    known = {id(tensor) for tensor in layer_graph(model).inputs}
     frozen: list[LayerCall] = []
-    reason = "all layers are frozen"
+    reason = ""
     for call in calls:
         if all(id(tensor) in known for tensor in call.inputs):
             obstacle = _obstacle(call)
             if not obstacle:
                 frozen.append(call)
-                known |= {id(tensor): tensor for tensor in call.outputs}
-            elif reason.startswith("all"):
-                reason = obstacle
-    cuts, saved = [], 0.0
-    for count, last in enumerate(frozen, 1):
-        saved += _operations(last)
-        before = tuple(frozen[:count])
-        rest = _others(calls, before)
-        tensors = _crossing(model, before, rest)
-        if (row_bytes := _row_bytes(tensors)) is not None:
-            cuts.append(_Cut((_Level(model, before, rest, tensors),), saved, row_bytes))
-    return cuts + _nested_cuts(model, calls, frozen, saved), reason
-
-
-def _nested_cuts(
-    model: keras.Model,
-    calls: Sequence[LayerCall],
-    frozen: Sequence[LayerCall],
-    saved: float,
-) -> list[_Cut]:
-    """Return the cuts inside a partly frozen nested model that all paths go through."""
-    rest = _others(calls, frozen)
-    tensors = _crossing(model, frozen, rest)
-    users = [call for call in rest if any(t is each for t in call.inputs for each in tensors)]
-    if len(users) != 1 or not _is_graph(users[0].operation):
-        return []
-    nested = users[0]
-    if {id(tensor) for tensor in tensors} != {id(tensor) for tensor in nested.inputs}:
-        return []
-    after = _others(rest, [nested])
-    if any(call.operation is nested.operation for call in after):
-        return []  # it is called again
-    level = _Level(model, tuple(frozen), after, tensors, nested)
-    inner, _ = _cuts(nested.operation)
-    return [_Cut((level, *cut.levels), saved + cut.saved, cut.row_bytes) for cut in inner]
+                known |= set(map(id, call.outputs))
+            reason = reason or obstacle
+    return frozen, reason or "all layers are frozen"
 
 
 def _calls(model: keras.Model) -> list[LayerCall]:
@@ -296,34 +218,24 @@ def _calls(model: keras.Model) -> list[LayerCall]:
     return [call for call in calls_in_order(model) if not isinstance(call.operation, kind)]
 
 
-def _others(calls: Sequence[LayerCall], some: Sequence[LayerCall]) -> tuple[LayerCall, ...]:
-    without = set(map(id, some))
-    return tuple(call for call in calls if id(call) not in without)
-
-
-def _crossing(
-    model: keras.Model,
-    before: Sequence[LayerCall],
-    rest: Sequence[LayerCall],
-) -> tuple[Any, ...]:
-    """Return the tensors that are made before a cut, or are inputs, and used after it."""
+def _cut(model: keras.Model, calls: Sequence[LayerCall], frozen: Sequence[LayerCall]) -> _Cut:
+    """Return what is after some calls, and what it needs of them or of the inputs."""
+    before = set(map(id, frozen))
+    rest = tuple(call for call in calls if id(call) not in before)
     made = {id(tensor) for tensor in layer_graph(model).inputs}
-    made |= {id(tensor) for call in before for tensor in call.outputs}
+    made |= {id(tensor) for call in frozen for tensor in call.outputs}
     used = [tensor for call in rest for tensor in call.inputs]
     used += keras.tree.flatten(model.outputs)
-    unique = {id(tensor): tensor for tensor in used if id(tensor) in made}
-    return tuple(unique.values())
+    tensors = tuple({id(tensor): tensor for tensor in used if id(tensor) in made}.values())
+    return _Cut(rest, tensors, sum(map(_row_bytes, tensors)))
 
 
-def _row_bytes(tensors: Sequence[Any]) -> int | None:
-    """Return the bytes of a row; None if they are unknown."""
-    size = 0
-    for tensor in tensors:
-        shape = tensor.shape[1:]
-        if None in shape or tensor.sparse or tensor.dtype == "string" or not len(tensor.shape):
-            return None
-        size += math.prod(shape) * tf.as_dtype(tensor.dtype).size
-    return size
+def _row_bytes(tensor: Any) -> float:
+    """Return the bytes of a row; infinity if they are unknown."""
+    shape = tensor.shape[1:]
+    if None in shape or tensor.sparse or tensor.dtype == "string" or not len(tensor.shape):
+        return math.inf
+    return math.prod(shape) * tf.as_dtype(tensor.dtype).size
 
 
 def _is_graph(operation: Any) -> bool:
@@ -388,42 +300,19 @@ def check_outputs(layers: FrozenLayers, x: Any) -> list[bool]:
     """Return whether each output at the cut has a mask, after a check on a few rows.
 
     Raises:
-        NotSharedError: The outputs depend on training, on other rows or on chance, or the rest of
-            the model gives other predictions for them.
+        NotSharedError: The outputs depend on training or on other rows.
     """
-    state = [(each, each.numpy()) for each in layers.model.variables if not each.trainable]
-    try:
-        with preserve_global_rng():
-            return _checked_masks(layers, x)
-    finally:
-        for variable, value in state:
-            variable.assign(value)
-
-
-def _checked_masks(layers: FrozenLayers, x: Any) -> list[bool]:
-    before = [variable.numpy() for variable in layers.variables]
-    outputs = layers.outputs(x)
-    trained = layers.outputs(x, training=True)
+    outputs, trained = (layers.outputs(x, training=each) for each in (False, True))
+    if not all(map(_equal, outputs, trained)):
+        raise NotSharedError("the outputs of the frozen layers differ in training")
     numbers = range(len(keras.tree.flatten(x)[0]))
     single = [layers.outputs(rows_between(x, i, i + 1)) for i in numbers]
-    if not all(map(_equal, outputs, trained)):
-        raise NotSharedError("the outputs of the frozen layers differ between two calls")
-    after = [variable.numpy() for variable in layers.variables]
-    if not all(map(np.array_equal, before, after)):
-        raise NotSharedError("a call of the frozen layers changes a variable")
     for number, output in enumerate(outputs):
         if not _equal(tf.concat([each[number] for each in single], 0), output):
             raise NotSharedError(
                 "the outputs of the frozen layers depend on other rows of the batch"
             )
-    num_tensors = len(layers.levels[-1].tensors)
-    has_mask = [keras_mask(each) is not None for each in outputs[:num_tensors]]
-    whole = layers.model(x, training=False)
-    with layers.skipped(has_mask):
-        rest = layers.model(tuple(map(tf.identity, outputs)), training=False)  # without masks
-    if not all(map(_equal, keras.tree.flatten(whole), keras.tree.flatten(rest))):
-        raise NotSharedError("the rest of the model gives other predictions")
-    return has_mask
+    return [keras_mask(each) is not None for each in outputs[: len(layers.tensors)]]
 
 
 def _equal(one: Any, other: Any) -> bool:

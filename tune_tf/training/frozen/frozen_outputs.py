@@ -19,9 +19,7 @@ from tune_tf.data.node_store import NodeStore
 from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
 from tune_tf.result_keys import WEIGHTS_DIFFER
-from tune_tf.training.core.epoch import TrialInputs
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.step import trains_by_workload
+from tune_tf.training.epoch import TrialInputs
 from tune_tf.training.frozen.frozen_layers import (
     FrozenLayers,
     NotSharedError,
@@ -33,6 +31,8 @@ from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.input.stream import Stream
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.step import trains_by_workload
 from tune_tf.workload import Workload
 
 ArrayList = list["np.ndarray[Any, Any]"]
@@ -60,8 +60,7 @@ class SkippedLayers:
     @property
     def key(self) -> tuple[Any, ...]:
         """Part of the trace that depends on the cut."""
-        levels = self.layers.levels
-        return (*self.has_mask, *((len(level.frozen), len(level.tensors)) for level in levels))
+        return (*self.has_mask, len(self.layers.frozen), len(self.layers.tensors))
 
     def replaced(self) -> contextlib.AbstractContextManager[None]:
         """Return the context in which the model takes outputs of the layers in place of rows."""
@@ -85,8 +84,6 @@ def shareable_layers(
                 f"Data.{name} is a data set, which may have other rows in each epoch: return "
                 "arrays, rows of tune_tf.data.prepared, or a Pipeline"
             )
-        if isinstance(part, Stream) and (varying := part.varying_part()):
-            raise NotSharedError(f"{varying} may make other rows in each epoch")
     if rows.per_example is not None:
         raise NotSharedError("per_example makes other rows in each epoch")
     if trains_by_workload(workload):

@@ -12,7 +12,6 @@ import tensorflow as tf
 from tune_tf.data.nested import num_bytes
 from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.rows import Batches, Rows, is_dataset
-from tune_tf.training.core.replicas import Replicas
 from tune_tf.training.input.dataset_stream import (
     DatasetSource,
     DatasetStream,
@@ -21,6 +20,7 @@ from tune_tf.training.input.dataset_stream import (
 )
 from tune_tf.training.input.reader import is_sparse_or_ragged, rows_between
 from tune_tf.training.input.stream import SAMPLE_ROWS, Stream, whole_batch
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Config, Workload
 
 STREAMS = (Stream, DatasetStream)

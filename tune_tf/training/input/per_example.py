@@ -30,14 +30,8 @@ class PerExample:
                 name = f"the function that {type(workload).__name__}.per_example returned"
                 self._specs[training] = trace_row_function(name, fn, row)
                 self._fns[training] = vectorized(fn)
-        self._sample: tuple[Any, Any] = (None, None)  # before and after the transformation
-        self.transform_sample(sample)
-
-    def transform_sample(self, sample: tuple[Any, ...]) -> Any:
-        """Transform a few training rows."""
-        if self._sample[0] is not sample:
-            self._sample = sample, self.transform(sample, _row_numbers(sample), training=True)
-        return self._sample[1]
+        #: A few training rows after the transformation.
+        self.sample = self.transform(sample, _row_numbers(sample), training=True)
 
     def transform(
         self, rows: Any, numbers: tf.Tensor, seed: Any = (0, 0), *, training: bool
@@ -63,8 +57,7 @@ def with_per_example(workload: Workload, config: Config, rows: DeviceRows) -> De
     if not workload.computes_rows:
         return rows
     per_example = PerExample(workload, config, rows.sample)
-    sample = per_example.transform_sample(rows.sample)
-    return replace(rows, sample=sample, per_example=per_example)
+    return replace(rows, sample=per_example.sample, per_example=per_example)
 
 
 def apply_per_example(

@@ -50,26 +50,22 @@ class ResidentReader:
 
 
 class StreamReader:
-    """Reader of a stream's batches that measures the waiting time.
+    """Reader of a stream's batches.
 
     Args:
         batches: Iterator of ``Stream.batches``.
-        waited_s: Variable that accumulates the seconds spent waiting, float64.
         window: Function from a number of rows of a batch to the part ``[first, last)`` read here.
     """
 
-    def __init__(
-        self, batches: Any, waited_s: tf.Variable, window: Callable[[int], tuple[int, int]]
-    ) -> None:
+    def __init__(self, batches: Any, window: Callable[[int], tuple[int, int]]) -> None:
         self._batches = batches
-        self._waited_s = waited_s
         self._window = window
 
     def fetch(self, count: int) -> Any:
         """Return the next batch."""
         begin, end = self._window(count)
         return tf.nest.map_structure(
-            lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._next()
+            lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._batches.get_next()
         )
 
     def part(
@@ -84,28 +80,8 @@ class StreamReader:
 
     def dynamic(self, first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, Any]:
         """Return the next batch."""
-        numbers, rows = self._next()
+        numbers, rows = self._batches.get_next()
         return numbers, rows
-
-    def _next(self) -> Any:
-        return _timed(self._batches.get_next, self._waited_s)
-
-
-class DatasetReader:
-    """Reader of the batches of a user's data set, whose numbers of rows may be known only later.
-
-    Args:
-        batches: Iterator of ``DatasetStream.batches``.
-        waited_s: Variable that accumulates the seconds spent waiting, float64.
-    """
-
-    def __init__(self, batches: Any, waited_s: tf.Variable) -> None:
-        self._batches = batches
-        self._waited_s = waited_s
-
-    def next(self) -> tf.experimental.Optional:
-        """Return the next batch, or no value after the last one."""
-        return _timed(self._batches.get_next_as_optional, self._waited_s)
 
 
 def num_rows_of(batch: Any) -> Any:
@@ -141,18 +117,6 @@ def rows_between(batch: Any, begin: Any, end: Any) -> Any:
 def is_sparse_or_ragged(value: Any) -> bool:
     """Return whether a value is a sparse or ragged tensor, which no array can stand for."""
     return isinstance(value, tf.SparseTensor | tf.RaggedTensor)
-
-
-def _timed(read: Callable[[], Any], waited_s: tf.Variable) -> Any:
-    """Return what ``read`` reads, and add the seconds that it took."""
-    # Otherwise the graph could read the clock before earlier batches have arrived.
-    with tf.control_dependencies([waited_s.read_value()]):
-        began = tf.timestamp()
-    with tf.control_dependencies([began]):
-        batch = read()
-    with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
-        waited_s.assign_add(tf.timestamp() - began)
-    return batch
 
 
 Reader = ResidentReader | StreamReader

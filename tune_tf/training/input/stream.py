@@ -1,24 +1,19 @@
 """Streaming of a pipeline's batches, epoch after epoch."""
 
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-import psutil
 import tensorflow as tf
 
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import map_nested
-from tune_tf.data.pipeline import MEMORY, Pipeline
-from tune_tf.errors import WorkloadError, first_line
-from tune_tf.training.core.seeds import epoch_order, example_seeds, stream_seed
+from tune_tf.data.pipeline import Pipeline
+from tune_tf.errors import WorkloadError
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.keras_internals import is_stateful
+from tune_tf.training.seeds import epoch_order
 
 SAMPLE_ROWS = 2
 """Rows that are read before training."""
@@ -28,11 +23,6 @@ _STATEFUL_OPERATION = re.compile(
     r"|ParameterizedTruncatedNormal|Multinomial|Stateful(?!PartitionedCall)\w+|Rng\w+|Assign\w*VariableOp"
     r"|SampleDistortedBoundingBox(V2)?|\w+CandidateSampler|NonDeterministicInts)"
 )
-_REPEATABLE_OPERATION = re.compile(
-    r"(StatefulPartitionedCall|If|While|Case|Assert|Print(V2)?|CheckNumerics(V2)?|TensorArray\w*"
-    r"|VarHandleOp|HashTableV2|LookupTable(Find|Size)V2|StatelessRandomGetAlg|DeviceIndex)"
-)
-"""Operations that TensorFlow calls stateful, and that give the same results in each call."""
 
 
 def graph_operations(graph: Any) -> Iterator[Any]:
@@ -54,14 +44,18 @@ def trace_row_function(name: str, fn: Callable[..., Any], row: Any) -> Any:
     )
     outputs = traced.structured_outputs
     _check_row(name, outputs)
-    operations = {node.op for node in graph_operations(traced.graph)}
+    _refuse_state(name, traced.graph, "the seed passed to it")
+    return outputs
+
+
+def _refuse_state(name: str, graph: Any, seed: str) -> None:
+    operations = {node.op for node in graph_operations(graph)}
     if stateful := sorted(filter(_STATEFUL_OPERATION.fullmatch, operations)):
         raise WorkloadError(
             f"{name} uses {', '.join(stateful)}, which keeps its own state, so a trial could not "
             "be restored or repeated: draw random numbers with tf.random.stateless_* or "
-            "tf.image.stateless_random_* and the seed passed to it"
+            f"tf.image.stateless_random_* and {seed}"
         )
-    return outputs
 
 
 def _check_row(name: str, outputs: Any) -> None:
@@ -85,7 +79,7 @@ class Stream:
             process reads; other processes read the rest.
 
     Raises:
-        WorkloadError: A row is unreadable or malformed, or a cache does not fit.
+        WorkloadError: A row is unreadable or malformed.
     """
 
     def __init__(
@@ -94,23 +88,15 @@ class Stream:
         name: str,
         window: Callable[[int], tuple[int, int]] = whole_batch,
     ) -> None:
-        if name != "train" and pipeline.augment is not None:
-            raise WorkloadError(
-                f"the Pipeline of Data.{name} has augment, but {name} rows are never augmented: "
-                "leave augment out there"
-            )
         self._pipeline = pipeline
         self._map = None if pipeline.map is None else tf.function(pipeline.map)  # with AutoGraph
-        self._augment = None if pipeline.augment is None else tf.function(pipeline.augment)
         self._name = name
         self._window = window
         self.num_rows = pipeline.num_rows
         self._source = tf.nest.map_structure(tensor_of, pipeline.rows)
         with tf.device("CPU:0"):
             self._order = tf.Variable(tf.range(self.num_rows), trainable=False)
-            self._seed = tf.Variable(tf.zeros([2], tf.int32), trainable=False)
         self._datasets: dict[int, tf.data.Dataset] = {}
-        self._cached: tf.data.Dataset | None = None
         #: First few rows as plain tensors.
         self.sample = self._read_sample()
         row = row_spec(self.sample)
@@ -124,58 +110,24 @@ class Stream:
             size: Rows of a batch.
             seed: Seed of the trial.
             epoch: Number of the epoch, from 0.
-            shuffled: Whether the rows are shuffled; cached and uncached ones differ in order.
+            shuffled: Whether the rows are shuffled.
         """
-        augment_seed = example_seeds(seed, epoch)[0]
-        if self._pipeline.cache is not None:
-            self._seed.assign(augment_seed)
-            rows = self._cached_rows()
-            if shuffled:
-                rows = self._shuffled(rows, seed, epoch)
-            rows = self._augmented(rows)
-            return iter(self._prefetch(self._cut_to_window(rows.batch(size), size)))
-        self._order.assign(self.order(seed, epoch, shuffled=shuffled))
-        self._seed.assign(augment_seed)
+        order = epoch_order(seed, epoch, self.num_rows) if shuffled else np.arange(self.num_rows)
+        self._order.assign(order.astype(np.int32))
         if size not in self._datasets:
-            self._datasets[size] = self._prefetch(self._read_batches(size))
+            self._datasets[size] = prefetched(self._read_batches(size))
         return iter(self._datasets[size])
 
-    def order(self, seed: int, epoch: int, *, shuffled: bool) -> "np.ndarray[Any, Any]":
-        """Return the numbers of the rows in the order of :meth:`batches`, int32, ``[num_rows]``."""
-        if not shuffled:
-            return np.arange(self.num_rows, dtype=np.int32)
-        if self._pipeline.cache is None:
-            return epoch_order(seed, epoch, self.num_rows)
-        numbers = tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
-        batches = self._shuffled(numbers, seed, epoch).batch(self.num_rows)
-        order: np.ndarray[Any, Any] = next(iter(batches)).numpy()
-        return order
-
     def in_order(self, size: int) -> Iterator[tuple[Any, ...]]:
-        """Yield all rows before ``augment``, ``size`` at a time, also those of other processes."""
+        """Yield all rows, ``size`` at a time, also those of other processes."""
         numbers = tf.data.Dataset.range(self.num_rows, output_type=tf.int32)
         rows = numbers.map(self._read_row, tf.data.AUTOTUNE, deterministic=True)
-        for _, batch in self._prefetch(rows.batch(size)):
+        for _, batch in prefetched(rows.batch(size)):
             yield batch
 
     def content(self) -> bytes | None:
         """Return bytes that are equal for equal ``rows`` and ``map``; None if not comparable."""
         return digest((map_nested(np.asarray, self._pipeline.rows), self._pipeline.map))
-
-    def varying_part(self) -> str:
-        """Return what may make other rows in each epoch; empty if they are the same."""
-        if self._augment is not None:
-            return f"the augment of Data.{self._name}"
-        if self._map is None:
-            return ""
-        row = tf.nest.map_structure(lambda a: _as_floatx(a[0]), self._source)
-        try:
-            graph = self._map.get_concrete_function(*row).graph
-        except Exception as error:  # noqa: BLE001  reading the rows raises it too, if it matters
-            return f"{first_line(error)} in the map of Data.{self._name}"
-        stateful = filter(is_stateful, {node.op for node in graph_operations(graph)})
-        varying = sorted(each for each in stateful if not _REPEATABLE_OPERATION.fullmatch(each))
-        return f"{', '.join(varying)} in the map of Data.{self._name}" if varying else ""
 
     def _read_batches(self, size: int) -> tf.data.Dataset:
         full, rest = divmod(self.num_rows, size)
@@ -189,56 +141,15 @@ class Stream:
         return batches.concatenate(self._read_batches_at(last, end - begin))
 
     def _read_batches_at(self, starts: tf.data.Dataset, count: int) -> tf.data.Dataset:
-        if self._map is None and self._augment is None:
+        if self._map is None:
             return starts.map(lambda start: self._gather(self._order[start : start + count]))
         positions = starts.flat_map(lambda start: tf.data.Dataset.range(start, start + count))
         rows = positions.map(
-            lambda position: self._augment_row(*self._read_row(self._order[position]), self._seed),
+            lambda position: self._read_row(self._order[position]),
             tf.data.AUTOTUNE,
             deterministic=True,
         )
         return rows.batch(count)
-
-    def _cut_to_window(self, batches: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        full, rest = divmod(self.num_rows, size)
-        full_window, last_window = self._window(size), self._window(rest)
-        if (full_window, last_window) == ((0, size), (0, rest)):
-            return batches
-
-        def cut(number: tf.Tensor, batch: Any) -> Any:
-            window = tf.where(number < full, full_window, last_window)
-            return tf.nest.map_structure(lambda a: a[window[0] : window[1]], batch)
-
-        return batches.enumerate().map(cut)
-
-    def _cached_rows(self) -> tf.data.Dataset:
-        if self._cached is None:
-            rows = tf.data.Dataset.range(self.num_rows, output_type=tf.int32).map(
-                self._read_row, tf.data.AUTOTUNE, deterministic=True
-            )
-            self._cached = rows.cache(self._cache_file(rows.element_spec[1]))
-        return self._cached
-
-    def _shuffled(self, rows: tf.data.Dataset, seed: int, epoch: int) -> tf.data.Dataset:
-        buffer = self._pipeline.shuffle_buffer or self.num_rows
-        return _shuffle(rows, buffer, stream_seed(seed, epoch))
-
-    def _augmented(self, rows: tf.data.Dataset) -> tf.data.Dataset:
-        if self._augment is None:
-            return rows
-        return rows.map(
-            lambda number, row: self._augment_row(number, row, self._seed),
-            tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-
-    def _prefetch(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        options = tf.data.Options()
-        threads = tf.config.threading.get_intra_op_parallelism_threads()
-        if threads:  # equals the trial's CPUs
-            options.threading.private_threadpool_size = threads
-            options.autotune.cpu_budget = threads
-        return dataset.prefetch(self._pipeline.prefetch or tf.data.AUTOTUNE).with_options(options)
 
     def _gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, Any]:
         rows = tf.nest.map_structure(lambda a: _as_floatx(tf.gather(a, numbers)), self._source)
@@ -253,22 +164,15 @@ class Stream:
         _check_row(f"the map of Data.{self._name}", row)
         return number, row
 
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _augment_row(self, number: tf.Tensor, row: Any, seed: Any) -> tuple[tf.Tensor, Any]:
-        if self._augment is None:
-            return number, row
-        seed = tf.convert_to_tensor(seed)
-        return number, self._augment(row, tf.stack([seed[0], seed[1] + number]))
-
     def _read_sample(self) -> Any:
         """Read the first rows, which reveals most errors before training."""
         count = min(SAMPLE_ROWS, self.num_rows)
         first = tf.data.Dataset.range(count, output_type=tf.int32).map(self._read_row)
+        if self._map is not None:
+            row = tf.nest.map_structure(lambda a: _as_floatx(a[0]), self._source)
+            graph = self._map.get_concrete_function(*row).graph
+            _refuse_state(f"the map of Data.{self._name}", graph, "the seed of per_example")
         name = f"the map of Data.{self._name}"
-        if self._augment is not None:
-            name = f"the augment of Data.{self._name}"
-            trace_row_function(name, self._augment, first.element_spec[1])
-            first = first.map(lambda number, row: self._augment_row(number, row, self._seed))
         for spec in tf.nest.flatten(first.element_spec[1]):
             if None in spec.shape:
                 raise WorkloadError(
@@ -283,44 +187,21 @@ class Stream:
             ) from error
         return rows
 
-    def _num_bytes(self, row: Any) -> int:
-        leaves = tf.nest.flatten(row)
-        return self.num_rows * sum(leaf.dtype.size * int(np.prod(leaf.shape)) for leaf in leaves)
 
-    def _cache_file(self, row: Any) -> str:
-        """Return the path of the row cache, empty for memory, after checking that the rows fit."""
-        num_bytes = self._num_bytes(row)
-        cache = self._pipeline.cache
-        if cache == MEMORY:
-            free, place = psutil.virtual_memory().available, "memory"
-        else:
-            Path(str(cache)).mkdir(parents=True, exist_ok=True)
-            free, place = shutil.disk_usage(str(cache)).free, str(cache)
-        if num_bytes > free:
-            raise WorkloadError(
-                f"the cache of Data.{self._name} takes {num_bytes / 1e9:.1f} GB, but {place} has "
-                f"{free / 1e9:.1f} GB free: leave cache out, or choose another folder"
-            )
-        if cache == MEMORY:
-            return ""
-        # Each process needs a separate file, deleted with the stream or when the process exits.
-        self._folder = tempfile.TemporaryDirectory(prefix="tune_tf-cache-", dir=str(cache))
-        return str(Path(self._folder.name, self._name))
+def prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return a data set that prepares batches on the trial's CPUs, unless the user chose others."""
+    options, threads = tf.data.Options(), tf.config.threading.get_intra_op_parallelism_threads()
+    chosen = dataset.options()
+    if threads and not chosen.threading.private_threadpool_size:
+        options.threading.private_threadpool_size = threads
+    if threads and not chosen.autotune.cpu_budget:
+        options.autotune.cpu_budget = threads
+    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 def row_spec(rows: Any) -> Any:
     """Return the nested ``tf.TensorSpec`` of a row."""
     return tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape[1:], a.dtype), rows)
-
-
-def _shuffle(rows: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Shuffle rows by a seed alone: TensorFlow adds its global seed, which user code may set."""
-
-    def shuffle(_: tf.Tensor) -> tf.data.Dataset:
-        tf.compat.v1.set_random_seed(seed)  # applies to the graph of this function only
-        return rows.shuffle(buffer, seed)
-
-    return tf.data.Dataset.from_tensors(0).flat_map(shuffle)
 
 
 def _as_floatx(tensor: tf.Tensor) -> tf.Tensor:

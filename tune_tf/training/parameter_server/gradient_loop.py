@@ -9,12 +9,8 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
 from tune_tf.result_keys import Metrics
-from tune_tf.training.core.epoch import TrialInputs
-from tune_tf.training.core.graph import GraphCache
-from tune_tf.training.core.program import Program, plain_metrics
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.step import ReplicaBuilder
-from tune_tf.training.core.update import refuse_other_optimizers
+from tune_tf.training.epoch import TrialInputs
+from tune_tf.training.graph import GraphCache
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.parameter_server.tasks import (
     Array,
@@ -24,6 +20,10 @@ from tune_tf.training.parameter_server.tasks import (
     TaskResult,
 )
 from tune_tf.training.parameter_server.update_loop import VariableRoles, refuse_streams
+from tune_tf.training.program import Program, plain_metrics
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.replicas.update import refuse_other_optimizers
+from tune_tf.training.step import ReplicaBuilder
 from tune_tf.workload import Config, Workload
 
 

@@ -10,15 +10,15 @@ import tensorflow as tf
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Parallelism
 from tune_tf.result_keys import Metrics
+from tune_tf.training.build import batch_norms, layers_in
 from tune_tf.training.callbacks import EpochCallbacks
-from tune_tf.training.core.batch_parts import scale_gradient
-from tune_tf.training.core.build import batch_norms, layers_in
-from tune_tf.training.core.epoch import TrialInputs, row_order
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.program import Program, plain_metrics
-from tune_tf.training.core.replicas import Replicas
+from tune_tf.training.epoch import TrialInputs, row_order
 from tune_tf.training.input.device_rows import DeviceRows
+from tune_tf.training.loop import GraphLoop
 from tune_tf.training.parameter_server.tasks import Array, Gradient, SparseGradient
+from tune_tf.training.program import Program, plain_metrics
+from tune_tf.training.replicas.batch_parts import scale_gradient
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Config, Workload
 
 

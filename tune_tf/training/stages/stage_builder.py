@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Hybrid, ModelParallel
-from tune_tf.training.core.build import batch_norms, build_model, warn_of_inexact_norms
-from tune_tf.training.core.epoch import TrialInputs
-from tune_tf.training.core.loop import GraphLoop
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.step import ReplicaBuilder
+from tune_tf.training.build import batch_norms, build_model, warn_of_inexact_norms
 from tune_tf.training.devices import Devices
+from tune_tf.training.epoch import TrialInputs
+from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.training.stages.stage_step import StagePipeline, StageStep
+from tune_tf.training.step import ReplicaBuilder
 from tune_tf.workload import Workload
 
 _HOST = "CPU:0"

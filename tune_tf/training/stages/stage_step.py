@@ -1,167 +1,82 @@
 """Training and validation steps of a model that is split into stages."""
 
-import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.core.batch_parts import add_gradients, split_rows, unpack_batch
-from tune_tf.training.core.build import build_for_training
-from tune_tf.training.core.part_calls import GraphSpan, PartCalls, refuse_random_operations
-from tune_tf.training.core.parted_batches import after_all, slice_after, snapshot, sum_penalties
-from tune_tf.training.core.replicas import Replicas
-from tune_tf.training.core.scalars import inner_optimizer
-from tune_tf.training.core.step import Step
-from tune_tf.training.core.whole_batch import WholeBatch, concatenate, differentiate
+from tune_tf.training.build import build_for_training
 from tune_tf.training.input.reader import rows_between
-from tune_tf.training.stages.stage_plan import Call, calls_of
+from tune_tf.training.keras_internals import layer_graph, replace_calls, standard_inputs
+from tune_tf.training.replicas.batch_parts import add_gradients, split_rows, unpack_batch
+from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls, refuse_random_operations
+from tune_tf.training.replicas.parted_batches import after_all, slice_after, snapshot, sum_penalties
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.replicas.whole_batch import WholeBatch, concatenate, differentiate
+from tune_tf.training.scalars import inner_optimizer
+from tune_tf.training.stages.stage_plan import calls_of
+from tune_tf.training.step import Step
 from tune_tf.workload import Workload
-
-
-class _Stage(NamedTuple):
-    """Calls of one device as a separate model that shares the layers.
-
-    Inputs from earlier stages and outputs are ids of symbolic tensors.
-    """
-
-    model: keras.Model
-    device: str
-    inputs: list[int]
-    outputs: list[int]
 
 
 class StagePipeline:
     """Model replica that runs stage by stage and copies activations to the next stage's device.
 
-    TensorFlow places gradient operations freely. So each stage has a separate tape and is
-    differentiated on its device, given the gradients of the later stages. The model's variables are
-    on the devices of their stages; the plan is that of ``stage_plan``.
+    The model's variables are on the devices of their stages; the plan is that of ``stage_plan``.
+    Gradients are computed where their operations are.
     """
 
     def __init__(self, model: keras.Model, plan: Sequence[int], devices: Sequence[str]) -> None:
         self.model = model
         self.devices = tuple(devices)
-        self._outputs = _outputs(model)
-        self._calls = calls_of(model)  # kept alive: values are keyed by the ids of its tensors
-        self._stages = _stages(model, self._calls, plan, self.devices)
-        numbers = {
-            id(variable): number
-            for number, stage in enumerate(self._stages)
-            for variable in stage.model.variables
+        self._calls = [
+            (call, devices[stage])
+            for call, stage in zip(calls_of(model), plan, strict=True)
+            if not isinstance(call.operation, keras.layers.InputLayer)
+        ]
+        places = {
+            id(variable): device
+            for call, device in self._calls
+            for variable in getattr(call.operation, "variables", ())
         }
-        self._stage_numbers = [numbers[id(v)] for v in model.trainable_variables]
         #: Device of each trainable variable.
-        self.variable_devices = [self.devices[number] for number in self._stage_numbers]
+        self.variable_devices = [places[id(v)] for v in model.trainable_variables]
 
-    def forward(self, x: Any, *, training: bool) -> "StagePass":
-        """Call the stages with some rows."""
-        values: dict[int, Any] = {}
-        tapes = [tf.GradientTape() for _ in self._stages] if training else []
-        for number, stage in enumerate(self._stages):
-            with tapes[number] if training else contextlib.nullcontext() as tape:
-                self._run(stage, x, values, tape)
-        y_pred = keras.tree.map_structure(lambda tensor: values[id(tensor)], self._outputs)
-        return StagePass(y_pred, values, tapes)
+    def forward(self, x: Any, *, training: bool) -> Any:
+        """Return the outputs of the stages for some rows."""
+        with replace_calls({self.model: self._run}):
+            return self.model(x, training=training)
 
-    def gradients(self, of: "StagePass", of_outputs: Sequence[Any], penalty: Any) -> list[Any]:
+    def gradients(self, y_pred: Any, of_outputs: Sequence[Any], penalty: Any) -> list[Any]:
         """Return the gradients of the trainable variables, in order.
 
         They are those of the ``penalty``, a number or None, and of the loss, whose gradients by the
         outputs are given.
         """
-        values, variables = of.values, self.model.trainable_variables
-        gradients: list[Any] = [None] * len(variables)
-        upstream: dict[int, Any] = {}  # gradients from later stages, by their input tensor
-        for tensor, gradient in zip(keras.tree.flatten(self._outputs), of_outputs, strict=True):
-            upstream[id(tensor)] = add_gradients(upstream.get(id(tensor)), gradient)
-        for number, stage in reversed(list(enumerate(self._stages))):
-            indices = [i for i, each in enumerate(self._stage_numbers) if each == number]
-            inputs = [key for key in stage.inputs if values[key].dtype.is_floating]
-            outputs = [key for key in stage.outputs if upstream.get(key) is not None]
-            targets = [values[key] for key in outputs]
-            given = [upstream[key] for key in outputs]
-            if penalty is not None:
-                targets.append(penalty)
-                given.append(tf.ones_like(penalty))
-            if not targets:
-                continue
-            with tf.device(stage.device):
-                variable_gradients, input_gradients = of.tapes[number].gradient(
-                    targets,
-                    ([variables[i] for i in indices], [values[key] for key in inputs]),
-                    output_gradients=given,
-                )
-            for i, gradient in zip(indices, variable_gradients, strict=True):
-                gradients[i] = gradient
-            for key, gradient in zip(inputs, input_gradients, strict=True):
-                upstream[key] = add_gradients(upstream.get(key), gradient)
+        targets = list(zip(keras.tree.flatten(y_pred), of_outputs, strict=True))
+        if penalty is not None:
+            targets.append((penalty, tf.ones_like(penalty)))
+        known = [each for each in targets if each[1] is not None]
+        gradients: list[Any] = tf.compat.v1.gradients(
+            [target for target, _ in known],
+            [variable.value for variable in self.model.trainable_variables],
+            [gradient for _, gradient in known],
+            colocate_gradients_with_ops=True,
+        )
         return gradients
 
-    def _run(
-        self, stage: _Stage, x: Any, values: dict[int, Any], tape: tf.GradientTape | None = None
-    ) -> None:
-        """Run a stage for training, recorded by a tape, or for validation."""
-        with tf.device(stage.device):
-            inputs = [values[key] for key in stage.inputs]
-            if tape is not None:
-                tape.watch([each for each in inputs if each.dtype.is_floating])
-            x = x if stage is self._stages[0] else inputs
-            outputs = keras.tree.flatten(stage.model(x, training=tape is not None))
-        values |= dict(zip(stage.outputs, outputs, strict=True))
-
-
-class StagePass(NamedTuple):
-    """A call of all stages.
-
-    Args:
-        y_pred: The outputs.
-        values: Values of symbolic tensors by ``id``.
-        tapes: One a stage, for training.
-    """
-
-    y_pred: Any
-    values: dict[int, Any]
-    tapes: Sequence[tf.GradientTape]
-
-
-def _stages(
-    model: keras.Model, calls: Sequence[Call], plan: Sequence[int], devices: Sequence[str]
-) -> list[_Stage]:
-    tensors = {id(t): t for call in calls for t in (*call.inputs, *call.outputs)}
-    stage_of: dict[int, int] = {}  # stage that computes a tensor
-    uses: list[tuple[int, int]] = []  # tensor, stage
-    for call, stage in zip(calls, plan, strict=True):
-        uses += [(id(tensor), stage) for tensor in call.inputs]
-        stage_of |= {id(tensor): stage for tensor in call.outputs}
-    final = [id(tensor) for tensor in keras.tree.flatten(_outputs(model))]
-    stages = []
-    for number, device in enumerate(devices):
-        inputs = _unique(key for key, stage in uses if stage == number and stage_of[key] < number)
-        needed_later = {key for key, stage in uses if stage > number}
-        computed = [key for key, stage in stage_of.items() if stage == number]
-        outputs = [key for key in computed if key in needed_later]
-        outputs += _unique(key for key in final if key in computed and key not in needed_later)
-        x = _inputs(model) if number == 0 else [tensors[key] for key in inputs]
-        # TensorFlow's graph optimizer orders sums by node names, so an automatic name would matter.
-        part = keras.Model(x, [tensors[key] for key in outputs], name=f"stage_{number}")
-        stages.append(_Stage(part, device, inputs, outputs))
-    return stages
-
-
-def _unique(keys: Iterable[int]) -> list[int]:
-    return list(dict.fromkeys(keys))
-
-
-def _inputs(model: keras.Model) -> Any:
-    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
-
-
-def _outputs(model: keras.Model) -> Any:
-    return model.outputs[0] if isinstance(model, keras.Sequential) else model.output
+    def _run(self, inputs: Any, training: Any = None, **_: Any) -> Any:
+        model = self.model
+        graph = layer_graph(model)
+        values = dict(zip(map(id, graph.inputs), standard_inputs(model, inputs), strict=True))
+        for call, device in self._calls:
+            with tf.device(device):
+                call.run(values, training)
+        wanted = model.outputs[0] if isinstance(model, keras.Sequential) else model.output
+        return keras.tree.map_structure(lambda tensor: values[id(tensor)], wanted)
 
 
 class StageStep(Step):
@@ -193,8 +108,6 @@ class StageStep(Step):
         super().__init__(workload, copies, replicas, micro_batches)
         self._pipelines = pipelines
         self._saves_memory = saves_memory
-        stages = len(pipelines[0].devices)
-        self._who = f"{len(copies)} replicas of {stages} stages, and {micro_batches} micro_batches"
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create the variables of losses, metrics and optimizer."""
@@ -205,10 +118,11 @@ class StageStep(Step):
     @functools.cached_property
     def _calls(self) -> list[PartCalls]:
         several = self.micro_batches > 1
-        return [PartCalls(copy, self._who, several=several) for copy in self.copies]
+        return [PartCalls(copy, self.who, several=several) for copy in self.copies]
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse steps that are not those of Keras."""
+        super().check(num_rows, batch_size)
         if self.has_custom_train or self.has_custom_test:
             name = "train_step" if self.has_custom_train else "test_step"
             raise WorkloadError(
@@ -226,12 +140,12 @@ class StageStep(Step):
             before = [each.y_pred for each in passes] if again else []
             passes.append(self._forward(part, slice_after(before, batch, part.low, part.high)))
         for each in passes if again else ():
-            refuse_random_operations(each.span, self._who)
+            refuse_random_operations(each.span, self.who)
         for variable, value in state:
             variable.assign(value)
-        whole, spans = self._whole(batch, passes), [each.span for each in passes]
+        whole = self._whole(batch, passes)
         with tf.device(self._pipelines[0].devices[-1]):
-            found = differentiate(model, whole, self.replicas, spans, self._who)
+            found = differentiate(model, whole, self.replicas)
         loss, gradients = found.loss, found.of_variables
         devices = self._pipelines[0].variable_devices
         for part, first in zip(parts, passes, strict=True):
@@ -243,11 +157,11 @@ class StageStep(Step):
             loss = loss if penalty is None else loss + penalty
             pipeline = self._pipelines[part.replica]
             gradients = _add_on(
-                devices, gradients, pipeline.gradients(each.stages, of_outputs, scaled)
+                devices, gradients, pipeline.gradients(each.y_pred, of_outputs, scaled)
             )
         model.optimizer.apply(after_all(gradients), model.trainable_variables)
         self._copy_weights()
-        self._update_metrics(whole, loss, num_rows, spans)
+        self._update_metrics(whole, loss, num_rows)
 
     def test(self, replica: int, batch: Any, num_rows: int) -> None:
         """Evaluate a batch, all replicas and stages of it."""
@@ -256,38 +170,33 @@ class StageStep(Step):
             rows = rows_between(batch, part.low, part.high)
             passes.append(self._forward(part, rows, training=False))
             penalties.append(passes[-1].penalty(self.model, (part.high - part.low) / num_rows)[0])
-        whole, spans = self._whole(batch, passes), [each.span for each in passes]
+        whole = self._whole(batch, passes)
         with tf.device(self._pipelines[0].devices[-1]):
-            loss = whole.loss(self.model, self.replicas, spans, self._who, training=False)
+            loss = whole.loss(self.model, self.replicas, training=False)
             loss = loss + sum(penalty for penalty in penalties if penalty is not None)
-        self._update_metrics(whole, loss, num_rows, spans)
+        self._update_metrics(whole, loss, num_rows)
 
     def _forward(self, part: "_Part", batch: Any, *, training: bool = True) -> "_PartPass":
         """Call a replica's stages with a part of a batch."""
         calls, pipeline = self._calls[part.replica], self._pipelines[part.replica]
 
-        def call() -> StagePass:
+        def call() -> Any:
             return pipeline.forward(unpack_batch(batch)[0], training=training)
 
         with GraphSpan() as span:
-            stages = call() if part.is_whole else calls.watch(call)
-            with contextlib.ExitStack() as recording, tf.device(pipeline.devices[-1]):
-                # Each tape has recorded only its own stage, so it finds the penalties of that.
-                for tape in stages.tapes:
-                    recording.enter_context(tape)
+            y_pred = call() if part.is_whole else calls.watch(call)
+            with tf.device(pipeline.devices[-1]):
                 penalties = sum_penalties(calls.take_penalties())
-        return _PartPass(stages, penalties, span)
+        return _PartPass(y_pred, penalties, span)
 
     def _whole(self, batch: Any, passes: "Sequence[_PartPass]") -> WholeBatch:
         with tf.device(self._pipelines[0].devices[-1]):
             y_pred = concatenate([each.y_pred for each in passes])
-        return WholeBatch(*unpack_batch(batch), y_pred)
+        return WholeBatch(*unpack_batch(batch), y_pred, [each.span for each in passes], self.who)
 
-    def _update_metrics(
-        self, whole: WholeBatch, loss: Any, num_rows: int, spans: Sequence[GraphSpan]
-    ) -> None:
+    def _update_metrics(self, whole: WholeBatch, loss: Any, num_rows: int) -> None:
         with tf.device(self._pipelines[0].devices[-1]):
-            logs = whole.update_metrics(self.model, loss, num_rows, spans, self._who)
+            logs = whole.update_metrics(self.model, loss, num_rows)
         self._record(logs)
 
     def _parts(self, num_rows: int, micro_batches: int) -> "list[_Part]":
@@ -342,13 +251,9 @@ class _Part(NamedTuple):
 class _PartPass(NamedTuple):
     """A call of the stages with a part of a batch, with the penalties of its activities."""
 
-    stages: StagePass
+    y_pred: Any
     penalties: Any
     span: GraphSpan
-
-    @property
-    def y_pred(self) -> Any:
-        return self.stages.y_pred
 
     def penalty(self, model: keras.Model, fraction: float) -> tuple[Any, Any]:
         """Return the penalty in the loss of a batch, and as the optimizer scales it; or None.
@@ -357,11 +262,8 @@ class _PartPass(NamedTuple):
         """
         if self.penalties is None:
             return None, None
-        with contextlib.ExitStack() as recording:
-            for tape in self.stages.tapes:
-                recording.enter_context(tape)
-            penalty = self.penalties * fraction
-            return penalty, model.optimizer.scale_loss(penalty)
+        penalty = self.penalties * fraction
+        return penalty, model.optimizer.scale_loss(penalty)
 
 
 def _add_on(devices: Sequence[str], first: Sequence[Any], second: Sequence[Any]) -> list[Any]:

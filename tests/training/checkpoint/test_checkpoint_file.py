@@ -1,0 +1,70 @@
+"""The file of a checkpoint: damage, types and what it is written with."""
+
+import json
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tune_tf.errors import CheckpointError
+from tune_tf.training.checkpoint import FILE_NAME, Checkpoint
+
+pytestmark = pytest.mark.tf
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_told(share, folders, tmp_path):
+    whole = (folders(1) / FILE_NAME).read_bytes()
+    (tmp_path / FILE_NAME).write_bytes(whole[: int(len(whole) * share)])
+
+    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
+        Checkpoint.read(tmp_path)
+
+
+def test_a_flipped_byte_is_told(folders, tmp_path):
+    damaged = bytearray((folders(1) / FILE_NAME).read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    (tmp_path / FILE_NAME).write_bytes(damaged)
+
+    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
+        Checkpoint.read(tmp_path)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
+        Checkpoint.read(tmp_path)
+
+
+def test_nothing_in_the_file_is_pickled(folders):
+    with np.load(folders(1) / FILE_NAME, allow_pickle=False) as archive:
+        assert all(archive[name].dtype != object for name in archive.files)
+        assert json.loads(str(archive["head"]))["epoch"] == 2
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_arrays_of_types_that_numpy_lacks_come_back(dtype, folders, tmp_path):
+    checkpoint = Checkpoint.read(folders(1))
+    array = np.arange(4).astype(getattr(ml_dtypes, dtype))
+    replace(checkpoint, model=[array, *checkpoint.model[1:]]).write(tmp_path)
+
+    again = Checkpoint.read(tmp_path).model[0]
+    assert again.dtype == array.dtype
+    assert again.tobytes() == array.tobytes()
+
+
+def test_an_error_while_writing_leaves_the_old_file(folders, tmp_path, monkeypatch):
+    old = Checkpoint.read(folders(1))
+    old.write(tmp_path)
+    before = (tmp_path / FILE_NAME).read_bytes()
+
+    def half(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", half)
+    with pytest.raises(OSError, match="disk full"):
+        old.write(tmp_path)
+
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]

@@ -1,0 +1,271 @@
+"""Frozen layers are computed once; a trial's numbers are those of the whole model."""
+
+import keras
+import pytest
+from frozen_models import (
+    NOT_SHARED,
+    SHARED,
+    backbone,
+    compiled,
+    head,
+    images,
+    inline,
+    last_layers_trained,
+    masked,
+    nested,
+    penalized,
+    pretrained,
+    tokens,
+)
+from frozen_trials import ChangesWeights, Counted, FreezesLast, loop_with
+from trials import ByTape, Given, begin, furthest, run
+
+from tune_tf.data import rows_of
+from tune_tf.result_keys import FROZEN_BYTES, FROZEN_LAYERS, FROZEN_SHARE
+from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.input.device_rows import place_rows
+
+pytestmark = pytest.mark.tf
+
+
+def both(workload, replicas, config=None, **spread):
+    """Return a trial with shared outputs, the same trial without, and the first one's loop."""
+    loop = loop_with(workload, replicas, Counted(), **spread)
+    shared = run(loop, workload, config, epochs=2)
+    return shared, run(loop_with(workload, replicas, **spread), workload, config, epochs=2), loop
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
+    build, data = SHARED[name]
+    shared, whole, loop = both(Given(build, data()), replicas_of(1))
+    assert 0.3 < loop.performance[FROZEN_SHARE] <= 1
+    assert loop.performance[FROZEN_LAYERS].startswith("shared on this node: ")
+    assert loop.performance[FROZEN_BYTES] > 0
+    assert furthest(shared, whole) < 1e-6
+
+
+@pytest.mark.parametrize("name", NOT_SHARED)
+def test_layers_that_may_change_are_not_skipped(name, replicas_of, caplog):
+    build, reason = NOT_SHARED[name]
+    caplog.set_level("INFO", "tune_tf")
+    workload = Given(build, images())
+    loop = loop_with(workload, replicas_of(1), Counted())
+    run(loop, workload, epochs=1)
+    assert FROZEN_SHARE not in loop.performance
+    assert reason in caplog.text
+    told = loop.performance.get(FROZEN_LAYERS, "")
+    assert told == "" if name == "little saved" else told.startswith("not shared: ")
+
+
+@pytest.mark.parametrize(
+    ("num_replicas", "spread"), [(2, {}), (3, {}), (1, {"micro_batches": 3})], ids=str
+)
+def test_replicas_and_micro_batches_share(num_replicas, spread, replicas_of):
+    data = images(weights=True)
+    build = last_layers_trained if num_replicas == 2 else nested
+    shared, whole, loop = both(Given(build, data), replicas_of(num_replicas), **spread)
+    assert FROZEN_SHARE in loop.performance
+    assert furthest(shared, whole) < 1e-6
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision(policy, replicas_of):
+    keras.config.set_dtype_policy(policy)
+    try:
+        shared, whole, loop = both(Given(nested, images()), replicas_of(1))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert FROZEN_SHARE in loop.performance
+    assert furthest(shared, whole) < 1e-3
+
+
+def test_xla(replicas_of):
+    def build(config):
+        model = nested(config)
+        model.jit_compile = True
+        return model
+
+    shared, whole, loop = both(Given(build, images()), replicas_of(1))
+    assert FROZEN_SHARE in loop.performance
+    assert furthest(shared, whole) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("build", "data"), [(nested, images), (masked, tokens)], ids=["nested", "recurrent"]
+)
+def test_trials_of_other_heads_share_one_computation(build, data, replicas_of):
+    cache, workload = Counted(), Given(build, data())
+    loop = loop_with(workload, replicas_of(1), cache)
+    plain = loop_with(workload, replicas_of(1))
+    for seed, config in enumerate([{"lr": 0.01}, {"lr": 0.1, "rate": 0.5}, {"rate": 0.0}]):
+        shared = run(loop, workload, config, seed)
+        assert furthest(shared, run(plain, workload, config, seed)) < 1e-6
+    assert cache.num_computed == 1
+
+
+def test_a_penalty_on_frozen_layers_needs_no_computation_of_its_own(replicas_of):
+    cache, workload = Counted(), Given(penalized, images())
+    loop = loop_with(workload, replicas_of(1), cache)
+    for penalty in (0.01, 0.1, 0.2):
+        run(loop, workload, {"penalty": penalty}, epochs=1)
+    assert cache.num_computed == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"scale": 1.0}, {"scale": 2.0}),
+        ({"weights": 1}, {"weights": 2}),
+        ({"rows": 1}, {"rows": 2}),
+    ],
+    ids=str,
+)
+def test_what_changes_the_outputs_gets_its_own(first, second, replicas_of):
+    def build(config):
+        image = keras.Input((8, 8, 3))
+        base = pretrained(backbone(), config.get("weights", 0))
+        x = base(keras.layers.Rescaling(config.get("scale", 1.0))(image))
+        features = keras.layers.GlobalAveragePooling2D()(x)
+        return compiled(keras.Model(image, head(features, config)), config)
+
+    class Changing(Given):
+        def load_data(self, config):
+            data = images()
+            return data if config.get("rows", 1) == 1 else type(data)(data.validation, data.train)
+
+    cache, workload = Counted(), Changing(build, None)
+    loop = loop_with(workload, replicas_of(1), cache)
+    for config in (first, second, first):
+        shared = run(loop, workload, config, epochs=2)
+        whole = run(loop_with(workload, replicas_of(1)), workload, config, epochs=2)
+        assert furthest(shared, whole) < 1e-6
+    assert cache.num_computed >= 2
+
+
+def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of, caplog):
+    def build(config):
+        image = keras.Input((8, 8, 3))
+        base = backbone()  # with weights by the trial's seed
+        base.trainable = False
+        features = keras.layers.GlobalAveragePooling2D()(base(image))
+        return compiled(keras.Model(image, head(features, config)), config)
+
+    caplog.set_level("INFO", "tune_tf")
+    cache, workload = Counted(), Given(build, images())
+    loop, plain = loop_with(workload, replicas_of(1), cache), loop_with(workload, replicas_of(1))
+    for seed in range(4):
+        assert furthest(run(loop, workload, seed=seed), run(plain, workload, seed=seed)) < 1e-6
+    assert cache.num_computed == 3  # the third finds out
+    assert "differ between trials" in caplog.text
+
+
+def test_outputs_without_room_on_the_disk_are_computed_by_each_trial(replicas_of):
+    class Full(Counted):
+        def _write(self, key, value):
+            return False
+
+    cache, workload = Full(), Given(nested, images())
+    loop = loop_with(workload, replicas_of(1), cache)
+    for _ in range(4):
+        run(loop, workload, epochs=1)
+        assert FROZEN_SHARE in loop.performance
+    assert cache.num_computed == 4
+
+
+def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
+    def build(config):
+        image = keras.Input((8, 8, 3))
+        base = pretrained(backbone(), config["weights"])
+        features = keras.layers.GlobalAveragePooling2D()(base(image))
+        return compiled(keras.Model(image, head(features, config)), config)
+
+    workload = Given(build, images())
+    results = []
+    for cache in (Counted(), None):
+        loop = loop_with(workload, replicas_of(1), cache)
+        begin(loop, workload, {"weights": 1}).epoch()
+        loop.state().write(tmp_path)
+        loop = loop_with(workload, replicas_of(1), cache)
+        begin(loop, workload, {"weights": 2}).epoch()
+        loop.restore(Checkpoint.read(tmp_path))
+        results.append(
+            ([loop.epoch(), loop.epoch()], [v.numpy() for v in loop.trial.program.model.variables])
+        )
+    assert furthest(*results) < 1e-6
+
+
+def test_a_restored_trial_goes_on_as_without_an_interruption(replicas_of, tmp_path):
+    workload = Given(nested, images())
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    loop.epoch()
+    loop.state().write(tmp_path)
+    expected = loop.epoch()
+    for cache in (Counted(), None):  # also where the outputs are not shared any more
+        other = begin(loop_with(workload, replicas_of(1), cache), workload, seed=9)
+        other.restore(Checkpoint.read(tmp_path))
+        assert other.epoch() == pytest.approx(expected, abs=1e-6)
+
+
+def test_callbacks_change_frozen_layers(replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: [ChangesWeights()])
+    shared, whole, _ = both(workload, replicas_of(1))
+    assert furthest(shared, whole) < 1e-6
+
+
+@pytest.mark.parametrize("callbacks", [[], [FreezesLast()]], ids=["none", "frozen further"])
+def test_results_tell_what_is_saved(callbacks, replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: callbacks)
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    loop.epoch()
+    assert loop.performance[FROZEN_LAYERS] == (
+        "shared on this node: 1.86 kB of outputs of 13 layers up to backbone; "
+        "99% of an epoch's operations are saved"
+    )
+
+
+def test_rows_that_change_are_not_shared(replicas_of, caplog):
+    caplog.set_level("INFO", "tune_tf")
+
+    class Augmented(Given):
+        def per_example(self, config, *, training):
+            return lambda row, seed: (row[0] * 2, row[1])
+
+    for workload, reason in (
+        (Augmented(nested, images()), "per_example"),
+        (ByTape(nested, images()), "train_step"),
+    ):
+        loop = loop_with(workload, replicas_of(1), Counted())
+        run(loop, workload, epochs=1)
+        assert FROZEN_SHARE not in loop.performance
+        assert reason in caplog.text
+
+
+def test_outputs_that_do_not_fit_are_not_shared(replicas_of):
+    def bytes_within(limit):
+        cache = Counted()
+        cache.max_bytes = limit
+        workload = Given(inline, images())
+        loop = loop_with(workload, replicas_of(1), cache)
+        run(loop, workload, epochs=1)
+        return loop.performance.get(FROZEN_BYTES)
+
+    smallest = bytes_within(1e9)
+    assert smallest == 29 * 16 * 4  # pooled features of all rows
+    assert bytes_within(smallest) == smallest
+    assert bytes_within(smallest - 1) is None
+
+
+def test_the_whole_model_is_what_others_see(replicas_of):
+    workload = Given(nested, images())
+    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
+    reported = loop.epoch()
+    model = loop.trial.program.model
+    x, y = workload.load_data({}).validation
+    found = model.evaluate(x, y, verbose=0, return_dict=True)
+    assert found["loss"] == pytest.approx(reported["val_loss"], rel=1e-5)
+    assert model.input_shape == (None, 8, 8, 3)
+    assert len(Checkpoint.of(model, epoch=1, seed=1, config={}).model) == len(model.variables)
+    rows = place_rows(rows_of(workload.load_data({})), replicas_of(1))
+    assert model.predict(rows.sample[0], verbose=0).shape == (2, 3)
+    assert "call" not in vars(model)

@@ -1,1 +1,0 @@
-"""Core of training: loops, programs, steps, weight updates, checkpoints and seeds."""

@@ -1,0 +1,1 @@
+"""Batches that replicas, pieces or stages share, with the numbers of one device."""

@@ -1,0 +1,337 @@
+"""Loss, gradients and metrics of batches whose rows replicas and pieces share."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tune_tf.training.input.reader import rows_between
+from tune_tf.training.replicas.batch_parts import (
+    add_gradients,
+    fraction_of,
+    scale_gradient,
+    split_rows,
+    unpack_batch,
+)
+from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls, refuse_random_operations
+from tune_tf.training.replicas.replicas import Replicas
+from tune_tf.training.replicas.row_means import is_masked, replaces_method, whole_batch_reason
+from tune_tf.training.replicas.whole_batch import (
+    WholeBatch,
+    concatenate,
+    differentiate,
+    gather,
+    track_loss,
+)
+
+
+class PartedBatches:
+    """Training and validation on batches whose rows are shared, with the numbers of one device.
+
+    Where loss and metrics are means or sums over rows, those of the parts are added up. Otherwise,
+    each replica gathers the outputs of all rows, computes loss and metrics of the whole batch as
+    one device does, and differentiates the model's call by its own rows.
+
+    Args:
+        model: The model, whose variables are created later.
+        replicas: The replicas, each with a part of the rows.
+        micro_batches: Pieces into which a replica splits its rows for training.
+        who: What shares a batch, for error messages.
+    """
+
+    def __init__(
+        self, model: keras.Model, replicas: Replicas, micro_batches: int, who: str
+    ) -> None:
+        self._model = model
+        self._replicas = replicas
+        self._micro_batches = micro_batches
+        self._unused: set[int] = set()  # variables without a gradient in replicas with rows
+        self._who = who
+        # By `training`: whether each replica has the metrics of whole batches.
+        self._has_whole_metrics = {True: False, False: False}
+
+    @functools.cached_property
+    def _reason(self) -> str | None:
+        """What of the built model needs the whole batch at once; None if parts of it suffice."""
+        return whole_batch_reason(self._model)
+
+    @functools.cached_property
+    def _calls(self) -> PartCalls:
+        return PartCalls(self._model, self._who, several=self._micro_batches > 1)
+
+    def train(self, replica: int, batch: Any, num_rows: Any) -> Any:
+        """Train on a replica's rows of a batch; return what ``compute_metrics`` returns of it all.
+
+        The rows of a piece follow those of the one before, so memory holds one piece.
+        """
+        model = self._model
+        parts = self._parts(replica, num_rows)
+        # A loss of the whole batch needs all outputs first, and then calls the model once more.
+        state = snapshot(model.non_trainable_variables if len(parts) > 1 else ())
+        first = self._forward(batch if len(parts) == 1 else rows_between(batch, *parts[0]))
+        if not self._adds_up(first.y_pred, num_rows, training=True):
+            return self._train_whole(replica, first, state, batch, parts, num_rows)
+        loss, gradients = self._add_parts(first, batch, parts, num_rows)
+        model.optimizer.apply(after_all(gradients), model.trainable_variables)
+        self._track_part(loss, num_rows)
+        return None
+
+    def test(self, replica: int, batch: Any, num_rows: Any) -> Any:
+        """Evaluate a replica's rows of a batch; return as :meth:`train` does."""
+        model = self._model
+        x, y, sample_weight = unpack_batch(batch)
+        first, last = split_rows(num_rows, replica, self._replicas.num)
+        with GraphSpan() as span:
+            y_pred = self._calls(x, training=False)
+            penalty = sum_penalties(self._calls.take_penalties())
+        fraction = fraction_of(last - first, num_rows)
+        if penalty is not None:
+            penalty = part_of(penalty, fraction)
+        if not self._adds_up(y_pred, num_rows, training=False):
+            whole = self._gather(batch, y_pred, num_rows, [span])
+            loss = whole.loss(model, self._replicas, training=False)
+            loss = loss if penalty is None else loss + self._replicas.sum(penalty)
+            return whole.update_metrics(model, loss, num_rows)
+        loss = tf.zeros([])
+        if tf.is_tensor(fraction) or fraction > 0:
+            with self._replicas.as_single_replica(1.0):
+                loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
+            loss = part_of(loss, fraction)
+            loss = loss if penalty is None else loss + penalty
+            model.compute_metrics(x, y, y_pred, sample_weight)
+        self._track_part(loss, num_rows)
+        return None
+
+    def metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
+        """Return the metrics of a pass over all rows; called in the graph."""
+        if not self._has_whole_metrics[training]:
+            return metric_results(self._model)
+        results = self._replicas.run(lambda _: metric_results(self._model))
+        of_first: dict[str, tf.Tensor] = self._replicas.first_copy(results)
+        return of_first
+
+    def _track_part(self, loss: Any, num_rows: Any) -> None:
+        """Add a replica's part of a batch's loss to the mean of the loss."""
+        num_replicas = self._replicas.num
+        track_loss(self._model, loss * num_replicas, num_rows / num_replicas)
+
+    def _parts(self, replica: int, num_rows: Any) -> list[tuple[Any, Any]]:
+        """Return the micro-batches of a replica as rows ``[begin, end)`` among its rows."""
+        num_replicas, num_pieces = self._replicas.num, self._micro_batches
+        first, last = split_rows(num_rows, replica, num_replicas)
+        if isinstance(num_rows, int):
+            # Equal in all replicas, which wait for each other's synchronized statistics.
+            num_pieces = min(num_pieces, max(1, num_rows // num_replicas))
+        return [split_rows(last - first, number, num_pieces) for number in range(num_pieces)]
+
+    def _adds_up(self, y_pred: Any, num_rows: Any, *, training: bool) -> bool:
+        """Return whether loss and metrics of a batch are sums of those of its parts."""
+        # Keras weighs the losses of single outputs by rows only if their number is static.
+        by_output = len(keras.tree.flatten(y_pred)) > 1 and not isinstance(num_rows, int)
+        adds_up = self._reason is None and not by_output and not is_masked(y_pred)
+        self._has_whole_metrics[training] = not adds_up
+        return adds_up
+
+    def _forward(self, batch: Any) -> "_Forward":
+        """Call the model for training with some rows."""
+        calls = self._calls
+        with tf.GradientTape() as tape, GraphSpan() as span:
+            y_pred = calls(unpack_batch(batch)[0], training=True)
+            penalty = sum_penalties(calls.take_penalties())
+        return _Forward(y_pred, penalty, tape, span)
+
+    def _add_parts(
+        self, first: "_Forward", batch: Any, parts: Sequence[tuple[Any, Any]], num_rows: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return a replica's part of loss and gradients, which add up to those of the batch."""
+        loss: Any = 0.0
+        gradients: list[Any] = [None] * len(self._model.trainable_variables)
+        for number, (begin, end) in enumerate(parts):
+            part = batch if len(parts) == 1 else slice_after(gradients, batch, begin, end)
+            forward = self._forward(part) if number else first
+            fraction = fraction_of(end - begin, num_rows)
+            part_loss, part_gradients = self._differentiate_part(forward, part, fraction)
+            loss = loss + part_loss
+            gradients = list(map(add_gradients, gradients, part_gradients))
+        return loss, gradients
+
+    def _differentiate_part(
+        self, forward: "_Forward", batch: Any, fraction: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return loss and gradients of some rows, which are a fraction of the batch."""
+        model = self._model
+        has_rows = tf.is_tensor(fraction) or fraction > 0  # where known
+        x, y, sample_weight = unpack_batch(batch)
+        variables = model.trainable_variables
+        with forward.tape:
+            if has_rows:
+                with self._replicas.as_single_replica(1.0):
+                    loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
+                loss = part_of(
+                    loss if forward.penalty is None else loss + forward.penalty, fraction
+                )
+            else:  # no rows, but other replicas wait for synchronized statistics
+                loss = _zero_loss(forward.y_pred)
+            scaled = model.optimizer.scale_loss(loss)
+        gradients = forward.tape.gradient(scaled, variables)
+        if has_rows:
+            self._unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
+            model.compute_metrics(x, y, forward.y_pred, sample_weight)
+            return loss, gradients
+        return loss, [
+            None if i in self._unused else tf.zeros_like(variable) if gradient is None else gradient
+            for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
+        ]
+
+    def _train_whole(
+        self,
+        replica: int,
+        first: "_Forward",
+        state: Sequence[tuple[Any, Any]],
+        batch: Any,
+        parts: Sequence[tuple[Any, Any]],
+        num_rows: Any,
+    ) -> Any:
+        """Train on the whole batch; return what ``compute_metrics`` returns.
+
+        The model's ``state`` before the first call is that of each part's two calls.
+        """
+        model, replicas = self._model, self._replicas
+        passes, outputs = [first], [first.y_pred]
+        for begin, end in parts[1:]:
+            passes.append(self._forward(slice_after(outputs, batch, begin, end)))
+            outputs.append(passes[-1].y_pred)
+        spans = [each.span for each in passes]
+        y_pred = concatenate(outputs)
+        if len(parts) > 1:
+            for span in spans:
+                refuse_random_operations(span, self._who)
+            for variable, value in state:
+                variable.assign(value)
+        whole = self._gather(batch, y_pred, num_rows, spans)
+        of_whole = differentiate(model, whole, replicas)
+        gradients = [g if g is None else scale_gradient(g, 1 / replicas.num) for g in of_whole[2]]
+        offset, _ = split_rows(num_rows, replica, replicas.num)
+        penalty = None
+        for begin, end in parts:
+            forward = first
+            if len(parts) > 1:
+                forward = self._forward(slice_after(gradients, batch, begin, end))
+            of_outputs = [
+                g if g is None else g[offset + begin : offset + end] for g in of_whole.of_outputs
+            ]
+            fraction = fraction_of(end - begin, num_rows)
+            part_penalty, part_gradients = forward.differentiate(model, of_outputs, fraction)
+            penalty = part_penalty if penalty is None else penalty + part_penalty
+            gradients = list(map(add_gradients, gradients, part_gradients))
+        loss = of_whole.loss if penalty is None else of_whole.loss + replicas.sum(penalty)
+        model.optimizer.apply(after_all(gradients), model.trainable_variables)
+        return whole.update_metrics(model, loss, num_rows)
+
+    def _gather(
+        self, batch: Any, y_pred: Any, num_rows: Any, calls: Sequence[GraphSpan]
+    ) -> WholeBatch:
+        """Return the rows of all replicas; the inputs only if a method of the user takes them."""
+        x, y, sample_weight = unpack_batch(batch)
+        methods = ("compute_loss", "compute_metrics")
+        takes_x = any(replaces_method(self._model, method) for method in methods)
+        rows = (x if takes_x else None, y, sample_weight, y_pred)
+        x, y, sample_weight, y_pred = gather(self._replicas, rows, num_rows)
+        return WholeBatch(x, y, sample_weight, y_pred, calls, self._who)
+
+
+class _Forward(NamedTuple):
+    """A call of a model for training, with the penalties of its activities, if it has some."""
+
+    y_pred: Any
+    penalty: Any
+    tape: tf.GradientTape
+    span: GraphSpan
+
+    def differentiate(
+        self, model: keras.Model, of_outputs: Sequence[Any], fraction: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return a part's penalty and gradients, given those of the loss by its outputs.
+
+        The part is a ``fraction`` of the batch.
+        """
+        pairs = zip(keras.tree.flatten(self.y_pred), of_outputs, strict=True)
+        targets = [(output, gradient) for output, gradient in pairs if gradient is not None]
+        penalty = None
+        if self.penalty is not None:
+            with self.tape:
+                penalty = part_of(self.penalty, fraction)
+                scaled = model.optimizer.scale_loss(penalty)
+            targets.append((scaled, tf.ones_like(scaled)))
+        if not targets:
+            return penalty, [None] * len(model.trainable_variables)
+        outputs, upstream = zip(*targets, strict=True)
+        gradients = self.tape.gradient(
+            list(outputs), model.trainable_variables, output_gradients=list(upstream)
+        )
+        return penalty, gradients
+
+
+def metric_results(model: keras.Model) -> dict[str, tf.Tensor]:
+    """Return the metrics of a model by name, as tensors."""
+    return tensors_by_name(model.get_metrics_result())
+
+
+def tensors_by_name(logs: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """Return logs as tensors."""
+    return {name: tf.convert_to_tensor(value) for name, value in flat_logs(logs).items()}
+
+
+def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return logs with the results of a metric that has several by their own names, as Keras."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        flat |= flat_logs(value) if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+def slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
+    """Return rows ``[begin, end)`` once gradients of earlier rows are done, to bound memory."""
+    flat = tf.nest.flatten(gradients, expand_composites=True)
+    with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
+        return tf.nest.map_structure(tf.identity, rows_between(batch, begin, end))
+
+
+def after_all(gradients: Sequence[Any]) -> list[Any]:
+    """Return gradients that are there once all of them are.
+
+    TensorFlow's graph optimizer otherwise lets an update of a weight overtake a call of the model
+    that still reads it (seen in 2.21 where a loop calls the model several times a batch).
+    """
+    flat = tf.nest.flatten(gradients, expand_composites=True)
+    with tf.control_dependencies([tensor for tensor in flat if tensor is not None]):
+        return [
+            g if g is None else tf.nest.map_structure(tf.identity, g, expand_composites=True)
+            for g in gradients
+        ]
+
+
+def snapshot(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return variables with their values now, in a graph."""
+    return [(variable, tf.identity(variable.value)) for variable in variables]
+
+
+def sum_penalties(losses: Sequence[Any]) -> Any:
+    """Return the sum of penalties as Keras adds them to the loss; None without any."""
+    if not losses:
+        return None
+    return tf.add_n([tf.reduce_sum(tf.cast(loss, keras.config.floatx())) for loss in losses])
+
+
+def part_of(loss: Any, fraction: Any) -> Any:
+    """Return a fraction of a loss; the fraction may be a tensor."""
+    return tf.reduce_sum(loss) * (
+        tf.cast(fraction, loss.dtype) if tf.is_tensor(fraction) else fraction
+    )
+
+
+def _zero_loss(y_pred: Any) -> Any:
+    """Return a zero that depends on a prediction without rows."""
+    return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])
