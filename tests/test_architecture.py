@@ -58,13 +58,13 @@ CEILINGS = {
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
-    "training": 5748,
+    "training": 5784,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 55982, "tests": 59047, "scripts": 7135}
+LINES = {"tune_tf": 56027, "tests": 59080, "scripts": 7135}
 """Most lines of any kind."""
 
 

@@ -182,6 +182,8 @@ def _zero_outputs(model: keras.Model, x: Any) -> Any:
     """Return outputs of a model for a batch, all zero; None if a run must tell what they are."""
     size = tf.nest.flatten(x)[0].shape[0]
     outputs = getattr(model, "output", None)
+    if isinstance(outputs, list | tuple) and len(outputs) == 1:
+        outputs = outputs[0]  # which a call returns
     has_losses = any(not tf.is_tensor(each) or tf.is_symbolic_tensor(each) for each in model.losses)
     if outputs is None or has_losses or any(None in each.shape[1:] for each in model.outputs):
         return None

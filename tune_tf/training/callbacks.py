@@ -16,6 +16,7 @@ from tune_tf.errors import WorkloadError
 from tune_tf.result_keys import Metrics
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker
 from tune_tf.training.keras_internals import profiles_batches
+from tune_tf.training.replicas.row_means import loss_tracker
 
 _BATCH_HOOKS = tuple(
     name
@@ -98,12 +99,14 @@ class EpochCallbacks:
     ) -> None:
         self._callbacks = supported_callbacks(callbacks)
         self._model = model
+        self._compiled = self._compiled_with
         self._num_batches = num_batches
         self._context = context
         self._list: keras.callbacks.CallbackList | None = None
         self._state = CallbackStateTracker([])
         self._reader = _LogsReader()
         self._logs: Metrics | None = None
+        self._trained: list[int] = []  # variables in the last epoch
         #: Whether ``on_train_end`` has been called.
         self.have_ended = False
         #: Names of the callbacks that have validation hooks.
@@ -112,6 +115,11 @@ class EpochCallbacks:
             for callback in self._callbacks
             if any(_overrides(callback, hook) for hook in _TEST_HOOKS)
         )
+
+    @property
+    def _compiled_with(self) -> tuple[Any, Any]:
+        """What another ``compile`` replaces."""
+        return self._model.optimizer, loss_tracker(self._model)
 
     @property
     def may_change_model(self) -> bool:
@@ -131,14 +139,31 @@ class EpochCallbacks:
             **self._context.params(self._num_batches),
         )
         self._list.on_train_begin()
+        self._trained = self._trainable_ids()
         self._state = CallbackStateTracker(
             [each for each in self._list.callbacks if each is not self._reader]
         )
 
     def epoch_begin(self, epoch: int) -> None:
         """Call ``on_epoch_begin`` with an epoch counted from 0."""
-        if self._list:
-            self._list.on_epoch_begin(epoch)
+        if not self._list:
+            return
+        self._list.on_epoch_begin(epoch)
+        if any(
+            old is not new for old, new in zip(self._compiled, self._compiled_with, strict=True)
+        ):
+            raise WorkloadError(
+                "a callback compiled the model anew or replaced its optimizer, but an epoch trains "
+                "with those of build_model, as in fit: change model.optimizer.learning_rate instead"
+            )
+        if epoch and self._trained != self._trainable_ids():
+            raise WorkloadError(
+                f"a callback changed which layers train before epoch {epoch + 1}, which has no "
+                "effect after the first epoch, as in fit: set layer.trainable in on_train_begin"
+            )
+
+    def _trainable_ids(self) -> list[int]:
+        return [id(variable) for variable in self._model.trainable_variables]
 
     def test_begin(self) -> None:
         """Call ``on_test_begin``, between the training and the validation of an epoch."""
@@ -155,7 +180,7 @@ class EpochCallbacks:
         """Call ``on_epoch_end``; return the metrics with changes by callbacks, as in ``fit``."""
         if self._list is None:
             return metrics
-        self._logs = metrics
+        self._logs, self._trained = metrics, self._trainable_ids()
         for callback in self._callbacks:
             if isinstance(callback, keras.callbacks.TerminateOnNaN):
                 callback.on_train_batch_end((self._num_batches or 1) - 1, metrics)

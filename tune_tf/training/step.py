@@ -29,7 +29,12 @@ from tune_tf.training.replicas.batch_parts import (
     replica_rows,
     unpack_batch,
 )
-from tune_tf.training.replicas.parted_batches import PartedBatches, metric_results
+from tune_tf.training.replicas.parted_batches import (
+    PartedBatches,
+    flat_logs,
+    metric_results,
+    tensors_by_name,
+)
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.replicas.row_means import compiled_reason, replaces_method
 from tune_tf.training.replicas.update import prepare_optimizer, refuse_other_optimizers
@@ -111,13 +116,13 @@ class Step(abc.ABC):
         """Return the metrics after a batch, with its step's result, as ``fit`` logs them."""
         is_custom = self.has_custom_train if training else self.has_custom_test
         if self._logged and not is_custom:
-            return {name: tf.convert_to_tensor(value) for name, value in self._logged.items()}
+            return tensors_by_name(self._logged)
         metrics = self._metrics(training=training)
-        if isinstance(result, Mapping) and set(result) != set(metrics):
+        if isinstance(result, Mapping) and set(flat_logs(result)) != set(metrics):
             metrics = self.replicas.mean(dict(result))
         if training and self.has_custom_train:
             self.check_logs(metrics if isinstance(result, Mapping) else result)
-        return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
+        return tensors_by_name(metrics)
 
     def _metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Return the metrics of a pass."""
@@ -135,7 +140,7 @@ class Step(abc.ABC):
         def compute(replica: int, batch: Any) -> Any:
             x, y, sample_weight = unpack_batch(batch)
             y_pred = self.model(x, training=False)
-            return dict(self.model.compute_metrics(x, y, y_pred, sample_weight))
+            return flat_logs(self.model.compute_metrics(x, y, y_pred, sample_weight))
 
         def compute_once(batch: Any) -> Any:
             return self.replicas.first_copy(self.replicas.run(compute, batch))
@@ -143,7 +148,7 @@ class Step(abc.ABC):
         trace = tf.function(compute_once, autograph=False)
         with self.replicas.scope():
             logs = trace.get_concrete_function(rows).structured_outputs
-            if set(logs) == set(self.model.get_metrics_result()):
+            if set(logs) == set(flat_logs(self.model.get_metrics_result())):
                 return
             self._logged = {
                 name: tf.Variable(
@@ -157,9 +162,10 @@ class Step(abc.ABC):
 
     def _record(self, result: Any) -> Any:
         """Keep what ``compute_metrics`` returned for a batch; return it."""
-        if isinstance(result, Mapping) and set(result) == set(self._logged):
+        logs = flat_logs(result) if isinstance(result, Mapping) else {}
+        if set(logs) == set(self._logged):
             for name, variable in self._logged.items():
-                variable.assign(tf.cast(result[name], variable.dtype))
+                variable.assign(tf.cast(logs[name], variable.dtype))
         return result
 
     def check_logs(self, logs: Any) -> None:

@@ -310,6 +310,23 @@ def test_a_callback_that_cannot_serve_is_refused_by_name(name, replicas_of):
 
 
 @pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda model: model.compile("sgd"), "compiled the model anew or replaced its optimizer"),
+        (lambda model: setattr(model, "optimizer", 0), "compiled the model anew or replaced"),
+        (lambda model: setattr(model.layers[-1], "trainable", False), "which layers train before"),
+    ],
+)
+def test_a_callback_that_changes_what_was_traced_is_refused(act, message, replicas_of):
+    loop = loop_with(replicas_of(1), callbacks.LambdaCallback())
+    loop.epoch()
+    act(loop.trial.program.model)
+
+    with pytest.raises(WorkloadError, match=message):
+        loop.epoch()
+
+
+@pytest.mark.parametrize(
     "hook", ["on_train_batch_end", "on_batch_begin", "on_test_batch_end", "on_batch_end"]
 )
 def test_a_callback_for_batches_is_refused(hook, replicas_of):

@@ -23,6 +23,8 @@ SPLIT: dict[str, dict[str, str]] = {
             "class_weight",
             "sample_weight",
             "two inputs, two outputs",
+            "output in a list",
+            "metric with several results",
             "mask of an embedding",
             "shared layer",
             "numbers of AdamW",

@@ -99,6 +99,13 @@ def named_parts(weights):
     return model
 
 
+def listed(units):
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, [layers.Dense(1)(layers.Dense(units)(inputs))])
+    model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
 def stateful(layer):
     def build(units):
         inputs = keras.Input(batch_shape=(8, 5, 4))
@@ -309,6 +316,7 @@ ROWS = {
     "two inputs, two outputs": of(
         named_parts, (0.7, 0.3), (0.3, 0.7), data=NAMED, graph=SEVERAL
     ),
+    "output in a list": of(listed, 3, 4, graph=SEVERAL),
     "Masking of the loss": of(
         masked_steps, 0.0, 1.0, data=MASKED, graph=SEVERAL,
     ),

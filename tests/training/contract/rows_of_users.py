@@ -203,6 +203,12 @@ ROWS = {
         2.0,
         graph="OwnMetric",
     ),
+    "metric with several results": of(
+        lambda k: stacked(metrics=[own.with_attribute(own.Errors(), "factor", k)]),
+        0.5,
+        2.0,
+        graph="Errors",
+    ),
     "metric of a whole batch": of(
         lambda width: stacked(layers.Dense(width), metrics=[own.Correlation()]),
         3,

@@ -243,6 +243,15 @@ class OwnMetric(metrics.MeanAbsoluteError):
         return self.factor * super().result()
 
 
+class Errors(metrics.MeanAbsoluteError):
+    """A metric with two results."""
+
+    factor = 1.0
+
+    def result(self):
+        return {"error": super().result(), "more": self.factor * super().result()}
+
+
 class Correlation(metrics.Metric):
     """A metric of a whole batch: the mean of the correlations of batches."""
 

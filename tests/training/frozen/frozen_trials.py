@@ -44,14 +44,6 @@ class ChangesWeights(keras.callbacks.Callback):
             pretrained(self.model.get_layer("backbone"), 99)
 
 
-class Unfreezes(keras.callbacks.Callback):
-    """Trains all layers from the second epoch on."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            self.model.get_layer("backbone").trainable = True
-
-
 class FreezesLast(keras.callbacks.Callback):
     """Does not train the last layer."""
 

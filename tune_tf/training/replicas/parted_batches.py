@@ -276,8 +276,20 @@ class _Forward(NamedTuple):
 
 def metric_results(model: keras.Model) -> dict[str, tf.Tensor]:
     """Return the metrics of a model by name, as tensors."""
-    metrics: Mapping[str, Any] = model.get_metrics_result()
-    return {name: tf.convert_to_tensor(value) for name, value in metrics.items()}
+    return tensors_by_name(model.get_metrics_result())
+
+
+def tensors_by_name(logs: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """Return logs as tensors."""
+    return {name: tf.convert_to_tensor(value) for name, value in flat_logs(logs).items()}
+
+
+def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return logs with the results of a metric that has several by their own names, as Keras."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        flat |= flat_logs(value) if isinstance(value, Mapping) else {name: value}
+    return flat
 
 
 def slice_after(gradients: list[Any], batch: Any, begin: int, end: int) -> Any:
