@@ -12,9 +12,10 @@ from trials import ByTape, Given, begin, draw, furthest, furthest_values, run, r
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.training import build, replicas
+from tune_tf.training import build
 from tune_tf.training.devices import Devices
 from tune_tf.training.loop import GraphLoop
+from tune_tf.training.replicas import replicas
 from tune_tf.training.replicas.replicas import MultiWorkerReplicas, Replicas
 
 pytestmark = pytest.mark.tf
