@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56027, "tests": 59080, "scripts": 7135}
+LINES = {"tune_tf": 56027, "tests": 59084, "scripts": 7135}
 """Most lines of any kind."""
 
 

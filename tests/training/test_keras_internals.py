@@ -30,9 +30,13 @@ def model():
 
 
 def test_each_attribute_that_is_left_out_is_one_of_keras(model):
+    several = keras.optimizers.MultiOptimizer(
+        keras.optimizers.OptimizerMap(keras.optimizers.Adam(), {".*": keras.optimizers.SGD()})
+    )
+    several.build(model.trainable_variables)
     owners = {
         internals._VARIABLE_BOOKKEEPING: [model.layers[1].kernel],
-        internals._OPTIMIZER_BOOKKEEPING: [model.optimizer],
+        internals._OPTIMIZER_BOOKKEEPING: [model.optimizer, several],
         internals._LAYER_BOOKKEEPING: model.layers,
         internals._MODEL_BOOKKEEPING: [model],
     }
