@@ -60,7 +60,7 @@ class OurEpochs:
         self.losses: list[tuple[float, float]] = []
         self._loop = GraphLoop(replicas)
         rows = place_rows(rows_of(workload.load_data(config)), replicas)
-        self._loop.start(self._workload, config, rows, SEED)
+        self._loop.start(workload, config, rows, SEED)
 
     def prepare(self) -> None:
         """Do nothing: the order is drawn inside the timed part, as in a trial."""
