@@ -58,13 +58,13 @@ CEILINGS = {
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
-    "training": 5784,
+    "training": 5785,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56027, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
 """Most lines of any kind."""
 
 

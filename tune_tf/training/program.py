@@ -201,8 +201,9 @@ class Program:
         known_handles = {id(part.handle) for each in known for part in parts_of_variable(each)}
         used = [*(each.handle for each in self.graph.others), *self.handles]
         for variable in self.created.of([each for each in used if id(each) not in known_handles]):
-            copy = re.search(r"/replica_(\d+)", variable.name)  # as TensorFlow names it
-            by_replica[int(copy[1]) if copy else 0].append(variable)
+            copy = re.search(r"/replica_(\d+):0$", variable.name)  # as TensorFlow names it
+            number = int(copy[1]) if copy else 0
+            by_replica[number if number < len(by_replica) else 0].append(variable)
         return by_replica
 
     def graph_function(

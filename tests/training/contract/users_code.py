@@ -178,7 +178,7 @@ class OwnLoss(losses.Loss):
 def count_from(number):
     """Return a variable that replicas may move."""
     once = tf.VariableAggregation.ONLY_FIRST_REPLICA
-    return tf.Variable(number, trainable=False, aggregation=once)
+    return tf.Variable(number, False, aggregation=once, name="count/replica_9")
 
 
 class CountingLoss(losses.Loss):
