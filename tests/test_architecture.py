@@ -39,24 +39,24 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1946,
+    "cli": 1684,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
     "events": 432,
     "forecast": 219,
-    "inspection": 709,
+    "inspection": 393,
     "parallelism": 262,
     "report": 1655,
-    "scaffold": 834,
+    "scaffold": 626,
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1345,
+    "single modules": 1359,
     "space": 1422,
-    "sweep": 4261,
+    "sweep": 4196,
     "testing": 1000,
-    "tracking": 2997,
+    "tracking": 2993,
     "trainables": 1363,
     "training": 5785,
     "tune_internals": 674,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 54905, "tests": 58501, "scripts": 7016}
 """Most lines of any kind."""
 
 
