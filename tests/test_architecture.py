@@ -32,14 +32,13 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
-    "cli/verbs/simulate.py:simulate_command",
+    "cli/verbs/simulate.py:simulate_command",  # a parameter is an option of the command line
     "cli/verbs/init.py:init",
 }
 
 
 CEILINGS = {
-    "cli": 1684,
+    "cli": 1659,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
@@ -48,11 +47,11 @@ CEILINGS = {
     "inspection": 393,
     "parallelism": 262,
     "report": 1655,
-    "scaffold": 626,
+    "scaffold": 516,
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1359,
+    "single modules": 1361,
     "space": 1422,
     "sweep": 4196,
     "testing": 1000,
@@ -64,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54905, "tests": 58501, "scripts": 7016}
+LINES = {"tune_tf": 54744, "tests": 58243, "scripts": 7016}
 """Most lines of any kind."""
 
 
