@@ -38,13 +38,13 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1659,
+    "cli": 1616,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
     "events": 432,
     "forecast": 219,
-    "inspection": 393,
+    "inspection": 389,
     "parallelism": 262,
     "report": 1655,
     "scaffold": 516,
@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54744, "tests": 58243, "scripts": 7016}
+LINES = {"tune_tf": 54687, "tests": 58192, "scripts": 7016}
 """Most lines of any kind."""
 
 

@@ -158,7 +158,6 @@ def scale(
     profile: Annotated[
         bool, typer.Option("--profile", help="Record a TensorFlow profile of a few batches.")
     ] = False,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Measure how a workload scales over devices, batch sizes and data.

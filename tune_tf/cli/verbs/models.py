@@ -112,7 +112,6 @@ def retrain(
         int | None, typer.Option(min=1, help="Default: those of the epoch that the trial keeps.")
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.
