@@ -38,7 +38,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1616,
+    "cli": 1622,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54687, "tests": 58192, "scripts": 7016}
+LINES = {"tune_tf": 54694, "tests": 58192, "scripts": 7016}
 """Most lines of any kind."""
 
 

@@ -148,9 +148,13 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    if model.comparison is not None and model.comparison.is_worse:
-        lines.append(
-            f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf promote "
-            "--retrained` refuses it without --even-if-worse."
-        )
-    print_json_or_lines(model, *lines, as_json=as_json)
+    comparison = None
+    if model.comparison is not None:
+        comparison = {**vars(model.comparison), "is_worse": model.comparison.is_worse}
+        if model.comparison.is_worse:
+            lines.append(
+                f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf "
+                "promote --retrained` refuses it without --even-if-worse."
+            )
+    data = {**vars(model), "comparison": comparison}
+    print_json_or_lines(data, *lines, as_json=as_json)
