@@ -39,7 +39,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1946,
+    "cli": 1941,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
@@ -54,7 +54,7 @@ CEILINGS = {
     "simulation": 708,
     "single modules": 1345,
     "space": 1422,
-    "sweep": 4261,
+    "sweep": 4054,
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 55742, "tests": 58788, "scripts": 7135}
 """Most lines of any kind."""
 
 

@@ -44,8 +44,7 @@ def run_checked(monkeypatch):
     def run_checked(ends=True, found=(), address=None):
         process, ran, order = Process(ends, found), [], []
 
-        def run_sweep(config, base_dir, callbacks, timeline):
-            assert timeline == "trace.json"
+        def run_sweep(config, base_dir, callbacks):
             assert not process.is_open
             ran.append(config)
             return "result"
@@ -65,9 +64,7 @@ def run_checked(monkeypatch):
             cluster = None
 
         with contextlib.suppress(InvalidSettingsError):
-            result = run_verb._run_checked(
-                Config, None, contextlib.nullcontext, (), timeline="trace.json"
-            )
+            result = run_verb._run_checked(Config, None, contextlib.nullcontext, ())
             assert result == "result"
         assert not process.is_open
         assert order[0] == ("plan" if address is None else "cluster")

@@ -35,7 +35,6 @@ from tune_tf.sweep.state.config_diff import (
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep.sweep_result import copy_forecast, finished_result
-from tune_tf.sweep.timeline import write_timeline
 from tune_tf.sweep_folder import SweepFolder
 
 _EVERY_S = 1.0
@@ -46,7 +45,6 @@ def run_sweep(
     *,
     base_dir: str | Path | None = None,
     callbacks: Sequence[tune.Callback] = (),
-    timeline: str | Path | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or Ctrl-C interrupts it.
 
@@ -59,8 +57,6 @@ def run_sweep(
         base_dir: Folder that a relative workload path starts from; the working directory by
             default.
         callbacks: Additional Tune callbacks, called after the sweep's own.
-        timeline: File for a Chrome trace of the driver's phases, the trials and their processes,
-            which https://ui.perfetto.dev opens; None for none.
 
     Returns:
         The result; ``interrupted`` says whether the sweep can be resumed.
@@ -70,7 +66,6 @@ def run_sweep(
     """
     base_dir = Path(base_dir or Path.cwd())
     begun_s = time.time()
-    timeline = _timeline_path(timeline, config)
     if is_remote_client(config.cluster):
         check_paths(config)
         with cluster(config.cluster, base_dir):
@@ -86,27 +81,7 @@ def run_sweep(
             EventLog(folder.path) as event_log,
         ):
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            result = run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
-            if timeline is not None:
-                write_timeline(timeline, folder.path)
-            return result
-
-
-def _timeline_path(path: str | Path | None, config: SweepConfig) -> Path | None:
-    """Return a timeline's absolute path; raise InvalidSettingsError if it cannot be written."""
-    if path is None:
-        return None
-    path = Path(path).absolute()
-    if is_remote_client(config.cluster):
-        raise InvalidSettingsError(
-            "a timeline needs the driver on this machine: run the sweep on the head node of the "
-            "cluster, without Ray Client"
-        )
-    if path.is_dir() or not path.parent.is_dir():
-        raise InvalidSettingsError(
-            f"a timeline cannot be written to {path}: name a file in a folder"
-        )
-    return path
+            return run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
 
 
 def resume_sweep(

@@ -45,10 +45,6 @@ def run(
         bool,
         typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),
     ] = True,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(help="Write a trace for ui.perfetto.dev or chrome://tracing to this file."),
-    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Run a sweep to its end.
@@ -79,9 +75,9 @@ def run(
             return
         if plan_first:
             print_and_save_forecast(config, base_dir, quiet=as_json)
-        run = partial(run_sweep, config, base_dir=base_dir, timeline=timeline)
+        run = partial(run_sweep, config, base_dir=base_dir)
         if check and not is_client(cluster_address(config.cluster)):
-            run = partial(_run_checked, config, base_dir, lines, timeline=timeline)
+            run = partial(_run_checked, config, base_dir, lines)
         run_in_terminal(run, config, as_json=as_json)
 
 
@@ -100,7 +96,6 @@ def _run_checked(
     base_dir: Path,
     lines: Callable[[], contextlib.AbstractContextManager[None]],
     callbacks: "Sequence[Callback]",
-    timeline: Path | None = None,
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
     from tune_tf.estimate.trial_check import TrialCheckProcess
@@ -120,7 +115,7 @@ def _run_checked(
                     warnings = process.warnings()
                 for warning in warnings:
                     _log.warning(warning)
-        return run_sweep(config, base_dir=base_dir, callbacks=callbacks, timeline=timeline)
+        return run_sweep(config, base_dir=base_dir, callbacks=callbacks)
 
 
 def stop(
