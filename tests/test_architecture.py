@@ -55,7 +55,7 @@ CEILINGS = {
     "single modules": 1345,
     "space": 1422,
     "sweep": 4054,
-    "testing": 1000,
+    "testing": 320,
     "tracking": 2997,
     "trainables": 1363,
     "training": 5785,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 55742, "tests": 58788, "scripts": 7135}
+LINES = {"tune_tf": 54798, "tests": 59131, "scripts": 6881}
 """Most lines of any kind."""
 
 

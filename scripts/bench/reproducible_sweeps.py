@@ -111,9 +111,10 @@ def _write_sweep(
 
 def _run_disturbed(kind: str, num_workers: int, num_trials: int, seed: int) -> str:
     """Run a sweep under load and kills; return its fingerprint, or what went wrong."""
+    from measuring.chaos_drill import ChaosDrill, Kill
+
     from tune_tf.sweep.reproducibility import make_reproducible_scheduler
     from tune_tf.sweep_folder import SweepFolder
-    from tune_tf.testing.chaos import ChaosDrill, Kill
 
     generator = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:

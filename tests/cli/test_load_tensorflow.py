@@ -6,10 +6,10 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from fake_gpus import FakeGpus
 
 from tune_tf.cli import main
 from tune_tf.cli.verbs.models import load_tensorflow
-from tune_tf.testing import FakeGpus
 
 LINES = """WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
 I0000 00:00:17956.639 16744 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU ...

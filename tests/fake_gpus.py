@@ -43,11 +43,8 @@ class FakeGpus:
     without a device run on ``"GPU:0"``, as on a machine with GPUs. Tensors and variables have the
     names of these logical CPUs.
 
-    The variables and the copies by ``tf.identity`` that are alive on a GPU, which are weights,
-    slots, metrics and resident rows, count towards its memory limit, or towards its memory if it
-    has none. Activations, gradients, the work space of kernels, CUDA's own memory and other
-    processes do not. Kernels, XLA, NCCL, timings and ``pynvml`` are those of a machine without
-    GPUs, and a worker of ``MultiWorkerMirroredStrategy`` has one device.
+    The variables that are alive on a GPU count towards its memory limit, or towards its memory if
+    it has none; nothing else does.
 
     Args:
         memory_mib: Memory of each GPU in MiB, in the order of ``nvidia-smi``.
@@ -92,45 +89,12 @@ class FakeGpus:
     def runtime_env(self) -> dict[str, Any]:
         """Ray's ``runtime_env`` of workers that see the GPUs; on this machine, in the block."""
         return {
-            "env_vars": {_FOLDER: os.environ[_FOLDER]},
+            "env_vars": {
+                _FOLDER: os.environ[_FOLDER],
+                "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+            },
             "worker_process_setup_hook": f"{__name__}.install",
         }
-
-
-def gpu_error(kind: str) -> Exception:
-    """Return the error that TensorFlow raises if a GPU fails; ``kind`` is a key of ``GPU_ERRORS``.
-
-    A workload raises it where it wants, to test what follows.
-    """
-    import tensorflow as tf
-
-    name, text = GPU_ERRORS[kind]
-    error: Exception = getattr(tf.errors, name)(None, None, text)
-    return error
-
-
-GPU_ERRORS = {
-    "memory": (
-        "ResourceExhaustedError",
-        "OOM when allocating tensor with shape[65536,4096] and type float on "
-        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:MatMul]",
-    ),
-    "copy": (
-        "InternalError",
-        "Failed copying input tensor from /job:localhost/replica:0/task:0/device:CPU:0 to "
-        "/job:localhost/replica:0/task:0/device:GPU:0 in order to run Identity: Dst tensor is not "
-        "initialized. [Op:Identity]",
-    ),
-    "context": ("InternalError", "failed call to cuInit: CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
-    "cuBLAS": ("InternalError", "failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED"),
-    "cuDNN": (
-        "UnknownError",
-        "Failed to get convolution algorithm. This is probably because cuDNN failed to initialize, "
-        "so try looking to see if a warning log message was printed above. [Op:Conv2D]",
-    ),
-    "driver": ("InternalError", "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no device"),
-}
-"""Kind of error: class in ``tf.errors`` and text. All but ``driver`` are a lack of memory."""
 
 
 def install() -> ExitStack:
@@ -175,7 +139,7 @@ class _Process:
                 "set_logical_device_configuration",
             )
         }
-        self._real_device, self._real_identity = tf.device, tf.identity
+        self._real_device = tf.device
         self._num_cpus = 1
         self._chosen: list[Any] | None = None
 
@@ -193,7 +157,6 @@ class _Process:
             (tf.config.experimental, "get_memory_growth", self._growth.__getitem__),
             (tf.config, "get_logical_device_configuration", self._limits.get),
             (tf, "device", self.device),
-            (tf, "identity", self.identity),
             (strategy, "__init__", self._mirrored(strategy.__init__)),
             (variables, "__call__", self._creating(variables.__call__)),
         ):
@@ -315,13 +278,6 @@ class _Process:
         elif number >= num_gpus:
             return name
         return f"{name[: found.start()]}CPU:{number}"
-
-    def identity(self, input: Any, name: str | None = None) -> Any:  # noqa: A002  TensorFlow's name
-        """Return TensorFlow's copy, counted on its device."""
-        output = self._real_identity(input, name)
-        if self._tf.is_tensor(output) and hasattr(output, "numpy"):
-            self._count(output, output)
-        return output
 
     def _mirrored(self, init: Callable[..., None]) -> Callable[..., None]:
         def init_on_cpus(strategy: Any, devices: Any = None, cross_device_ops: Any = None) -> None:
