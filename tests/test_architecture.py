@@ -33,16 +33,15 @@ LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
     "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
-    "cli/verbs/simulate.py:simulate_command",
     "cli/verbs/init.py:init",
 }
 
 
 CEILINGS = {
-    "cli": 1946,
+    "cli": 1842,
     "config": 1474,
     "data": 1048,
-    "estimate": 2855,
+    "estimate": 2810,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
@@ -51,7 +50,6 @@ CEILINGS = {
     "scaffold": 834,
     "schedulers": 2506,
     "searchers": 2784,
-    "simulation": 708,
     "single modules": 1345,
     "space": 1422,
     "sweep": 4261,
@@ -59,12 +57,12 @@ CEILINGS = {
     "tracking": 2997,
     "trainables": 1363,
     "training": 5785,
-    "tune_internals": 674,
+    "tune_internals": 812,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 54984, "tests": 58063, "scripts": 6365}
 """Most lines of any kind."""
 
 
