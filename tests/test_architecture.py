@@ -39,10 +39,10 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1941,
+    "cli": 1837,
     "config": 1474,
     "data": 1048,
-    "estimate": 2855,
+    "estimate": 2810,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
@@ -51,7 +51,6 @@ CEILINGS = {
     "scaffold": 834,
     "schedulers": 2506,
     "searchers": 2784,
-    "simulation": 708,
     "single modules": 1345,
     "space": 1422,
     "sweep": 4054,
@@ -59,12 +58,12 @@ CEILINGS = {
     "tracking": 2997,
     "trainables": 1363,
     "training": 5785,
-    "tune_internals": 674,
+    "tune_internals": 812,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54798, "tests": 59131, "scripts": 6881}
+LINES = {"tune_tf": 53754, "tests": 58111, "scripts": 6110}
 """Most lines of any kind."""
 
 

@@ -240,7 +240,6 @@ def evil(sweeps):
         *(
             "status {} --json",
             "run sweep.yaml EVIL=1",
-            "simulate --problem EVIL",
             "schema -o EVIL/a",
         ),
     ],

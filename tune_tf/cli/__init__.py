@@ -16,7 +16,6 @@ from tune_tf.cli.verbs.init import init, schema
 from tune_tf.cli.verbs.models import export, promote, retrain
 from tune_tf.cli.verbs.resume import close, extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop
-from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.sweeps import compare_command, list_command, report_command, status
 from tune_tf.cli.verbs.trials import best, logs, show, trials
 from tune_tf.cli.verbs.verify import verify
@@ -46,7 +45,6 @@ _VERBS: dict[str, Callable[..., None]] = {
     "report": report_command,
     "sync": sync,
     "close": close,
-    "simulate": simulate_command,
     "scale": scale,
     "export": export,
     "promote": promote,

@@ -10,9 +10,9 @@ from tune_tf.estimate.planning.schedule_model import (
     segments_of,
     simulate_slots,
 )
+from tune_tf.estimate.planning.simulated_sweeps import PlannedResult, PlannedTrial, Trace
 from tune_tf.objective import Objective
 from tune_tf.resources import TrialResources
-from tune_tf.simulation import SweepEndReason, Trace, VirtualResult, VirtualTrial
 
 
 class ScriptedCosts:
@@ -102,9 +102,8 @@ def trace(events, num_trials):
     return Trace(
         Objective("loss", "min"),
         9,
-        tuple(VirtualResult(*event, 0.0, 0) for event in events),
-        tuple(VirtualTrial(number, {}, "TERMINATED") for number in range(num_trials)),
-        SweepEndReason.FINISHED,
+        tuple(PlannedResult(*event, 0.0) for event in events),
+        tuple(PlannedTrial(number, {}) for number in range(num_trials)),
     )
 
 

@@ -39,7 +39,7 @@ def plan(
     """Forecast what a sweep will take: memory, time, epochs and disk, each with its uncertainty.
 
     Checks the file, trains a few batches of the smallest, the largest and two random models as the
-    sweep would, simulates its scheduler, and refuses what cannot work. A later `run` of the same
+    sweep would, and refuses what cannot work. A later `run` of the same
     settings compares the forecast with the actual values.
 
     Example: `tune-tf plan sweep.yaml`

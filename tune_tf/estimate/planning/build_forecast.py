@@ -115,9 +115,8 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         f"resources of a trial.{rows}",
         "Smallest and largest are corners of the space, found by changing one parameter at a "
         f"time; {len(sweep.profiles.random)} random models were built as well.",
-        f"Iterations that the scheduler lets trials run: {len(simulated.traces)} sweeps in "
-        f"virtual time under {config.scheduler.name} with the sampler {simulated.sampler}, on "
-        "synthetic learning curves. Your curves will differ: that is most of the range.",
+        f"Every trial runs its {config.scheduler.max_t} iterations; {config.scheduler.name} may "
+        "stop some of them earlier, which is not forecast.",
         f"Tracing: {tracing}.",
         _choice(config),
         "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
@@ -134,7 +133,7 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         )
     if simulated.growth > 1:
         assumptions.append(
-            "Trials beyond the simulated ones are assumed to behave alike: "
+            "Further trials are assumed to behave alike: "
             f"{config.budget.num_samples:,} for {len(simulated.traces[0].trials):,}."
         )
     return tuple(assumptions)

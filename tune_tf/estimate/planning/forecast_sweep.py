@@ -27,12 +27,11 @@ from tune_tf.estimate.planning.model_profiles import (
     profile_workload_models,
 )
 from tune_tf.estimate.planning.schedule_model import fit_costs
-from tune_tf.estimate.planning.simulated_sweeps import simulate_sweeps
+from tune_tf.estimate.planning.simulated_sweeps import PlannedTrial, Trace, simulate_sweeps
 from tune_tf.estimate.sample_process import ProgressCallback
 from tune_tf.forecast import Forecast, settings_digest
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
-from tune_tf.simulation import Trace, VirtualTrial
 from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, plan_sweep
 from tune_tf.sweep_folder import trial_folder_name
@@ -192,7 +191,7 @@ def _time_report(config: SweepConfig, trace: Trace, iteration_s: float) -> Measu
 
 
 def _write_results(
-    folder: Path, trace: Trace, trial: VirtualTrial, iteration_s: float
+    folder: Path, trace: Trace, trial: PlannedTrial, iteration_s: float
 ) -> TrialResult:
     """Write the ``result.json`` of a simulated trial, as Tune would; return the trial's result."""
     metric, now_s = trace.objective.metric, time.time()

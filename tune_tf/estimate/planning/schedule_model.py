@@ -12,8 +12,8 @@ import numpy as np
 from tune_tf.config import BudgetSettings
 from tune_tf.estimate.planning.measure_trials import TrialMeasurements
 from tune_tf.estimate.planning.model_profiles import ModelProfile, ModelProfiles
+from tune_tf.estimate.planning.simulated_sweeps import Trace
 from tune_tf.resources import TrialResources
-from tune_tf.simulation import Trace
 from tune_tf.space import flatten
 from tune_tf.space.frozen import hashable
 from tune_tf.space.parameter import is_number

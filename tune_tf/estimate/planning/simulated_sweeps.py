@@ -1,37 +1,53 @@
-"""Sweeps simulated on synthetic learning curves: how many epochs a scheduler lets trials run."""
+"""Longest course of a sweep: every trial runs in full, in the order of proposal."""
 
-import math
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import optuna
 
 from tune_tf.config import SweepConfig
-from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
-from tune_tf.searchers import OptunaSearcher
-from tune_tf.simulation import Trace, simulate
-from tune_tf.simulation.curve_functions import curve_noise, excess_loss
-from tune_tf.simulation.problem import Problem, Values
-from tune_tf.space import Choice, Float, Int, SearchSpace
-from tune_tf.sweep.plan import make_scheduler
+from tune_tf.space import flatten
 
-_MAX_TRIALS = 100  # to simulate; larger sweeps are extrapolated in proportion to their trials
+_MAX_TRIALS = 100  # larger sweeps are extrapolated in proportion to their trials
 _MIN_TRIALS_PER_SLOT = 4
-_NOISE = 0.03
-_UNKNOWN = 0.5  # position in the range of a parameter that is missing from the config
-_SLOW_SAMPLER = "gp"  # needs packages that may be missing, and seconds per proposal
+
+
+class PlannedResult(NamedTuple):
+    """Result of a trial, by its number; times are seconds since the start of the sweep."""
+
+    time_s: float
+    trial: int
+    iteration: int
+    value: float
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """Trial of a planned sweep."""
+
+    number: int
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Course of a sweep: results in order of time, trials in order of proposal."""
+
+    objective: Objective
+    max_t: int
+    events: tuple[PlannedResult, ...]
+    trials: tuple[PlannedTrial, ...]
 
 
 @dataclass(frozen=True)
 class SimulatedSweeps:
-    """Simulations of a sweep, which has ``growth`` times as many trials, with several seeds."""
+    """Courses of a sweep, which has ``growth`` times as many trials, with several seeds."""
 
     traces: tuple[Trace, ...]
     growth: float
-    sampler: str
 
 
 def simulate_sweeps(
@@ -42,106 +58,36 @@ def simulate_sweeps(
     num_seeds: int,
     mutations: Sequence[str] | None = None,
 ) -> SimulatedSweeps:
-    """Simulate a sweep with its own scheduler on synthetic learning curves.
+    """Return the courses of a sweep of random configs that all run in full.
 
-    ``epoch_s`` returns the seconds per iteration of a flat config; ``mutations`` are the parameters
-    that the scheduler changes, None for those of the settings.
+    ``epoch_s`` returns the seconds per iteration of a flat config.
     """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if isinstance(config.scheduler, ResourceChangingSettings):
-        # Simulated trials have no resources to change.
-        config = config.model_copy(update={"scheduler": config.scheduler.base})
-    sampler: str = config.searcher.sampler
-    if sampler == _SLOW_SAMPLER or len(config.objectives) > 1:
-        sampler = "random"
     num_samples = min(config.budget.num_samples, max(_MAX_TRIALS, _MIN_TRIALS_PER_SLOT * num_slots))
-    objective = config.leading_objective
     traces = tuple(
-        simulate(
-            synthetic_problem(
-                config.space, objective, max_t=config.scheduler.max_t, seed=seed, cost_s=epoch_s
-            ),
-            OptunaSearcher(config.space, objective, sampler, seed=seed),
-            make_scheduler(config, mutations),
-            num_workers=num_slots,
-            num_samples=num_samples,
-            max_concurrent_trials=num_slots,
-            seed=seed,
-        )
+        _full_runs(config, epoch_s, num_samples, num_slots, np.random.default_rng(seed))
         for seed in range(num_seeds)
     )
-    return SimulatedSweeps(traces, config.budget.num_samples / num_samples, sampler)
+    return SimulatedSweeps(traces, config.budget.num_samples / num_samples)
 
 
-def synthetic_problem(
-    space: SearchSpace, objective: Objective, *, max_t: int, seed: int, cost_s: Any
-) -> Problem:
-    """Return a problem with random learning curves over a search space.
-
-    The seed draws the best value and the weight of each parameter. Losses fall at different speeds,
-    so that curves cross and short runs rank configs only roughly. ``cost_s`` returns the virtual
-    seconds per iteration of a flat config.
-    """
-    rng = np.random.default_rng(seed)
-    terms = {
-        path: _Term.draw(parameter, rng)
-        for path, parameter in space.parameters.items()
-        if isinstance(parameter, Choice | Float | Int)
-    }
-    sign = -1.0 if objective.mode == "max" else 1.0
-
-    def curve(values: Values, iteration: int) -> float:
-        progress = iteration / max_t
-        positions = [term.position_of(values.get(path)) for path, term in terms.items()]
-        quality = sum(
-            term.weight * (position - term.best) ** 2
-            for term, position in zip(terms.values(), positions, strict=True)
-        )
-        positions = positions or [_UNKNOWN]
-        loss = quality + (0.5 + quality) * excess_loss(progress, 0.1 + 0.2 * positions[0])
-        return float(sign * (loss + curve_noise(positions, progress, _NOISE)))
-
-    return Problem(
-        name="surrogate",
-        about="Made up for a space of which nothing is known.",
-        space=space,
-        objective=objective,
-        max_t=max_t,
-        curve=curve,
-        target=math.inf if objective.mode == "max" else -math.inf,
-        cost_s=cost_s,
-    )
-
-
-@dataclass(frozen=True)
-class _Term:
-    """Contribution of one parameter to the loss.
-
-    Args:
-        order: Positions of the options of a choice, 0 to 1.
-        best: Best position in the range, 0 to 1.
-        weight: Loss at a distance of the whole range.
-    """
-
-    parameter: Choice | Float | Int
-    order: tuple[float, ...]
-    best: float
-    weight: float
-
-    @classmethod
-    def draw(cls, parameter: Choice | Float | Int, rng: np.random.Generator) -> "_Term":
-        count = len(parameter.options) if isinstance(parameter, Choice) else 0
-        order = tuple(float(rng.uniform()) for _ in range(count))
-        return cls(parameter, order, float(rng.uniform()), float(rng.exponential()))
-
-    def position_of(self, value: Any) -> float:
-        """Return the position of a value in the range, 0 to 1."""
-        parameter = self.parameter
-        if value is None:
-            return _UNKNOWN
-        if isinstance(parameter, Choice):
-            return self.order[list(parameter.options).index(value)]
-        low, high = float(parameter.low), float(parameter.high)
-        if parameter.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return float((value - low) / (high - low)) if high > low else _UNKNOWN
+def _full_runs(
+    config: SweepConfig,
+    epoch_s: Callable[[Mapping[str, Any]], float],
+    num_samples: int,
+    num_slots: int,
+    rng: np.random.Generator,
+) -> Trace:
+    max_t, free_s = config.scheduler.max_t, [0.0] * num_slots
+    trials = tuple(PlannedTrial(number, config.space.sample(rng)) for number in range(num_samples))
+    events: list[PlannedResult] = []
+    for trial in trials:
+        slot = min(range(num_slots), key=free_s.__getitem__)
+        seconds = epoch_s(flatten(trial.config, config.space.parameters))
+        ends = itertools.accumulate([seconds] * max_t, initial=free_s[slot])
+        events += [
+            PlannedResult(end_s, trial.number, iteration, 1 / iteration)
+            for iteration, end_s in enumerate(ends)
+            if iteration
+        ]
+        free_s[slot] = events[-1].time_s
+    return Trace(config.leading_objective, max_t, tuple(sorted(events)), trials)
