@@ -39,23 +39,23 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1837,
+    "cli": 1575,
     "config": 1474,
     "data": 1048,
     "estimate": 2810,
     "events": 432,
     "forecast": 219,
-    "inspection": 709,
+    "inspection": 393,
     "parallelism": 262,
     "report": 1655,
-    "scaffold": 834,
+    "scaffold": 626,
     "schedulers": 2506,
     "searchers": 2784,
-    "single modules": 1345,
+    "single modules": 1359,
     "space": 1422,
-    "sweep": 4054,
+    "sweep": 3989,
     "testing": 320,
-    "tracking": 2997,
+    "tracking": 2993,
     "trainables": 1363,
     "training": 5785,
     "tune_internals": 812,
@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 53754, "tests": 58111, "scripts": 6110}
+LINES = {"tune_tf": 52631, "tests": 57528, "scripts": 5991}
 """Most lines of any kind."""
 
 

@@ -3,7 +3,6 @@ from .constraint import Constraint as Constraint
 from .errors import TuneTfError as TuneTfError
 from .estimate.planning import forecast_sweep as forecast_sweep
 from .inspection import SweepView as SweepView
-from .inspection import compare_sweeps as compare_sweeps
 from .inspection import list_sweeps as list_sweeps
 from .objective import Objective as Objective
 from .outcome import Outcome as Outcome

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,12 @@ class TrialResult:
     def keeps_earlier(self) -> bool:
         """Whether it keeps an earlier iteration than its last one."""
         return 0 < self.kept_iteration < self.iterations
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the outcome and the checkpoint as text."""
+        outcome = self.outcome.value if self.outcome else None
+        checkpoint = None if self.checkpoint is None else str(self.checkpoint)
+        return {**vars(self), "outcome": outcome, "checkpoint": checkpoint}
 
 
 def kept_metrics(
@@ -239,6 +245,25 @@ class SweepResult:
     def count(self, outcome: Outcome) -> int:
         """Count the trials with an outcome."""
         return sum(trial.outcome is outcome for trial in self.trials)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the best trial alone."""
+        best = self.best_if_any
+        return {
+            "sweep_id": self.sweep_id,
+            "path": str(self.path),
+            "objective": asdict(self.objective),
+            "num_samples": self.config.budget.num_samples,
+            "trials": {it.value: self.count(it) for it in Outcome if self.count(it)},
+            "iterations": sum(trial.iterations for trial in self.trials),
+            "interrupted": self.interrupted,
+            "ended_early": self.ended_early,
+            "best_value": None if best is None else self.best_value,
+            "best": None if best is None else best.to_dict(),
+            "pareto_front": [trial.number for trial in self.pareto_front],
+            "mlflow_run_id": self.mlflow_run_id,
+            "fingerprint": asdict(self.fingerprint) if self.fingerprint else None,
+        }
 
     def dataframe(self) -> "pd.DataFrame":
         """Return one row per trial: number, id, outcome, ``config/...`` and metrics."""

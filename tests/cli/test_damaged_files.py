@@ -20,10 +20,9 @@ from tune_tf.report import report
 
 VERBS = {
     "status": ["status", "{}"],
-    "list": ["list", "--storage-path", "{}/.."],
+    "list": ["status", "--storage-path", "{}/.."],
     "show": ["show", "{}", "1"],
-    "trials": ["trials", "{}", "--csv", "--sort", "val_accuracy"],
-    "compare": ["compare", "{}", "{}/../../others/other"],
+    "trials": ["trials", "{}", "--csv", "--top", "9"],
     "report": ["report", "{}"],
     "resume": ["resume", "{}"],
 }
@@ -66,10 +65,6 @@ FILES = (
 def folder(tmp_path_factory):
     """The folder of an interrupted sweep with all that may be in it."""
     root = tmp_path_factory.mktemp("damaged")
-    other = SweepInProgress(root / "others", name="other")
-    other.run(0, 0.3)
-    other.finish()
-    other.path.rename(root / "others" / "other")
     sweep = SweepInProgress(
         root / "sweeps", workload="tune_tf.workloads.digits:DigitsMLP", mlflow=None
     )

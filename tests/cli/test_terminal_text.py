@@ -10,9 +10,9 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from tune_tf.cli import app, main
-from tune_tf.cli.console import FittingTable, PlainConsole, exit_on_errors
+from tune_tf.cli.console import PlainConsole, exit_on_errors
 from tune_tf.cli.progress import TerminalProgress
-from tune_tf.cli.result_tables import print_plan, print_result
+from tune_tf.cli.sweep_display import print_plan, print_result
 from tune_tf.errors import WorkloadError
 from tune_tf.formatting import printable
 from tune_tf.inspection import SweepView
@@ -52,13 +52,11 @@ def hostile(sweeps, text):
     return sweep
 
 
-@pytest.mark.parametrize("verb", ["trials", "show", "status", "compare"])
-def test_a_value_arrives_whole_in_each_table(verb, hostile, text, sweeps, monkeypatch):
+@pytest.mark.parametrize("arguments", ["trials small", "show small 0", "status small"])
+def test_a_value_arrives_whole_in_each_table(arguments, hostile, text, sweeps, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    sweeps(name="other", space=SPACE).run(0, 0.1)
-    more = {"show": ["0"], "compare": ["other"]}.get(verb, [])
-    arguments = [verb, "small", *more, "--storage-path", str(sweeps.storage_path)]
-    done = CliRunner().invoke(app, arguments)
+    where = ("--storage-path", str(sweeps.storage_path))
+    done = CliRunner().invoke(app, [*arguments.split(), *where])
     assert done.exit_code == 0, done.output
     assert HOSTILE[text] in done.stdout
 
@@ -92,74 +90,29 @@ def test_an_error_is_printed_with_escaped_control_characters(text, capsys):
     assert capsys.readouterr().err == f"error: file {HOSTILE[text]} is broken\n"
 
 
-HEADERS = ("trial", "id", "outcome", "val_accuracy", "optimizer", "width", "note", "began")
-
-
-def table_text(width, note="short", name="val_accuracy"):
-    console = PlainConsole(file=io.StringIO(), width=width)
-    table = FittingTable(*HEADERS[:3], name, *HEADERS[4:], kept=4)
-    for number in range(3):
-        row = (str(number), f"a1b2c_0000{number}", "completed", "0.98", "sgd", "64", note)
-        table.add_row(*row, "2026-11-25 20:00:01")
-    console.print(table)
-    return console.file.getvalue()
-
-
-@pytest.mark.parametrize("width", [30, 40, 80, 120, 200])
-@pytest.mark.parametrize("note", ["s", "日本語" * 10, "x" * 300, "🎉 " * 20])
-def test_a_table_fits_the_terminal_and_names_what_it_left_out(width, note):
-    text = table_text(width, note)
-    assert max(Text(line.rstrip()).cell_len for line in text.splitlines()) <= width
-    words = text.replace(",", " ").replace(")", " ").replace("(", " ").split()
-    assert set(HEADERS[4:]) <= set(words)
-    is_whole = "more column" not in text
-    assert is_whole == (note in text and "20:00:01" in text)
-
-
-def test_number_id_outcome_and_value_stay_at_80_columns():
-    lines = table_text(80, "x" * 300).splitlines()
-    assert lines[0].split() == ["trial", "id", "outcome", "val_accuracy", *HEADERS[4:6]]
-    assert lines[1].split()[:4] == ["0", "a1b2c_00000", "completed", "0.98"]
-    assert lines[4] == "2 more columns (note, began): widen the terminal, or use --json"
-
-
-def test_what_is_kept_wraps_in_a_terminal_too_narrow_for_it():
-    text = table_text(30, name="validation_mean_absolute_error")
-    assert "a1b2c_00000" not in text
-    assert "000" in text
-    assert "4 more columns" in text
-
-
-def test_the_trials_of_a_sweep_are_readable_at_80_columns(ended, sweeps, monkeypatch):
+@pytest.mark.parametrize("verb", ["trials small", "status", "status small", "show small"])
+@pytest.mark.parametrize("name", ["small", "日本語" * 10, "x" * 70])
+def test_tables_fit_80_columns_and_leave_nothing_out(verb, name, sweeps, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    sweep = sweeps(space=SPACE)
+    sweep.config_of = lambda number: {"optimizer": name, "block": {"width": 8}}
+    sweep.run(0, 0.5, 0.7)
     where = ("--storage-path", str(sweeps.storage_path))
-    lines = CliRunner().invoke(app, ["trials", "small", *where]).stdout.splitlines()
-    assert lines[0].split()[:4] == ["trial", "id", "outcome", "val_accuracy"]
-    assert lines[1].split()[:4] == ["0", "a8624273", "completed", "0.7"]
-    assert all(len(line) <= 80 and "…" not in line for line in lines)
-    lines = CliRunner().invoke(app, ["list", *where]).stdout.splitlines()
-    assert lines[1].split()[1:4] == ["ended", "val_accuracy", "0.8"]
-    assert all(len(line) <= 80 and "…" not in line for line in lines)
+    lines = CliRunner().invoke(app, [*verb.split(), *where]).stdout.splitlines()
+    assert all(Text(line).cell_len <= 80 or str(sweep.path) in line for line in lines)
+    assert "…" not in "".join(lines)
+    letters = [letter for letter in "".join(lines) if letter in name]
+    assert verb == "status" or "".join(letters).count(name[0]) >= len(name) / len(set(name))
 
 
-@pytest.mark.parametrize(
-    ("trials", "width", "line"),
-    [
-        (
-            "3 completed  1 pruned",
-            80,
-            "small-20261126-120450  val_accuracy 0.75  3 completed  1 pruned",
-        ),
-        ("33 completed  1 pruned", 60, "small-20261126-120450  val_accuracy 0.75  33 completed"),
-    ],
-    ids=["whole", "wrapped"],
-)
-def test_counts_of_trials_wrap_last_and_before_any_other_column(trials, width, line):
-    console = PlainConsole(file=io.StringIO(), width=width)
-    table = FittingTable("sweep", "best", "trials", "began", kept=3, wrap=["trials"])
-    table.add_row("small-20261126-120450", "val_accuracy 0.75", trials, "2026-11-25 20:00:01")
-    console.print(table)
-    assert console.file.getvalue().splitlines()[1].startswith(line)
+def test_progress_without_a_terminal_fits_80_columns(sweep):
+    console = PlainConsole(file=io.StringIO(), width=80)
+    progress = TerminalProgress(sweep.folder.config, console)
+    progress._ended.update({outcome.value: 100 for outcome in Outcome})
+    progress._draw()
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).startswith("700/8 trials")
 
 
 def test_a_plan_counts_one_epoch(sweeps, capsys):
@@ -225,23 +178,11 @@ def evil(sweeps):
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("status {}", "list", "trials {}", "trials {} --csv", "show {} 0", "show {} 1", "best {}"),
-        *(
-            "logs {} 1",
-            "logs {} 0",
-            "compare {} {}",
-            "stop {}",
-            "resume {}",
-            "export {}",
-            "sync {}",
-        ),
-        *("promote {}", "report {}", "status EVIL", "show {} EVIL", "trials {} --sort EVIL"),
-        *("trials {} --where EVIL", "run EVIL", "run sweep.yaml", "init EVIL", "nonsenseEVIL"),
-        *(
-            "status {} --json",
-            "run sweep.yaml EVIL=1",
-            "schema -o EVIL/a",
-        ),
+        *("status {}", "status --storage-path {}/..", "status {} --json", "status EVIL"),
+        *("trials {}", "trials {} --csv", "show {} 0", "show {} 1", "show {} EVIL"),
+        *("logs {} 1", "logs {} 0", "stop {}", "resume {}", "export {}", "sync {}"),
+        *("promote {}", "report {}", "run EVIL", "run sweep.yaml", "run sweep.yaml EVIL=1"),
+        *("init EVIL", "init --schema -o EVIL/a", "nonsenseEVIL"),
     ],
 )
 def test_no_verb_prints_control_characters(

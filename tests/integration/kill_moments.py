@@ -246,7 +246,7 @@ MOMENTS = {
     "after the report": Moment(f"{_RESULT}:_write_report", after=True),
     "before the report is attached": Moment(f"{_CALLBACK}.attach"),
     "before the event log is closed": Moment(f"{_EVENT_LOG}.record_session_end"),
-    "before the process ends": Moment("tune_tf.cli.result_tables:print_result", after=True),
+    "before the process ends": Moment("tune_tf.cli.sweep_display:print_result", after=True),
 }
 """By name, in the order of a sweep."""
 

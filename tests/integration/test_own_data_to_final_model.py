@@ -103,12 +103,12 @@ def client(folder):
 
 
 def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, client, folder):
-    there = folder / told("schema", "--output", "again.json")["path"]
+    there = folder / told("init", "--schema", "--output", "again.json")["path"]
     assert there.read_bytes() == (folder / "sweep.schema.json").read_bytes()
 
     best = swept["best"]
     exported = told("export", "wine", "--output", "churn.keras")
-    assert exported["trial_id"] == best["trial_id"]
+    assert exported["trial"]["trial_id"] == best["trial_id"]
     # The served model gives the trial's own numbers where tune_tf is not.
     accuracy, loss = predict("models:/vino@live")
     assert accuracy == pytest.approx(best["metrics"]["val_accuracy"])

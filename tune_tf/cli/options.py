@@ -45,7 +45,10 @@ TrialOption = Annotated[
     ),
 ]
 TrialArgument = Annotated[
-    str, typer.Argument(help="The trial's number, id, or an unambiguous prefix of its id.")
+    str | None,
+    typer.Argument(
+        help="The trial's number, id, or an unambiguous prefix of its id; default: the best."
+    ),
 ]
 StoragePathOption = Annotated[Path, typer.Option(help="Folder to look up sweep ids and names in.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]

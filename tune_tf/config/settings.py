@@ -105,7 +105,7 @@ def unknown_key_error(key: object, known: Iterable[str], line: str | None = None
     if line is not None:
         return ErrorDetail(str(key), f"unknown key: write `{line}`")
     text = f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
-    return ErrorDetail(str(key), f"{text}; `tune-tf schema -o settings.md` explains them")
+    return ErrorDetail(str(key), f"{text}; `tune-tf init --schema` explains them")
 
 
 _RULES = {

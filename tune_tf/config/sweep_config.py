@@ -403,10 +403,10 @@ def schema_text() -> str:
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
 
 
-def write_schema(path: Path, text: str | None = None) -> None:
-    """Write the JSON schema of sweep files, or a text that describes it, over an existing file."""
+def write_schema(path: Path) -> None:
+    """Write the JSON schema of sweep files, over an existing file."""
     try:
-        path.write_text(schema_text() if text is None else text)
+        path.write_text(schema_text())
     except OSError as error:
         raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
 

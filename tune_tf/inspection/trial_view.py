@@ -28,6 +28,10 @@ from tune_tf.space import flatten
 
 _ERROR = "error.txt"
 _CHECKPOINTS = "checkpoint_[0-9]*"
+_OWN_FIELDS = (
+    *("began_s", "ended_s", "trained_s", "node", "pid", "mlflow_run_id"),
+    *("frozen_layers", "graph"),
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,6 @@ class TrialView:
         began_s: First start, in seconds since 1970; None if unknown.
         ended_s: End; None if it has not ended or the time is unknown.
         trained_s: Seconds spent in iterations.
-        last_s: Last result, in whole seconds since 1970; None without one.
         node: Host name and address of the node of its last result; empty without one.
         pid: Process of its last result.
         mlflow_run_id: Id of its run in MLflow, if known.
@@ -55,7 +58,6 @@ class TrialView:
     began_s: float | None = None
     ended_s: float | None = None
     trained_s: float = 0.0
-    last_s: float | None = None
     node: str = ""
     pid: int | None = None
     mlflow_run_id: str | None = None
@@ -106,10 +108,9 @@ class TrialView:
             result=result,
             state=_state(outcome, events, driven=driven),
             folder=folder,
-            began_s=events.started_s if events else _start_time(last),
+            began_s=events.started_s if events else None,
             ended_s=events.ended_s if events else None,
             trained_s=_number(last.get("time_total_s")) or 0.0,
-            last_s=_number(last.get("timestamp")),
             node=" ".join(dict.fromkeys(names)),
             pid=pid if isinstance(pid, int) else None,
             mlflow_run_id=last.get(MLFLOW_RUN_ID) or run_ids.get(trial_id),
@@ -149,30 +150,9 @@ class TrialView:
         return path if path.is_file() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; times in seconds since 1970."""
-        result = self.result
-        return {
-            "trial_id": result.trial_id,
-            "number": result.number,
-            "outcome": self.state,
-            "cause": result.cause,
-            "config": result.config,
-            "iterations": result.iterations,
-            "metrics": result.metrics,
-            "test_metrics": result.test_metrics,
-            "feasible": result.feasible,
-            "began_s": self.began_s,
-            "ended_s": self.ended_s,
-            "trained_s": self.trained_s,
-            "last_s": self.last_s,
-            "node": self.node,
-            "pid": self.pid,
-            "frozen_layers": self.frozen_layers or None,
-            "graph": self.graph or None,
-            "mlflow_run_id": self.mlflow_run_id,
-            "checkpoint": str(result.checkpoint) if result.checkpoint else None,
-            "checkpoints_removed": result.checkpoints_removed,
-        }
+        """Return plain data; the outcome is the state, times are in seconds since 1970."""
+        own = {name: value for name, value in vars(self).items() if name in _OWN_FIELDS}
+        return {**self.result.to_dict(), "outcome": self.state, **own}
 
     def curve(self, metric: str) -> dict[int, float]:
         """Return a metric's finite values by iteration, the last one of a repeated iteration."""
@@ -203,11 +183,6 @@ def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool)
     if not driven:
         return str(Outcome.INTERRUPTED.value)
     return (events.waiting if events else None) or "running"
-
-
-def _start_time(last: Mapping[str, Any]) -> float | None:
-    now_s, trained_s = _number(last.get("timestamp")), _number(last.get("time_total_s"))
-    return None if now_s is None or trained_s is None else now_s - trained_s
 
 
 def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:

@@ -1,6 +1,5 @@
 """``tune-tf init``: write a sweep file for your own data."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,29 +8,6 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import echo, print_json, print_json_or_lines
 from tune_tf.config import schema_text, write_schema
-
-
-def schema(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Output file.")] = None,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Print the JSON schema of sweep files, or write it to a file; to a .md file, all settings.
-
-    An editor with a YAML language server completes and checks a sweep file whose first line
-    names the schema: `# yaml-language-server: $schema=sweep.schema.json`
-
-    Example: `tune-tf schema --output sweep.schema.json`
-    """
-    if output is None:
-        typer.echo(schema_text(), nl=False)
-        return
-    if output.suffix == ".md":
-        from tune_tf.scaffold import settings_page
-
-        write_schema(output, settings_page())
-    else:
-        write_schema(output)
-    echo(json.dumps({"path": str(output)}) if as_json else f"Wrote {output}")
 
 
 def init(
@@ -43,9 +19,10 @@ def init(
             "with images; without it, a template for your own workload is written.",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The sweep file to write.")] = Path(
-        "sweep.yaml"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; default: sweep.yaml."),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(help="Target: a column, a feature of the records, or the .npy file of y."),
@@ -60,6 +37,10 @@ def init(
         str | None,
         typer.Option(metavar="NAME", help="Write a ready sweep file instead, such as digits."),
     ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON schema of sweep files, or write --output."),
+    ] = False,
     separator: Annotated[
         str | None, typer.Option(help="Character between the values of a table; else guessed.")
     ] = None,
@@ -75,10 +56,19 @@ def init(
     """Write a commented sweep file for your own data, ready to run.
 
     Inspects the data, infers the task, explains it in comments and checks the file as
-    `run --dry-run` does. Exit code 2: the data are invalid, or a file exists.
+    `run --dry-run` does. An editor with a YAML language server completes and checks a sweep file
+    by the JSON schema beside it. Exit code 2: the data are invalid, or a file exists.
 
     Example: `tune-tf init customers.csv --target churn --output churn.yaml`
     """
+    if schema and output is None:
+        typer.echo(schema_text(), nl=False)
+        return
+    if schema and output is not None:
+        write_schema(output)
+        print_json_or_lines({"path": str(output)}, f"Wrote {output}", as_json=as_json)
+        return
+    output = output or Path("sweep.yaml")
     from tune_tf.scaffold import init_sweep, write_example
     from tune_tf.workloads.table_file import TextFormat
 
@@ -105,7 +95,7 @@ def init(
         }
         print_json(summary)
         return
-    from tune_tf.cli.result_tables import print_plan
+    from tune_tf.cli.sweep_display import print_plan
 
     echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)

@@ -1,9 +1,6 @@
 """``tune-tf export``, ``promote`` and ``retrain``: the models of a sweep."""
 
 import os
-import re
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +11,6 @@ from tune_tf.cli import options
 from tune_tf.cli.console import echo, print_json_or_lines
 
 _MAX_LINES = 20
-_NO_GPU = re.compile(rb"absl::InitializeLog|Could not find cuda drivers|failed call to cuInit")
 
 
 def export(
@@ -40,7 +36,7 @@ def export(
     Example: `tune-tf export digits-cnn --format tflite --output digits.tflite`
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
-    load_tensorflow()
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # ... which TensorFlow would call an error
     from tune_tf.sweep.model.export import export_trial
 
     model = export_trial(
@@ -51,17 +47,8 @@ def export(
         storage_path=storage_path,
         force=force,
     )
-    data = {
-        "path": str(model.path),
-        "format": model.file_format,
-        "sweep_id": model.sweep_id,
-        "trial_id": model.trial.trial_id,
-        "number": model.trial.number,
-        "config": model.trial.config,
-        "metrics": model.trial.metrics,
-    }
     text = f"Wrote {model.path}: trial {model.trial.number} of {model.sweep_id}"
-    print_json_or_lines(data, text, as_json=as_json)
+    print_json_or_lines(model, text, as_json=as_json)
 
 
 def promote(
@@ -104,19 +91,10 @@ def promote(
         even_if_worse=even_if_worse,
         storage_path=storage_path,
     )
-    data = {
-        "uri": model.uri,
-        "version_uri": model.version_uri,
-        "model_uri": model.model_uri,
-        "before": model.before,
-        "sweep_id": model.sweep_id,
-        "trial_id": model.trial.trial_id,
-        "number": model.trial.number,
-    }
     lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
     if model.before:
         lines.append(f"Previously: {model.before}")
-    print_json_or_lines(data, *lines, as_json=as_json)
+    print_json_or_lines(model, *lines, as_json=as_json)
 
 
 def retrain(
@@ -163,19 +141,6 @@ def retrain(
         storage_path=storage_path,
         on_epoch=show_epoch,
     )
-    data = {
-        "path": str(model.path),
-        "model_path": str(model.model_path),
-        "mlflow_run_id": model.mlflow_run_id,
-        "model_uri": model.model_uri,
-        "sweep_id": model.sweep_id,
-        "trial_id": model.trial.trial_id,
-        "number": model.trial.number,
-        "on": model.on,
-        "num_epochs": model.num_epochs,
-        "metrics": model.metrics,
-        "comparison": model.comparison and model.comparison.to_dict(),
-    }
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
     lines = [
         f"Trained trial {model.trial.number} of {model.sweep_id} for {model.num_epochs} epochs on "
@@ -189,21 +154,4 @@ def retrain(
             f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf promote "
             "--retrained` refuses it without --even-if-worse."
         )
-    print_json_or_lines(data, *lines, as_json=as_json)
-
-
-def load_tensorflow() -> None:
-    """Load TensorFlow without its lines on stderr about GPUs, which are hidden from it."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            import tensorflow as tf  # takes seconds, and other verbs do without it
-
-            tf.config.list_physical_devices()
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            written.seek(0)
-            os.write(2, b"".join(line for line in written if not _NO_GPU.search(line)))
+    print_json_or_lines(model, *lines, as_json=as_json)

@@ -1,7 +1,6 @@
-"""``tune-tf resume``, ``extend``, ``sync`` and ``close``: a sweep whose driver has ended."""
+"""``tune-tf resume``, ``extend`` and ``sync``: a sweep whose driver has ended."""
 
 import os
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,6 @@ import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import ExitCode, echo, exit_on_interrupt, print_json_or_lines
-from tune_tf.formatting import counted
 from tune_tf.sweep.state.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
@@ -89,7 +87,7 @@ def resume(
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
     with exit_on_interrupt(f"the sweep is as before: {folder.path}"):
         from tune_tf.cli.progress import run_in_terminal
-        from tune_tf.cli.result_tables import print_result
+        from tune_tf.cli.sweep_display import print_result
         from tune_tf.sweep import resume_sweep
         from tune_tf.sweep.sweep_result import finished_result
 
@@ -99,29 +97,6 @@ def resume(
         config = (folder.edited() if allow_changes else None) or folder.config
         run = partial(resume_sweep, folder.path, allow_changes=allow_changes)
         run_in_terminal(run, config, as_json=as_json)
-
-
-def close(
-    sweep: options.SweepArgument,
-    storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    as_json: options.JsonOption = False,
-) -> None:
-    """End the MLflow runs that a killed sweep left running, if it is not to be resumed.
-
-    Sends pending results first, as `sync` does; then runs still running become KILLED with the tag
-    `tune_tf.stop_reason` `interrupted`. A closed sweep can still be resumed. Exit code 1: some
-    results could not be sent, and no run was ended.
-
-    Example: `tune-tf close digits-cnn`
-    """
-    from tune_tf.sweep.mlflow_store import close_sweep
-
-    closing = close_sweep(sweep, storage_path=storage_path)
-    data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
-    ended = f"{counted(len(closing.run_ids), 'run')} ended in MLflow."
-    print_json_or_lines(data, delivery_text(closing.delivery), ended, as_json=as_json)
-    left = closing.delivery.num_left
-    raise typer.Exit(ExitCode.NOTHING_COMPLETED if left else ExitCode.ENDED)
 
 
 def sync(
@@ -139,7 +114,7 @@ def sync(
     from tune_tf.sweep.mlflow_store import sync_sweep
 
     delivery = sync_sweep(sweep, storage_path=storage_path)
-    print_json_or_lines(asdict(delivery), delivery_text(delivery), as_json=as_json)
+    print_json_or_lines(delivery, delivery_text(delivery), as_json=as_json)
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if delivery.num_left else ExitCode.ENDED)
 
 

@@ -13,8 +13,6 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import exit_on_interrupt, make_console, print_json
 from tune_tf.cli.signals import repeat_lost_interrupt
-from tune_tf.cli.verbs.estimates import print_and_save_forecast
-from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
@@ -38,9 +36,6 @@ def run(
         typer.Option("--dry-run", help="Check everything, train one batch and print the plan."),
     ] = False,
     address: options.AddressOption = None,
-    plan_first: Annotated[
-        bool, typer.Option("--plan", help="Forecast first, as `plan` does, then run.")
-    ] = False,
     check: Annotated[
         bool,
         typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),
@@ -59,7 +54,7 @@ def run(
         config = options.read_config(file, overrides, settings)
         options.allow_remote_ray(os.environ, config.cluster.address)
         from tune_tf.cli.progress import run_in_terminal
-        from tune_tf.cli.result_tables import print_plan
+        from tune_tf.cli.sweep_display import print_plan
         from tune_tf.sweep import plan_sweep, run_sweep
         from tune_tf.sweep.cluster import cluster_address, is_client
 
@@ -73,8 +68,6 @@ def run(
                 warnings = check_sweep(plan)
             print_plan(plan, warnings, as_json=as_json)
             return
-        if plan_first:
-            print_and_save_forecast(config, base_dir, quiet=as_json)
         run = partial(run_sweep, config, base_dir=base_dir)
         if check and not is_client(cluster_address(config.cluster)):
             run = partial(_run_checked, config, base_dir, lines)
@@ -139,14 +132,14 @@ def stop(
 
     Example: `tune-tf stop digits-cnn --trial 7`
     """
+    from tune_tf.cli.sweep_display import print_status
     from tune_tf.sweep.stop import stop_sweep, stop_trials
 
     if trials and end:
         raise typer.BadParameter(
             "ends the sweep, --trial only trials of it: give one of the two", param_hint="--end"
         )
-    console = make_console()
-    console.quiet = as_json
+    console = make_console(quiet=as_json)
     name = SweepView.open(sweep, storage_path).sweep_id
     target = f"trial {', '.join(trials)} of {name}" if trials else name
     console.print(f"{target}: asked to stop{' ...' if wait else ''}")
@@ -157,4 +150,4 @@ def stop(
     if as_json:
         print_json(view.to_dict())
     elif wait:
-        console.print(status_view(view))
+        print_status(view, console)
