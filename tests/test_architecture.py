@@ -39,20 +39,20 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1946,
+    "cli": 1938,
     "config": 1474,
     "data": 1048,
-    "estimate": 2855,
+    "estimate": 2728,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
     "parallelism": 262,
-    "report": 1655,
+    "report": 663,
     "scaffold": 834,
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1345,
+    "single modules": 1365,
     "space": 1422,
     "sweep": 4261,
     "testing": 1000,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 54585, "tests": 58576, "scripts": 7135}
 """Most lines of any kind."""
 
 

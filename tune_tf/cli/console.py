@@ -19,19 +19,11 @@ from rich.text import Text
 
 from tune_tf.errors import TuneTfError, UnwritableStorageError
 from tune_tf.formatting import counted, printable
+from tune_tf.outcome_style import STYLES
 
 STATE_STYLES: Final[Mapping[str, str]] = {
-    "running": "cyan",
-    "pending": "dim",
-    "paused": "dim",
-    "completed": "green",
-    "pruned": "yellow",
-    "out_of_budget": "yellow",
-    "interrupted": "magenta",
-    "diverged": "red",
-    "oom": "red",
-    "error": "red",
-    "ended": "green",
+    **{state: style.colour for state, style in STYLES.items()},
+    "ended": STYLES["completed"].colour,
 }
 """Style by state, in display order."""
 
