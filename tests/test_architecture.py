@@ -39,19 +39,19 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1575,
+    "cli": 1567,
     "config": 1474,
     "data": 1048,
-    "estimate": 2810,
+    "estimate": 2683,
     "events": 432,
     "forecast": 219,
     "inspection": 393,
     "parallelism": 262,
-    "report": 1655,
+    "report": 663,
     "scaffold": 626,
     "schedulers": 2506,
     "searchers": 2784,
-    "single modules": 1359,
+    "single modules": 1379,
     "space": 1422,
     "sweep": 3989,
     "testing": 320,
@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 52631, "tests": 57528, "scripts": 5991}
+LINES = {"tune_tf": 51189, "tests": 57020, "scripts": 5991}
 """Most lines of any kind."""
 
 

@@ -16,7 +16,7 @@ from tune_tf.atomic_files import warn_of_damage
 from tune_tf.cli import main
 from tune_tf.forecast import ForecastWithActuals, write_actuals
 from tune_tf.outcome import Outcome
-from tune_tf.report import report
+from tune_tf.report import plots
 
 VERBS = {
     "status": ["status", "{}"],
@@ -101,7 +101,7 @@ def outcome_of(folder, monkeypatch, capfd):
 
     monkeypatch.setattr(ray, "init", start)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)  # an earlier test's cluster
-    monkeypatch.setattr(report, "PLOTS", ())
+    monkeypatch.setattr(plots, "PLOTS", {})
     monkeypatch.setattr("tune_tf.sweep.run.check_settings", lambda *arguments: None)
     monkeypatch.setattr("tune_tf.sweep.run.make_searcher", lambda *arguments: None)
     monkeypatch.setenv("COLUMNS", "200")

@@ -189,7 +189,7 @@ def test_no_verb_prints_control_characters(
     arguments, evil, sweeps, printed, monkeypatch, tmp_path, caplog
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tune_tf.report.report.PLOTS", ())
+    monkeypatch.setattr("tune_tf.report.plots.PLOTS", {})
     (tmp_path / "sweep.yaml").write_text(f'name: "{EVIL!r:.60}"\nwith: {EVIL[-4:-2]}\n')
     words = [
         word.replace("EVIL", EVIL.replace("\udcff", "")).format(evil.path)

@@ -22,20 +22,12 @@ from rich.text import Text
 
 from tune_tf.errors import TuneTfError, UnwritableStorageError
 from tune_tf.formatting import csv_cell, printable
+from tune_tf.outcome_style import STYLES
 from tune_tf.result_keys import LATEST_S
 
 STATE_STYLES: Final[Mapping[str, str]] = {
-    "running": "cyan",
-    "pending": "dim",
-    "paused": "dim",
-    "completed": "green",
-    "pruned": "yellow",
-    "out_of_budget": "yellow",
-    "interrupted": "magenta",
-    "diverged": "red",
-    "oom": "red",
-    "error": "red",
-    "ended": "green",
+    **{state: style.colour for state, style in STYLES.items()},
+    "ended": STYLES["completed"].colour,
 }
 """Style by state, in display order."""
 

@@ -52,9 +52,6 @@ def test_plan_draws_a_forecast_and_the_run_reports_its_error(verb, tmp_path):
     assert settled is not None
     assert settled.actuals is not None
     assert settled.actuals.closed
-    page = Path(result["path"], "report", "report.html").read_text()
-    assert "How far the forecast was off" in page
-    assert "wall time, up to this report" in page
 
 
 BAD = {

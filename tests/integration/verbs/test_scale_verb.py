@@ -1,7 +1,6 @@
 """``sweep.py scale`` from the shell."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,7 @@ def test_scale_verb_measures_advises_and_records(verb, sweep_file, tmp_path):
     assert told["settings"].startswith("parallelism: {kind: mirrored, num_replicas: 1}")
     folder = Path(told["path"])
     assert folder.parent == tmp_path / "sweeps"
-    assert (folder / "scale.png").read_bytes().startswith(b"\x89PNG")
-    page = (folder / "scale.html").read_text()
-    assert all(text in page for text in ("What to choose", "<svg", "25% of the data"))
-    assert not re.search(r'(src|href)="http', page)  # it needs no network
+    assert "25% of the data" in (folder / "scale.json").read_text()
 
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     run = client.get_run(told["mlflow_run_id"])
@@ -43,7 +39,7 @@ def test_scale_verb_measures_advises_and_records(verb, sweep_file, tmp_path):
     curve = client.get_metric_history(run.info.run_id, "batch/rows_per_s")
     assert [point.step for point in curve] == [64, 256]
     names = {each.path for each in client.list_artifacts(run.info.run_id)}
-    assert names == {"scale.html", "scale.json", "scale.png"}
+    assert names == {"scale.json"}
 
 
 BAD = {

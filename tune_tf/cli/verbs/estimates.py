@@ -218,7 +218,7 @@ def _print_scaling(scaling: "Scaling", files: "ScalingFiles", console: Console) 
     console.print(Padding(Text(scaling.advice.settings, style="cyan"), (0, 0, 0, 2)))
     console.print("\nMethod", style="bold dim")
     console.print(bullet_list(scaling.how), style="dim")
-    console.print(Text(f"\nPage and picture: {files.folder / 'scale.html'}"), soft_wrap=True)
+    console.print(Text(f"\nNumbers: {files.folder / 'scale.json'}"), soft_wrap=True)
     if scaling.profile:
         console.print(
             Text(

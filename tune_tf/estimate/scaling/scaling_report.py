@@ -1,4 +1,4 @@
-"""Report of the scaling of a workload: table, page, plot, numbers, profile and MLflow run."""
+"""Report of the scaling of a workload: table, numbers, profile and MLflow run."""
 
 import json
 import logging
@@ -7,20 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
-
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.estimate.scaling.candidates import Measurement, scaling_curves
 from tune_tf.estimate.scaling.scale import Scaling
-from tune_tf.estimate.scaling.scaling_plot import ScalingPlot
 from tune_tf.outcome import Outcome
-from tune_tf.report.page import render
-from tune_tf.report.plots.plot import draw_static, svg_text, write_png
 from tune_tf.secrets import mask_secrets
-from tune_tf.space import flatten
 from tune_tf.sweep.plan import checked_tracking_uri
-from tune_tf.tracking.environment import versions
 from tune_tf.tracking.names import MAX_TAG_LENGTH, mlflow_key, mlflow_params, truncate
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.store import connect
@@ -90,28 +83,12 @@ def write_scaling(scaling: Scaling, config: SweepConfig) -> ScalingFiles:
 
 
 def _write_files(scaling: Scaling, folder: Path) -> dict[str, Path]:
-    """Write page, plot, numbers and profile; return their paths, by path within the folder."""
+    """Write numbers and profile; return their paths, by path within the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    plot = ScalingPlot(scaling.name, scaling.measurements, on_gpus=scaling.on_gpus)
-    figure = draw_static(plot.title, plot.height, plot.draw)
-    write_png(figure, folder / "scale.png")
-    page = render(
-        "scale.html.j2",
-        scaling=scaling,
-        started=scaling.started.strftime("%d %B %Y, %H:%M"),
-        versions=", ".join(f"{name} {version}" for name, version in versions().items()),
-        svg=Markup(svg_text(figure)),  # noqa: S704 - Matplotlib escapes texts
-        headers=HEADERS,
-        groups=list(table_of(scaling.measurements)),
-        config=mask_secrets(
-            ", ".join(f"{path}={value}" for path, value in flatten(scaling.config).items())
-        ),
-    )
-    write_atomically(folder / "scale.html", page)
     write_atomically(
         folder / "scale.json", json.dumps(scaling.to_dict(), indent=2, default=str) + "\n"
     )
-    files = {name: folder / name for name in ("scale.html", "scale.png", "scale.json")}
+    files = {"scale.json": folder / "scale.json"}
     for name, content in scaling.profile.items():
         path = folder / "profile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
