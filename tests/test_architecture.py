@@ -39,7 +39,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1567,
+    "cli": 1542,
     "config": 1474,
     "data": 1048,
     "estimate": 2683,
@@ -48,10 +48,10 @@ CEILINGS = {
     "inspection": 393,
     "parallelism": 262,
     "report": 663,
-    "scaffold": 626,
+    "scaffold": 516,
     "schedulers": 2506,
     "searchers": 2784,
-    "single modules": 1379,
+    "single modules": 1381,
     "space": 1422,
     "sweep": 3989,
     "testing": 320,
@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 51189, "tests": 57020, "scripts": 5991}
+LINES = {"tune_tf": 51027, "tests": 56766, "scripts": 5991}
 """Most lines of any kind."""
 
 

@@ -20,7 +20,7 @@ from tune_tf.events import SweepFingerprint
 from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, pareto_front
+from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import is_machine_metric, reported_metrics
 from tune_tf.secrets import mask_secrets
@@ -140,15 +140,19 @@ class SweepResult:
         return unfinished or not self.search_finished
 
     @cached_property
-    def best_if_any(self) -> TrialResult | None:
-        """The best trial; None if no feasible trial reported a finite value."""
+    def best_first(self) -> tuple[TrialResult, ...]:
+        """The feasible trials with a finite value, best first; completed ones take precedence."""
         metric = self.objective.metric
         candidates = (
             Candidate(trial, trial.outcome, trial.metrics.get(metric), trial.feasible)
             for trial in self.trials
         )
-        best = best_of(candidates, self.objective)
-        return None if best is None else best.key
+        return tuple(each.key for each in best_first(candidates, self.objective))
+
+    @property
+    def best_if_any(self) -> TrialResult | None:
+        """The best trial; None if no feasible trial reported a finite value."""
+        return self.best_first[0] if self.best_first else None
 
     @property
     def best_trial(self) -> TrialResult:

@@ -76,16 +76,6 @@ def test_status_of_a_killed_sweep_tells_how_to_go_on(run_verb, sweep):
     assert f"tune-tf resume {sweep.path}\n" in text
 
 
-def test_status_as_json_holds_the_same(run_verb, sweep):
-    sweep.run(1, 0.5, float("nan"), outcome=Outcome.DIVERGED)
-    sweep.start(0)
-    status = json.loads(run_verb("status", "small", "--json"))
-    assert status["state"] == "running"
-    assert status["trials"] == {"diverged": 1, "running": 1}
-    assert [trial["trial_id"] for trial in status["running"]] == ["a8624273"]
-    assert status["best"] is None
-
-
 @pytest.mark.parametrize(
     ("outcome", "interrupted", "code"),
     [(Outcome.COMPLETED, False, 0), (Outcome.PRUNED, False, 1), (Outcome.COMPLETED, True, 130)],
@@ -199,13 +189,6 @@ def test_logs_prints_what_a_trial_wrote_from_the_lines_asked_for(run_verb, ended
     assert run_verb("logs", "small", "63e", "--tail", "2") == "two €\nthree\n"
     assert run_verb("logs", "small", "2", "--follow") == "one\ntwo €\nthree\n"  # it has ended
     assert json.loads(run_verb("logs", "small", "2", "--json"))["text"] == "one\ntwo €\nthree\n"
-
-
-def test_show_prints_paths_whole_on_a_narrow_terminal(run_verb, ended, monkeypatch):
-    log = ended.path / "trial_00002" / "log.txt"
-    log.write_text("one")
-    monkeypatch.setenv("COLUMNS", "40")
-    assert f"\n  {log}\n" in run_verb("show", "small", "2")
 
 
 def test_logs_of_a_trial_without_one_says_so(sweeps, ended):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, schema_text
-from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.scaffold import init_sweep
 
 
@@ -121,38 +121,13 @@ def test_arrays_in_two_files(init, tmp_path):
     assert "num_layers" in written.plan.config.space.parameters
 
 
-def test_records_with_the_features_of_the_first_one(init, tmp_path):
-    own_data_files.digit_records(tmp_path / "d.tfrecord", 60)
-    written = init("d.tfrecord")
-
-    settings = settings_of(written)
-    assert settings["features"] == {
-        "image": {"dtype": "float32", "shape": [64]},
-        "label": {"dtype": "int64", "shape": []},
-    }
-    assert (settings["x"], settings["y"]) == ("image", "label")
-    assert "[8, 8, 1] if it is an image of that size" in text_of(written)
-    assert written.task == "classification"
-
-
-def test_records_of_encoded_pictures_are_refused(init, tmp_path):
-    import tensorflow as tf
-
-    picture = tf.io.encode_png(np.zeros((4, 4, 1), np.uint8)).numpy()
-    feature = {"image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[picture]))}
-    example = tf.train.Example(features=tf.train.Features(feature=feature))
-    with tf.io.TFRecordWriter(str(tmp_path / "p.tfrecord")) as writer:
-        writer.write(example.SerializeToString())
-
-    with pytest.raises(WorkloadError, match="'image' is an encoded PNG image"):
-        init("p.tfrecord")
-
-
 def test_the_workload_of_ones_own_trains_as_it_stands(init):
     from tune_tf import trainable
 
     written = init()
 
+    assert text_of(written).splitlines()[0] == SCHEMA_COMMENT
+    assert written.path.with_name(SCHEMA_FILE).read_text() == schema_text()
     lines = written.path.with_name("my_workload.py").read_text().splitlines()
     assert 10 <= len([line for line in lines if line.strip()]) <= 30
     config = {**written.plan.examples[0], "learning_rate": 0.01}
@@ -172,14 +147,6 @@ def test_a_workload_on_a_table_has_the_model_of_the_ready_one(init, tmp_path):
     assert {tensor.name for tensor in model.inputs} == {"numeric", "categorical"}
 
 
-def test_the_schema_is_written_beside_the_sweep_file(init, tmp_path):
-    written = init()
-
-    assert text_of(written).splitlines()[0] == SCHEMA_COMMENT
-    assert (tmp_path / SCHEMA_FILE).read_text() == schema_text()
-    assert {path.name for path in written.files} == {"sweep.yaml", "my_workload.py", SCHEMA_FILE}
-
-
 @pytest.mark.parametrize("name", ["sweep.yaml", "my_workload.py"])
 def test_a_file_that_is_there_is_left_alone(init, tmp_path, name):
     (tmp_path / name).write_text("mine")
@@ -187,10 +154,6 @@ def test_a_file_that_is_there_is_left_alone(init, tmp_path, name):
         init()
     assert (tmp_path / name).read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_a_file_that_is_there_is_written_over_on_request(init, tmp_path):
-    (tmp_path / "sweep.yaml").write_text("mine")
     assert text_of(init(force=True)) != "mine"
 
 

@@ -90,7 +90,7 @@ def _running(folder: SweepFolder) -> SweepView:
     remedy = (
         f"`tune-tf resume {folder.path}` resumes it"
         if view.state is SweepState.INTERRUPTED
-        else f"`tune-tf extend {folder.path} --num-samples +10` would continue it"
+        else f"`tune-tf extend {folder.path} num_samples=+10` would continue it"
     )
     raise SweepConflictError(
         f"{folder.sweep_id} is not running, it is {view.state.value}; {remedy}"

@@ -15,7 +15,7 @@ def init(
         Path | None,
         typer.Argument(
             metavar="[DATA]",
-            help="A .csv, .parquet, .npz, .npy or .tfrecord file, or a folder of class folders "
+            help="A .csv, .parquet, .npz or .npy file, or a folder of class folders "
             "with images; without it, a template for your own workload is written.",
         ),
     ] = None,
@@ -25,7 +25,7 @@ def init(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Target: a column, a feature of the records, or the .npy file of y."),
+        typer.Option(help="Target: a column, or the .npy file of y."),
     ] = None,
     workload: Annotated[
         Path | None,

@@ -14,45 +14,31 @@ from tune_tf.sweep_folder import SweepFolder
 if TYPE_CHECKING:
     from tune_tf.tracking.run_writer import Delivery
 
-_LIMIT = "A number, `+` and a number to add, or `none`."
-
 
 def extend(
     sweep: options.SweepArgument,
-    num_samples: Annotated[
-        str | None, typer.Option(help="Trials: a number, or `+20` for 20 more.")
-    ] = None,
-    time_budget_s: Annotated[str | None, typer.Option(help=f"Seconds. {_LIMIT}")] = None,
-    epochs: Annotated[str | None, typer.Option(help=f"Of all trials. {_LIMIT}")] = None,
-    cpu_hours: Annotated[str | None, typer.Option(help=f"Reserved CPUs. {_LIMIT}")] = None,
-    gpu_hours: Annotated[str | None, typer.Option(help=f"Reserved GPUs. {_LIMIT}")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Value that ends the sweep, or `none`.")
-    ] = None,
-    patience: Annotated[
-        str | None, typer.Option(help=f"Trials without improvement. {_LIMIT}")
-    ] = None,
+    limits: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LIMIT=VALUE...",
+            help="Limits of the budget: a number, `+` and a number to add, or `none`.",
+        ),
+    ],
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Continue a sweep that ended or was interrupted, with a larger budget.
 
-    Ended trials are not run again, and the searcher keeps what it learned from them. Exit codes
-    are those of `run`; 2 also if the sweep is running or nothing would change.
+    The limits are those of the section `budget`, such as num_samples, time_budget_s, epochs or
+    target. Ended trials are not run again, and the searcher keeps what it learned from them. Exit
+    codes are those of `run`; 2 also if the sweep is running or nothing would change.
 
-    Example: `tune-tf extend digits-cnn --num-samples +20`
+    Example: `tune-tf extend digits-cnn num_samples=+20 time_budget_s=none`
     """
-    values = {
-        "num_samples": num_samples,
-        "time_budget_s": time_budget_s,
-        "epochs": epochs,
-        "cpu_hours": cpu_hours,
-        "gpu_hours": gpu_hours,
-        "target": target,
-        "patience": patience,
-    }
-    budget = {name: value for name, value in values.items() if value is not None}
+    if wrong := [each for each in limits if "=" not in each]:
+        raise typer.BadParameter(f"must be LIMIT=VALUE, such as num_samples=+20, not {wrong[0]}")
+    budget = dict(each.split("=", 1) for each in limits)
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
     with exit_on_interrupt(f"the sweep is as before: {folder.path}"):

@@ -24,7 +24,6 @@ from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
 from tune_tf.events.trial_log import log_text
 from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepView, TrialView
-from tune_tf.ranking import Candidate, best_first
 from tune_tf.space import Constant
 
 
@@ -42,7 +41,9 @@ def trials(
     Example: `tune-tf trials digits-cnn --top 10`
     """
     view = SweepView.open(sweep, storage_path)
-    listed = list(view.trials) if top is None else _best_first(view)[:top]
+    listed = view.trials
+    if top is not None:
+        listed = tuple(view.trial(each.trial_id) for each in view.result.best_first[:top])
     rows = [view.row(trial) for trial in listed]
     if as_json:
         print_json(rows)
@@ -52,21 +53,7 @@ def trials(
         _print_table(view, listed)
 
 
-def _best_first(view: SweepView) -> list[TrialView]:
-    objective = view.config.leading_objective
-    candidates = (
-        Candidate(
-            trial.number,
-            trial.result.outcome,
-            trial.result.metrics.get(objective.metric),
-            trial.result.feasible,
-        )
-        for trial in view.trials
-    )
-    return [view.trial(str(each.key)) for each in best_first(candidates, objective)]
-
-
-def _print_table(view: SweepView, listed: list[TrialView]) -> None:
+def _print_table(view: SweepView, listed: tuple[TrialView, ...]) -> None:
     metrics = [objective.metric for objective in view.config.objectives]
     parameters = view.config.space.parameters
     varied = {path for path, each in parameters.items() if not isinstance(each, Constant)}
