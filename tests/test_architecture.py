@@ -40,31 +40,31 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1946,
-    "config": 1474,
+    "config": 1386,
     "data": 1048,
-    "estimate": 2855,
+    "estimate": 2851,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
     "parallelism": 262,
-    "report": 1655,
+    "report": 1651,
     "scaffold": 834,
-    "schedulers": 2506,
+    "schedulers": 2252,
     "searchers": 2784,
     "simulation": 708,
     "single modules": 1345,
     "space": 1422,
-    "sweep": 4261,
+    "sweep": 4255,
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
     "training": 5785,
-    "tune_internals": 674,
+    "tune_internals": 675,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 55426, "tests": 58083, "scripts": 7135}
 """Most lines of any kind."""
 
 

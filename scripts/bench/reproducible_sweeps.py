@@ -53,7 +53,7 @@ _KINDS: dict[str, tuple[str, str, dict[str, int]]] = {
         "{name: pbt, perturbation_interval: 3, mutations: [learning_rate]}",
         {"driver": 1, "trial": 2},
     ),
-    "promotion": ("tpe", "{name: asha, type: promotion}", {"driver": 1, "trial": 3}),
+    "hyperband": ("tpe", "{name: HyperBandScheduler}", {"driver": 1, "trial": 3}),
 }
 """Sampler, scheduler and kills by name of a sweep."""
 
@@ -67,8 +67,8 @@ _MAX_T = 27
 _SCHEDULERS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "asha": {},
-    "hyperband": {},
-    "median_stopping": {},
+    "HyperBandScheduler": {},
+    "MedianStoppingRule": {},
 }
 
 

@@ -27,7 +27,7 @@ from tune_tf.simulation import make_pairing, simulate
 _SCHEDULERS: dict[str, tuple[str, dict[str, Any]]] = {
     "freeze_thaw": ("freeze_thaw", {}),
     "asha": ("asha", {}),
-    "promotion": ("asha", {"type": "promotion"}),
+    "hyperband": ("HyperBandScheduler", {}),
 }
 _NUM_SAMPLES, _NUM_WORKERS, _NUM_BEST = 100, 4, 3
 _EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)

@@ -109,10 +109,10 @@ def test_a_report_is_written_whatever_became_of_the_sweep(tmp_path, told, settin
 
 
 def test_a_report_of_one_trial_tells_what_is_missing(tmp_path):
-    settings = {"scheduler": {"name": "median_stopping", "max_t": 9}}
+    settings = {"scheduler": {"name": "MedianStoppingRule", "max_t": 9}}
     page = page_of(sweep_on_disk(tmp_path, [Told([0.5])], **settings), tmp_path)
     assert "Best val_accuracy: 0.5, by trial 0." in page
-    assert "Not shown: the scheduler median_stopping has no rungs." in page
+    assert "Not shown: the scheduler MedianStoppingRule has no rungs." in page
     assert "Not shown: only 1 trial completed with a finite value" in page
     assert "could not be drawn" not in page
 

@@ -13,8 +13,6 @@ from tune_tf.report.report_data import ReportData
     ("settings", "rungs"),
     [
         ({"name": "asha", "max_t": 20, "grace_period": 2}, (2, 6, 18, 20)),
-        ({"name": "pasha", "max_t": 9}, (1, 3, 9)),
-        ({"name": "resource_changing", "base": {"name": "asha", "max_t": 9}}, (1, 3, 9)),
         ({"name": "fifo"}, ()),
         ({"name": "pbt"}, ()),
     ],
@@ -26,7 +24,11 @@ def test_the_rungs_are_those_of_the_scheduler(settings, rungs):
 
 @pytest.mark.slow
 def test_the_rungs_of_hyperband_are_the_milestones_of_its_brackets():
-    assert rungs_of(parse_scheduler_settings({"name": "hyperband", "max_t": 9})) == (1, 3, 9)
+    assert rungs_of(parse_scheduler_settings({"name": "HyperBandScheduler", "max_t": 9})) == (
+        1,
+        3,
+        9,
+    )
 
 
 def test_a_bar_is_split_into_who_went_on_and_who_ended(tmp_path):

@@ -180,7 +180,7 @@ def test_trials_paused_in_a_bracket_do_not_block_proposals(problem):
     trace = simulate(
         problem,
         OptunaSearcher(problem.space, problem.objective, "random", seed=1),
-        scheduler("bohb", problem.objective, max_t=9),
+        scheduler("HyperBandForBOHB", problem.objective, max_t=9),
         num_workers=2,
         budget_epochs=40,
     )

@@ -10,7 +10,6 @@ from tune_tf.objective import Objective
 
 
 def config_of(name, num_samples=9):
-    limit = {"base": {"name": "asha", "max_t": 9}} if name == "resource_changing" else {"max_t": 9}
     return SweepConfig.from_dict(
         {
             "name": "small",
@@ -18,7 +17,7 @@ def config_of(name, num_samples=9):
             "objective": {"metric": "val_accuracy", "mode": "max"},
             "space": SPACE.to_dict(),
             "searcher": {"sampler": "random"},
-            "scheduler": {"name": name} | limit,
+            "scheduler": {"name": name, "max_t": 9},
             "budget": {"num_samples": num_samples},
         }
     )

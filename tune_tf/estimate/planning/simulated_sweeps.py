@@ -9,7 +9,6 @@ import numpy as np
 import optuna
 
 from tune_tf.config import SweepConfig
-from tune_tf.config.scheduler_settings import ResourceChangingSettings
 from tune_tf.objective import Objective
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.simulation import Trace, simulate
@@ -48,9 +47,6 @@ def simulate_sweeps(
     that the scheduler changes, None for those of the settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if isinstance(config.scheduler, ResourceChangingSettings):
-        # Simulated trials have no resources to change.
-        config = config.model_copy(update={"scheduler": config.scheduler.base})
     sampler: str = config.searcher.sampler
     if sampler == _SLOW_SAMPLER or len(config.objectives) > 1:
         sampler = "random"

@@ -4,11 +4,8 @@ import numpy as np
 
 from tune_tf.config.scheduler_settings import (
     AshaSettings,
-    BohbSettings,
     FreezeThawSettings,
-    HyperbandSettings,
-    PashaSettings,
-    ResourceChangingSettings,
+    RaySettings,
     SchedulerSettings,
 )
 from tune_tf.formatting import counted
@@ -72,14 +69,13 @@ def plot_rungs(record: ReportData) -> Plot:
 def rungs_of(settings: SchedulerSettings) -> tuple[int, ...]:
     """Return the iterations at which a scheduler compares trials, ascending; may be empty."""
     match settings:
-        case ResourceChangingSettings():
-            return rungs_of(settings.base)
-        case AshaSettings() | PashaSettings() | FreezeThawSettings():
+        case AshaSettings() | FreezeThawSettings():
             from tune_tf.schedulers.rungs import rung_iterations
 
             return rung_iterations(settings.grace_period, settings.reduction_factor, settings.max_t)
-        case HyperbandSettings() | BohbSettings():
-            from tune_tf.tune_internals.scheduler_limits import milestones  # imports Ray
+        case RaySettings():
+            from tune_tf.objective import Objective
+            from tune_tf.schedulers.stopping import make_stopping_scheduler  # imports Ray
 
-            return milestones(settings.max_t, settings.reduction_factor)
+            return make_stopping_scheduler(Objective("loss", "min"), settings).rungs
     return ()
