@@ -16,7 +16,7 @@ from ray.tune.experiment import Trial
 def scheduler_rungs(scheduler: Any) -> tuple[int, ...]:
     """Return the iterations at which a scheduler compares trials, ascending, as far as known."""
     rungs = getattr(scheduler, "rungs", None)
-    return rungs if isinstance(rungs, tuple) else compared_at(scheduler)
+    return compared_at(scheduler) if rungs is None else tuple(sorted(rungs))
 
 
 def compared_at(scheduler: Any) -> tuple[int, ...]:
