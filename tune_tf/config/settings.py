@@ -117,6 +117,9 @@ _RULES = {
     "bool_type": "must be true or false, not {value}",
     "greater_than_equal": "must be at least {ge}, not {value}",
     "greater_than": "must be more than {gt}, not {value}",
+    "less_than_equal": "must be at most {le:g}, not {value}",
+    "tuple_type": "must be a list, not {value}",
+    "too_short": "must hold something, not {value}: leave it out for the default",
     "literal_error": "must be {expected}, not {value}",
     **dict.fromkeys(
         ("model_type", "model_attributes_type", "dict_type"),

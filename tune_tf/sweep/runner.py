@@ -162,8 +162,6 @@ def sweep_trainable(
     plan: SweepPlan,
     log_folder: Path,
     tracking: TrialTracking | None = None,
-    *,
-    elastic: bool = False,
 ) -> type[tune.Trainable]:
     """Return the trainable class of a sweep's trials."""
     return trainable(
@@ -176,7 +174,6 @@ def sweep_trainable(
         tracking=tracking,
         log_folder=log_folder,
         epochs=config.epochs,
-        elastic=elastic,
         keep=config.keep_best,
         share_frozen=config.share_frozen,
         reproducible=config.reproducible,
@@ -191,8 +188,7 @@ def _run_tune(
     resumes = parts.recovery.resumes
     tracking = make_trial_tracking(folder)
     return tune.run(
-        # Schedulers that resize trials need fresh actors.
-        sweep_trainable(config, plan, folder.path, tracking, elastic=scheduler.fresh_actors),
+        sweep_trainable(config, plan, folder.path, tracking),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
         num_samples=config.budget.num_samples,
@@ -200,7 +196,7 @@ def _run_tune(
         search_alg=search,
         scheduler=scheduler,
         max_failures=config.max_failures,
-        reuse_actors=config.reuse_actors and not scheduler.fresh_actors,
+        reuse_actors=config.reuse_actors,
         checkpoint_config=tune.CheckpointConfig(
             checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
         ),

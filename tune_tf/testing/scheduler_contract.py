@@ -129,7 +129,7 @@ class SchedulerContract:
             stop={"training_iteration": cls.max_t},
             max_concurrent_trials=2,
             max_failures=1,
-            reuse_actors=not getattr(scheduler, "fresh_actors", False),
+            reuse_actors=True,
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
             callbacks=[MLflowCallback(uri, "contract", objective=cls.objective)],
             raise_on_failed_trial=False,

@@ -5,8 +5,8 @@ import shutil
 from collections import Counter
 
 import pytest
+from paused_sweeps import MAX_T, NUM_CONCURRENT, STATES, counting, sweep
 from test_freeze_thaw import make
-from test_promotion_under_tune import MAX_T, NUM_CONCURRENT, STATES, counting, sweep
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective

@@ -144,7 +144,7 @@ def _choice(config: SweepConfig) -> str:
     auto = AutoSettings(max_t=config.scheduler.max_t)
     in_processes = config.parallelism.in_processes
     chosen, reason = auto.choose(len(config.objectives), in_processes=in_processes)
-    is_chosen = getattr(config.scheduler, "base", config.scheduler).name == chosen.name
+    is_chosen = config.scheduler.name == chosen.name
     verb = "chooses" if is_chosen else "would choose"
     return f"Scheduler: `auto` {verb} {chosen.name}: {reason}."
 

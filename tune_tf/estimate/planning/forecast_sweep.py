@@ -92,8 +92,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
     )
     _check_memory(profiles, measured, machine)
     scheduler = make_scheduler(config, plan.mutations)
-    reuses = config.reuse_actors and not scheduler.fresh_actors
-    process_s = 0.0 if reuses else measured.process_s
+    process_s = 0.0 if config.reuse_actors else measured.process_s
     costs = fit_costs(measured, trained, profiles, process_s=process_s)
     on_progress("simulating the scheduler", 0.8)
     simulated = simulate_sweeps(
@@ -114,7 +113,7 @@ def _measure(plan: SweepPlan, machine: Machine, on_progress: ProgressCallback) -
         measured=measured,
         costs=costs,
         simulated=simulated,
-        reuses=reuses,
+        reuses=config.reuse_actors,
         num_to_keep=scheduler.num_to_keep,
         first_rung=min(scheduler.rungs, default=config.scheduler.max_t),
         cluster_s=0.0,

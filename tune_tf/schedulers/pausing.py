@@ -1,4 +1,4 @@
-"""Asynchronous successive halving with promotion, and PASHA."""
+"""Base of a scheduler that pauses trials at rungs and decides which of them go on."""
 
 import math
 from typing import Any
@@ -6,30 +6,27 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from tune_tf.config.scheduler_settings import AshaSettings, PashaSettings
 from tune_tf.objective import Objective
 from tune_tf.result_keys import TRAINING_ITERATION
-from tune_tf.schedulers.outcome_mixin import OutcomeMixin
-from tune_tf.schedulers.rungs import GrowingRungs, PromotionRungs, rung_iterations
+from tune_tf.schedulers.rungs import Rungs
 from tune_tf.tune_internals.trial_processes import has_process, keep_process
 from tune_tf.tune_internals.trial_state import set_trial_status
 
 
-class PromotingScheduler(FIFOScheduler):
-    """Base of a scheduler that pauses each trial at each rung and resumes those promoted.
+class PausingScheduler(FIFOScheduler):
+    """Base of a scheduler that pauses each trial at each rung and goes on with chosen ones.
 
-    Once nothing runs, nothing can be promoted and the searcher is finished, the waiting trials are
-    stopped. Where the searcher may not suggest because its concurrency limit counts waiting trials,
-    as Ray's ``ConcurrencyLimiter`` does, the worst of the lowest rung is stopped to avoid a
-    deadlock.
+    Once nothing runs, none is chosen and the searcher is finished, the waiting trials are stopped.
+    Where the searcher may not suggest because its concurrency limit counts waiting trials, as Ray's
+    ``ConcurrencyLimiter`` does, the worst of the lowest rung is stopped to avoid a deadlock.
 
-    A promoted trial becomes PENDING in Tune at once: the searcher, which Tune asks first, then sees
-    that the freed slot is taken. Where its status cannot be set, promotions wait until Tune asks.
+    A chosen trial becomes PENDING in Tune at once: the searcher, which Tune asks first, then sees
+    that the freed slot is taken. Where its status cannot be set, it waits until Tune asks.
     """
 
     objective: Objective
     _trials: dict[str, Trial]
-    _rungs: PromotionRungs
+    _rungs: Rungs
     _stops_waiting = False
 
     @property
@@ -42,10 +39,10 @@ class PromotingScheduler(FIFOScheduler):
         self._readmit(trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Pause a trial at a rung, unless it is the next to be promoted."""
+        """Pause a trial at a rung, unless it is the one to go on."""
         self._report(trial, result)
         iteration = int(result[TRAINING_ITERATION])
-        if iteration >= self._rungs.rungs[-1].iteration:
+        if iteration >= self._rungs.iterations[-1]:
             return TrialScheduler.STOP
         if not self._rungs.holds_at(trial.trial_id, iteration):
             return TrialScheduler.CONTINUE
@@ -53,29 +50,29 @@ class PromotingScheduler(FIFOScheduler):
         return TrialScheduler.CONTINUE if goes_on else TrialScheduler.PAUSE
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Rank a trial's last result, and promote one for the slot that becomes free."""
+        """Rank a trial's last result, and choose one for the slot that becomes free."""
         self._report(trial, result)
         self._fill_slot(tune_controller, ending=trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Free a trial's places for others, unless it was stopped here as the worst."""
+        """Count a removed trial as failed, unless it was stopped here as the worst."""
         if not self._stops_waiting:
             self._fail(trial)
             self._fill_slot(tune_controller, ending=trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Free a trial's places for others."""
+        """Count a trial as failed."""
         self._fail(trial)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Return the trial to run next: the best promotable one, or else the one nearest the top.
+        """Return the trial to run next: a waiting one, or else the one nearest the top.
 
-        Promoted and interrupted trials that have not started yet precede new ones. A trial whose
+        Chosen and interrupted trials that have not started yet precede new ones. A trial whose
         own process is still starting waits for it: in another's, it would end its own.
         """
         next_trial = self._next_in_queue(tune_controller)
         if next_trial is not None:
-            self._rungs.promote(next_trial.trial_id)
+            self._rungs.leave(next_trial.trial_id)
             set_trial_status(tune_controller, next_trial, Trial.PENDING)
             return next_trial
         ready = [
@@ -91,8 +88,8 @@ class PromotingScheduler(FIFOScheduler):
         return None
 
     def debug_string(self) -> str:
-        """Return how many trials reached each rung."""
-        return f"Using promotion: {self._rungs}"
+        """Return how many trials stand at each rung."""
+        return f"Trials by rung: {self._rungs}"
 
     def _report(self, trial: Trial, result: dict[str, Any]) -> None:
         value = float(result[self.objective.metric])
@@ -100,12 +97,12 @@ class PromotingScheduler(FIFOScheduler):
         self._rungs.report(trial.trial_id, int(result[TRAINING_ITERATION]), loss)
 
     def _readmit(self, trial: Trial) -> None:
-        """Restore the places of a failed trial that is retried."""
-        self._rungs.readmit(trial.trial_id)
+        """Take up a trial, which may be a retry of a failed one."""
+        raise NotImplementedError
 
     def _fail(self, trial: Trial) -> None:
-        """Free the places of a trial that failed, or was removed."""
-        self._rungs.fail(trial.trial_id)
+        """Note that a trial failed, or was removed."""
+        raise NotImplementedError
 
     def _waits(self, trial_id: str) -> bool:
         """Return whether a trial is paused at its rung, rather than by others between rungs."""
@@ -115,33 +112,31 @@ class PromotingScheduler(FIFOScheduler):
     def _next_up(
         self, tune_controller: Any, arriving: Trial | None = None, ending: Trial | None = None
     ) -> Trial | None:
-        """Return the waiting or arriving trial that is to be promoted in the slot of another."""
-        arriving_id = arriving.trial_id if arriving else None
-        next_trial = self._rungs.next_up(lambda each: each == arriving_id or self._waits(each))
-        return self._trials[next_trial] if next_trial else None
+        """Return the waiting or arriving trial that goes on in the slot of another."""
+        raise NotImplementedError
 
     def _next_in_queue(self, tune_controller: Any) -> Trial | None:
-        """Return the waiting trial that is to be promoted where no trial has left a slot."""
-        return self._next_up(tune_controller)
+        """Return the waiting trial that goes on where no trial has left a slot."""
+        raise NotImplementedError
 
     def _fill_slot(
         self, tune_controller: Any, arriving: Trial | None = None, ending: Trial | None = None
     ) -> bool:
-        """Promote a trial before the searcher is asked for one; return if it is the arriving one.
+        """Choose a trial before the searcher is asked for one; return if it is the arriving one.
 
-        The arriving trial is paused unless it is promoted; the ending one leaves its slot, too.
+        The arriving trial is paused unless it is chosen; the ending one leaves its slot, too.
         """
         next_trial = self._next_up(tune_controller, arriving, ending)
         if next_trial is None:
             return False
         if next_trial is arriving or set_trial_status(tune_controller, next_trial, Trial.PENDING):
-            self._rungs.promote(next_trial.trial_id)
+            self._rungs.leave(next_trial.trial_id)
         if ending and has_process(tune_controller, ending):
             keep_process(tune_controller)
         return next_trial is arriving
 
     def _stop_waiting(self, tune_controller: Any) -> None:
-        """Stop trials whose promotion is impossible, or the worst one if that frees a slot."""
+        """Stop trials with which nothing goes on, or the worst one if that frees a slot."""
         search = tune_controller.search_alg
         waiting = [trial for name, trial in self._trials.items() if self._waits(name)]
         if not search.is_finished():
@@ -154,58 +149,6 @@ class PromotingScheduler(FIFOScheduler):
                 tune_controller.stop_trial(trial)
         finally:
             self._stops_waiting = False
-
-
-class PromotionAshaScheduler(OutcomeMixin, PromotingScheduler):
-    """ASHA of the paper: every trial is paused at each rung, and the best are promoted.
-
-    Rungs are at ``grace_period * reduction_factor ** k`` iterations and at ``max_t``, where trials
-    end. When a slot is free, the best waiting trial among the top ``1 / reduction_factor`` of the
-    highest such rung continues from its checkpoint; a new trial starts only if there is none
-    (https://arxiv.org/abs/1810.05934, algorithm 2). A trial that would be promoted at once
-    continues without a pause. So the trainable must save checkpoints, and the searcher must not
-    count paused trials as concurrent; :class:`~tune_tf.searchers.OptunaSearcher` does not. Trials
-    that still wait at the end of the sweep are stopped.
-
-    It suits one slot and few epochs: in simulations of random search (5 problems, 40 seeds) a
-    budget of 5 full runs gave 38 trials instead of stopping's 20, and the better full run in 68 %
-    of them; at 40 full runs there was no difference, and with 4 slots and 5 full runs hardly any
-    trial reached ``max_t``, which stopping's first ones always do.
-    """
-
-    settings: AshaSettings | PashaSettings
-    _rungs_class = PromotionRungs
-
-    def __init__(self, objective: Objective, settings: AshaSettings | PashaSettings) -> None:
-        """Create the rungs."""
-        super().__init__()
-        iterations = rung_iterations(
-            settings.grace_period, settings.reduction_factor, settings.max_t
-        )
-        self._rungs = self._rungs_class(iterations, settings.reduction_factor)
-        self._configure(objective, settings)
-
-    @property
-    def rungs(self) -> tuple[int, ...]:
-        """Iterations at which trials are compared, ascending; the last is ``max_t``."""
-        return tuple(rung.iteration for rung in self._rungs.rungs)
-
-    def _limit(self, trial: Trial) -> int:
-        return self._rungs.limit
-
-
-class PashaScheduler(PromotionAshaScheduler):
-    """PASHA: promotion in which ``max_t`` starts at the second rung and grows on demand.
-
-    See :class:`~tune_tf.schedulers.rungs.GrowingRungs` for when it grows.
-
-    A trial at the highest open rung at the end of the sweep ran as far as any could and is
-    completed; those waiting below are pruned. So all completed trials ran the same number of
-    iterations, at most ``max_t``: train the best one further for a final model.
-    """
-
-    settings: PashaSettings
-    _rungs_class = GrowingRungs
 
 
 def _counts_waiting(search: Any, num_waiting: int) -> bool:
