@@ -40,31 +40,31 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1946,
-    "config": 1474,
+    "config": 1191,
     "data": 1048,
     "estimate": 2855,
     "events": 432,
     "forecast": 219,
     "inspection": 709,
-    "parallelism": 262,
+    "parallelism": 258,
     "report": 1655,
-    "scaffold": 834,
+    "scaffold": 835,
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1345,
-    "space": 1422,
-    "sweep": 4261,
+    "single modules": 1457,
+    "space": 1132,
+    "sweep": 4255,
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
     "training": 5785,
     "tune_internals": 674,
-    "workloads": 2554,
+    "workloads": 2556,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 55490, "tests": 58248, "scripts": 7135}
 """Most lines of any kind."""
 
 

@@ -14,9 +14,10 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tune_tf.config.settings import Settings, short_repr
+from tune_tf.config.settings import Settings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
 from tune_tf.space.parameter import is_number
+from tune_tf.validation import short_repr
 
 
 class SchedulerSettings(Settings):

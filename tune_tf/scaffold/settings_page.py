@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tune_tf.config import SweepConfig
-from tune_tf.config.settings import Settings, plain_text
+from tune_tf.config.settings import Settings
 from tune_tf.searchers.samplers.catalogue import SAMPLER_KINDS, SAMPLERS
 from tune_tf.space.document import inline_yaml
+from tune_tf.validation import plain_text
 from tune_tf.workloads.arrays import ArraysModel
 from tune_tf.workloads.image_folder import ImageFolderCNN
 from tune_tf.workloads.keras_datasets import KerasDatasetModel
