@@ -93,9 +93,15 @@ FILES = {
     ),
     "long-name": (changed("name", "x" * 201), "line 7: name: .* at most 200"),
     "null": (changed("seed", "null"), "line 8: seed: must be an integer, not nothing .*leave"),
-    "mlflow-true": (changed("mlflow", "true"), "line 7: mlflow: .*: leave it out for the def"),
-    "mlflow-number": (changed("mlflow", "3"), "mlflow: must be a mapping of settings, not 3\n"),
-    "parallelism": (changed("parallelism", "null"), "parallelism: .*write `{kind: mirrored}`"),
+    "mlflow-true": (changed("mlflow", "true"), "line 7: mlflow: .* leave it out, or write"),
+    "mlflow-number": (
+        changed("mlflow", "3"),
+        "mlflow: must be a mapping of settings, not 3; they are",
+    ),
+    "parallelism": (
+        changed("parallelism", "null"),
+        "parallelism: .*nothing .null.: give some, leave it out",
+    ),
     "cpus": (changed("resources", "{cpus: 9999}"), "a trial asks for 9999 CPUs, .*ask for less"),
     "replicas": (changed("parallelism", "{num_replicas: 999}"), "a trial asks for 999 CPUs"),
     "point": (

@@ -14,8 +14,9 @@ from pydantic import (
     model_validator,
 )
 
-from tune_tf.config.settings import Settings, short_repr, unknown_key_error
+from tune_tf.config.settings import Settings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
+from tune_tf.validation import short_repr, unknown_key_error
 
 
 def _check_iterations(value: int, info: ValidationInfo) -> int:

@@ -29,17 +29,17 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
     def __init__(self, when: Mapping[str, Any]) -> None:
         if not isinstance(when, Mapping):
             raise InvalidSettingsError(
-                f"`when` must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"
+                f"must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"
             )
         errors = []
         entries: dict[str, tuple[Any, ...]] = {}
         for path, values in when.items():
             if not isinstance(path, str) or not path:
-                errors.append(f"`when` must name a parameter as text, not {path!r}")
+                errors.append(f"must name a parameter as text, not {path!r}")
                 continue
             allowed = tuple(values) if isinstance(values, _COLLECTION_TYPES) else (values,)
             if not allowed:
-                errors.append(f"`when` allows no value of {path!r}: list one, or leave it out")
+                errors.append(f"allows no value of {path!r}: list one, or leave it out")
             entries[slashed(path)] = allowed
         if errors:
             raise InvalidSettingsError(errors)

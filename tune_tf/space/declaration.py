@@ -1,19 +1,19 @@
-"""Parser and writer of the ``space`` section of a sweep file.
+"""Parser and writer of search spaces, as in the ``space`` section of a sweep file.
 
 ``{loguniform: [1.0e-4, 1.0e-1]}`` declares a parameter; the key is its kind. A value without a kind
 is a constant, a mapping without a kind is a group.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.space.condition import ALWAYS, Condition
-from tune_tf.space.document import inline_yaml
-from tune_tf.space.other_tools import intended_parameter, is_ambiguous
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, join, name_error, nest
+from tune_tf.validation import short_repr
 
 _RANGE_FORMS = {
     "uniform": "[low, high]",
@@ -66,6 +66,39 @@ DECLARATION_KINDS = tuple(key for key in DECLARATIONS if key != WHEN)
 """Keys that declare a parameter."""
 
 
+_FOREIGN_WORDS = {
+    *("min", "max", "minval", "maxval", "min_value", "max_value", "low", "high", "lower", "upper"),
+    *("value", "values", "val", "vals", "options", "categories", "choices", "list", "grid_search"),
+    *("distribution", "feasiblespace"),
+}
+_FOREIGN_TEXT = re.compile(
+    r"""[\[(].*[\])]  # [1e-4, 1e-1]
+    | [\d.e+-]+ \s* (?:\.{2,3} | \s-\s | \sto\s | ~) \s* [\d.e+-]+  # 1e-4..1e-1
+    | [\w.]* (?:uniform|randint|choice|grid_search|suggest_\w+|sample_from|normal|randn) \(.*\)
+    | (?:hp|tune|trial)\.\w+\(.*\)""",
+    re.DOTALL | re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_ambiguous(value: object) -> bool:
+    """Return whether a value is more likely meant as a parameter than as a constant.
+
+    Such are lists, sets, ranges, arrays, functions, domains and distributions, texts such as
+    ``1e-4..1e-1`` and ``choice([1, 2])``, and mappings with words such as ``min`` that hold no
+    mappings, which would be groups.
+    """
+    if isinstance(value, str):
+        return _FOREIGN_TEXT.fullmatch(value.strip()) is not None
+    if isinstance(value, Mapping):
+        entries = {str(name).lower(): entry for name, entry in value.items()}
+        groups = [name for name, entry in entries.items() if isinstance(entry, Mapping)]
+        return not _FOREIGN_WORDS.isdisjoint(entries) and set(groups) <= {"feasiblespace", WHEN}
+    if isinstance(value, list | tuple | set | frozenset | range) or callable(value):
+        return True
+    package = type(value).__module__.partition(".")[0]
+    return package in ("ray", "optuna", "scipy") or getattr(value, "ndim", 0) > 0
+
+
 @dataclass
 class Declarations:
     """Parameters that a mapping declares, and the errors of invalid declarations.
@@ -81,85 +114,88 @@ class Declarations:
 
     @classmethod
     def read(cls, mapping: object) -> "Declarations":
-        """Read the ``space`` section of a sweep file."""
+        """Read the ``space`` section of a sweep file, or parameters by name."""
         declarations = cls()
         if isinstance(mapping, Mapping):
             declarations._add_group(mapping, "")
-            return declarations
-        text = "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
-        named = _by_name(mapping)
-        text += f", not {'a list of parameters with names' if named else repr(mapping)}"
-        declarations.errors.append(ErrorDetail("", text))
-        declarations._add_group(named, "")
+        else:
+            example = "{learning_rate: {loguniform: [1e-4, 1e-1]}}"
+            text = f"a search space must be a mapping like {example}, not {short_repr(mapping)}"
+            declarations.errors.append(ErrorDetail("", text))
         return declarations
 
     def _add_group(self, group: Mapping[Any, Any], prefix: str) -> None:
-        for name, declared in group.items():
-            if text := name_error(name):
-                self.errors.append(ErrorDetail(dotted(prefix), text))
-                continue
-            self._add_entry(join(prefix, name), declared)
+        for name, entry in group.items():
+            path = join(prefix, str(name))
+            # A path of several names is the same as groups, so a flat mapping works too.
+            names = name.split(SEPARATOR) if isinstance(name, str) else [name]
+            errors = [text for part in names if (text := name_error(part))]
+            errors += [
+                f"a group cannot hold a parameter named {part!r}, which is a kind of parameter: "
+                "rename it"
+                for part in (names if prefix else names[1:])
+                if part in DECLARATIONS
+            ]
+            if errors:
+                self.errors.extend(ErrorDetail(dotted(path), text) for text in errors)
+            else:
+                self._add_entry(path, entry)
 
-    def _add_entry(self, path: str, declared: object) -> None:
-        name = path.rpartition(SEPARATOR)[2]
-        if text := _in_other_words(name, declared):
-            when = declared if isinstance(declared, Mapping) else {}
-            self._add_invalid(path, when, ErrorDetail("", text))
-        elif not isinstance(declared, Mapping):
-            self.parameters[path] = Constant(declared)
-        elif any(kind in declared for kind in DECLARATION_KINDS):
-            try:
-                self.parameters[path] = _parameter(declared)
-            except InvalidSettingsError as error:
-                self._add_invalid(path, declared, *error.details)
-        elif text := _group_error(declared):
-            self._add_invalid(path, declared, ErrorDetail("", text))
-        else:
-            self._add_group(declared, path)
-
-    def _add_invalid(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
-        self.errors.extend(ErrorDetail(dotted(path), detail.what) for detail in errors)
+    def _add_entry(self, path: str, entry: Any) -> None:
         try:
-            self.invalid[path] = Condition(declared.get(WHEN) or {})
-        except InvalidSettingsError:
-            self.invalid[path] = ALWAYS  # the error is already reported
+            parameter = _parameter(entry)
+        except InvalidSettingsError as error:
+            self.errors.extend(
+                ErrorDetail(dotted(path), f"{detail.where} {detail.what}".strip())
+                for detail in error.details
+            )
+            self.invalid[path] = _condition(entry)
+            return
+        if parameter is None:
+            self._add_group(entry, path)
+        elif path in self.parameters:
+            self.errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
+        else:
+            self.parameters[path] = parameter
 
 
-def _by_name(declared: object) -> dict[str, Any]:
-    """Return the parameters of a list by their names, as Katib has them; nothing for others."""
-    if not isinstance(declared, list) or not all(isinstance(each, dict) for each in declared):
-        return {}
-    return {
-        str(each["name"]): {key: value for key, value in each.items() if key != "name"}
-        for each in declared
-        if "name" in each
-    }
+def _condition(declared: Any) -> Condition:
+    """Return the condition of an invalid declaration, if it has one."""
+    try:
+        return Condition(declared[WHEN])
+    except (LookupError, TypeError, InvalidSettingsError):
+        return ALWAYS
 
 
-def _in_other_words(name: str, declared: object) -> str | None:
-    """Return what to write for a list, or for a declaration of another tool; None for others."""
-    if not is_ambiguous(declared):
-        return None
-    if isinstance(declared, Mapping):
-        what = f"has {', '.join(map(str, declared))}, which declare no parameter here"
-    elif isinstance(declared, str):
-        what = f"is the text {declared!r}"
-    else:
-        what = "is a list, which may be a range, a choice or a constant"
-    meant = intended_parameter(declared)
-    if meant is None:
-        return f"{what}: use {one_of(DECLARATION_KINDS)}"
-    written = [inline_yaml({name: declaration_of(meant)})[1:-1]]
-    if isinstance(declared, list) and not isinstance(meant, Choice):
-        written.append(inline_yaml({"choice": declared}))
-    itself = inline_yaml({"constant": declared})
-    return f"{what}: write `{'` or `'.join(written)}`; `{itself}` is the value itself"
+def _parameter(declared: Any) -> Parameter | None:
+    """Return the parameter that an entry declares; None for a group.
+
+    Raises:
+        InvalidSettingsError: It declares none, or an invalid one.
+    """
+    if isinstance(declared, Parameter):
+        return declared
+    is_mapping = isinstance(declared, Mapping)
+    if is_mapping and any(kind in declared for kind in DECLARATION_KINDS):
+        return _declared_parameter(declared)
+    if is_ambiguous(declared):
+        own = "; SearchSpace.from_ray takes Ray's" if type(declared).__module__[:3] == "ray" else ""
+        raise InvalidSettingsError(
+            f"is {short_repr(declared)}, which may be a range, a choice or a constant: write "
+            "{uniform: [low, high]}, {loguniform: [low, high]}, {int: [low, high]}, "
+            f"{{choice: [a, b]}}, or {{constant: ...}} for the value itself{own}"
+        )
+    if not is_mapping:
+        return Constant(declared)
+    if text := _group_error(declared):
+        raise InvalidSettingsError(text)
+    return None
 
 
 def _group_error(declared: Mapping[Any, Any]) -> str | None:
     """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
     names = [name for name in declared if name != WHEN]
-    if not names and WHEN not in declared:
+    if not declared:
         return f"{{}} declares nothing: use {one_of(DECLARATION_KINDS)}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
         near = did_you_mean(names[0], DECLARATION_KINDS)
@@ -177,13 +213,13 @@ def _group_error(declared: Mapping[Any, Any]) -> str | None:
     return None
 
 
-def _parameter(declared: Mapping[Any, Any]) -> Parameter:
+def _declared_parameter(declared: Mapping[Any, Any]) -> Parameter:
     kinds = [kind for kind in DECLARATION_KINDS if kind in declared]
     errors = [
         f"unknown key {name!r} beside {kinds[0]!r}{did_you_mean(name, [WHEN])}: "
         "only `when` is allowed there"
         for name in declared
-        if name not in DECLARATION_KINDS and name != WHEN
+        if name not in DECLARATIONS
     ]
     if len(kinds) > 1:
         errors.append(f"is declared as {' and as '.join(kinds)}: keep one")
@@ -206,7 +242,7 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
             return Choice(options, when=when)
         case "constant", constant:
             return Constant(constant, when=when)
-    raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}")
+    raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {short_repr(value)}")
 
 
 def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:

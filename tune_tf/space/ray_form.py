@@ -6,13 +6,11 @@ directions at both ends.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
-from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
+from tune_tf.space.paths import dotted, flatten, join, name_error, nest
 
 if TYPE_CHECKING:
     from tune_tf.space.search_space import SearchSpace
@@ -20,53 +18,10 @@ if TYPE_CHECKING:
 _MAX_LISTED = 100_000
 """Maximum number of values in a grid that Ray can only express as a list."""
 
-
-@dataclass(frozen=True)
-class ConditionalSampler:
-    """Ray sampler of a parameter that is active if all ``conditions`` hold."""
-
-    parameter: Parameter
-    conditions: tuple[Condition, ...]
-
-    def __call__(self, spec: Mapping[str, Any]) -> Any:
-        """Return a value for a partly resolved config; None if inactive."""
-        return self.sample(self, spec)
-
-    def sample(
-        self, domain: Any, config: Any = None, size: int = 1, random_state: Any = None
-    ) -> Any:
-        """Return a value as a Ray sampler does, drawn from Ray's random state.
-
-        A plain ``sample_from`` does not get the random state and so ignores the seed.
-        """
-        from ray.tune.search.sample import Domain
-        from ray.tune.search.variant_generator import RecursiveDependencyError
-
-        if size != 1:
-            return [self.sample(domain, config, 1, random_state) for _ in range(size)]
-        values = {}
-        for condition in self.conditions:
-            for path in condition:
-                value = _look_up(config, path)
-                if isinstance(value, Domain):
-                    # Ray then retries after the other parameters.
-                    raise RecursiveDependencyError(f"{path!r} is not sampled yet")
-                values[path] = value
-        if not all(condition.holds(values) for condition in self.conditions):
-            return None
-        inner = to_domain(self.parameter)
-        if isinstance(self.parameter, Constant):
-            return inner
-        return inner.sample(config, random_state=random_state)
-
-
-def _look_up(spec: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a path of a config or of the experiment spec that contains it."""
-    names = path.split(SEPARATOR)
-    value = spec if names[0] in spec else spec["config"]
-    for name in names:
-        value = value[name]
-    return value
+_CONDITIONAL = (
+    "has a condition, which Ray's domains cannot express: pass the space to OptunaSearcher, or "
+    "to_optuna() to OptunaSearch"
+)
 
 
 def to_domain(parameter: Parameter) -> Any:
@@ -112,20 +67,13 @@ def _grid_as_choice(parameter: Float | Int) -> Any:
 
 def to_ray(space: "SearchSpace") -> dict[str, Any]:
     """Return the nested ``config`` of ``tune.run``; see :meth:`SearchSpace.to_ray`."""
-    from ray import tune
-
     domains = {}
     errors: list[ErrorDetail] = []
-    conditions: dict[str, tuple[Condition, ...]] = {}  # of a parameter and all it depends on
     for path, parameter in space.parameters.items():
-        above = [each for parent in parameter.condition for each in conditions[parent]]
-        conditions[path] = (parameter.condition, *above)
         with adding_errors_to(errors, dotted(path)):
+            if parameter.when is not None:
+                raise InvalidSettingsError(_CONDITIONAL)
             domains[path] = to_domain(parameter)
-        if parameter.when is not None:
-            conditional = ConditionalSampler(parameter, conditions[path])
-            domains[path] = tune.sample_from(conditional)
-            domains[path].set_sampler(conditional)
     if errors:
         raise InvalidSettingsError(errors)
     return nest(domains)
@@ -184,8 +132,6 @@ def from_domain(domain: Any) -> Parameter:
 
     if not isinstance(domain, sample.Domain):
         return Constant(domain)
-    if isinstance(domain, sample.Function) and isinstance(domain.func, ConditionalSampler):
-        return domain.func.parameter
     if isinstance(domain, sample.Categorical):
         options = flatten({str(i): option for i, option in enumerate(domain.categories)})
         if any(isinstance(option, sample.Domain) for option in options.values()):

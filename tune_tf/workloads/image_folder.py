@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from tune_tf.config.settings import short_repr
 from tune_tf.data.prepared_rows import prepared
 from tune_tf.errors import WorkloadError
+from tune_tf.validation import short_repr
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
 from tune_tf.workloads.settings_workload import (

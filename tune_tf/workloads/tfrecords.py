@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo, field_validator
 
-from tune_tf.config.settings import Settings, short_repr
+from tune_tf.config.settings import Settings
 from tune_tf.errors import WorkloadError, did_you_mean, first_line, one_of
+from tune_tf.validation import short_repr
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.array_workload import (
     ArrayProperties,
