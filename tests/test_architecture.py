@@ -39,7 +39,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1946,
+    "cli": 1945,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
@@ -48,23 +48,23 @@ CEILINGS = {
     "inspection": 709,
     "parallelism": 262,
     "report": 1655,
-    "scaffold": 834,
+    "scaffold": 836,
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
     "single modules": 1345,
     "space": 1422,
-    "sweep": 4261,
+    "sweep": 4258,
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
     "training": 5785,
     "tune_internals": 674,
-    "workloads": 2554,
+    "workloads": 1988,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 55219, "tests": 58639, "scripts": 7135}
 """Most lines of any kind."""
 
 

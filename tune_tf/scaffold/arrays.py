@@ -138,7 +138,7 @@ def _feature_line(name: str, feature: FeatureSettings) -> Line:
     for channels in (1, 3):
         num_pixels = math.prod(feature.shape) // channels
         side = math.isqrt(num_pixels)
-        if side > 3 and (side * side * channels,) == feature.shape:
+        if side > 3 and [side * side * channels] == feature.shape:
             comment = f"as found; [{side}, {side}, {channels}] if it is an image of that size"
     return Line(f"  {scalar(name)}", text, comment)
 
