@@ -39,31 +39,31 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1542,
+    "cli": 1541,
     "config": 1101,
     "data": 1048,
     "estimate": 2682,
     "events": 432,
     "forecast": 219,
-    "inspection": 393,
+    "inspection": 395,
     "parallelism": 258,
     "report": 663,
-    "scaffold": 516,
+    "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2784,
     "single modules": 1493,
     "space": 1132,
-    "sweep": 3977,
+    "sweep": 3974,
     "testing": 320,
     "tracking": 2993,
     "trainables": 1363,
     "training": 5785,
     "tune_internals": 813,
-    "workloads": 2556,
+    "workloads": 1989,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 49892, "tests": 54932, "scripts": 5991}
+LINES = {"tune_tf": 49085, "tests": 54487, "scripts": 5991}
 """Most lines of any kind."""
 
 
