@@ -39,22 +39,21 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1946,
+    "cli": 1843,
     "config": 1474,
     "data": 1048,
-    "estimate": 2855,
     "events": 432,
-    "forecast": 219,
     "inspection": 709,
+    "measure": 677,
     "parallelism": 262,
-    "report": 1655,
+    "report": 1639,
     "scaffold": 834,
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
     "single modules": 1345,
     "space": 1422,
-    "sweep": 4261,
+    "sweep": 4230,
     "testing": 1000,
     "tracking": 2997,
     "trainables": 1363,
@@ -64,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 56028, "tests": 59084, "scripts": 7135}
+LINES = {"tune_tf": 52693, "tests": 57621, "scripts": 7029}
 """Most lines of any kind."""
 
 

@@ -50,7 +50,7 @@ def run_checked(monkeypatch):
             ran.append(config)
             return "result"
 
-        monkeypatch.setattr("tune_tf.estimate.trial_check.TrialCheckProcess", process)
+        monkeypatch.setattr("tune_tf.measure.dry_run.DryRunProcess", process)
         monkeypatch.setattr("tune_tf.sweep.plan_sweep", lambda *_, **__: order.append("plan"))
         monkeypatch.setattr("tune_tf.sweep.run_sweep", run_sweep)
 

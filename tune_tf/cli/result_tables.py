@@ -15,8 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tune_tf.cli.console import ExitCode, make_console, print_json, state_label
-from tune_tf.forecast import Deviation, compare_forecast, read_actuals
-from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import counted, value_text
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
@@ -102,20 +100,7 @@ def _as_data(result: SweepResult) -> dict[str, Any]:
         "pareto_front": [trial.number for trial in result.pareto_front],
         "mlflow_run_id": result.mlflow_run_id,
         "fingerprint": asdict(result.fingerprint) if result.fingerprint else None,
-        "forecast": {
-            each.what: {**asdict(each.forecast), "actual": each.actual, "ratio": each.ratio}
-            for each in _deviations(result)
-        }
-        or None,
     }
-
-
-def _deviations(result: SweepResult) -> Sequence[Deviation]:
-    """Return the comparison of forecast and actual values; empty without a forecast."""
-    stored = read_actuals(result.path)
-    if stored is None or stored.actuals is None:
-        return ()
-    return compare_forecast(stored.forecast, stored.actuals)
 
 
 def _print_tables(result: SweepResult, console: Console) -> None:
@@ -142,7 +127,6 @@ def _print_tables(result: SweepResult, console: Console) -> None:
         _print_line(console, f"Resume with: {_command('tune-tf')} resume {result.path}")
     if result.fingerprint is not None:
         _print_line(console, f"Fingerprint: {result.fingerprint}")
-    _print_forecast(result, console)
     if result.report_path.exists():
         _print_line(console, f"Report:      {result.report_path}")
     if result.config.mlflow is not None:
@@ -167,16 +151,6 @@ def _best_table(best: TrialResult, metric: str) -> Table:
             table.add_row(name, value_text(value), style=style)
         table.add_section()
     return table
-
-
-def _print_forecast(result: SweepResult, console: Console) -> None:
-    parts = []
-    for each in _deviations(result):
-        if each.what.startswith(("wall time", "peak memory")):
-            forecast, actual = deviation_texts(each)
-            parts.append(f"{each.what} {actual}, forecast {forecast}")
-    if parts:
-        _print_line(console, f"Forecast:    {'; '.join(parts)}")
 
 
 def _print_line(console: Console, text: str) -> None:

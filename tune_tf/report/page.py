@@ -16,8 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from tune_tf.forecast import Deviation, compare_forecast, read_actuals
-from tune_tf.forecast.actuals import deviation_texts
 from tune_tf.formatting import csv_cell, value_text
 from tune_tf.report.plots.outcome_style import GRID, INK, MUTED, STYLES
 from tune_tf.report.report_data import ReportData
@@ -37,28 +35,6 @@ class Section:
     static_uri: str = ""  # image for browsers that cannot draw the figure; may be empty
 
 
-@dataclass(frozen=True)
-class ForecastTable:
-    """Comparison of forecast and actual values, with the time and machine of the forecast.
-
-    A row has the texts of the forecast, with its range, and of the actual value.
-    """
-
-    origin: str
-    rows: tuple[tuple[Deviation, str, str], ...]
-
-    @classmethod
-    def of(cls, record: ReportData) -> "ForecastTable | None":
-        """Return the table; None without a forecast or actual values."""
-        outcome = read_actuals(record.result.path)
-        if outcome is None or outcome.actuals is None:
-            return None
-        forecast = outcome.forecast
-        deviations = compare_forecast(forecast, outcome.actuals)
-        rows = tuple((each, *deviation_texts(each)) for each in deviations)
-        return cls(f"{forecast.made_at.replace('T', ' ')[:16]}, on {forecast.machine}", rows)
-
-
 def render_report(record: ReportData, sections: Sequence[Section]) -> str:
     """Return the report page of a sweep."""
     figures = {it.name: it.figure for it in sections if it.figure is not None}
@@ -68,7 +44,6 @@ def render_report(record: ReportData, sections: Sequence[Section]) -> str:
         summary=Summary.of(record),
         sections=sections,
         table=TrialTable.of(record),
-        forecast=ForecastTable.of(record),
         versions=versions(),
         started=_utc_text(record.start_s),
         figures=_in_script(figures),

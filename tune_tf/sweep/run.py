@@ -34,7 +34,7 @@ from tune_tf.sweep.state.config_diff import (
 )
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import copy_forecast, finished_result
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep.timeline import write_timeline
 from tune_tf.sweep_folder import SweepFolder
 
@@ -69,7 +69,6 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    begun_s = time.time()
     timeline = _timeline_path(timeline, config)
     if is_remote_client(config.cluster):
         check_paths(config)
@@ -79,14 +78,13 @@ def run_sweep(
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
-        copy_forecast(folder)
         with (
             _note_resume(folder),
             notebook_callbacks(folder) as more,
             EventLog(folder.path) as event_log,
         ):
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            result = run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
+            result = run_trials(folder, plan, event_log, nothing, [*callbacks, *more])
             if timeline is not None:
                 write_timeline(timeline, folder.path)
             return result
@@ -184,7 +182,6 @@ def _resume(
     allow_changes: bool = False,
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    begun_s = time.time()
     with (
         _note_resume(folder),
         notebook_callbacks(folder) as more,
@@ -210,9 +207,7 @@ def _resume(
                 event_log.record_changes(changes_between(folder.config, config))
                 folder = folder.with_config(config)
             recovery.write()
-            return run_trials(
-                folder, plan, event_log, begun_s, recovery, [*callbacks, *more], searcher
-            )
+            return run_trials(folder, plan, event_log, recovery, [*callbacks, *more], searcher)
 
 
 def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:

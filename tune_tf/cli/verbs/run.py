@@ -13,7 +13,6 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import exit_on_interrupt, make_console, print_json
 from tune_tf.cli.signals import repeat_lost_interrupt
-from tune_tf.cli.verbs.estimates import print_and_save_forecast
 from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
@@ -38,9 +37,6 @@ def run(
         typer.Option("--dry-run", help="Check everything, train one batch and print the plan."),
     ] = False,
     address: options.AddressOption = None,
-    plan_first: Annotated[
-        bool, typer.Option("--plan", help="Forecast first, as `plan` does, then run.")
-    ] = False,
     check: Annotated[
         bool,
         typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),
@@ -70,15 +66,13 @@ def run(
         base_dir = file.parent.absolute()
         lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
         if dry_run:
-            from tune_tf.estimate.trial_check import check_sweep
+            from tune_tf.measure.dry_run import check_sweep
 
             plan = plan_sweep(config, base_dir=base_dir)
             with lines():
                 warnings = check_sweep(plan)
             print_plan(plan, warnings, as_json=as_json)
             return
-        if plan_first:
-            print_and_save_forecast(config, base_dir, quiet=as_json)
         run = partial(run_sweep, config, base_dir=base_dir, timeline=timeline)
         if check and not is_client(cluster_address(config.cluster)):
             run = partial(_run_checked, config, base_dir, lines, timeline=timeline)
@@ -103,7 +97,7 @@ def _run_checked(
     timeline: Path | None = None,
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
-    from tune_tf.estimate.trial_check import TrialCheckProcess
+    from tune_tf.measure.dry_run import DryRunProcess
     from tune_tf.sweep import plan_sweep, run_sweep
     from tune_tf.sweep.cluster import cluster, cluster_address
 
@@ -112,7 +106,7 @@ def _run_checked(
             stack.enter_context(cluster(config.cluster, base_dir))
         plan = plan_sweep(config, base_dir=base_dir)
         repeat_lost_interrupt()
-        with TrialCheckProcess(plan) as process:
+        with DryRunProcess(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
             repeat_lost_interrupt()
             if process.wait(_PATIENCE_S):
