@@ -39,13 +39,12 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1541,
+    "cli": 1465,
     "config": 1101,
     "data": 1048,
-    "estimate": 2682,
     "events": 432,
-    "forecast": 219,
     "inspection": 395,
+    "measure": 677,
     "parallelism": 258,
     "report": 663,
     "scaffold": 518,
@@ -53,7 +52,7 @@ CEILINGS = {
     "searchers": 2784,
     "single modules": 1493,
     "space": 1132,
-    "sweep": 3974,
+    "sweep": 3944,
     "testing": 320,
     "tracking": 2993,
     "trainables": 1363,
@@ -63,7 +62,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 49085, "tests": 54487, "scripts": 5991}
+LINES = {"tune_tf": 46017, "tests": 53179, "scripts": 5885}
 """Most lines of any kind."""
 
 

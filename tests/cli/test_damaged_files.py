@@ -8,13 +8,11 @@ import sys
 
 import pytest
 import ray
-from forecasts import forecast
 from sweep_in_progress import IDS, SweepInProgress
 from tune_files import TuneFiles
 
 from tune_tf.atomic_files import warn_of_damage
 from tune_tf.cli import main
-from tune_tf.forecast import ForecastWithActuals, write_actuals
 from tune_tf.outcome import Outcome
 from tune_tf.report import plots
 
@@ -50,7 +48,6 @@ FILES = (
     "sweep-info",
     ".sweep-info",
     "events.jsonl",
-    "forecast",
     "study.journal",
     "trial_00001/result.json",
     "trial_00001/error.txt",
@@ -77,7 +74,6 @@ def folder(tmp_path_factory):
     tune.end(0)
     tune.save()
     (sweep.path / "study.journal").write_bytes(b"")
-    write_actuals(sweep.path, ForecastWithActuals(forecast(), None))
     sweep.diary.record_parent_run("f" * 32)
     sweep.diary.record_creation(IDS[2], 2, sweep.config_of(2))
     sweep.diary.record_test(IDS[0], {"test_loss": 0.5})

@@ -10,8 +10,8 @@ import wrapt
 from tune_tf.cli.console import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
 from tune_tf.cli.signals import interrupt_on_signals
-from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init
+from tune_tf.cli.verbs.measure import plan, scale
 from tune_tf.cli.verbs.models import export, promote, retrain
 from tune_tf.cli.verbs.resume import extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop

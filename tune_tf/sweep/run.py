@@ -1,7 +1,6 @@
 """Running, resuming and extending sweeps."""
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from tune_tf.sweep.state.config_diff import (
 )
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import copy_forecast, finished_result
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
 
 
@@ -59,7 +58,6 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    begun_s = time.time()
     if is_remote_client(config.cluster):
         check_paths(config)
         with cluster(config.cluster, base_dir):
@@ -68,10 +66,9 @@ def run_sweep(
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
-        copy_forecast(folder)
         with _note_resume(folder), EventLog(folder.path) as event_log:
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, event_log, begun_s, nothing, callbacks)
+            return run_trials(folder, plan, event_log, nothing, callbacks)
 
 
 def resume_sweep(
@@ -149,7 +146,6 @@ def _resume(
     allow_changes: bool = False,
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    begun_s = time.time()
     with _note_resume(folder), EventLog(folder.path) as event_log:
         config = folder.edited() or folder.config
         changes = changes_between(folder.config, config)
@@ -171,7 +167,7 @@ def _resume(
                 event_log.record_changes(changes_between(folder.config, config))
                 folder = folder.with_config(config)
             recovery.write()
-            return run_trials(folder, plan, event_log, begun_s, recovery, callbacks, searcher)
+            return run_trials(folder, plan, event_log, recovery, callbacks, searcher)
 
 
 def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
 from tune_tf.sweep.reproducibility import trial_environment
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
-from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result
+from tune_tf.sweep.sweep_result import record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
@@ -105,16 +105,14 @@ def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
     event_log: EventLog,
-    begun_s: float,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
     searcher: OptunaSearcher | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
-    This process holds the lock of ``event_log``. The session began at ``begun_s``, in seconds since
-    1970. ``callbacks`` are called after the sweep's own. ``searcher`` is that of the folder, if it
-    was made before.
+    This process holds the lock of ``event_log``. ``callbacks`` are called after the sweep's own.
+    ``searcher`` is that of the folder, if it was made before.
     """
     parts = SweepParts(folder, plan, event_log, recovery, searcher)
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
@@ -144,9 +142,7 @@ def run_trials(
             parts.scheduler.note(parts.stopper.reason)
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
-        record_actuals(result, begun_s, closed=False)
         result, missing_outputs = record_result(result, parts, export_process)
-        record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},
@@ -160,7 +156,7 @@ def run_trials(
 def sweep_trainable(
     config: SweepConfig,
     plan: SweepPlan,
-    log_folder: Path,
+    log_folder: Path | None,
     tracking: TrialTracking | None = None,
 ) -> type[tune.Trainable]:
     """Return the trainable class of a sweep's trials."""

@@ -61,7 +61,7 @@ def run(
         base_dir = file.parent.absolute()
         lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
         if dry_run:
-            from tune_tf.estimate.trial_check import check_sweep
+            from tune_tf.measure.dry_run import check_sweep
 
             plan = plan_sweep(config, base_dir=base_dir)
             with lines():
@@ -91,7 +91,7 @@ def _run_checked(
     callbacks: "Sequence[Callback]",
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
-    from tune_tf.estimate.trial_check import TrialCheckProcess
+    from tune_tf.measure.dry_run import DryRunProcess
     from tune_tf.sweep import plan_sweep, run_sweep
     from tune_tf.sweep.cluster import cluster, cluster_address
 
@@ -100,7 +100,7 @@ def _run_checked(
             stack.enter_context(cluster(config.cluster, base_dir))
         plan = plan_sweep(config, base_dir=base_dir)
         repeat_lost_interrupt()
-        with TrialCheckProcess(plan) as process:
+        with DryRunProcess(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
             repeat_lost_interrupt()
             if process.wait(_PATIENCE_S):

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
+from tune_tf.formatting import value_text
+from tune_tf.space import Choice, Float, Int, SearchSpace, flatten
 from tune_tf.space.parameter import Parameter, is_number
 from tune_tf.space.paths import nest
-
-_MAX_OPTIONS = 8
 
 
 def middle_value(parameter: Parameter) -> Any:
@@ -17,20 +16,14 @@ def middle_value(parameter: Parameter) -> Any:
     It is geometric for logarithmic ranges, the (upper) median for numeric options, and the first
     option otherwise.
     """
-    if isinstance(parameter, Constant):
-        return parameter.value
-    if isinstance(parameter, Choice):
-        options = list(parameter.options)
-        if all(map(is_number, options)):
-            return sorted(options)[len(options) // 2]
-        return options[0]
     if isinstance(parameter, Float | Int):
         low, high = float(parameter.low), float(parameter.high)
         middle = math.sqrt(low * high) if parameter.log else (low + high) / 2
         if parameter.step:
             middle = low + round((middle - low) / parameter.step) * parameter.step
         return int(middle) if isinstance(parameter, Int) else float(f"{middle:.12g}")
-    raise TypeError(f"{type(parameter).__name__} has no middle")
+    options = _options(parameter)
+    return sorted(options)[len(options) // 2] if all(map(is_number, options)) else options[0]
 
 
 def fill_with_middle(space: SearchSpace, fixed: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,37 +36,37 @@ def fill_with_middle(space: SearchSpace, fixed: Mapping[str, Any]) -> dict[str, 
 
 
 def extreme_values(parameter: Parameter) -> list[Any]:
-    """Return both bounds of a parameter, or at most nine evenly spaced options."""
-    if isinstance(parameter, Constant):
-        return [parameter.value]
-    if isinstance(parameter, Choice):
-        options = list(parameter.options)
-        step = math.ceil(len(options) / _MAX_OPTIONS)
-        return [*options[::step], *options[-1:]] if step > 1 else options
+    """Return both ends of a range or of numeric options, or all other options."""
     if isinstance(parameter, Float | Int):
         return [parameter.low, parameter.high]
-    raise TypeError(f"{type(parameter).__name__} has no ends")
+    options = _options(parameter)
+    return sorted({min(options), max(options)}) if all(map(is_number, options)) else options
 
 
-def extreme_config(
-    space: SearchSpace, size_of: Callable[[dict[str, Any]], float], *, largest: bool
+def _options(parameter: Any) -> list[Any]:  # a choice or a constant
+    return list(parameter.options if isinstance(parameter, Choice) else (parameter.value,))
+
+
+def largest_config(
+    space: SearchSpace, size_of: Callable[[dict[str, Any]], tuple[float, ...]]
 ) -> dict[str, Any]:
-    """Search for the nested config with the largest or the smallest model.
+    """Search for the nested config of the largest size.
 
     One pass of coordinate descent over the parameters, each after those it depends on; exact if a
     value that enlarges one model enlarges every other.
     """
     fixed: dict[str, Any] = {}
-    sign = 1 if largest else -1
     for path, parameter in space.parameters.items():
         values = extreme_values(parameter)
         if len(values) == 1 or path not in fill_with_middle(space, fixed):
             continue
-        sizes = [
-            sign * size_of(nest(fill_with_middle(space, {**fixed, path: value})))
-            for value in values
-        ]
+        sizes = [size_of(nest(fill_with_middle(space, {**fixed, path: each}))) for each in values]
         # A parameter without effect keeps its middle value, where training most likely works.
         if min(sizes) < max(sizes):
             fixed[path] = values[sizes.index(max(sizes))]
     return nest(fill_with_middle(space, fixed))
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """Format a config as ``optimizer=adamw, width=64``."""
+    return ", ".join(f"{path}={value_text(value)}" for path, value in flatten(config).items())

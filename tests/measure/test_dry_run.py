@@ -1,4 +1,4 @@
-"""The check of a sweep by one batch in a process of its own."""
+"""Dry run: the check of a sweep by one batch in a process of its own."""
 
 import dataclasses
 import http.server
@@ -10,7 +10,7 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, WorkloadError
-from tune_tf.estimate.trial_check import TrialCheckProcess, _check_server, check_sweep
+from tune_tf.measure.dry_run import DryRunProcess, _check_server, check_sweep
 from tune_tf.resources import TrialResources
 from tune_tf.sweep import plan_sweep
 
@@ -99,7 +99,7 @@ def test_only_the_check_of_a_trial_with_gpus_sees_them(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     plan = plan_of(data={"fault": str(tmp_path / "visible")})
     plan = dataclasses.replace(plan, resources=TrialResources(1, gpus))
-    with TrialCheckProcess(plan) as process:
+    with DryRunProcess(plan) as process:
         process.wait(60)
 
     assert (tmp_path / "visible").read_text() == visible
