@@ -53,7 +53,7 @@ CEILINGS = {
     "searchers": 2784,
     "simulation": 708,
     "single modules": 1457,
-    "space": 1132,
+    "space": 1065,
     "sweep": 4255,
     "testing": 1000,
     "tracking": 2997,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 55490, "tests": 58248, "scripts": 7135}
+LINES = {"tune_tf": 55401, "tests": 58247, "scripts": 7135}
 """Most lines of any kind."""
 
 

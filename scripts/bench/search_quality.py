@@ -99,7 +99,7 @@ def _ray_pairing(problem: Problem, **settings: Any) -> Pairing:
     ray_space = (
         space.to_optuna()  # a function, as Ray's users write it for a space with conditions
         if space.conditional
-        else OptunaSearch.convert_search_space(space.to_ray())
+        else space.distributions()
     )
     return Pairing(
         OptunaSearch(ray_space, **objective, **settings),

@@ -197,7 +197,7 @@ def test_ours_and_rays_asha_decide_alike_on_the_same_random_configs(num_workers)
 
     problem = make_problem("mixed_faithful")
     objective = {"metric": problem.objective.metric, "mode": problem.objective.mode}
-    space = OptunaSearch.convert_search_space(problem.space.to_ray())
+    space = problem.space.distributions()
     rays = Pairing(
         OptunaSearch(space, **objective, sampler=RandomSampler(5)),
         ASHAScheduler(max_t=problem.max_t, grace_period=1, reduction_factor=3, **objective),
