@@ -51,7 +51,7 @@ CEILINGS = {
     "schedulers": 2252,
     "searchers": 2784,
     "single modules": 1493,
-    "space": 1132,
+    "space": 1065,
     "sweep": 3944,
     "testing": 320,
     "tracking": 2993,
@@ -62,7 +62,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 46017, "tests": 53179, "scripts": 5885}
+LINES = {"tune_tf": 45928, "tests": 53178, "scripts": 5885}
 """Most lines of any kind."""
 
 

@@ -74,7 +74,7 @@ def _rays_parts(problem: Problem, **settings: Any) -> _Parts:
     ray_space = (
         space.to_optuna()  # a function, as Ray's users write it for a space with conditions
         if space.conditional
-        else OptunaSearch.convert_search_space(space.to_ray())
+        else space.distributions()
     )
     return (
         OptunaSearch(ray_space, **objective, **settings),

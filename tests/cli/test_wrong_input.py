@@ -163,9 +163,9 @@ def test_a_sweep_file_is_refused_before_a_cluster_starts(content, told, verb, tm
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("run missing.yaml", "there is no such file; looked for /"),
-        ("run .", "is a folder: name the file in it"),
-        ("plan .", "is a folder: name the file in it"),
+        ("run missing.yaml", "cannot be read: No such file or directory; looked for /"),
+        ("run .", "cannot be read: Is a directory; looked for /"),
+        ("plan .", "cannot be read: Is a directory; looked for /"),
         ("rnu", r"No such command 'rnu'. Did you mean 'run'\?"),
         ("run sweep.yaml --dryrun", "No such option: --dryrun"),
         ("run", "Missing argument 'file'"),

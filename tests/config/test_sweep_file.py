@@ -57,7 +57,9 @@ def test_a_file_that_is_no_mapping_of_settings_is_refused(text, match, sweep):
 
 
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
-    with pytest.raises(InvalidSettingsError, match=f"no such file; looked for {tmp_path}"):
+    with pytest.raises(
+        InvalidSettingsError, match=f"No such file or directory; looked for {tmp_path}"
+    ):
         SweepConfig.from_yaml(tmp_path / "nowhere.yaml")
 
 

@@ -164,7 +164,7 @@ def test_a_workload_brings_its_data(searched):
         ((3, ROWS, SPACE), "model must be a function"),
         ((DigitsMLP, ROWS, SPACE), "has its own data, .* leave these arguments out"),
         ((DigitsMLP,), "space is missing"),
-        ((build, ROWS, {"width": [8, 64]}), r"write Int\(8, 64\)"),
+        ((build, ROWS, {"width": [8, 64]}), r"width: is \[8, 64\], which may be a range"),
     ],
 )
 def test_wrong_arguments_are_refused_with_what_to_write(arguments, text, searched):

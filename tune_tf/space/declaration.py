@@ -10,25 +10,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.space.condition import ALWAYS, Condition
+from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, join, name_error, nest
 from tune_tf.validation import short_repr
 
-_RANGE_FORMS = {
-    "uniform": "[low, high]",
-    "quniform": "[low, high, step]",
-    "loguniform": "[low, high]",
-    "int": "[low, high] or [low, high, step]",
-    "logint": "[low, high]",
-}
 
-_ABOUT_RANGES = {
-    "uniform": ("A number of the range", [0.0, 0.5]),
-    "quniform": ("A number of the range, in steps from its low end", [0.0, 0.5, 0.1]),
-    "loguniform": ("A number of the range, equally likely on a logarithmic scale", [1e-4, 1e-1]),
-    "int": ("An integer of the range", [16, 128, 16]),
-    "logint": ("An integer of the range, equally likely on a logarithmic scale", [16, 1024]),
+@dataclass(frozen=True)
+class _Range:
+    """Kind of parameter that a list of numbers declares."""
+
+    make: type[Float] | type[Int]
+    form: str
+    counts: tuple[int, ...]
+    about: str
+    example: list[float]
+
+
+_LOG = "equally likely on a logarithmic scale"
+_RANGES = {
+    "uniform": _Range(Float, "[low, high]", (2,), "A number of the range", [0.0, 0.5]),
+    "quniform": _Range(
+        Float,
+        "[low, high, step]",
+        (3,),
+        "A number of the range, in steps from its low end",
+        [0.0, 0.5, 0.1],
+    ),
+    "loguniform": _Range(
+        Float, "[low, high]", (2,), f"A number of the range, {_LOG}", [1e-4, 1e-1]
+    ),
+    "int": _Range(
+        Int,
+        "[low, high] or [low, high, step]",
+        (2, 3),
+        "An integer of the range",
+        [16, 128, 16],
+    ),
+    "logint": _Range(Int, "[low, high]", (2,), f"An integer of the range, {_LOG}", [16, 1024]),
 }
 
 WHEN = "when"
@@ -36,13 +55,13 @@ WHEN = "when"
 DECLARATIONS: dict[str, dict[str, Any]] = {
     **{
         kind: {
-            "description": f"{about}: {_RANGE_FORMS[kind]}, both ends included.",
+            "description": f"{it.about}: {it.form}, both ends included.",
             "type": "array",
             "items": {"type": "number"},
             "minItems": 2,
-            "examples": [example],
+            "examples": [it.example],
         }
-        for kind, (about, example) in _ABOUT_RANGES.items()
+        for kind, it in _RANGES.items()
     },
     "choice": {
         "description": "One of the values.",
@@ -64,7 +83,6 @@ DECLARATIONS: dict[str, dict[str, Any]] = {
 
 DECLARATION_KINDS = tuple(key for key in DECLARATIONS if key != WHEN)
 """Keys that declare a parameter."""
-
 
 _FOREIGN_WORDS = {
     *("min", "max", "minval", "maxval", "min_value", "max_value", "low", "high", "lower", "upper"),
@@ -104,13 +122,14 @@ class Declarations:
     """Parameters that a mapping declares, and the errors of invalid declarations.
 
     Attributes:
+        parameters: Parameter by path; a constant with the same condition for an invalid one.
         errors: Errors by dotted path.
-        invalid: Conditions of the invalid parameters, by path.
+        invalid: Paths of the invalid parameters.
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
     errors: list[ErrorDetail] = field(default_factory=list)
-    invalid: dict[str, Condition] = field(default_factory=dict)
+    invalid: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, mapping: object) -> "Declarations":
@@ -149,8 +168,8 @@ class Declarations:
                 ErrorDetail(dotted(path), f"{detail.where} {detail.what}".strip())
                 for detail in error.details
             )
-            self.invalid[path] = _condition(entry)
-            return
+            self.invalid.add(path)
+            parameter = Constant(None, when=_condition(entry))
         if parameter is None:
             self._add_group(entry, path)
         elif path in self.parameters:
@@ -159,12 +178,12 @@ class Declarations:
             self.parameters[path] = parameter
 
 
-def _condition(declared: Any) -> Condition:
+def _condition(declared: Any) -> Condition | None:
     """Return the condition of an invalid declaration, if it has one."""
     try:
         return Condition(declared[WHEN])
     except (LookupError, TypeError, InvalidSettingsError):
-        return ALWAYS
+        return None
 
 
 def _parameter(declared: Any) -> Parameter | None:
@@ -194,21 +213,18 @@ def _parameter(declared: Any) -> Parameter | None:
 
 def _group_error(declared: Mapping[Any, Any]) -> str | None:
     """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
+    kinds = one_of(DECLARATION_KINDS)
     names = [name for name in declared if name != WHEN]
     if not declared:
-        return f"{{}} declares nothing: use {one_of(DECLARATION_KINDS)}"
+        return f"{{}} declares nothing: use {kinds}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
-        near = did_you_mean(names[0], DECLARATION_KINDS)
-        if near:
-            return (
-                f"{names[0]!r} is not a kind of parameter{near} "
-                f"The kinds are {', '.join(DECLARATION_KINDS)}; for a "
-                f"parameter named {names[0]!r} write {{{names[0]}: {{constant: [...]}}}}"
-            )
+        (name,) = names
+        if near := did_you_mean(name, DECLARATION_KINDS):
+            return f"{name!r} is not a kind of parameter{near} It must be {kinds}"
     if WHEN in declared:
         return (
-            "`when` belongs next to the kind of a parameter, "
-            f"{one_of(DECLARATION_KINDS)}: a group has none, so put it on each of its parameters"
+            f"`when` belongs next to the kind of a parameter, {kinds}: a group has none, so put it "
+            "on each of its parameters"
         )
     return None
 
@@ -227,22 +243,13 @@ def _declared_parameter(declared: Mapping[Any, Any]) -> Parameter:
         raise InvalidSettingsError(errors)
     (kind,) = kinds
     value, when = declared[kind], declared.get(WHEN)
-    match kind, value:
-        case "uniform", [low, high]:
-            return Float(low, high, when=when)
-        case "quniform", [low, high, step]:
-            return Float(low, high, step=step, when=when)
-        case "loguniform", [low, high]:
-            return Float(low, high, log=True, when=when)
-        case "int", [low, high, *steps] if len(steps) <= 1:
-            return Int(low, high, step=steps[0] if steps else 1, when=when)
-        case "logint", [low, high]:
-            return Int(low, high, log=True, when=when)
-        case "choice", options:
-            return Choice(options, when=when)
-        case "constant", constant:
-            return Constant(constant, when=when)
-    raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {short_repr(value)}")
+    if kind not in _RANGES:
+        return (Choice if kind == "choice" else Constant)(value, when=when)
+    it = _RANGES[kind]
+    if not isinstance(value, list | tuple) or len(value) not in it.counts:
+        raise InvalidSettingsError(f"{kind} must be {it.form}, not {short_repr(value)}")
+    numbers = dict(zip(("low", "high", "step"), value, strict=False))
+    return it.make(**numbers, log=kind.startswith("log"), when=when)
 
 
 def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -252,32 +259,23 @@ def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
 
 def declaration_of(parameter: Parameter) -> Any:
     """Return what declares a parameter in a sweep file."""
-    value = _kind_and_value(parameter)
-    if parameter.when is not None:
-        return {**value, WHEN: parameter.condition.to_dict()}
-    if isinstance(parameter, Constant) and not (
-        isinstance(parameter.value, Mapping) or is_ambiguous(parameter.value)
-    ):
-        return parameter.value
-    return value
+    if isinstance(parameter, Constant):
+        value = parameter.value
+        if parameter.when is None and not (isinstance(value, Mapping) or is_ambiguous(value)):
+            return value
+    when = {} if parameter.when is None else {WHEN: parameter.condition.to_dict()}
+    return {**_kind_and_value(parameter), **when}
 
 
 def _kind_and_value(parameter: Parameter) -> dict[str, Any]:
     match parameter:
-        case Float(low, high, log=True):
-            return {"loguniform": [low, high]}
-        case Float(low, high, step=None):
-            return {"uniform": [low, high]}
-        case Float(low, high, step=step):
-            return {"quniform": [low, high, step]}
-        case Int(low, high, log=True):
-            return {"logint": [low, high]}
-        case Int(low, high, step=1):
-            return {"int": [low, high]}
-        case Int(low, high, step=step):
-            return {"int": [low, high, step]}
         case Choice(options):
             return {"choice": list(options)}
         case Constant(value):
             return {"constant": value}
+        case Float(low, high, log, step):
+            kind = "loguniform" if log else "quniform" if step else "uniform"
+            return {kind: [low, high, step] if step else [low, high]}
+        case Int(low, high, log, step):
+            return {"logint" if log else "int": [low, high] if step == 1 else [low, high, step]}
     raise TypeError(f"{type(parameter).__name__} cannot be written to a file")

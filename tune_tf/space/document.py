@@ -56,16 +56,12 @@ class YamlDocument:
             with path.open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
             text = data.decode()
-        except FileNotFoundError:
-            text = f"there is no such file; looked for {path.absolute()}"
-            raise InvalidSettingsError(text, str(path)) from None
-        except IsADirectoryError:
-            raise InvalidSettingsError("is a folder: name the file in it", str(path)) from None
         except UnicodeDecodeError as error:
             text = f"is not text in UTF-8 ({error}): save it in this encoding"
             raise InvalidSettingsError(text, str(path)) from error
         except OSError as error:
-            raise InvalidSettingsError(f"cannot be read: {error.strerror}", str(path)) from error
+            text = f"cannot be read: {error.strerror}; looked for {path.absolute()}"
+            raise InvalidSettingsError(text, str(path)) from None
         if len(data) > _MAX_BYTES:
             text = f"is larger than {bytes_text(_MAX_BYTES)}: settings are short; name data by path"
             raise InvalidSettingsError(text, str(path))
@@ -151,23 +147,21 @@ def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
         values: Mapping to dump.
         inline_leaves: Whether mappings and lists of plain values are written on one line.
     """
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = None if inline_leaves else False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    text = io.StringIO()
-    yaml.dump(dict(values), text)
-    return text.getvalue()
+    return _dumped(dict(values), None if inline_leaves else False)
 
 
 def inline_yaml(value: Any) -> str:
     """Dump plain data as YAML on one line, as in ``{loguniform: [0.0001, 0.1]}``."""
+    return _dumped(value, True, width=10_000).removesuffix("...\n").strip()
+
+
+def _dumped(value: Any, flow_style: bool | None, width: int = 80) -> str:
     yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = True
-    yaml.width = 10_000
+    yaml.default_flow_style, yaml.width = flow_style, width
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     text = io.StringIO()
     yaml.dump(value, text)
-    return text.getvalue().removesuffix("...\n").strip()
+    return text.getvalue()
 
 
 _CIRCULAR = "contains itself through an alias: write it out"

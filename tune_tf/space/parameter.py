@@ -94,6 +94,11 @@ class _Range(Parameter):
     step: _Number | None = None
     when: _When = None
 
+    @property
+    def num_steps(self) -> int:
+        """Number of steps between the ends; 0 without a step."""
+        return round((self.high - self.low) / self.step) if self.step else 0
+
     @field_validator("high")
     @classmethod
     def _check_high(cls, high: float, info: ValidationInfo) -> float:
@@ -156,11 +161,6 @@ class Float(_Range):
             for name, end in {"low": low, "high": high, "step": step}.items():
                 object.__setattr__(self, name, float(end))
 
-    @property
-    def num_steps(self) -> int:
-        """Number of steps between the ends; 0 without a step."""
-        return round((self.high - self.low) / self.step) if self.step else 0
-
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None if it is."""
         slack = TOLERANCE * max(abs(self.low), abs(self.high))
@@ -201,11 +201,6 @@ class Int(_Range):
     low: _Whole
     high: _Whole
     step: _Whole = 1
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps between the ends."""
-        return (self.high - self.low) // self.step
 
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None if it is."""

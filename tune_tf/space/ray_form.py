@@ -6,22 +6,11 @@ directions at both ends.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import dotted, flatten, join, name_error, nest
-
-if TYPE_CHECKING:
-    from tune_tf.space.search_space import SearchSpace
-
-_MAX_LISTED = 100_000
-"""Maximum number of values in a grid that Ray can only express as a list."""
-
-_CONDITIONAL = (
-    "has a condition, which Ray's domains cannot express: pass the space to OptunaSearcher, or "
-    "to_optuna() to OptunaSearch"
-)
+from tune_tf.space.paths import SEPARATOR, dotted, flatten, name_error
 
 
 def to_domain(parameter: Parameter) -> Any:
@@ -54,29 +43,10 @@ def _grid_as_choice(parameter: Float | Int) -> Any:
     """Return a Ray choice of all values of a grid that does not start at a multiple of its step."""
     from ray import tune
 
-    low, step, count = parameter.low, parameter.step or 0, parameter.num_steps + 1
-    if count > _MAX_LISTED:
-        raise InvalidSettingsError(
-            f"a grid of {count} values from {low!r} by {step!r} cannot be expressed in Ray, "
-            "whose grids are the multiples of the step: start at one of those"
-        )
-    values = [low + index * step for index in range(count)]
+    low, step = parameter.low, parameter.step or 0
+    values = [low + index * step for index in range(parameter.num_steps + 1)]
     values[-1] = parameter.high
     return tune.choice(values)
-
-
-def to_ray(space: "SearchSpace") -> dict[str, Any]:
-    """Return the nested ``config`` of ``tune.run``; see :meth:`SearchSpace.to_ray`."""
-    domains = {}
-    errors: list[ErrorDetail] = []
-    for path, parameter in space.parameters.items():
-        with adding_errors_to(errors, dotted(path)):
-            if parameter.when is not None:
-                raise InvalidSettingsError(_CONDITIONAL)
-            domains[path] = to_domain(parameter)
-    if errors:
-        raise InvalidSettingsError(errors)
-    return nest(domains)
 
 
 def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -86,40 +56,18 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
         InvalidSettingsError: A domain has no counterpart.
     """
     parameters = {}
-    errors: list[ErrorDetail] = []
-
-    def read(group: Mapping[Any, Any], prefix: str) -> None:
-        for name, value in group.items():
-            path = join(prefix, str(name))
-            if text := name_error(name) or _inexpressible(value):
-                errors.append(ErrorDetail(dotted(path), text))
-            elif isinstance(value, Mapping) and value:
-                read(value, path)
-            else:
-                with adding_errors_to(errors, dotted(path)):
-                    parameters[path] = from_domain(value)
-
-    read(config, "")
+    errors = [ErrorDetail("", text) for name in config if (text := name_error(name))]
+    for path, value in flatten(config).items():
+        with adding_errors_to(errors, dotted(path)):
+            if path.endswith(f"{SEPARATOR}grid_search"):
+                raise InvalidSettingsError(
+                    f"is no range or choice: write tune.choice({value!r}), with the sampler 'grid' "
+                    "for each option once"
+                )
+            parameters[path] = from_domain(value)
     if errors:
         raise InvalidSettingsError(errors)
     return parameters
-
-
-def _inexpressible(value: object) -> str | None:
-    """Return why a value in Ray's ``config`` is no parameter, or None."""
-    from ray.tune.search.sample import Domain
-
-    if isinstance(value, Mapping) and "grid_search" in value:
-        return (
-            f"is a grid_search, which is no range or choice: write "
-            f"tune.choice({value['grid_search']!r}), with the sampler 'grid' for each option once"
-        )
-    if isinstance(value, list | tuple) and any(isinstance(each, Domain) for each in value):
-        return (
-            "is a list that contains domains, which has no counterpart: give each domain a name "
-            "of its own"
-        )
-    return None
 
 
 def from_domain(domain: Any) -> Parameter:
@@ -130,15 +78,17 @@ def from_domain(domain: Any) -> Parameter:
     """
     from ray.tune.search import sample
 
+    within = domain.categories if isinstance(domain, sample.Categorical) else domain
+    if isinstance(within, list | tuple):
+        parts = flatten({str(i): part for i, part in enumerate(within)})
+        if any(isinstance(part, sample.Domain) for part in parts.values()):
+            raise InvalidSettingsError(
+                "holds domains, which has no counterpart: give each domain a name of its own, with "
+                "`when` if it depends on a choice"
+            )
     if not isinstance(domain, sample.Domain):
         return Constant(domain)
     if isinstance(domain, sample.Categorical):
-        options = flatten({str(i): option for i, option in enumerate(domain.categories)})
-        if any(isinstance(option, sample.Domain) for option in options.values()):
-            raise InvalidSettingsError(
-                "is a choice among domains, which has no counterpart: give each domain a name of "
-                "its own, with `when` on the choice"
-            )
         return Choice(domain.categories)
     sampler, step = domain.get_sampler(), None
     if isinstance(sampler, sample.Quantized):

@@ -43,7 +43,10 @@ class SearchSpace:
         """Validate names and conditions."""
         read = Declarations.read(self.parameters)
         ordered, condition_errors = in_dependency_order(read.parameters, read.invalid)
-        if errors := [*read.errors, *condition_errors, *_overlaps(read.parameters)]:
+        errors = [*read.errors, *condition_errors]
+        with adding_errors_to(errors):
+            nest(read.parameters)  # refuses what is a parameter and a group
+        if errors:
             raise InvalidSettingsError(errors)
         object.__setattr__(self, "parameters", FrozenMapping(ordered))
 
@@ -93,19 +96,6 @@ class SearchSpace:
 
         return cls(from_ray(config))
 
-    def to_ray(self) -> dict[str, Any]:
-        """Return the space as the ``config`` of ``tune.run``.
-
-        A grid that does not start at a multiple of its step becomes a choice of its values.
-
-        Raises:
-            InvalidSettingsError: A parameter has a condition, which Ray's domains cannot express;
-                pass the space to ``OptunaSearcher``, or :meth:`to_optuna` to ``OptunaSearch``.
-        """
-        from tune_tf.space.ray_form import to_ray
-
-        return to_ray(self)
-
     def to_optuna(self) -> "Callable[[optuna.Trial], dict[str, Any]]":
         """Return a picklable function from an Optuna trial to its flat config with constants.
 
@@ -122,11 +112,14 @@ class SearchSpace:
         """Return the Optuna distribution of each parameter except constants, by path."""
         from tune_tf.space.optuna_form import to_distribution
 
-        return {
-            path: to_distribution(parameter)
-            for path, parameter in self.parameters.items()
-            if not isinstance(parameter, Constant)
-        }
+        found, errors = {}, list[ErrorDetail]()
+        for path, parameter in self.parameters.items():
+            with adding_errors_to(errors, dotted(path)):
+                if not isinstance(parameter, Constant):
+                    found[path] = to_distribution(parameter)
+        if errors:
+            raise InvalidSettingsError(errors)
+        return found
 
     def sample(self, rng: "np.random.Generator") -> dict[str, Any]:
         """Return a random nested config."""
@@ -171,20 +164,6 @@ class SearchSpace:
                 if text := parameter.error_for(flat[path]):
                     errors.append(ErrorDetail(dotted(path), text))
         return errors
-
-
-def _overlaps(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
-    """Return an error for each parameter that is also a group."""
-    groups = {
-        SEPARATOR.join(names[:end])
-        for names in (path.split(SEPARATOR) for path in parameters)
-        for end in range(1, len(names))
-    }
-    return [
-        ErrorDetail(dotted(path), "is given as a parameter and as a group: rename one of the two")
-        for path in parameters
-        if path in groups
-    ]
 
 
 def _unknown(path: str, parameters: Mapping[str, Parameter]) -> str:
