@@ -32,38 +32,35 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/simulate.py:simulate_command",  # a parameter is an option of the command line
-    "cli/verbs/init.py:init",
+    "cli/verbs/init.py:init",  # a parameter is an option of the command line
 }
 
 
 CEILINGS = {
-    "cli": 1622,
-    "config": 1474,
+    "cli": 1432,
+    "config": 1101,
     "data": 1048,
-    "estimate": 2855,
     "events": 432,
-    "forecast": 219,
-    "inspection": 389,
-    "parallelism": 262,
-    "report": 1655,
-    "scaffold": 516,
-    "schedulers": 2506,
+    "inspection": 391,
+    "measure": 677,
+    "parallelism": 258,
+    "report": 663,
+    "scaffold": 518,
+    "schedulers": 2252,
     "searchers": 2784,
-    "simulation": 708,
-    "single modules": 1361,
-    "space": 1422,
-    "sweep": 4196,
-    "testing": 1000,
+    "single modules": 1493,
+    "space": 1065,
+    "sweep": 3944,
+    "testing": 320,
     "tracking": 2993,
     "trainables": 1363,
     "training": 5785,
-    "tune_internals": 674,
-    "workloads": 2554,
+    "tune_internals": 813,
+    "workloads": 1989,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54694, "tests": 58192, "scripts": 7016}
+LINES = {"tune_tf": 45881, "tests": 53101, "scripts": 5885}
 """Most lines of any kind."""
 
 

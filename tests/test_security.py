@@ -142,7 +142,7 @@ UNPICKLING = {
     "tune_tf/config/stored_workload.py",
     "tune_tf/data/loading.py",
     "tune_tf/data/node_store.py",
-    "tune_tf/estimate/trial_check.py",
+    "tune_tf/measure/child_process.py",
     "tune_tf/schedulers/state.py",
     "tune_tf/searchers/study_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",

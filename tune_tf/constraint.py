@@ -3,17 +3,19 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
 from tune_tf.outcome import is_finite
+from tune_tf.validation import validated
 
 _TEXT = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
 _FORM = "a bound such as '<= 2e6' or '>= 0.9'"
 
 
-@dataclass(frozen=True)
+@validated
 class Constraint:
     """An inclusive bound on a reported metric: ``latency_ms <= 3``.
 
@@ -26,23 +28,9 @@ class Constraint:
         InvalidSettingsError: An argument is invalid; lists all errors.
     """
 
-    metric: str
+    metric: Annotated[str, Field(min_length=1)]
     relation: Literal["<=", ">="]
     bound: float
-
-    def __post_init__(self) -> None:
-        """Validate the values."""
-        errors = []
-        if not isinstance(self.metric, str) or not self.metric:
-            errors.append(f"metric must be the name of a reported metric, not {self.metric!r}")
-        if self.relation not in ("<=", ">="):
-            errors.append(f"relation must be '<=' or '>=', not {self.relation!r}")
-        number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
-        if not number or not math.isfinite(self.bound):
-            errors.append(f"bound must be a finite number, not {self.bound!r}")
-        if errors:
-            raise InvalidSettingsError(errors)
-        object.__setattr__(self, "bound", float(self.bound))
 
     @classmethod
     def parse(cls, metric: str, text: str) -> "Constraint":
@@ -65,7 +53,7 @@ class Constraint:
         """
         if not isinstance(mapping, Mapping):
             raise InvalidSettingsError(
-                f"constraints must be a mapping of metrics to bounds, not {mapping!r}"
+                f"must be a mapping of metrics to bounds, like {{size: <= 2e6}}, not {mapping!r}"
             )
         constraints: list[Constraint] = []
         errors: list[ErrorDetail] = []

@@ -1,13 +1,15 @@
 """Objectives: reported metrics with a direction."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError, did_you_mean
+from tune_tf.validation import validated
 
 
-@dataclass(frozen=True)
+@validated
 class Objective:
     """A reported metric to minimize or maximize.
 
@@ -19,19 +21,8 @@ class Objective:
         InvalidSettingsError: An argument is invalid.
     """
 
-    metric: str
+    metric: Annotated[str, Field(min_length=1)]
     mode: Literal["min", "max"]
-
-    def __post_init__(self) -> None:
-        """Validate the values."""
-        errors = []
-        if not isinstance(self.metric, str) or not self.metric:
-            errors.append(f"metric must be the name of a reported metric, not {self.metric!r}")
-        if self.mode not in ("min", "max"):
-            near = {"maxi": ": write 'max'", "mini": ": write 'min'"}.get(str(self.mode)[:4], "")
-            errors.append(f"mode must be 'min' or 'max', not {self.mode!r}{near}")
-        if errors:
-            raise InvalidSettingsError(errors)
 
     def check_given(self, metric: str | None, mode: str | None, owner: str) -> None:
         """Reject a metric or mode of ``tune.run`` that differs; ``owner`` has this objective."""

@@ -1,9 +1,13 @@
 """CPUs and GPUs of a trial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from typing import Annotated
 
-from tune_tf.errors import InvalidSettingsError
+from pydantic import AfterValidator, Field
+
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.validation import validated
 
 ACCELERATOR_PREFIX = "accelerator_type:"
 """Prefix of Ray's resource of a node that has accelerators of a type."""
@@ -12,7 +16,40 @@ _ACCELERATOR_SHARE = 0.001  # as Ray's own tasks and actors request it
 _OF_RAY = {"CPU", "GPU", "memory", "object_store_memory"}
 
 
-@dataclass(frozen=True)
+def _check_gpus(gpus: float) -> float:
+    if gpus > 1 and gpus % 1:
+        raise ValueError(
+            f"must be an integer if above 1, not {gpus!r}: Ray shares a single card in fractions, "
+            "but never one card and a part of another"
+        )
+    return gpus if gpus % 1 else int(gpus)
+
+
+def _check_type(kind: str) -> str:
+    if not kind or ":" in kind:
+        raise ValueError(f"must be a type as Ray names it, like H100, not {kind!r}")
+    return kind
+
+
+def _check_count(count: float) -> float:
+    if count <= 0 or (count > 1 and count % 1):
+        raise ValueError(f"must be a whole number, or a fraction below 1, not {count:g}")
+    return count
+
+
+def _check_names(custom: Mapping[str, float]) -> Mapping[str, float]:
+    errors = []
+    for name in custom:
+        if not name or ":" in name:
+            errors.append(ErrorDetail("", f"must have names without ':' as keys, not {name!r}"))
+        elif name.upper() in ("CPU", "GPU", "CPUS", "GPUS") or name in _OF_RAY:
+            errors.append(ErrorDetail(name, "is a resource of Ray's own, not a custom one"))
+    if errors:
+        raise InvalidSettingsError(errors)
+    return custom
+
+
+@validated
 class TrialResources:
     """Resources that Ray reserves for a running trial.
 
@@ -28,33 +65,12 @@ class TrialResources:
         InvalidSettingsError: A number is invalid; lists all errors.
     """
 
-    cpus: int = 1
-    gpus: float = 0
-    accelerator_type: str | None = None
-    custom: Mapping[str, float] = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        """Validate the values."""
-        errors = []
-        if isinstance(self.cpus, bool) or not isinstance(self.cpus, int) or self.cpus < 1:
-            errors.append(f"cpus must be an integer of at least 1, not {self.cpus!r}")
-        if isinstance(self.gpus, bool) or not isinstance(self.gpus, int | float):
-            errors.append(f"gpus must be a number, not {self.gpus!r}")
-        elif not 0 <= self.gpus < float("inf"):
-            errors.append(f"gpus must be 0 or more, not {self.gpus!r}")
-        elif self.gpus > 1 and self.gpus != int(self.gpus):
-            errors.append(
-                f"gpus above 1 must be an integer, not {self.gpus!r}: Ray shares a single card in "
-                "fractions, but never one card and a part of another"
-            )
-        kind = self.accelerator_type
-        if kind is not None and (not isinstance(kind, str) or not kind or ":" in kind):
-            errors.append(
-                f"accelerator_type must be a type as Ray names it, like H100, not {kind!r}"
-            )
-        errors += _custom_errors(self.custom)
-        if errors:
-            raise InvalidSettingsError(errors)
+    cpus: Annotated[int, Field(ge=1)] = 1
+    gpus: Annotated[float, Field(ge=0), AfterValidator(_check_gpus)] = 0
+    accelerator_type: Annotated[str, AfterValidator(_check_type)] | None = None
+    custom: Annotated[
+        Mapping[str, Annotated[float, AfterValidator(_check_count)]], AfterValidator(_check_names)
+    ] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of_bundle(cls, bundle: Mapping[str, float]) -> "TrialResources":
@@ -92,22 +108,3 @@ def format_bundle(bundle: Mapping[str, float]) -> str:
         else f"{count:g} {name}"
         for name, count in bundle.items()
     )
-
-
-def _custom_errors(custom: object) -> list[str]:
-    """Return the errors of custom resources."""
-    if not isinstance(custom, Mapping):
-        return [f"custom must map names to numbers, like {{fast_disk: 1}}, not {custom!r}"]
-    errors = []
-    for name, count in custom.items():
-        if not isinstance(name, str) or not name or ":" in name:
-            errors.append(f"custom must have names without ':' as keys, not {name!r}")
-        elif name.upper() in ("CPU", "GPU", "CPUS", "GPUS") or name in _OF_RAY:
-            errors.append(f"custom.{name} is a resource of Ray's own, not a custom one")
-        elif isinstance(count, bool) or not isinstance(count, int | float):
-            errors.append(f"custom.{name} must be a number, not {count!r}")
-        elif not 0 < count < float("inf") or (count > 1 and count != int(count)):
-            errors.append(
-                f"custom.{name} must be a whole number, or a fraction below 1, not {count!r}"
-            )
-    return errors

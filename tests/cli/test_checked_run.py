@@ -32,7 +32,7 @@ def test_a_sweep_runs_after_its_batch_was_trained(ends, found, address, calls, m
     def called(name, result=None):
         return lambda *_, **__: order.append(name) or result
 
-    monkeypatch.setattr("tune_tf.estimate.trial_check.TrialCheckProcess", process)
+    monkeypatch.setattr("tune_tf.measure.dry_run.DryRunProcess", process)
     monkeypatch.setattr("tune_tf.sweep.plan_sweep", called("plan"))
     monkeypatch.setattr("tune_tf.sweep.run_sweep", called("run"))
     connect = called("cluster", contextlib.nullcontext())

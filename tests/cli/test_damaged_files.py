@@ -8,15 +8,13 @@ import sys
 
 import pytest
 import ray
-from forecasts import forecast
 from sweep_in_progress import IDS, SweepInProgress
 from tune_files import TuneFiles
 
 from tune_tf.atomic_files import warn_of_damage
 from tune_tf.cli import main
-from tune_tf.forecast import ForecastWithActuals, write_actuals
 from tune_tf.outcome import Outcome
-from tune_tf.report import report
+from tune_tf.report import plots
 
 VERBS = {
     "status": ["status", "{}"],
@@ -50,7 +48,6 @@ FILES = (
     "sweep-info",
     ".sweep-info",
     "events.jsonl",
-    "forecast",
     "study.journal",
     "trial_00001/result.json",
     "trial_00001/error.txt",
@@ -77,7 +74,6 @@ def folder(tmp_path_factory):
     tune.end(0)
     tune.save()
     (sweep.path / "study.journal").write_bytes(b"")
-    write_actuals(sweep.path, ForecastWithActuals(forecast(), None))
     sweep.diary.record_parent_run("f" * 32)
     sweep.diary.record_creation(IDS[2], 2, sweep.config_of(2))
     sweep.diary.record_test(IDS[0], {"test_loss": 0.5})
@@ -98,7 +94,7 @@ def outcome_of(folder, monkeypatch, capfd):
 
     monkeypatch.setattr(ray, "init", start)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)  # an earlier test's cluster
-    monkeypatch.setattr(report, "PLOTS", ())
+    monkeypatch.setattr(plots, "PLOTS", {})
     monkeypatch.setattr("tune_tf.sweep.run.check_settings", lambda *arguments: None)
     monkeypatch.setattr("tune_tf.sweep.run.make_searcher", lambda *arguments: None)
     monkeypatch.setenv("COLUMNS", "200")

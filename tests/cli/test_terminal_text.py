@@ -81,7 +81,7 @@ def test_no_verb_prints_control_characters_and_texts_arrive_whole(
     arguments, holds, evil, printed, monkeypatch, tmp_path, caplog
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tune_tf.report.report.PLOTS", ())
+    monkeypatch.setattr("tune_tf.report.plots.PLOTS", {})
     (tmp_path / "sweep.yaml").write_text(f'name: "{EVIL!r:.60}"\nwith: {EVIL[-4:-2]}\n')
     words = (word.replace("{}", str(evil.path)) for word in arguments.split())
     text = printed(*(word.replace("EVIL", EVIL) for word in words))

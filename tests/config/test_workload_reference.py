@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.config import SweepConfig, import_workload
+from tune_tf.config import import_workload
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 
 WORKLOADS = """\
@@ -41,25 +41,6 @@ def workloads(tmp_path, monkeypatch):
     (tmp_path / "broken_one.py").write_text("import no_such_module_at_all\n")
     yield tmp_path
     sys.modules.pop("my_workloads", None)
-
-
-def test_an_error_of_the_workloads_own_space_is_reported(workloads, monkeypatch):
-    (workloads / "empty.py").write_text(
-        "from my_workloads import Mine\n"
-        "from tune_tf.errors import InvalidSettingsError\n"
-        "class Empty(Mine):\n"
-        "    @property\n"
-        "    def space(self):\n"
-        "        raise InvalidSettingsError(['the hypermodel declares no hyperparameters'])\n"
-    )
-    monkeypatch.syspath_prepend(str(workloads))
-    path = workloads / "sweep.yaml"
-    path.write_text(
-        "name: a\nworkload: empty.py:Empty\nobjective: {metric: loss, mode: min}\nnum_samples: 2\n"
-    )
-
-    with pytest.raises(InvalidSettingsError, match="declares no hyperparameters"):
-        SweepConfig.from_yaml(path)
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ MOMENTS = {
     "the event log has the test metrics and MLflow has them not": Moment(
         f"{_EVENT_LOG}.record_test", after=True
     ),
-    "while the plots are drawn": Moment("tune_tf.report.report:_write_plot", 3),
+    "while the plots are drawn": Moment("tune_tf.report.plots:study_of", 3),
     "the report is half written": Moment(
         "tune_tf.report.report:write_atomically", only=_is_page, instead=_half_of_a_page
     ),

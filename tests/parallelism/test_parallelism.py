@@ -19,25 +19,25 @@ def test_all_errors_of_a_kind_are_told_at_once():
     with pytest.raises(InvalidSettingsError, match="uneven") as caught:
         Mirrored(0, synchronized_batch_norm="yes", micro_batches=True, uneven="splitt")
 
-    assert [fault.what for fault in caught.value.details] == [
-        "num_replicas must be an integer of at least 1, not 0",
-        "synchronized_batch_norm must be true or false, not 'yes'",
-        "micro_batches must be an integer of at least 1, not True",
-        "uneven must be one of 'split', 'refuse', not 'splitt'; did you mean 'split'?",
+    assert list(map(str, caught.value.details)) == [
+        "num_replicas: must be at least 1, not 0",
+        "synchronized_batch_norm: must be true or false, not 'yes': write it without quotes",
+        "micro_batches: must be an integer, not True",
+        "uneven: must be 'split' or 'refuse', not 'splitt'; did you mean 'split'?",
     ]
 
 
 BAD_SETTINGS = {
-    "num_replicas must be .* not None": lambda: Mirrored(None),
-    "num_replicas must be .* not 1.0": lambda: Mirrored(1.0),
-    "num_workers must be .* at least 2, not 1": lambda: MultiWorker(1),
-    "num_stages must be .* not 0": lambda: ModelParallel(0),
-    "num_stages must be .* not -1": lambda: Hybrid(2, -1),
-    "num_folds must be .* at least 2, not 1": lambda: Folds(1),
+    "num_replicas: must be an integer, not nothing": lambda: Mirrored(None),
+    "num_replicas: must be .* not 1.0": lambda: Mirrored(1.0),
+    "num_workers: must be.* at least 2, not 1": lambda: MultiWorker(1),
+    "num_stages: must be .* not 0": lambda: ModelParallel(0),
+    "num_stages: must be .* not -1": lambda: Hybrid(2, -1),
+    "num_folds: must be.* at least 2, not 1": lambda: Folds(1),
     r"number of folds \(3\), not 4": lambda: Folds(3, num_devices=4),
     r"number of members \(2\), not 3": lambda: Ensemble(2, num_devices=3),
-    "max_staleness must be .* at least 1, not 0": lambda: Asynchronous(max_staleness=0),
-    "server_cpus must be .* at least 0, not -1": lambda: Asynchronous(server_cpus=-1),
+    "max_staleness: must be.* at least 1, not 0": lambda: Asynchronous(max_staleness=0),
+    "server_cpus: must be.* at least 0, not -1": lambda: Asynchronous(server_cpus=-1),
 }
 
 

@@ -30,56 +30,25 @@ plain = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), finite, st.text(
 options = st.lists(st.one_of(plain, st.lists(st.integers(0, 3), max_size=2)), min_size=1).map(
     lambda values: [value for i, value in enumerate(values) if value not in values[:i]]
 )
-choices = options.map(Choice)
-searched = st.one_of(floats, ints, choices)
-parameters = st.one_of(searched, plain.map(Constant))
-names = st.sampled_from(["a", "b", "c", "d"])
-
-
-def groups(entries):
-    """Return a strategy for nested groups of entries."""
-    return st.dictionaries(
-        names, st.one_of(entries, st.dictionaries(names, entries, min_size=1)), min_size=1
-    )
-
-
-spaces = groups(parameters).map(SearchSpace)
+parameters = st.one_of(floats, ints, options.map(Choice), plain.map(Constant))
+_paths = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=3).map("/".join)
 
 
 @st.composite
-def conditional_spaces(draw):
-    """A space of which some parameters hang on the choice of an optimizer."""
-    parent = Choice(["adam", "sgd", "rmsprop"])
-    entries = draw(st.dictionaries(names, searched, min_size=1))
-    when = {"optimizer": draw(st.sampled_from(["sgd", ["adam", "sgd"]]))}
-    hung = {name: type(it)(**{**vars(it), "when": when}) for name, it in entries.items()}
-    return SearchSpace({"group": hung, "optimizer": parent, "always": draw(searched)})
-
-
-@st.composite
-def deep_spaces(draw):
-    """A space of nested groups in which parameters of every kind hang on one another in chains."""
-    paths = draw(st.lists(_deep_paths, min_size=1, max_size=8, unique=True))
+def spaces(draw, conditions=True):
+    """A space of nested groups, in which parameters may hang on one another in chains."""
+    paths = draw(st.lists(_paths, min_size=1, max_size=8, unique=True))
     chosen = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
     entries = {}
     for path in chosen:
         parameter = draw(parameters)
-        when = (
-            {
-                parent: draw(_allowed(entries[parent]))
-                for parent in draw(
-                    st.lists(st.sampled_from(sorted(entries)), max_size=2, unique=True)
-                )
-            }
-            if entries
-            else {}
-        )
+        when = {}
+        if entries and conditions:
+            parents = st.lists(st.sampled_from(sorted(entries)), max_size=2, unique=True)
+            when = {parent: draw(_allowed(entries[parent])) for parent in draw(parents)}
         entries[path] = type(parameter)(**{**vars(parameter), "when": when or None})
     shuffled = draw(st.permutations(list(entries)))
     return SearchSpace({path: entries[path] for path in shuffled})
-
-
-_deep_paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 
 
 def _allowed(parent):

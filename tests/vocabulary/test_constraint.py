@@ -24,7 +24,7 @@ def test_a_text_that_is_no_bound_is_refused(text):
 
 @pytest.mark.parametrize("text", ["<= nan", "<= inf", ">= -inf"])
 def test_a_bound_that_is_not_finite_is_refused(text):
-    with pytest.raises(InvalidSettingsError, match="bound must be a finite number"):
+    with pytest.raises(InvalidSettingsError, match="bound: must be a finite number"):
         Constraint.parse("size", text)
 
 

@@ -9,9 +9,9 @@ from tune_tf.objective import Objective, likely_mode
 @pytest.mark.parametrize(
     ("metric", "mode", "match"),
     [
-        pytest.param("", "max", "metric must be the name of a reported metric, not ''", id="empty"),
-        pytest.param(None, "max", "metric must be the name .* not None", id="none"),
-        pytest.param("loss", "maximize", "mode must be 'min' or 'max', not 'maximize'", id="mode"),
+        pytest.param("", "max", "metric: must not be empty", id="empty"),
+        pytest.param(None, "max", "metric: must be text, not nothing", id="none"),
+        pytest.param("loss", "maximize", "mode: must be 'min' or 'max', not 'maximize'", id="mode"),
         pytest.param("", "up", "2 errors", id="both"),
     ],
 )

@@ -9,12 +9,11 @@ import wrapt
 from tune_tf.cli.console import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
 from tune_tf.cli.signals import interrupt_on_signals
-from tune_tf.cli.verbs.estimates import plan, scale
 from tune_tf.cli.verbs.init import init
+from tune_tf.cli.verbs.measure import plan, scale
 from tune_tf.cli.verbs.models import export, promote, retrain
 from tune_tf.cli.verbs.resume import extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop
-from tune_tf.cli.verbs.simulate import simulate_command
 from tune_tf.cli.verbs.sweeps import report, status
 from tune_tf.cli.verbs.trials import logs, show, trials
 from tune_tf.cli.verbs.verify import verify
@@ -33,7 +32,6 @@ for _verb in (
     *(export, promote, retrain, verify),
 ):
     app.command()(_verb)
-app.command("simulate")(simulate_command)
 
 
 def _version(is_requested: bool) -> None:

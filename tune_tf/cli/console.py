@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -22,20 +22,12 @@ from rich.text import Text
 
 from tune_tf.errors import TuneTfError, UnwritableStorageError
 from tune_tf.formatting import csv_cell, printable
+from tune_tf.outcome_style import STYLES
 from tune_tf.result_keys import LATEST_S
 
 STATE_STYLES: Final[Mapping[str, str]] = {
-    "running": "cyan",
-    "pending": "dim",
-    "paused": "dim",
-    "completed": "green",
-    "pruned": "yellow",
-    "out_of_budget": "yellow",
-    "interrupted": "magenta",
-    "diverged": "red",
-    "oom": "red",
-    "error": "red",
-    "ended": "green",
+    **{state: style.colour for state, style in STYLES.items()},
+    "ended": STYLES["completed"].colour,
 }
 """Style by state, in display order."""
 
@@ -67,20 +59,6 @@ def make_console(*, stderr: bool = False, quiet: bool = False) -> PlainConsole:
     if stderr or console.is_terminal or "COLUMNS" in os.environ:
         return console
     return PlainConsole(width=_FILE_WIDTH, quiet=quiet)
-
-
-@contextlib.contextmanager
-def measurement_progress(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """Show the progress of a measurement: a bar in a terminal, else one line per step."""
-    if not console.is_terminal:
-        yield lambda step, done: console.print(f"{done:4.0%}  {step}", highlight=False)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-        yield lambda step, done: progress.update(task, description=step, completed=done)
 
 
 def print_json(data: Any) -> None:
@@ -148,14 +126,6 @@ def named_values(values: Mapping[str, str]) -> Padding:
     for name, value in values.items():
         table.add_row(*(Text(printable(text), overflow="fold") for text in (name, value)))
     return Padding(table, (0, 0, 0, 2), expand=False)
-
-
-def bullet_list(sentences: Iterable[str]) -> Table:
-    """Return sentences as an indented list."""
-    table = Table.grid(padding=(0, 1, 0, 2))
-    for sentence in sentences:
-        table.add_row("-", Text(sentence))
-    return table
 
 
 def counted_states(counts: Mapping[str, int]) -> Text:

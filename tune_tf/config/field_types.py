@@ -1,94 +1,42 @@
 """Types of the fields of a sweep file that become value objects."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    WithJsonSchema,
+)
 
-from tune_tf.config.hints import line_for
-from tune_tf.config.settings import describe_settings, short_repr, unknown_key_error
 from tune_tf.config.stored_workload import STORED_FILE, StoredReference, is_workload
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
 from tune_tf.objective import Objective, likely_mode
-from tune_tf.parallelism import PARALLELISM_KINDS, Mirrored, Parallelism
+from tune_tf.parallelism import (
+    PARALLELISM_KINDS,
+    Asynchronous,
+    Ensemble,
+    Folds,
+    Hybrid,
+    Mirrored,
+    ModelParallel,
+    MultiWorker,
+    Parallelism,
+)
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATIONS
-from tune_tf.space.document import inline_yaml
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import is_number
-
-Value = TypeVar("Value")
-
-
-def _parse(kind: type[Value], value: object) -> Value:
-    """Return a section as a value object, whose settings are its keys."""
-    return value if isinstance(value, kind) else kind(**_check_keys(value, _field_names(kind)))
-
-
-def _field_names(kind: type) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def _check_keys(value: object, known: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a section; refuse unknown keys."""
-    if not isinstance(value, Mapping):
-        text = f"must be a mapping of {', '.join(known)}, not {short_repr(value)}"
-        raise InvalidSettingsError(text)
-    errors = [
-        unknown_key_error(key, known, line_for(key, entry, known))
-        for key, entry in value.items()
-        if key not in known
-    ]
-    if errors:
-        raise InvalidSettingsError(errors)
-    return dict(value)
-
-
-def _object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
-
-
-def field_schema(declared: Any, minimum: int = 1) -> dict[str, Any]:
-    """Return the JSON schema of a value object's field from its type; integers have a minimum."""
-    if get_origin(declared) is Annotated:
-        declared, limit = get_args(declared)
-        return field_schema(declared, limit.value)
-    if declared == str | None:
-        return {"anyOf": [field_schema(str), {"type": "null"}]}
-    if declared == Mapping[str, float]:
-        return {"type": "object", "additionalProperties": field_schema(float)}
-    if declared is int:
-        return {"type": "integer", "minimum": minimum}
-    names = {bool: "boolean", float: "number", str: "string"}
-    return {"type": names[declared]} if declared in names else {"enum": list(get_args(declared))}
-
-
-def _schema_of(kind: type) -> dict[str, Any]:
-    schema = _object_schema(
-        {field.name: _with_default(field, field_schema(field.type)) for field in fields(kind)},
-        [field.name for field in fields(kind) if _default_of(field) is MISSING],
-    )
-    describe_settings(schema, kind)
-    return schema
-
-
-def _with_default(field: Field[Any], schema: dict[str, Any]) -> dict[str, Any]:
-    default = _default_of(field)
-    return schema if default is MISSING else {**schema, "default": default}
-
-
-def _default_of(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+from tune_tf.validation import section, short_repr
 
 
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -97,9 +45,9 @@ def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
         return _parse_objective(value)
     errors: list[ErrorDetail] = []
     objectives: list[Objective] = []
-    for index, section in enumerate(value):
+    for index, each in enumerate(value):
         with adding_errors_to(errors, str(index)):
-            objectives.append(_parse_objective(section))
+            objectives.append(_parse_objective(each))
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [objective.metric for objective in objectives]
@@ -112,28 +60,12 @@ def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
     return objectives[0] if len(objectives) == 1 else tuple(objectives)
 
 
-_OBJECTIVE = {"metric": "the metric that trials report", "mode": "min or max"}
-
-
 def _parse_objective(value: object) -> Objective:
-    if isinstance(value, Objective):
-        return value
     if isinstance(value, str):
         mode = likely_mode(value) or "min"
         text = f"is the text {value!r}: write `{{metric: {value}, mode: {mode}}}`"
         raise InvalidSettingsError(text)
-    settings = _check_keys(value, tuple(_OBJECTIVE))
-    if missing := [key for key in _OBJECTIVE if key not in settings]:
-        raise InvalidSettingsError(
-            ErrorDetail(key, f"is missing: give {_OBJECTIVE[key]}") for key in missing
-        )
-    return Objective(**settings)
-
-
-def _plain_objectives(objective: Objective | tuple[Objective, ...]) -> Any:
-    if isinstance(objective, Objective):
-        return asdict(objective)
-    return [asdict(each) for each in objective]
+    return section(Objective, value)
 
 
 def _parse_constraints(value: object) -> tuple[Constraint, ...]:
@@ -190,15 +122,6 @@ def _parse_data(value: object) -> FrozenMapping[Any] | None:
     return FrozenMapping(value)
 
 
-_UNITS: Final[dict[str, int]] = {
-    "": 1,
-    "b": 1,
-    **{unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), start=1)},
-    **{unit: 1024**power for power, unit in enumerate(("kib", "mib", "gib", "tib"), start=1)},
-}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-
-
 def _check_keep_checkpoints(value: object) -> int | Literal["all"]:
     if value == "all":
         return "all"
@@ -207,12 +130,15 @@ def _check_keep_checkpoints(value: object) -> int | Literal["all"]:
     raise ValueError(f"must be an integer of at least 1, or all, not {short_repr(value)}")
 
 
+_SIZE = r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"
+_BYTES = TypeAdapter(ByteSize)
+
+
 def _parse_num_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match and match[2].lower() in _UNITS:
-        return round(float(match[1]) * _UNITS[match[2].lower()])
+    if isinstance(value, str) and re.fullmatch(_SIZE, value):
+        return int(_BYTES.validate_python(value))
     raise ValueError(
         "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
         f"GiB, TiB, such as 2 GB, not {short_repr(value)}: use 0 for no limit"
@@ -226,45 +152,14 @@ def _parse_parallelism(value: object) -> Parallelism:
     if isinstance(value, Parallelism):
         return value
     if not isinstance(value, Mapping):
-        plain = is_number(value) or isinstance(value, str)
-        line = {"num_replicas" if is_number(value) else "kind": value if plain else Mirrored.kind}
-        text = f"must be a mapping, not {short_repr(value)}: write `{inline_yaml(line)}`"
-        raise InvalidSettingsError(text)
+        return section(Mirrored, value, "num_replicas" if is_number(value) else "kind")
     name = value.get("kind", Mirrored.kind)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         text = f"must be {one_of(_KINDS)}, not {name!r}{did_you_mean(name, _KINDS)}"
         raise InvalidSettingsError(ErrorDetail("kind", text))
-    settings = _check_keys(value, ["kind", *_field_names(kind)])
-    settings.pop("kind", None)
-    return kind(**settings)
+    return section(kind, {key: each for key, each in value.items() if key != "kind"})
 
-
-def _parallelism_schema(kind: type[Parallelism]) -> dict[str, Any]:
-    rules = kind.rules()
-    settings = {
-        each.name: _with_default(each, field_schema(rules[each.name])) for each in fields(kind)
-    }
-    required = [] if kind is Mirrored else ["kind"]
-    schema = _object_schema({"kind": {"const": kind.kind}, **settings}, required)
-    describe_settings(schema, kind)
-    return schema
-
-
-_SPACE_SCHEMA = {
-    "type": "object",
-    "additionalProperties": {
-        "anyOf": [
-            {
-                "type": "object",
-                "properties": {
-                    **DECLARATIONS,
-                },
-            },
-            {"type": ["array", "boolean", "null", "number", "string"]},
-        ]
-    },
-}
 
 SweepName = Annotated[str, PlainValidator(_check_name), WithJsonSchema({"type": "string"})]
 """Name that is valid for a folder."""
@@ -286,16 +181,10 @@ DataSection = Annotated[
 """Settings that the workload checks itself; None for none."""
 
 ObjectiveSection = Annotated[
-    Objective | tuple[Objective, ...],
-    PlainValidator(_parse_objectives),
-    PlainSerializer(_plain_objectives),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _schema_of(Objective),
-                {"type": "array", "items": _schema_of(Objective), "minItems": 1},
-            ]
-        }
+    Objective | Annotated[tuple[Objective, ...], Field(min_length=1)],
+    BeforeValidator(_parse_objectives),
+    PlainSerializer(
+        lambda it: asdict(it) if isinstance(it, Objective) else [asdict(each) for each in it]
     ),
 ]
 
@@ -303,15 +192,18 @@ ConstraintsSection = Annotated[
     tuple[Constraint, ...],
     PlainValidator(_parse_constraints),
     PlainSerializer(_plain_constraints),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {
-                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
-            },
-        }
-    ),
+    WithJsonSchema(TypeAdapter(dict[str, str | list[str]]).json_schema()),
 ]
+
+_SPACE_SCHEMA = {
+    "type": "object",
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "object", "properties": DECLARATIONS},
+            {"type": ["array", "boolean", "null", "number", "string"]},
+        ]
+    },
+}
 
 SpaceSection = Annotated[
     SearchSpace,
@@ -320,18 +212,12 @@ SpaceSection = Annotated[
     WithJsonSchema(_SPACE_SCHEMA),
 ]
 
-ResourcesSection = Annotated[
-    TrialResources,
-    PlainValidator(partial(_parse, TrialResources)),
-    PlainSerializer(asdict),
-    WithJsonSchema(_schema_of(TrialResources)),
-]
+ResourcesSection = Annotated[TrialResources, BeforeValidator(partial(section, TrialResources))]
 
 ParallelismSection = Annotated[
-    Parallelism,
-    PlainValidator(_parse_parallelism),
+    Mirrored | MultiWorker | ModelParallel | Hybrid | Asynchronous | Folds | Ensemble,
+    BeforeValidator(_parse_parallelism),
     PlainSerializer(lambda it: {"kind": it.kind, **asdict(it)}),
-    WithJsonSchema({"anyOf": [_parallelism_schema(kind) for kind in PARALLELISM_KINDS]}),
 ]
 
 KeepCheckpoints = Annotated[
@@ -348,7 +234,7 @@ NumBytes = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"},
+                {"type": "string", "pattern": _SIZE},
             ],
         }
     ),

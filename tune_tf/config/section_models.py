@@ -13,9 +13,10 @@ from pydantic import (
     field_validator,
 )
 
-from tune_tf.config.settings import Settings, short_repr, unknown_key_error
+from tune_tf.config.settings import Settings
 from tune_tf.secrets import mask_secrets
 from tune_tf.space.frozen import FrozenMapping
+from tune_tf.validation import short_repr, unknown_key_error
 
 _MAX_NAME_LENGTH = 255  # limit of MLflow's databases
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -25,7 +25,6 @@ from tune_tf.config.field_types import (
 from tune_tf.config.scheduler_settings import (
     AutoSettings,
     FifoSettings,
-    ResourceChangingSettings,
     SchedulerSection,
     SchedulerSettings,
 )
@@ -37,11 +36,10 @@ from tune_tf.config.section_models import (
 )
 from tune_tf.config.settings import Settings
 from tune_tf.config.stored_workload import STORED_FILE
-from tune_tf.config.workload_reference import import_workload
+from tune_tf.config.sweep_file import read_sweep_file
 from tune_tf.errors import (
     ErrorDetail,
     InvalidSettingsError,
-    WorkloadError,
     adding_errors_to,
     did_you_mean,
     one_of,
@@ -52,8 +50,7 @@ from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import is_machine_metric
 from tune_tf.secrets import register_secrets
-from tune_tf.space.declaration import DECLARATION_KINDS
-from tune_tf.space.document import OVERRIDE, YamlDocument, yaml_text
+from tune_tf.space.document import OVERRIDE, yaml_text
 from tune_tf.space.parameter import smallest_number
 
 SCHEMA_FILE: Final = "sweep.schema.json"
@@ -192,28 +189,18 @@ class SweepConfig(Settings):
             scheduler = {**scheduler.model_dump(exclude_unset=True), "name": scheduler.name}
         if epochs is None or not isinstance(scheduler, Mapping):
             return scheduler
-        changes_resources = scheduler.get("name") == "resource_changing"
-        limited = scheduler.get("base", {}) if changes_resources else scheduler
-        if not isinstance(limited, Mapping):
-            return scheduler
-        if (max_t := limited.get("max_t", epochs)) != epochs:
+        if (max_t := scheduler.get("max_t", epochs)) != epochs:
             text = f"is {max_t} but epochs is {epochs}: leave one of the two out"
-            where = "base.max_t" if changes_resources else "max_t"
-            raise InvalidSettingsError(ErrorDetail(where, text))
-        limited = {**limited, "max_t": epochs}
-        return {**scheduler, "base": limited} if changes_resources else limited
+            raise InvalidSettingsError(ErrorDetail("max_t", text))
+        return {**scheduler, "max_t": epochs}
 
     @model_validator(mode="after")
     def _choose_automatically(self) -> Self:
-        settings = getattr(self.scheduler, "base", self.scheduler)
-        if isinstance(settings, AutoSettings):
+        if isinstance(self.scheduler, AutoSettings):
             in_processes = self.parallelism.in_processes
-            settings, _ = settings.choose(len(self.objectives), in_processes=in_processes)
-            scheduler: SchedulerSettings = settings
-            if isinstance(self.scheduler, ResourceChangingSettings):
-                scheduler = self.scheduler.model_copy(update={"base": settings})
-            object.__setattr__(self, "scheduler", scheduler)
-        freezes = settings.name == "freeze_thaw"
+            settings, _ = self.scheduler.choose(len(self.objectives), in_processes=in_processes)
+            object.__setattr__(self, "scheduler", settings)
+        freezes = self.scheduler.name == "freeze_thaw"
         if self.searcher.sampler == "auto":
             sampler = "freeze_thaw" if freezes and len(self.objectives) == 1 else "tpe"
             searcher = self.searcher.model_copy(update={"sampler": sampler})
@@ -269,7 +256,7 @@ class SweepConfig(Settings):
     def _check_keep(cls, keep: str, info: ValidationInfo) -> str:
         if keep == "last" or not {"scheduler", "parallelism"} <= info.data.keys():
             return keep
-        scheduler = getattr(info.data["scheduler"], "base", info.data["scheduler"])
+        scheduler = info.data["scheduler"]
         if hasattr(scheduler, "mutations"):
             raise ValueError(
                 f"best does not work with scheduler {scheduler.name!r}, which changes the config "
@@ -302,6 +289,14 @@ class SweepConfig(Settings):
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         return storage_path
+
+    @classmethod
+    def _unknown_key_error(cls, key: str, value: Any) -> ErrorDetail:
+        owners = [name for name, kind in _SECTIONS.items() if key in signature(kind).parameters]
+        if owners:
+            line = f"{owners[0]}: {{{key}: ...}}"
+            return ErrorDetail(key, f"unknown key; it belongs to {' and '.join(owners)}: `{line}`")
+        return super()._unknown_key_error(key, value)
 
     @property
     def workload_name(self) -> str:
@@ -359,17 +354,7 @@ class SweepConfig(Settings):
             InvalidSettingsError: All errors, each with its line in the file.
             WorkloadError: The workload, which is to provide the space, cannot be imported.
         """
-        original = YamlDocument.read(Path(path))
-        base_dir = Path(path).absolute().parent
-        if trusted:
-            original = replace(original, data=_add_workload_space(original.data, base_dir))
-        document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
-        _drop_other_limit(document)
-        errors = [
-            *document.errors,
-            *_unknown_parameters(document, original),
-            *(_data_errors(document.data, base_dir) if trusted else ()),
-        ]
+        document, errors = read_sweep_file(Path(path), overrides, trusted=trusted)
         with adding_errors_to(errors):
             config = cls.from_dict(document.data)
         if errors:
@@ -381,8 +366,7 @@ class SweepConfig(Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with all defaults, as read by :meth:`from_dict`."""
         settings = self.model_dump()
-        scheduler = settings["scheduler"]
-        del scheduler.get("base", scheduler)["max_t"]  # it is ``epochs``
+        del settings["scheduler"]["max_t"]  # it is ``epochs``
         return settings
 
     def to_yaml(self) -> str:
@@ -398,6 +382,17 @@ class SweepConfig(Settings):
         return schema
 
 
+_SECTIONS = {
+    "objective": Objective,
+    "searcher": SearcherSettings,
+    "parallelism": Mirrored,
+    "resources": TrialResources,
+    "budget": BudgetSettings,
+    "mlflow": MLflowSettings,
+    "cluster": ClusterSettings,
+}
+
+
 def schema_text() -> str:
     """Return the JSON schema of sweep files as text."""
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
@@ -411,64 +406,12 @@ def write_schema(path: Path) -> None:
         raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _drop_other_limit(document: YamlDocument) -> None:
-    """Remove the file's ``max_t`` if ``epochs`` is overridden, and the reverse."""
-    scheduler = document.data.get("scheduler")
-    base = scheduler.get("base") if isinstance(scheduler, dict) else None
-    sections = [section for section in (scheduler, base) if isinstance(section, dict)]
-    if "epochs" in document.overridden:
-        for section in sections:
-            section.pop("max_t", None)
-    elif any(key.partition(".")[0] == "scheduler" for key in document.overridden) and any(
-        "max_t" in section for section in sections
-    ):
-        document.data.pop("epochs", None)
-
-
-def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
-    """Add the workload's own space to settings without one."""
-    if "space" in settings or not _names_a_workload(settings):
-        return dict(settings)
-    data = settings.get("data") if _has_data(settings) else None
-    try:
-        workload = import_workload(settings["workload"], base_dir, data)
-    except InvalidSettingsError:
-        return dict(settings)  # reported with the other errors
-    space = getattr(workload, "space", None)
-    return dict(settings) if space is None else {**settings, "space": space.to_dict()}
-
-
-def _data_errors(settings: Mapping[str, Any], base_dir: Path) -> list[ErrorDetail]:
-    """Return the workload's errors in its own settings."""
-    if _has_data(settings) and _names_a_workload(settings):
-        try:
-            import_workload(settings["workload"], base_dir, settings["data"])
-        except InvalidSettingsError as error:
-            return list(error.details)
-        except WorkloadError:
-            pass  # an ended sweep must be readable without its workload
-    return []
-
-
-def _names_a_workload(settings: Mapping[str, Any]) -> bool:
-    return isinstance(settings.get("workload"), str) and ":" in settings["workload"]
-
-
-def _has_data(settings: Mapping[str, Any]) -> bool:
-    """Return whether there are settings of the workload, and well-formed ones."""
-    data = settings.get("data")
-    return isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
-
-
 def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
     """Yield an error for each setting by which a sweep depends on more than its settings."""
     for name in ("time_budget_s", "cpu_hours", "gpu_hours"):
         if getattr(config.budget, name) is not None:
             text = "depends on the speed of the machine, and reproducible is true: use epochs"
             yield ErrorDetail(f"budget.{name}", text)
-    if isinstance(config.scheduler, ResourceChangingSettings):
-        text = "resource_changing depends on which devices are free, and reproducible is true"
-        yield ErrorDetail("scheduler.name", f"{text}: write its base alone")
     if isinstance(config.parallelism, Asynchronous):
         text = "asynchronous updates depend on the speed of workers, and reproducible is true"
         yield ErrorDetail("parallelism.kind", f"{text}: use mirrored")
@@ -483,19 +426,3 @@ def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
 
 def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
     return objective if isinstance(objective, tuple) else (objective,)
-
-
-def _unknown_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:
-    """Return an error for each override of a parameter that the file does not have."""
-    errors = []
-    space = original.data.get("space")
-    known = list(space) if isinstance(space, dict) else []
-    for key, override in document.overridden.items():
-        names = key.split(".")
-        if len(names) > 1 and names[0] == "space" and names[1] not in known:
-            text = (
-                f"the space has no {names[1]!r}{did_you_mean(names[1], known)}; it has "
-                f"{', '.join(known)}"
-            )
-            errors.append(ErrorDetail(f"{OVERRIDE} {override}", text))
-    return errors

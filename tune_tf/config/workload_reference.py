@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tune_tf.config.settings import unknown_key_error
 from tune_tf.config.stored_workload import (
     STORED_FILE,
     StoredReference,
@@ -19,6 +18,7 @@ from tune_tf.config.stored_workload import (
     read_workload,
 )
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
+from tune_tf.validation import unknown_key_error
 from tune_tf.workload import Workload
 
 

@@ -1,12 +1,14 @@
 """Asynchronous data parallelism with a parameter server."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism, Placement
+from pydantic import Field
+
+from tune_tf.parallelism.parallelism import Count, Parallelism, Placement
+from tune_tf.validation import validated
 
 
-@dataclass(frozen=True)
+@validated
 class Asynchronous(Parallelism):
     """Asynchronous workers that send gradients to a parameter server.
 
@@ -33,7 +35,7 @@ class Asynchronous(Parallelism):
 
     num_workers: Count = 2
     max_staleness: Count = 8
-    server_cpus: Annotated[int, Minimum(0)] = 1
+    server_cpus: Annotated[int, Field(ge=0)] = 1
     placement: Placement = "pack"
     micro_batches: Count = 1
 

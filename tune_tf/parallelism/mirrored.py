@@ -1,13 +1,14 @@
 """Synchronous data parallelism on one node."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tune_tf.parallelism.parallelism import Count, Parallelism, Uneven
 from tune_tf.resources import TrialResources
+from tune_tf.validation import validated
 
 
-@dataclass(frozen=True)
+@validated
 class Mirrored(Parallelism):
     """Model replicas on the devices of one node, each of which trains on a part of every batch.
 

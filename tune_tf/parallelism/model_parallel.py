@@ -1,9 +1,10 @@
 """Model parallelism: one model split over several devices, and replicas of such a model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tune_tf.parallelism.parallelism import Count, Parallelism
+from tune_tf.validation import validated
 
 
 class _Staged(Parallelism):
@@ -21,7 +22,7 @@ class _Staged(Parallelism):
         return self.num_replicas * self.num_stages
 
 
-@dataclass(frozen=True)
+@validated
 class ModelParallel(_Staged):
     """Model parallelism: one model split into stages, one per device.
 
@@ -48,7 +49,7 @@ class ModelParallel(_Staged):
         return Hybrid(num_replicas, self.num_stages, self.micro_batches)
 
 
-@dataclass(frozen=True)
+@validated
 class Hybrid(_Staged):
     """Data and model parallelism combined: model replicas that are each split into stages.
 

@@ -1,18 +1,20 @@
 """Synchronous data parallelism over several processes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from tune_tf.parallelism.parallelism import (
     Count,
-    Minimum,
     Parallelism,
     Placement,
     Uneven,
 )
+from tune_tf.validation import validated
 
 
-@dataclass(frozen=True)
+@validated
 class MultiWorker(Parallelism):
     """Model replicas in several worker processes, on one or more nodes.
 
@@ -34,7 +36,7 @@ class MultiWorker(Parallelism):
     trainable: ClassVar[str] = "tune_tf.trainables.multi_worker:MultiWorkerTrainable"
     part: ClassVar[str] = "worker"
 
-    num_workers: Annotated[int, Minimum(2)] = 2
+    num_workers: Annotated[int, Field(ge=2)] = 2
     placement: Placement = "pack"
     synchronized_batch_norm: bool = False
     micro_batches: Count = 1

@@ -1,11 +1,14 @@
 """Base class of the kinds of parallelism."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal
 
-from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.formatting import counted
 from tune_tf.resources import TrialResources
+from tune_tf.validation import described_schema, validated
 
 Placement = Literal["pack", "spread", "strict_spread"]
 """Placement of a trial's workers: on few nodes, on many nodes, or each on a separate node."""
@@ -13,22 +16,12 @@ Placement = Literal["pack", "spread", "strict_spread"]
 Uneven = Literal["split", "refuse"]
 
 
-@dataclass(frozen=True)
-class Minimum:
-    """Smallest value of a setting that is an integer."""
-
-    value: int
+Count = Annotated[int, Field(ge=1)]
 
 
-Count = Annotated[int, Minimum(1)]
-
-
-@dataclass(frozen=True)
+@validated
 class Parallelism:
     """Base class of the kinds of parallelism: layouts of one trial over devices.
-
-    The annotation of a setting is its rule: ``bool``, a ``Literal``, or an integer with a
-    :class:`Minimum`.
 
     Attributes:
         kind: Name in sweep files.
@@ -57,18 +50,22 @@ class Parallelism:
     server_cpus = 0
 
     def __post_init__(self) -> None:
-        """Validate the settings."""
-        errors = [
-            _setting_error(name, getattr(self, name), it) for name, it in self.rules().items()
-        ]
-        if errors := list(filter(None, errors)) or self.conflicts():
+        """Refuse settings that do not fit together."""
+        if errors := self.conflicts():
             raise InvalidSettingsError(errors)
 
     @classmethod
-    def rules(cls) -> dict[str, Any]:
-        """Return the annotation of each setting."""
-        hints = get_type_hints(cls, include_extras=True)
-        return {field.name: hints[field.name] for field in fields(cls)}
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the JSON schema of a section of a sweep file, with its kind."""
+        reference = described_schema(cls, core_schema, handler)
+        schema = handler.resolve_ref_schema(reference)
+        kind = {"const": cls.kind, "description": "Kind of parallelism."}
+        schema["properties"] = {"kind": kind, **schema["properties"]}
+        if cls.kind != "mirrored":  # the default
+            schema["required"] = ["kind"]
+        return reference
 
     def conflicts(self) -> list[str]:
         """Return the errors of settings that do not fit together."""
@@ -137,19 +134,3 @@ class Parallelism:
             )
         if errors:
             raise InvalidSettingsError(errors)
-
-
-def _setting_error(name: str, value: object, rule: Any) -> str:
-    """Return the error of a setting; empty if it is valid."""
-    hint = ""
-    if rule is bool:
-        is_valid, allowed = isinstance(value, bool), "true or false"
-    elif get_origin(rule) is Literal:
-        known = get_args(rule)
-        is_valid, allowed, hint = value in known, one_of(known), did_you_mean(value, known)
-    else:
-        _, minimum = get_args(rule)
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        is_valid = is_integer and value >= minimum.value
-        allowed = f"an integer of at least {minimum.value}"
-    return "" if is_valid else f"{name} must be {allowed}, not {value!r}{hint}"

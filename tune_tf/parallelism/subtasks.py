@@ -1,12 +1,15 @@
 """Several independent models per trial: cross-validation folds and ensemble members."""
 
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Annotated, ClassVar
 
-from tune_tf.parallelism.parallelism import Count, Minimum, Parallelism
+from pydantic import Field
+
+from tune_tf.parallelism.parallelism import Count, Parallelism
+from tune_tf.validation import validated
 
 
-@dataclass(frozen=True, kw_only=True)
+@validated
 class Subtasks(Parallelism):
     """Base class of kinds whose trial consists of several models, each trained on one device.
 
@@ -26,8 +29,8 @@ class Subtasks(Parallelism):
     subtask: ClassVar[str]
     splits_rows: ClassVar[bool]
 
-    num_devices: Count = 1
-    micro_batches: Count = 1
+    num_devices: Count = field(default=1, kw_only=True)
+    micro_batches: Count = field(default=1, kw_only=True)
 
     @property
     def num_subtasks(self) -> int:
@@ -49,7 +52,7 @@ class Subtasks(Parallelism):
         ]
 
 
-@dataclass(frozen=True)
+@validated
 class Folds(Subtasks):
     """Cross-validation: one config trained several times on different rows.
 
@@ -70,7 +73,7 @@ class Folds(Subtasks):
     subtask: ClassVar[str] = "fold"
     splits_rows: ClassVar[bool] = True
 
-    num_folds: Annotated[int, Minimum(2)] = 5
+    num_folds: Annotated[int, Field(ge=2)] = 5
     stratified: bool = False
     grouped: bool = False
     num_repeats: Count = 1
@@ -81,7 +84,7 @@ class Folds(Subtasks):
         return self.num_folds * self.num_repeats
 
 
-@dataclass(frozen=True)
+@validated
 class Ensemble(Subtasks):
     """Ensemble: one config trained several times on the same rows with different seeds.
 
@@ -96,7 +99,7 @@ class Ensemble(Subtasks):
     subtask: ClassVar[str] = "member"
     splits_rows: ClassVar[bool] = False
 
-    num_members: Annotated[int, Minimum(2)] = 5
+    num_members: Annotated[int, Field(ge=2)] = 5
 
     @property
     def num_subtasks(self) -> int:

@@ -13,7 +13,7 @@ from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
 from tune_tf.scaffold.table import table_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
-from tune_tf.workloads.table_file import TABLE_SUFFIXES, TextFormat
+from tune_tf.workloads.table import TABLE_SUFFIXES, TextFormat
 
 _EXAMPLES = Path(__file__).with_name("examples")
 _SHORT_NAMES = {"digits": "digits_cnn"}  # of examples
@@ -137,7 +137,7 @@ def init_sweep(
         target: Table column or ``.npy`` file to predict.
         workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
-        text_format: Format of a table in a text file; guessed where it says nothing.
+        text_format: Format of a table in a text file.
 
     Raises:
         InvalidSettingsError: A file exists, or the target is unclear.

@@ -1,7 +1,8 @@
 """Conditions under which parameters are active, and the dependencies that they make."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
@@ -29,17 +30,17 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
     def __init__(self, when: Mapping[str, Any]) -> None:
         if not isinstance(when, Mapping):
             raise InvalidSettingsError(
-                f"`when` must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"
+                f"must map a parameter to its value, like {{optimizer: sgd}}, not {when!r}"
             )
         errors = []
         entries: dict[str, tuple[Any, ...]] = {}
         for path, values in when.items():
             if not isinstance(path, str) or not path:
-                errors.append(f"`when` must name a parameter as text, not {path!r}")
+                errors.append(f"must name a parameter as text, not {path!r}")
                 continue
             allowed = tuple(values) if isinstance(values, _COLLECTION_TYPES) else (values,)
             if not allowed:
-                errors.append(f"`when` allows no value of {path!r}: list one, or leave it out")
+                errors.append(f"allows no value of {path!r}: list one, or leave it out")
             entries[slashed(path)] = allowed
         if errors:
             raise InvalidSettingsError(errors)
@@ -79,43 +80,44 @@ ALWAYS = Condition({})
 
 
 def in_dependency_order(
-    parameters: "Mapping[str, Parameter]", invalid: Mapping[str, Condition] | None = None
+    parameters: "Mapping[str, Parameter]", invalid: Collection[str] = ()
 ) -> "tuple[dict[str, Parameter], list[ErrorDetail]]":
     """Sort parameters stably so that each comes after those that it depends on.
 
     Returns:
-        The parameters in order, and the errors of their conditions and of those of parameters that
-        are ``invalid`` for other reasons.
+        The parameters in order, and the errors of their conditions; those on parameters that are
+        ``invalid`` for other reasons are not judged.
     """
-    errors = _condition_errors(parameters, invalid or {})
+    errors = _condition_errors(parameters, invalid)
+    parents = {
+        path: [parent for parent in each.condition if parent in parameters]
+        for path, each in parameters.items()
+    }
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        cycle = [dotted(path) for path in reversed(error.args[1])]
+        text = f"`when` forms a cycle, {' -> '.join(cycle)}: remove one of them"
+        return {}, [*errors, ErrorDetail(cycle[0], text)]
     ordered: dict[str, Parameter] = {}
 
-    def visit(path: str, above: list[str]) -> None:
-        if path in above:
-            cycle = " -> ".join(map(dotted, [*above[above.index(path) :], path]))
-            text = f"`when` forms a cycle, {cycle}: remove one of them"
-            errors.append(ErrorDetail(dotted(path), text))
-        elif path not in ordered:
-            for parent in parameters[path].condition:
-                if parent in parameters:
-                    visit(parent, [*above, path])
-            ordered[path] = parameters[path]
+    def add(path: str) -> None:
+        for parent in parents[path]:
+            add(parent)
+        ordered.setdefault(path, parameters[path])
 
     for path in parameters:
-        visit(path, [])
+        add(path)
     return ordered, errors
 
 
 def _condition_errors(
-    parameters: "Mapping[str, Parameter]", invalid: Mapping[str, Condition]
+    parameters: "Mapping[str, Parameter]", invalid: Collection[str]
 ) -> list[ErrorDetail]:
     errors = []
-    conditions = {path: each.condition for path, each in parameters.items()} | dict(invalid)
-    paths = [dotted(path) for path in conditions]
-    for path, condition in conditions.items():
-        for parent, allowed in condition.items():
-            if parent in invalid:
-                continue
+    paths = [dotted(path) for path in parameters]
+    for path, parameter in parameters.items():
+        for parent, allowed in parameter.condition.items():
             if parent not in parameters:
                 near = did_you_mean(dotted(parent), paths)
                 rule = (
@@ -123,10 +125,10 @@ def _condition_errors(
                     f"the parameters are {', '.join(paths)}"
                 )
                 errors.append(ErrorDetail(dotted(path), rule))
-                continue
-            errors.extend(
-                ErrorDetail(dotted(path), f"`when` can never hold: {dotted(parent)!r} {text}")
-                for value in allowed
-                if (text := parameters[parent].error_for(value))
-            )
+            elif parent not in invalid:
+                errors.extend(
+                    ErrorDetail(dotted(path), f"`when` can never hold: {dotted(parent)!r} {text}")
+                    for value in allowed
+                    if (text := parameters[parent].error_for(value))
+                )
     return errors

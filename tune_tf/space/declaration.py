@@ -1,34 +1,53 @@
-"""Parser and writer of the ``space`` section of a sweep file.
+"""Parser and writer of search spaces, as in the ``space`` section of a sweep file.
 
 ``{loguniform: [1.0e-4, 1.0e-1]}`` declares a parameter; the key is its kind. A value without a kind
 is a constant, a mapping without a kind is a group.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.space.condition import ALWAYS, Condition
-from tune_tf.space.document import inline_yaml
-from tune_tf.space.other_tools import intended_parameter, is_ambiguous
+from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, join, name_error, nest
+from tune_tf.validation import short_repr
 
-_RANGE_FORMS = {
-    "uniform": "[low, high]",
-    "quniform": "[low, high, step]",
-    "loguniform": "[low, high]",
-    "int": "[low, high] or [low, high, step]",
-    "logint": "[low, high]",
-}
 
-_ABOUT_RANGES = {
-    "uniform": ("A number of the range", [0.0, 0.5]),
-    "quniform": ("A number of the range, in steps from its low end", [0.0, 0.5, 0.1]),
-    "loguniform": ("A number of the range, equally likely on a logarithmic scale", [1e-4, 1e-1]),
-    "int": ("An integer of the range", [16, 128, 16]),
-    "logint": ("An integer of the range, equally likely on a logarithmic scale", [16, 1024]),
+@dataclass(frozen=True)
+class _Range:
+    """Kind of parameter that a list of numbers declares."""
+
+    make: type[Float] | type[Int]
+    form: str
+    counts: tuple[int, ...]
+    about: str
+    example: list[float]
+
+
+_LOG = "equally likely on a logarithmic scale"
+_RANGES = {
+    "uniform": _Range(Float, "[low, high]", (2,), "A number of the range", [0.0, 0.5]),
+    "quniform": _Range(
+        Float,
+        "[low, high, step]",
+        (3,),
+        "A number of the range, in steps from its low end",
+        [0.0, 0.5, 0.1],
+    ),
+    "loguniform": _Range(
+        Float, "[low, high]", (2,), f"A number of the range, {_LOG}", [1e-4, 1e-1]
+    ),
+    "int": _Range(
+        Int,
+        "[low, high] or [low, high, step]",
+        (2, 3),
+        "An integer of the range",
+        [16, 128, 16],
+    ),
+    "logint": _Range(Int, "[low, high]", (2,), f"An integer of the range, {_LOG}", [16, 1024]),
 }
 
 WHEN = "when"
@@ -36,13 +55,13 @@ WHEN = "when"
 DECLARATIONS: dict[str, dict[str, Any]] = {
     **{
         kind: {
-            "description": f"{about}: {_RANGE_FORMS[kind]}, both ends included.",
+            "description": f"{it.about}: {it.form}, both ends included.",
             "type": "array",
             "items": {"type": "number"},
             "minItems": 2,
-            "examples": [example],
+            "examples": [it.example],
         }
-        for kind, (about, example) in _ABOUT_RANGES.items()
+        for kind, it in _RANGES.items()
     },
     "choice": {
         "description": "One of the values.",
@@ -65,125 +84,158 @@ DECLARATIONS: dict[str, dict[str, Any]] = {
 DECLARATION_KINDS = tuple(key for key in DECLARATIONS if key != WHEN)
 """Keys that declare a parameter."""
 
+_FOREIGN_WORDS = {
+    *("min", "max", "minval", "maxval", "min_value", "max_value", "low", "high", "lower", "upper"),
+    *("value", "values", "val", "vals", "options", "categories", "choices", "list", "grid_search"),
+    *("distribution", "feasiblespace"),
+}
+_FOREIGN_TEXT = re.compile(
+    r"""[\[(].*[\])]  # [1e-4, 1e-1]
+    | [\d.e+-]+ \s* (?:\.{2,3} | \s-\s | \sto\s | ~) \s* [\d.e+-]+  # 1e-4..1e-1
+    | [\w.]* (?:uniform|randint|choice|grid_search|suggest_\w+|sample_from|normal|randn) \(.*\)
+    | (?:hp|tune|trial)\.\w+\(.*\)""",
+    re.DOTALL | re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_ambiguous(value: object) -> bool:
+    """Return whether a value is more likely meant as a parameter than as a constant.
+
+    Such are lists, sets, ranges, arrays, functions, domains and distributions, texts such as
+    ``1e-4..1e-1`` and ``choice([1, 2])``, and mappings with words such as ``min`` that hold no
+    mappings, which would be groups.
+    """
+    if isinstance(value, str):
+        return _FOREIGN_TEXT.fullmatch(value.strip()) is not None
+    if isinstance(value, Mapping):
+        entries = {str(name).lower(): entry for name, entry in value.items()}
+        groups = [name for name, entry in entries.items() if isinstance(entry, Mapping)]
+        return not _FOREIGN_WORDS.isdisjoint(entries) and set(groups) <= {"feasiblespace", WHEN}
+    if isinstance(value, list | tuple | set | frozenset | range) or callable(value):
+        return True
+    package = type(value).__module__.partition(".")[0]
+    return package in ("ray", "optuna", "scipy") or getattr(value, "ndim", 0) > 0
+
 
 @dataclass
 class Declarations:
     """Parameters that a mapping declares, and the errors of invalid declarations.
 
     Attributes:
+        parameters: Parameter by path; a constant with the same condition for an invalid one.
         errors: Errors by dotted path.
-        invalid: Conditions of the invalid parameters, by path.
+        invalid: Paths of the invalid parameters.
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
     errors: list[ErrorDetail] = field(default_factory=list)
-    invalid: dict[str, Condition] = field(default_factory=dict)
+    invalid: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, mapping: object) -> "Declarations":
-        """Read the ``space`` section of a sweep file."""
+        """Read the ``space`` section of a sweep file, or parameters by name."""
         declarations = cls()
         if isinstance(mapping, Mapping):
             declarations._add_group(mapping, "")
-            return declarations
-        text = "a search space must be a mapping like {learning_rate: {loguniform: [1e-4, 1e-1]}}"
-        named = _by_name(mapping)
-        text += f", not {'a list of parameters with names' if named else repr(mapping)}"
-        declarations.errors.append(ErrorDetail("", text))
-        declarations._add_group(named, "")
+        else:
+            example = "{learning_rate: {loguniform: [1e-4, 1e-1]}}"
+            text = f"a search space must be a mapping like {example}, not {short_repr(mapping)}"
+            declarations.errors.append(ErrorDetail("", text))
         return declarations
 
     def _add_group(self, group: Mapping[Any, Any], prefix: str) -> None:
-        for name, declared in group.items():
-            if text := name_error(name):
-                self.errors.append(ErrorDetail(dotted(prefix), text))
-                continue
-            self._add_entry(join(prefix, name), declared)
+        for name, entry in group.items():
+            path = join(prefix, str(name))
+            # A path of several names is the same as groups, so a flat mapping works too.
+            names = name.split(SEPARATOR) if isinstance(name, str) else [name]
+            errors = [text for part in names if (text := name_error(part))]
+            errors += [
+                f"a group cannot hold a parameter named {part!r}, which is a kind of parameter: "
+                "rename it"
+                for part in (names if prefix else names[1:])
+                if part in DECLARATIONS
+            ]
+            if errors:
+                self.errors.extend(ErrorDetail(dotted(path), text) for text in errors)
+            else:
+                self._add_entry(path, entry)
 
-    def _add_entry(self, path: str, declared: object) -> None:
-        name = path.rpartition(SEPARATOR)[2]
-        if text := _in_other_words(name, declared):
-            when = declared if isinstance(declared, Mapping) else {}
-            self._add_invalid(path, when, ErrorDetail("", text))
-        elif not isinstance(declared, Mapping):
-            self.parameters[path] = Constant(declared)
-        elif any(kind in declared for kind in DECLARATION_KINDS):
-            try:
-                self.parameters[path] = _parameter(declared)
-            except InvalidSettingsError as error:
-                self._add_invalid(path, declared, *error.details)
-        elif text := _group_error(declared):
-            self._add_invalid(path, declared, ErrorDetail("", text))
-        else:
-            self._add_group(declared, path)
-
-    def _add_invalid(self, path: str, declared: Mapping[Any, Any], *errors: ErrorDetail) -> None:
-        self.errors.extend(ErrorDetail(dotted(path), detail.what) for detail in errors)
+    def _add_entry(self, path: str, entry: Any) -> None:
         try:
-            self.invalid[path] = Condition(declared.get(WHEN) or {})
-        except InvalidSettingsError:
-            self.invalid[path] = ALWAYS  # the error is already reported
+            parameter = _parameter(entry)
+        except InvalidSettingsError as error:
+            self.errors.extend(
+                ErrorDetail(dotted(path), f"{detail.where} {detail.what}".strip())
+                for detail in error.details
+            )
+            self.invalid.add(path)
+            parameter = Constant(None, when=_condition(entry))
+        if parameter is None:
+            self._add_group(entry, path)
+        elif path in self.parameters:
+            self.errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
+        else:
+            self.parameters[path] = parameter
 
 
-def _by_name(declared: object) -> dict[str, Any]:
-    """Return the parameters of a list by their names, as Katib has them; nothing for others."""
-    if not isinstance(declared, list) or not all(isinstance(each, dict) for each in declared):
-        return {}
-    return {
-        str(each["name"]): {key: value for key, value in each.items() if key != "name"}
-        for each in declared
-        if "name" in each
-    }
-
-
-def _in_other_words(name: str, declared: object) -> str | None:
-    """Return what to write for a list, or for a declaration of another tool; None for others."""
-    if not is_ambiguous(declared):
+def _condition(declared: Any) -> Condition | None:
+    """Return the condition of an invalid declaration, if it has one."""
+    try:
+        return Condition(declared[WHEN])
+    except (LookupError, TypeError, InvalidSettingsError):
         return None
-    if isinstance(declared, Mapping):
-        what = f"has {', '.join(map(str, declared))}, which declare no parameter here"
-    elif isinstance(declared, str):
-        what = f"is the text {declared!r}"
-    else:
-        what = "is a list, which may be a range, a choice or a constant"
-    meant = intended_parameter(declared)
-    if meant is None:
-        return f"{what}: use {one_of(DECLARATION_KINDS)}"
-    written = [inline_yaml({name: declaration_of(meant)})[1:-1]]
-    if isinstance(declared, list) and not isinstance(meant, Choice):
-        written.append(inline_yaml({"choice": declared}))
-    itself = inline_yaml({"constant": declared})
-    return f"{what}: write `{'` or `'.join(written)}`; `{itself}` is the value itself"
+
+
+def _parameter(declared: Any) -> Parameter | None:
+    """Return the parameter that an entry declares; None for a group.
+
+    Raises:
+        InvalidSettingsError: It declares none, or an invalid one.
+    """
+    if isinstance(declared, Parameter):
+        return declared
+    is_mapping = isinstance(declared, Mapping)
+    if is_mapping and any(kind in declared for kind in DECLARATION_KINDS):
+        return _declared_parameter(declared)
+    if is_ambiguous(declared):
+        own = "; SearchSpace.from_ray takes Ray's" if type(declared).__module__[:3] == "ray" else ""
+        raise InvalidSettingsError(
+            f"is {short_repr(declared)}, which may be a range, a choice or a constant: write "
+            "{uniform: [low, high]}, {loguniform: [low, high]}, {int: [low, high]}, "
+            f"{{choice: [a, b]}}, or {{constant: ...}} for the value itself{own}"
+        )
+    if not is_mapping:
+        return Constant(declared)
+    if text := _group_error(declared):
+        raise InvalidSettingsError(text)
+    return None
 
 
 def _group_error(declared: Mapping[Any, Any]) -> str | None:
     """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
+    kinds = one_of(DECLARATION_KINDS)
     names = [name for name in declared if name != WHEN]
-    if not names and WHEN not in declared:
-        return f"{{}} declares nothing: use {one_of(DECLARATION_KINDS)}"
+    if not declared:
+        return f"{{}} declares nothing: use {kinds}"
     if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
-        near = did_you_mean(names[0], DECLARATION_KINDS)
-        if near:
-            return (
-                f"{names[0]!r} is not a kind of parameter{near} "
-                f"The kinds are {', '.join(DECLARATION_KINDS)}; for a "
-                f"parameter named {names[0]!r} write {{{names[0]}: {{constant: [...]}}}}"
-            )
+        (name,) = names
+        if near := did_you_mean(name, DECLARATION_KINDS):
+            return f"{name!r} is not a kind of parameter{near} It must be {kinds}"
     if WHEN in declared:
         return (
-            "`when` belongs next to the kind of a parameter, "
-            f"{one_of(DECLARATION_KINDS)}: a group has none, so put it on each of its parameters"
+            f"`when` belongs next to the kind of a parameter, {kinds}: a group has none, so put it "
+            "on each of its parameters"
         )
     return None
 
 
-def _parameter(declared: Mapping[Any, Any]) -> Parameter:
+def _declared_parameter(declared: Mapping[Any, Any]) -> Parameter:
     kinds = [kind for kind in DECLARATION_KINDS if kind in declared]
     errors = [
         f"unknown key {name!r} beside {kinds[0]!r}{did_you_mean(name, [WHEN])}: "
         "only `when` is allowed there"
         for name in declared
-        if name not in DECLARATION_KINDS and name != WHEN
+        if name not in DECLARATIONS
     ]
     if len(kinds) > 1:
         errors.append(f"is declared as {' and as '.join(kinds)}: keep one")
@@ -191,22 +243,13 @@ def _parameter(declared: Mapping[Any, Any]) -> Parameter:
         raise InvalidSettingsError(errors)
     (kind,) = kinds
     value, when = declared[kind], declared.get(WHEN)
-    match kind, value:
-        case "uniform", [low, high]:
-            return Float(low, high, when=when)
-        case "quniform", [low, high, step]:
-            return Float(low, high, step=step, when=when)
-        case "loguniform", [low, high]:
-            return Float(low, high, log=True, when=when)
-        case "int", [low, high, *steps] if len(steps) <= 1:
-            return Int(low, high, step=steps[0] if steps else 1, when=when)
-        case "logint", [low, high]:
-            return Int(low, high, log=True, when=when)
-        case "choice", options:
-            return Choice(options, when=when)
-        case "constant", constant:
-            return Constant(constant, when=when)
-    raise InvalidSettingsError(f"{kind} must be {_RANGE_FORMS[kind]}, not {value!r}")
+    if kind not in _RANGES:
+        return (Choice if kind == "choice" else Constant)(value, when=when)
+    it = _RANGES[kind]
+    if not isinstance(value, list | tuple) or len(value) not in it.counts:
+        raise InvalidSettingsError(f"{kind} must be {it.form}, not {short_repr(value)}")
+    numbers = dict(zip(("low", "high", "step"), value, strict=False))
+    return it.make(**numbers, log=kind.startswith("log"), when=when)
 
 
 def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -216,32 +259,23 @@ def space_section(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
 
 def declaration_of(parameter: Parameter) -> Any:
     """Return what declares a parameter in a sweep file."""
-    value = _kind_and_value(parameter)
-    if parameter.when is not None:
-        return {**value, WHEN: parameter.condition.to_dict()}
-    if isinstance(parameter, Constant) and not (
-        isinstance(parameter.value, Mapping) or is_ambiguous(parameter.value)
-    ):
-        return parameter.value
-    return value
+    if isinstance(parameter, Constant):
+        value = parameter.value
+        if parameter.when is None and not (isinstance(value, Mapping) or is_ambiguous(value)):
+            return value
+    when = {} if parameter.when is None else {WHEN: parameter.condition.to_dict()}
+    return {**_kind_and_value(parameter), **when}
 
 
 def _kind_and_value(parameter: Parameter) -> dict[str, Any]:
     match parameter:
-        case Float(low, high, log=True):
-            return {"loguniform": [low, high]}
-        case Float(low, high, step=None):
-            return {"uniform": [low, high]}
-        case Float(low, high, step=step):
-            return {"quniform": [low, high, step]}
-        case Int(low, high, log=True):
-            return {"logint": [low, high]}
-        case Int(low, high, step=1):
-            return {"int": [low, high]}
-        case Int(low, high, step=step):
-            return {"int": [low, high, step]}
         case Choice(options):
             return {"choice": list(options)}
         case Constant(value):
             return {"constant": value}
+        case Float(low, high, log, step):
+            kind = "loguniform" if log else "quniform" if step else "uniform"
+            return {kind: [low, high, step] if step else [low, high]}
+        case Int(low, high, log, step):
+            return {"logint" if log else "int": [low, high] if step == 1 else [low, high, step]}
     raise TypeError(f"{type(parameter).__name__} cannot be written to a file")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -57,16 +56,12 @@ class YamlDocument:
             with path.open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
             text = data.decode()
-        except FileNotFoundError:
-            text = f"there is no such file; looked for {path.absolute()}"
-            raise InvalidSettingsError(text, str(path)) from None
-        except IsADirectoryError:
-            raise InvalidSettingsError("is a folder: name the file in it", str(path)) from None
         except UnicodeDecodeError as error:
             text = f"is not text in UTF-8 ({error}): save it in this encoding"
             raise InvalidSettingsError(text, str(path)) from error
         except OSError as error:
-            raise InvalidSettingsError(f"cannot be read: {error.strerror}", str(path)) from error
+            text = f"cannot be read: {error.strerror}; looked for {path.absolute()}"
+            raise InvalidSettingsError(text, str(path)) from None
         if len(data) > _MAX_BYTES:
             text = f"is larger than {bytes_text(_MAX_BYTES)}: settings are short; name data by path"
             raise InvalidSettingsError(text, str(path))
@@ -152,23 +147,21 @@ def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
         values: Mapping to dump.
         inline_leaves: Whether mappings and lists of plain values are written on one line.
     """
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = None if inline_leaves else False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    text = io.StringIO()
-    yaml.dump(dict(values), text)
-    return text.getvalue()
+    return _dumped(dict(values), None if inline_leaves else False)
 
 
 def inline_yaml(value: Any) -> str:
     """Dump plain data as YAML on one line, as in ``{loguniform: [0.0001, 0.1]}``."""
+    return _dumped(value, True, width=10_000).removesuffix("...\n").strip()
+
+
+def _dumped(value: Any, flow_style: bool | None, width: int = 80) -> str:
     yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = True
-    yaml.width = 10_000
+    yaml.default_flow_style, yaml.width = flow_style, width
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     text = io.StringIO()
     yaml.dump(value, text)
-    return text.getvalue().removesuffix("...\n").strip()
+    return text.getvalue()
 
 
 _CIRCULAR = "contains itself through an alias: write it out"
@@ -179,34 +172,6 @@ _TOO_DEEP = f"mappings and lists are nested more than {_MAX_DEPTH} deep"
 _OPENED = re.compile(rf"(?:[\[{{]\s*){{{_MAX_DEPTH + 1}}}")
 _INVALID = (ValueError, LookupError, TypeError, OverflowError)
 """Errors of ruamel.yaml's constructors, and of its scanner."""
-
-
-class _BoundedComposer(Composer):
-    """Composer that refuses documents that nest too deep or whose aliases multiply values."""
-
-    def __init__(self, loader: Any = None) -> None:
-        super().__init__(loader=loader)
-        self._depth = self._num_values = 0
-        self._sizes: dict[int, int] = {}  # values that a finished node stands for, by its id
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node, or return that of an alias."""
-        self._depth += 1
-        event = self.parser.peek_event()
-        before = self._num_values
-        if self._depth > _MAX_DEPTH:
-            raise ConstructorError(None, None, _TOO_DEEP, event.start_mark)
-        node = super().compose_node(parent, index)
-        if id(node) in self._sizes:
-            self._num_values += self._sizes[id(node)]
-        else:
-            self._num_values += 1
-            self._sizes[id(node)] = self._num_values - before
-        if self._num_values > _MAX_VALUES:
-            text = f"it holds more than {_MAX_VALUES:,} values, each use of an alias counted"
-            raise ConstructorError(None, None, text, event.start_mark)
-        self._depth -= 1
-        return node
 
 
 class _PlainConstructor(SafeConstructor):
@@ -229,21 +194,23 @@ class _PlainConstructor(SafeConstructor):
 def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail]]:
     """Return plain data, their node, the line of each key, and the errors in its structure."""
     loader = YAML(typ="safe", pure=True)
-    loader.Composer, loader.Constructor = _BoundedComposer, _PlainConstructor
-    loader.allow_duplicate_keys = True  # found below, with their lines
+    loader.Constructor = _PlainConstructor
+    loader.allow_duplicate_keys = True  # found by the outline, with their lines
     if found := _OPENED.search(text):  # ruamel.yaml takes seconds to scan them
         line = text.count("\n", 0, found.start()) + 1
         raise YAMLError(f"{_TOO_DEEP} (line {line})")
+    outline = _Outline()
     try:
         node = loader.compose(text)
-        data = None if node is None else loader.constructor.construct_document(node)
-    except (*_INVALID, RecursionError) as error:
+        if node is None:
+            return None, None, {}, []
+        outline.add(node)
+        data = loader.constructor.construct_document(node)
+    except RecursionError:
+        raise YAMLError(_TOO_DEEP) from None
+    except _INVALID as error:
         raise YAMLError(value_text(str(error))) from None
-    lines: dict[str, int] = {}
-    errors: list[ErrorDetail] = []
-    if node is not None:
-        _walk(node, "", lines, errors, ())
-    return data, node, lines, errors
+    return data, node, outline.lines, outline.errors
 
 
 def _line(node: Node) -> int:
@@ -274,31 +241,45 @@ def _syntax_error(error: YAMLError, document: str) -> ErrorDetail:
     return ErrorDetail("", f"is not YAML: {text}", mark.line + 1 if mark else None)
 
 
-def _walk(
-    node: Node,
-    prefix: str,
-    lines: dict[str, int],
-    errors: list[ErrorDetail],
-    above: tuple[Node, ...],
-) -> None:
-    """Record the line of each key, and find duplicate keys and circular aliases."""
-    if any(node is each for each in above):
-        errors.append(ErrorDetail(prefix, _CIRCULAR, lines.get(prefix, _line(node))))
-    elif isinstance(node, SequenceNode):
-        for index, entry in enumerate(node.value):
-            _walk(entry, f"{prefix}.{index}", lines, errors, (*above, node))
-    elif isinstance(node, MappingNode):
-        first_lines: dict[str, int] = {}
-        for key, value in node.value:
-            name = key.value if isinstance(key, ScalarNode) else str(key.value)
-            path = f"{prefix}.{name}" if prefix else name
-            line = _line(key)
-            if name in first_lines:
-                text = f"is given twice, first on line {first_lines[name]}: keep one of them"
-                errors.append(ErrorDetail(path, text, line))
-            first_lines.setdefault(name, line)
-            lines.setdefault(path, line)
-            _walk(value, path, lines, errors, (*above, node))
+@dataclass
+class _Outline:
+    """Lines of a document's keys, and the errors in its structure.
+
+    Attributes:
+        lines: 1-based line of each key, by dotted path.
+        errors: Duplicate keys, and aliases of what contains them.
+    """
+
+    lines: dict[str, int] = field(default_factory=dict)
+    errors: list[ErrorDetail] = field(default_factory=list)
+    _num_values: int = 0
+
+    def add(self, node: Node, prefix: str = "", above: tuple[Node, ...] = ()) -> None:
+        """Add a node, each use of an alias on its own; refuse what is absurdly deep or large."""
+        self._num_values += 1
+        if len(above) > _MAX_DEPTH:
+            raise ConstructorError(None, None, _TOO_DEEP, node.start_mark)
+        if self._num_values > _MAX_VALUES:
+            text = f"it holds more than {_MAX_VALUES:,} values, each use of an alias counted"
+            raise ConstructorError(None, None, text, node.start_mark)
+        if any(node is each for each in above):
+            line = self.lines.get(prefix, _line(node))
+            self.errors.append(ErrorDetail(prefix, _CIRCULAR, line))
+        elif isinstance(node, SequenceNode):
+            for index, entry in enumerate(node.value):
+                self.add(entry, f"{prefix}.{index}", (*above, node))
+        elif isinstance(node, MappingNode):
+            first_lines: dict[str, int] = {}
+            for key, value in node.value:
+                name = key.value if isinstance(key, ScalarNode) else str(key.value)
+                path = f"{prefix}.{name}" if prefix else name
+                line = _line(key)
+                if name in first_lines:
+                    text = f"is given twice, first on line {first_lines[name]}: keep one of them"
+                    self.errors.append(ErrorDetail(path, text, line))
+                first_lines.setdefault(name, line)
+                self.lines.setdefault(path, line)
+                self.add(value, path, (*above, node))
 
 
 def _copy_mappings(value: Any) -> Any:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.space.frozen import hashable
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import dotted
 
 if TYPE_CHECKING:
     import optuna
@@ -37,13 +36,7 @@ class OptunaSpace:
 
     def __post_init__(self) -> None:
         """Reject options that cannot be stored."""
-        errors: list[ErrorDetail] = []
-        for path, parameter in self.space.parameters.items():
-            with adding_errors_to(errors, dotted(path)):
-                if isinstance(parameter, Choice):
-                    labels(parameter.options)
-        if errors:
-            raise InvalidSettingsError(errors)
+        self.space.distributions()
 
     def __call__(self, trial: "optuna.trial.BaseTrial") -> dict[str, Any]:
         """Return the flat config that Optuna suggests, with constants."""

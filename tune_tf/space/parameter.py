@@ -3,20 +3,62 @@
 import abc
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
+from pydantic import BeforeValidator, PlainValidator, ValidationInfo, field_validator
+
+from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.frozen import hashable
+from tune_tf.validation import short_repr, validated
 
 if TYPE_CHECKING:
     import numpy as np
 
 TOLERANCE = 1e-9
 """Relative rounding error of a float after ``exp(log(x))`` or ``k * step``."""
+
+
+def _plain_number(value: Any) -> Any:
+    """Return the Python number of one of NumPy."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _whole_number(value: Any) -> Any:
+    """Return the integer that a number such as 1e3 is; others are no integers."""
+    value = _plain_number(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _parse_when(when: Any) -> Condition | None:
+    return (Condition(when) or None) if when is not None else None
+
+
+def _parse_options(options: Any) -> tuple[Any, ...]:
+    if isinstance(options, str | bytes) or not isinstance(options, Sequence):
+        hint = f": write [{options}]" if isinstance(options, str) else ""
+        raise ValueError(f"must be a list, like [a, b], not {short_repr(options)}{hint}")
+    if not options:
+        raise ValueError("must not be empty: give at least one")
+    first: dict[Any, Any] = {}
+    errors = []
+    for option in options:
+        key = hashable(option)
+        if key not in first:
+            first[key] = option
+            continue
+        alike = "" if repr(first[key]) == repr(option) else f" (equal to {first[key]!r})"
+        errors.append(f"have {option!r}{alike} twice: leave one of them out")
+    if errors:
+        raise InvalidSettingsError(errors)
+    return tuple(options)
+
+
+_Number = Annotated[float, BeforeValidator(_plain_number)]
+_Whole = Annotated[int, BeforeValidator(_whole_number)]
+_When = Annotated[Mapping[str, Any] | None, PlainValidator(_parse_when)]
 
 
 class Parameter(abc.ABC):
@@ -27,19 +69,6 @@ class Parameter(abc.ABC):
     """
 
     when: Mapping[str, Any] | None
-
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        when_errors: list[ErrorDetail] = []
-        with adding_errors_to(when_errors):
-            condition = None if self.when is None else Condition(self.when)
-            object.__setattr__(self, "when", condition or None)
-        errors: list[ErrorDetail | str] = [*when_errors, *self._setting_errors()]
-        if errors:
-            raise InvalidSettingsError(errors)
-
-    def _setting_errors(self) -> list[str]:
-        return []
 
     @property
     def condition(self) -> Condition:
@@ -55,80 +84,65 @@ class Parameter(abc.ABC):
         """Return a random value."""
 
 
+@validated
 class _Range(Parameter):
     """Numbers between two ends."""
 
-    number_type: ClassVar[type] = float
+    low: _Number
+    high: _Number
+    log: bool = False
+    step: _Number | None = None
+    when: _When = None
 
-    low: float
-    high: float
-    log: bool
-    step: float | None
+    @property
+    def num_steps(self) -> int:
+        """Number of steps between the ends; 0 without a step."""
+        return round((self.high - self.low) / self.step) if self.step else 0
 
-    def __post_init__(self) -> None:
-        """Validate the range and convert its numbers."""
-        super().__post_init__()
-        for name, number in self._numbers().items():
-            object.__setattr__(self, name, self.number_type(number))
+    @field_validator("high")
+    @classmethod
+    def _check_high(cls, high: float, info: ValidationInfo) -> float:
+        if (low := info.data.get("low", high)) > high:
+            raise ValueError(f"{high:g} is below low {low:g}: give the smaller end first")
+        return high
 
-    def _numbers(self) -> dict[str, Any]:
-        numbers = {"low": self.low, "high": self.high, "step": self.step}
-        if self.step is None and self.number_type is float:
-            del numbers["step"]
-        return numbers
+    @field_validator("log")
+    @classmethod
+    def _check_log(cls, log: bool, info: ValidationInfo) -> bool:
+        if log and (low := info.data.get("low", 1)) <= 0:
+            raise ValueError(f"needs low above 0, not {low:g}: raise it, or search uniformly")
+        return log
 
-    def _setting_errors(self) -> list[str]:
-        errors: list[str] = []
-        if not isinstance(self.log, bool):
-            errors.append(f"log must be true or false, not {self.log!r}")
-        numbers = self._numbers().items()
-        number_errors = [text for item in numbers if (text := self._number_error(*item))]
-        return [*errors, *(number_errors or self._range_errors())]
-
-    def _number_error(self, name: str, value: object) -> str | None:
-        is_integer = self.number_type is int
-        if isinstance(value, bool) or not isinstance(value, Real):
-            kind = "an integer" if is_integer else "a number"
-            hint = f": write {name} without quotes" if isinstance(value, str) else ""
-            return f"{name} must be {kind}, not {value!r}{hint}"
-        if not math.isfinite(value):
-            return f"{name} must be finite, not {value!r}"
-        if is_integer and float(value) % 1:
-            return f"{name} must be an integer, not {value!r}: round it, or use a range of floats"
-        return None
-
-    def _range_errors(self) -> list[str]:
-        low, high, step = self.low, self.high, self.step
-        errors = []
-        if low > high:
-            errors.append(f"low {low!r} is above high {high!r}: give the smaller end first")
-        if self.log is True and low <= 0:
-            errors.append(
-                f"low must be above 0 for a logarithmic range, not {low!r}: raise it, or search "
-                "uniformly"
-            )
+    @field_validator("step")
+    @classmethod
+    def _check_step(cls, step: float | None, info: ValidationInfo) -> float | None:
         if step is None:
-            return errors
+            return None
         if step <= 0:
-            errors.append(f"step must be above 0, not {step!r}")
-        elif self.log is True and not (self.number_type is int and step == 1):
-            errors.append(
-                f"a logarithmic range has no step, but step is {step!r}: leave one of the two out"
-            )
-        elif low <= high and not _is_whole((high - low) / step):
-            nearest = low + math.floor((high - low) / step) * step
-            errors.append(
-                f"high {high!r} is not low {low!r} plus a multiple of step {step!r}: "
-                f"{nearest:g} is the nearest below it"
-            )
-        return errors
+            raise ValueError(f"must be above 0, not {step:g}")
+        if info.data.get("log"):
+            if isinstance(step, float) or step != 1:
+                raise ValueError(
+                    f"is {step:g}, but a logarithmic range has none: leave one of the two out"
+                )
+        elif {"low", "high"} <= info.data.keys():
+            low, high = info.data["low"], info.data["high"]
+            if not _is_whole((high - low) / step):
+                nearest = low + math.floor((high - low) / step) * step
+                raise ValueError(
+                    f"{step:g} does not lead from low {low:g} to high {high:g}: "
+                    f"{nearest:g} is the nearest below it"
+                )
+        return step
 
 
-@dataclass(frozen=True)
+@validated
 class Float(_Range):
     """Real number from ``low`` to ``high``, both included.
 
     Args:
+        low: Smallest value.
+        high: Largest value.
         log: Whether values are uniform on a logarithmic scale; ``low`` must then be above 0.
         step: Distance between values, counted from ``low``; None for a continuous range. The range
             must be a whole number of steps, so that ``high`` is one of the values.
@@ -138,26 +152,14 @@ class Float(_Range):
         InvalidSettingsError: The ends or the step are invalid or do not fit together.
     """
 
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-    when: Mapping[str, Any] | None = None
-
     def __post_init__(self) -> None:
-        """Validate the range and make its ends exact multiples of the step."""
-        super().__post_init__()
+        """Make the ends exact multiples of the step."""
         if self.step:
             # 0.1 * 17 is slightly above 1.7, which Optuna does not accept as a multiple of 0.1.
             low, step = (Decimal(f"{number:.15g}") for number in (self.low, self.step))
             high = low + self.num_steps * step
             for name, end in {"low": low, "high": high, "step": step}.items():
                 object.__setattr__(self, name, float(end))
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps between the ends; 0 without a step."""
-        return round((self.high - self.low) / self.step) if self.step else 0
 
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None if it is."""
@@ -180,11 +182,13 @@ class Float(_Range):
         return min(max(value, self.low), self.high)
 
 
-@dataclass(frozen=True)
+@validated
 class Int(_Range):
     """Integer from ``low`` to ``high``, both included.
 
     Args:
+        low: Smallest value.
+        high: Largest value.
         log: Whether values are uniform on a logarithmic scale; ``low`` must then be above 0.
         step: Distance between values, counted from ``low``. The range must be a whole number of
             steps, so that ``high`` is one of the values.
@@ -194,18 +198,9 @@ class Int(_Range):
         InvalidSettingsError: The ends or the step are invalid or do not fit together.
     """
 
-    number_type = int
-
-    low: int
-    high: int
-    log: bool = False
-    step: int = 1
-    when: Mapping[str, Any] | None = None
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps between the ends."""
-        return (self.high - self.low) // self.step
+    low: _Whole
+    high: _Whole
+    step: _Whole = 1
 
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None if it is."""
@@ -224,7 +219,7 @@ class Int(_Range):
         return min(max(value, self.low), self.high)
 
 
-@dataclass(frozen=True)
+@validated
 class Choice(Parameter):
     """One of several options, in no order.
 
@@ -236,31 +231,8 @@ class Choice(Parameter):
         InvalidSettingsError: The options are not a list, are empty, or contain equal ones.
     """
 
-    options: Sequence[Any]
-    when: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        super().__post_init__()
-        object.__setattr__(self, "options", tuple(self.options))
-
-    def _setting_errors(self) -> list[str]:
-        if isinstance(self.options, str | bytes) or not isinstance(self.options, Sequence):
-            hint = f": write [{self.options}]" if isinstance(self.options, str) else ""
-            return [f"options must be a list, like [a, b], not {self.options!r}{hint}"]
-        if not self.options:
-            return ["options must not be empty: give at least one"]
-        first: dict[Any, Any] = {}
-        errors = []
-        for option in self.options:
-            key = hashable(option)
-            if key not in first:
-                first[key] = option
-            else:
-                earlier = first[key]
-                alike = "" if repr(earlier) == repr(option) else f" (equal to {earlier!r})"
-                errors.append(f"option {option!r}{alike} is given twice: leave one of them out")
-        return errors
+    options: Annotated[Sequence[Any], PlainValidator(_parse_options)]
+    when: _When = None
 
     def __hash__(self) -> int:
         """Hash by content, lists and dicts too."""
@@ -280,7 +252,7 @@ class Choice(Parameter):
         return self.options[int(rng.integers(len(self.options)))]
 
 
-@dataclass(frozen=True)
+@validated
 class Constant(Parameter):
     """Value that is the same in every config.
 
@@ -293,7 +265,7 @@ class Constant(Parameter):
     """
 
     value: Any
-    when: Mapping[str, Any] | None = None
+    when: _When = None
 
     def __hash__(self) -> int:
         """Hash by content, lists and dicts too."""

@@ -55,7 +55,7 @@ def nest(values: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-_BOTH = "is given as a value and as a group: rename one of the two"
+_BOTH = "is given as a parameter and as a group: rename one of the two"
 
 
 def join(group: str, name: str) -> str:

@@ -6,67 +6,11 @@ directions at both ends.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
-from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
-
-if TYPE_CHECKING:
-    from tune_tf.space.search_space import SearchSpace
-
-_MAX_LISTED = 100_000
-"""Maximum number of values in a grid that Ray can only express as a list."""
-
-
-@dataclass(frozen=True)
-class ConditionalSampler:
-    """Ray sampler of a parameter that is active if all ``conditions`` hold."""
-
-    parameter: Parameter
-    conditions: tuple[Condition, ...]
-
-    def __call__(self, spec: Mapping[str, Any]) -> Any:
-        """Return a value for a partly resolved config; None if inactive."""
-        return self.sample(self, spec)
-
-    def sample(
-        self, domain: Any, config: Any = None, size: int = 1, random_state: Any = None
-    ) -> Any:
-        """Return a value as a Ray sampler does, drawn from Ray's random state.
-
-        A plain ``sample_from`` does not get the random state and so ignores the seed.
-        """
-        from ray.tune.search.sample import Domain
-        from ray.tune.search.variant_generator import RecursiveDependencyError
-
-        if size != 1:
-            return [self.sample(domain, config, 1, random_state) for _ in range(size)]
-        values = {}
-        for condition in self.conditions:
-            for path in condition:
-                value = _look_up(config, path)
-                if isinstance(value, Domain):
-                    # Ray then retries after the other parameters.
-                    raise RecursiveDependencyError(f"{path!r} is not sampled yet")
-                values[path] = value
-        if not all(condition.holds(values) for condition in self.conditions):
-            return None
-        inner = to_domain(self.parameter)
-        if isinstance(self.parameter, Constant):
-            return inner
-        return inner.sample(config, random_state=random_state)
-
-
-def _look_up(spec: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a path of a config or of the experiment spec that contains it."""
-    names = path.split(SEPARATOR)
-    value = spec if names[0] in spec else spec["config"]
-    for name in names:
-        value = value[name]
-    return value
+from tune_tf.space.paths import SEPARATOR, dotted, flatten, name_error
 
 
 def to_domain(parameter: Parameter) -> Any:
@@ -99,36 +43,10 @@ def _grid_as_choice(parameter: Float | Int) -> Any:
     """Return a Ray choice of all values of a grid that does not start at a multiple of its step."""
     from ray import tune
 
-    low, step, count = parameter.low, parameter.step or 0, parameter.num_steps + 1
-    if count > _MAX_LISTED:
-        raise InvalidSettingsError(
-            f"a grid of {count} values from {low!r} by {step!r} cannot be expressed in Ray, "
-            "whose grids are the multiples of the step: start at one of those"
-        )
-    values = [low + index * step for index in range(count)]
+    low, step = parameter.low, parameter.step or 0
+    values = [low + index * step for index in range(parameter.num_steps + 1)]
     values[-1] = parameter.high
     return tune.choice(values)
-
-
-def to_ray(space: "SearchSpace") -> dict[str, Any]:
-    """Return the nested ``config`` of ``tune.run``; see :meth:`SearchSpace.to_ray`."""
-    from ray import tune
-
-    domains = {}
-    errors: list[ErrorDetail] = []
-    conditions: dict[str, tuple[Condition, ...]] = {}  # of a parameter and all it depends on
-    for path, parameter in space.parameters.items():
-        above = [each for parent in parameter.condition for each in conditions[parent]]
-        conditions[path] = (parameter.condition, *above)
-        with adding_errors_to(errors, dotted(path)):
-            domains[path] = to_domain(parameter)
-        if parameter.when is not None:
-            conditional = ConditionalSampler(parameter, conditions[path])
-            domains[path] = tune.sample_from(conditional)
-            domains[path].set_sampler(conditional)
-    if errors:
-        raise InvalidSettingsError(errors)
-    return nest(domains)
 
 
 def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -138,40 +56,18 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:
         InvalidSettingsError: A domain has no counterpart.
     """
     parameters = {}
-    errors: list[ErrorDetail] = []
-
-    def read(group: Mapping[Any, Any], prefix: str) -> None:
-        for name, value in group.items():
-            path = join(prefix, str(name))
-            if text := name_error(name) or _inexpressible(value):
-                errors.append(ErrorDetail(dotted(path), text))
-            elif isinstance(value, Mapping) and value:
-                read(value, path)
-            else:
-                with adding_errors_to(errors, dotted(path)):
-                    parameters[path] = from_domain(value)
-
-    read(config, "")
+    errors = [ErrorDetail("", text) for name in config if (text := name_error(name))]
+    for path, value in flatten(config).items():
+        with adding_errors_to(errors, dotted(path)):
+            if path.endswith(f"{SEPARATOR}grid_search"):
+                raise InvalidSettingsError(
+                    f"is no range or choice: write tune.choice({value!r}), with the sampler 'grid' "
+                    "for each option once"
+                )
+            parameters[path] = from_domain(value)
     if errors:
         raise InvalidSettingsError(errors)
     return parameters
-
-
-def _inexpressible(value: object) -> str | None:
-    """Return why a value in Ray's ``config`` is no parameter, or None."""
-    from ray.tune.search.sample import Domain
-
-    if isinstance(value, Mapping) and "grid_search" in value:
-        return (
-            f"is a grid_search, which is no range or choice: write "
-            f"tune.choice({value['grid_search']!r}), with the sampler 'grid' for each option once"
-        )
-    if isinstance(value, list | tuple) and any(isinstance(each, Domain) for each in value):
-        return (
-            "is a list that contains domains, which has no counterpart: give each domain a name "
-            "of its own"
-        )
-    return None
 
 
 def from_domain(domain: Any) -> Parameter:
@@ -182,17 +78,17 @@ def from_domain(domain: Any) -> Parameter:
     """
     from ray.tune.search import sample
 
+    within = domain.categories if isinstance(domain, sample.Categorical) else domain
+    if isinstance(within, list | tuple):
+        parts = flatten({str(i): part for i, part in enumerate(within)})
+        if any(isinstance(part, sample.Domain) for part in parts.values()):
+            raise InvalidSettingsError(
+                "holds domains, which has no counterpart: give each domain a name of its own, with "
+                "`when` if it depends on a choice"
+            )
     if not isinstance(domain, sample.Domain):
         return Constant(domain)
-    if isinstance(domain, sample.Function) and isinstance(domain.func, ConditionalSampler):
-        return domain.func.parameter
     if isinstance(domain, sample.Categorical):
-        options = flatten({str(i): option for i, option in enumerate(domain.categories)})
-        if any(isinstance(option, sample.Domain) for option in options.values()):
-            raise InvalidSettingsError(
-                "is a choice among domains, which has no counterpart: give each domain a name of "
-                "its own, with `when` on the choice"
-            )
         return Choice(domain.categories)
     sampler, step = domain.get_sampler(), None
     if isinstance(sampler, sample.Quantized):

@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import in_dependency_order
-from tune_tf.space.declaration import DECLARATION_KINDS, WHEN, Declarations, space_section
+from tune_tf.space.declaration import Declarations, space_section
 from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
-from tune_tf.space.other_tools import intended_parameter, is_ambiguous, python_source
 from tune_tf.space.parameter import Constant, Parameter
-from tune_tf.space.paths import SEPARATOR, dotted, flatten, join, name_error, nest
+from tune_tf.space.paths import SEPARATOR, dotted, flatten, nest
 
 if TYPE_CHECKING:
     import numpy as np
     import optuna
-
-_MAX_TEXT = 60
-"""Characters of a value in an error message."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +23,10 @@ class SearchSpace:
     """Parameters by name, in groups, some of them conditional.
 
     Args:
-        parameters: Parameter by name. A mapping is a group of parameters; a number,
-            text, boolean, None or other object is a constant. Lists and the declarations of other
-            tools are refused: ``Constant`` holds them.
+        parameters: Parameter by name, as an object or as in a sweep file, ``{"choice": [1, 2]}``.
+            A mapping without a kind is a group of parameters; a number, text, boolean, None or
+            other object is a constant. What may be either, such as a list, is refused:
+            ``Constant`` holds it.
             A ``when`` refers to other parameters by their path from the root.
 
     Attributes:
@@ -44,15 +41,11 @@ class SearchSpace:
 
     def __post_init__(self) -> None:
         """Validate names and conditions."""
-        if not isinstance(self.parameters, Mapping):
-            raise InvalidSettingsError(
-                f"a search space is a mapping of names to parameters, not {self.parameters!r}"
-            )
-        parameters: dict[str, Parameter] = {}
-        errors: list[ErrorDetail] = []
-        _collect(self.parameters, "", parameters, errors)
-        ordered, condition_errors = in_dependency_order(parameters)
-        errors += [*condition_errors, *_overlaps(parameters)]
+        read = Declarations.read(self.parameters)
+        ordered, condition_errors = in_dependency_order(read.parameters, read.invalid)
+        errors = [*read.errors, *condition_errors]
+        with adding_errors_to(errors):
+            nest(read.parameters)  # refuses what is a parameter and a group
         if errors:
             raise InvalidSettingsError(errors)
         object.__setattr__(self, "parameters", FrozenMapping(ordered))
@@ -69,11 +62,7 @@ class SearchSpace:
         Raises:
             InvalidSettingsError: With all errors, each at the dotted path of its parameter.
         """
-        declarations = Declarations.read(mapping)
-        _, condition_errors = in_dependency_order(declarations.parameters, declarations.invalid)
-        if errors := [*declarations.errors, *condition_errors]:
-            raise InvalidSettingsError(errors)
-        return cls(declarations.parameters)
+        return cls(mapping)
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> "SearchSpace":
@@ -107,18 +96,6 @@ class SearchSpace:
 
         return cls(from_ray(config))
 
-    def to_ray(self) -> dict[str, Any]:
-        """Return the space as the ``config`` of ``tune.run``.
-
-        Ray's random search supports all of it. Ray cannot omit a value, so inactive parameters are
-        None; :meth:`active` removes them. A grid that does not start at a multiple of its step
-        becomes a choice of its values. Ray's other searchers support no conditions; pass the result
-        of :meth:`to_optuna` to ``OptunaSearch``.
-        """
-        from tune_tf.space.ray_form import to_ray
-
-        return to_ray(self)
-
     def to_optuna(self) -> "Callable[[optuna.Trial], dict[str, Any]]":
         """Return a picklable function from an Optuna trial to its flat config with constants.
 
@@ -135,11 +112,14 @@ class SearchSpace:
         """Return the Optuna distribution of each parameter except constants, by path."""
         from tune_tf.space.optuna_form import to_distribution
 
-        return {
-            path: to_distribution(parameter)
-            for path, parameter in self.parameters.items()
-            if not isinstance(parameter, Constant)
-        }
+        found, errors = {}, list[ErrorDetail]()
+        for path, parameter in self.parameters.items():
+            with adding_errors_to(errors, dotted(path)):
+                if not isinstance(parameter, Constant):
+                    found[path] = to_distribution(parameter)
+        if errors:
+            raise InvalidSettingsError(errors)
+        return found
 
     def sample(self, rng: "np.random.Generator") -> dict[str, Any]:
         """Return a random nested config."""
@@ -184,71 +164,6 @@ class SearchSpace:
                 if text := parameter.error_for(flat[path]):
                     errors.append(ErrorDetail(dotted(path), text))
         return errors
-
-
-def _collect(
-    group: Mapping[Any, Any],
-    prefix: str,
-    parameters: dict[str, Parameter],
-    errors: list[ErrorDetail],
-) -> None:
-    """Collect the parameters of a group by path, and the errors of their names."""
-    for name, entry in group.items():
-        # A path of several names is the same as groups, so a flat mapping works too.
-        names = name.split(SEPARATOR) if isinstance(name, str) else [name]
-        name_errors = [text for part in names if (text := name_error(part))]
-        path = join(prefix, name) if isinstance(name, str) else prefix
-        name_errors += [
-            f"a group cannot hold a parameter named {part!r}, which is a kind of parameter in "
-            "sweep files: rename it"
-            for part in (names if prefix else names[1:])
-            if part in DECLARATION_KINDS or part == WHEN
-        ]
-        if name_errors:
-            errors.extend(ErrorDetail(dotted(path), text) for text in name_errors)
-        elif text := _refusal(entry):
-            errors.append(ErrorDetail(dotted(path), text))
-        elif isinstance(entry, Mapping):
-            _collect(entry, path, parameters, errors)
-            if not entry:
-                errors.append(ErrorDetail(dotted(path), "is an empty group: leave it out"))
-        elif path in parameters:
-            errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
-        else:
-            parameters[path] = entry if isinstance(entry, Parameter) else Constant(entry)
-
-
-def _refusal(entry: Any) -> str | None:
-    """Return what to write in Python for an entry that is no parameter, group or plain constant."""
-    if isinstance(entry, Parameter):
-        return None
-    if isinstance(entry, Mapping):
-        kinds = [kind for kind in DECLARATION_KINDS if kind in entry]
-        if kinds and isinstance(entry[kinds[0]], list):
-            return f"is declared by {kinds[0]!r}, as in a sweep file: use SearchSpace.from_dict"
-    if not is_ambiguous(entry):
-        return None
-    text = repr(entry)
-    if " object at 0x" in text:
-        text = f"{type(entry).__module__}.{type(entry).__qualname__}"
-    text = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
-    meant = intended_parameter(entry)
-    instead = "" if meant is None else f"{python_source(meant)}, or "
-    return f"is {text}, which is no parameter: write {instead}Constant(...) of the value itself"
-
-
-def _overlaps(parameters: Mapping[str, Parameter]) -> list[ErrorDetail]:
-    """Return an error for each parameter that is also a group."""
-    groups = {
-        SEPARATOR.join(names[:end])
-        for names in (path.split(SEPARATOR) for path in parameters)
-        for end in range(1, len(names))
-    }
-    return [
-        ErrorDetail(dotted(path), "is given as a parameter and as a group: rename one of the two")
-        for path in parameters
-        if path in groups
-    ]
 
 
 def _unknown(path: str, parameters: Mapping[str, Parameter]) -> str:

@@ -9,8 +9,6 @@ import numpy as np
 from ray import tune
 
 from tune_tf.config import SweepConfig
-from tune_tf.config.hints import argument_for
-from tune_tf.config.settings import unknown_key_error
 from tune_tf.config.stored_workload import is_workload
 from tune_tf.data.nested import leaves_of, map_nested
 from tune_tf.errors import InvalidSettingsError
@@ -19,6 +17,7 @@ from tune_tf.results import SweepResult
 from tune_tf.space import SearchSpace
 from tune_tf.sweep.callbacks.progress import ProgressLines
 from tune_tf.sweep.run import run_sweep
+from tune_tf.validation import unknown_key_error
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.function_workload import FunctionWorkload
 from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
@@ -108,15 +107,10 @@ def search(
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    """Refuse unknown arguments, with the argument to write for a word of another tool."""
+    """Refuse unknown arguments."""
     known = [*inspect.signature(search).parameters, *SweepConfig.model_fields]
     known = [name for name in known if name not in ("settings", "workload")]
-    errors = [
-        unknown_key_error(name, known, argument_for(name, value))
-        for name, value in settings.items()
-        if name not in known
-    ]
-    if errors:
+    if errors := [unknown_key_error(name, known) for name in settings if name not in known]:
         raise InvalidSettingsError(errors)
 
 

@@ -1,7 +1,6 @@
 """Running, resuming and extending sweeps."""
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,7 @@ from tune_tf.sweep.state.config_diff import (
 )
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import copy_forecast, finished_result
-from tune_tf.sweep.timeline import write_timeline
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
 
 
@@ -40,7 +38,6 @@ def run_sweep(
     *,
     base_dir: str | Path | None = None,
     callbacks: Sequence[tune.Callback] = (),
-    timeline: str | Path | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or Ctrl-C interrupts it.
 
@@ -53,8 +50,6 @@ def run_sweep(
         base_dir: Folder that a relative workload path starts from; the working directory by
             default.
         callbacks: Additional Tune callbacks, called after the sweep's own.
-        timeline: File for a Chrome trace of the driver's phases, the trials and their processes,
-            which https://ui.perfetto.dev opens; None for none.
 
     Returns:
         The result; ``interrupted`` says whether the sweep can be resumed.
@@ -63,8 +58,6 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    begun_s = time.time()
-    timeline = _timeline_path(timeline, config)
     if is_remote_client(config.cluster):
         check_paths(config)
         with cluster(config.cluster, base_dir):
@@ -73,30 +66,9 @@ def run_sweep(
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
-        copy_forecast(folder)
         with _note_resume(folder), EventLog(folder.path) as event_log:
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            result = run_trials(folder, plan, event_log, begun_s, nothing, callbacks)
-            if timeline is not None:
-                write_timeline(timeline, folder.path)
-            return result
-
-
-def _timeline_path(path: str | Path | None, config: SweepConfig) -> Path | None:
-    """Return a timeline's absolute path; raise InvalidSettingsError if it cannot be written."""
-    if path is None:
-        return None
-    path = Path(path).absolute()
-    if is_remote_client(config.cluster):
-        raise InvalidSettingsError(
-            "a timeline needs the driver on this machine: run the sweep on the head node of the "
-            "cluster, without Ray Client"
-        )
-    if path.is_dir() or not path.parent.is_dir():
-        raise InvalidSettingsError(
-            f"a timeline cannot be written to {path}: name a file in a folder"
-        )
-    return path
+            return run_trials(folder, plan, event_log, nothing, callbacks)
 
 
 def resume_sweep(
@@ -174,7 +146,6 @@ def _resume(
     allow_changes: bool = False,
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    begun_s = time.time()
     with _note_resume(folder), EventLog(folder.path) as event_log:
         config = folder.edited() or folder.config
         changes = changes_between(folder.config, config)
@@ -196,7 +167,7 @@ def _resume(
                 event_log.record_changes(changes_between(folder.config, config))
                 folder = folder.with_config(config)
             recovery.write()
-            return run_trials(folder, plan, event_log, begun_s, recovery, callbacks, searcher)
+            return run_trials(folder, plan, event_log, recovery, callbacks, searcher)
 
 
 def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:

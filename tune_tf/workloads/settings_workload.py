@@ -10,9 +10,10 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.settings import Settings, short_repr
+from tune_tf.config.settings import Settings
 from tune_tf.errors import WorkloadError
 from tune_tf.formatting import counted
+from tune_tf.validation import short_repr
 from tune_tf.workload import Config, Data, Workload
 
 

@@ -42,14 +42,13 @@ def init(
         typer.Option("--schema", help="Print the JSON schema of sweep files, or write --output."),
     ] = False,
     separator: Annotated[
-        str | None, typer.Option(help="Character between the values of a table; else guessed.")
+        str | None, typer.Option(help="Character between the values of a table; else found.")
     ] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="Decimal mark of a table, . or ,; else guessed.")
+    decimal: Annotated[str, typer.Option(help="Decimal mark of a table, . or ,.")] = ".",
+    thousands: Annotated[
+        str | None, typer.Option(help="Character between groups of three digits of a table.")
     ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of a table, such as cp1252; else guessed.")
-    ] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of a table, such as cp1252.")] = "utf-8",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -70,7 +69,7 @@ def init(
         return
     output = output or Path("sweep.yaml")
     from tune_tf.scaffold import init_sweep, write_example
-    from tune_tf.workloads.table_file import TextFormat
+    from tune_tf.workloads.table import TextFormat
 
     if example is not None:
         if data is not None:
@@ -79,10 +78,10 @@ def init(
         lines = (f"Wrote {', '.join(files)}", f"Search with: tune-tf run {output}")
         print_json_or_lines({"path": str(output), "files": files}, *lines, as_json=as_json)
         return
-    if decimal not in (None, ".", ","):
+    if decimal not in (".", ","):
         raise typer.BadParameter(f"must be . or ,, not {decimal}", param_hint="--decimal")
     separator = "\t" if separator == r"\t" else separator
-    text_format = TextFormat(separator, decimal, encoding)  # type: ignore[arg-type]
+    text_format = TextFormat(separator, decimal, thousands, encoding)  # type: ignore[arg-type]
     written = init_sweep(
         data, output, target=target, workload=workload, force=force, text_format=text_format
     )

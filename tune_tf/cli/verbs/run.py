@@ -39,10 +39,6 @@ def run(
         bool,
         typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),
     ] = True,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(help="Write a trace for ui.perfetto.dev or chrome://tracing to this file."),
-    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Run a sweep to its end.
@@ -64,16 +60,16 @@ def run(
         base_dir = file.parent.absolute()
         lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
         if dry_run:
-            from tune_tf.estimate.trial_check import check_sweep
+            from tune_tf.measure.dry_run import check_sweep
 
             plan = plan_sweep(config, base_dir=base_dir)
             with lines():
                 warnings = check_sweep(plan)
             print_plan(plan, warnings, as_json=as_json)
             return
-        run = partial(run_sweep, config, base_dir=base_dir, timeline=timeline)
+        run = partial(run_sweep, config, base_dir=base_dir)
         if check and not is_client(cluster_address(config.cluster)):
-            run = partial(_run_checked, config, base_dir, lines, timeline=timeline)
+            run = partial(_run_checked, config, base_dir, lines)
         run_in_terminal(run, config, as_json=as_json)
 
 
@@ -92,10 +88,9 @@ def _run_checked(
     base_dir: Path,
     lines: Callable[[], contextlib.AbstractContextManager[None]],
     callbacks: "Sequence[Callback]",
-    timeline: Path | None = None,
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
-    from tune_tf.estimate.trial_check import TrialCheckProcess
+    from tune_tf.measure.dry_run import DryRunProcess
     from tune_tf.sweep import plan_sweep, run_sweep
     from tune_tf.sweep.cluster import cluster, cluster_address
 
@@ -104,7 +99,7 @@ def _run_checked(
             stack.enter_context(cluster(config.cluster, base_dir))
         plan = plan_sweep(config, base_dir=base_dir)
         repeat_lost_interrupt()
-        with TrialCheckProcess(plan) as process:
+        with DryRunProcess(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
             repeat_lost_interrupt()
             if process.wait(_PATIENCE_S):
@@ -112,7 +107,7 @@ def _run_checked(
                     warnings = process.warnings()
                 for warning in warnings:
                     _log.warning(warning)
-        return run_sweep(config, base_dir=base_dir, callbacks=callbacks, timeline=timeline)
+        return run_sweep(config, base_dir=base_dir, callbacks=callbacks)
 
 
 def stop(
