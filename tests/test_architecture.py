@@ -39,11 +39,11 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1465,
+    "cli": 1429,
     "config": 1101,
     "data": 1048,
     "events": 432,
-    "inspection": 395,
+    "inspection": 391,
     "measure": 677,
     "parallelism": 258,
     "report": 663,
@@ -62,7 +62,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45928, "tests": 53178, "scripts": 5885}
+LINES = {"tune_tf": 45879, "tests": 53127, "scripts": 5885}
 """Most lines of any kind."""
 
 

@@ -100,13 +100,6 @@ def watched(sweep, *happenings, **console):
     return text.getvalue()
 
 
-def test_following_without_a_terminal_prints_a_line_for_each_change(sweep):
-    text = watched(sweep, lambda: None, lambda: sweep.run(0, 0.5), lambda: None, sweep.finish)
-    first, second = text.splitlines()
-    assert first.endswith("0/8 trials (), 0 epochs, no result yet")
-    assert second.endswith("1/8 trials (1 completed), 1 epoch, best val_accuracy 0.5")
-
-
 def test_following_in_a_terminal_draws_again_in_place(sweep):
     text = watched(sweep, lambda: sweep.run(0, 0.5), sweep.finish, force_terminal=True)
     assert text.index("0/8 trials") < text.index("1/8 trials")

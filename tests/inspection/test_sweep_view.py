@@ -34,6 +34,7 @@ def test_the_best_trial_is_the_best_completed_one_by_its_last_value(ended):
     view = seen(ended)
     assert view.best.trial_id == "63e30f00"
     assert view.best_value == 0.8
+    assert [trial.number for trial in view.result.best_first] == [2, 0, 1, 3]
     assert view.result.best_config == ended.config_of(2)
 
 
@@ -43,6 +44,7 @@ def test_a_sweep_that_has_ended_says_so_and_how_long_it_took(ended):
     assert (view.state, view.left_s) == (SweepState.ENDED, None)
     assert (view.began_s, view.worked_s) == (START_S, 2.0 * 7)
     assert view.num_iterations == 7
+    assert [trial.mlflow_run_id for trial in view.trials] == ["f" * 32, "e" * 32, None, None]
 
 
 def test_a_sweep_without_a_driver_and_its_trials_count_as_interrupted(sweep):
@@ -72,17 +74,13 @@ def test_trials_that_wait_for_a_resume_to_take_them_up_are_pending(sweep):
     assert seen(sweep).worked_s == 2 + 2 + 10  # not the hour between
 
 
-def test_the_time_left_follows_from_the_trials_that_ended(sweep):
+def test_the_time_left_follows_from_the_trials_that_ended_and_the_budget(sweep, sweeps):
     sweep.run(0, 0.5, 0.7)
     sweep.run(1, 0.5, 0.7)
-    view = seen(sweep)
-    assert view.left_s == (8 - 2) / (2 / 8)
-
-
-def test_a_time_budget_bounds_the_time_left(sweeps):
-    sweep = sweeps(budget={"num_samples": 100, "time_budget_s": 60})
-    sweep.run(0, 0.5, 0.7)
-    assert seen(sweep).left_s == 60 - 4
+    assert seen(sweep).left_s == (8 - 2) / (2 / 8)
+    short = sweeps(budget={"num_samples": 100, "time_budget_s": 60})
+    short.run(0, 0.5, 0.7)
+    assert seen(short).left_s == 60 - 4
 
 
 @pytest.mark.parametrize("size", range(0, 1100, 37))
@@ -104,16 +102,6 @@ def test_a_report_that_is_cut_gives_way_to_the_one_before(sweep, cut):
     trial = seen(sweep).trials[0]
     expected = (2, 0.6) if cut == 1 else (1, 0.5)  # only the end of the line is missing
     assert (trial.result.iterations, trial.result.metrics["val_accuracy"]) == expected
-
-
-def test_a_diary_goes_on_behind_a_torn_line(sweep):
-    sweep.start(0)
-    sweep.leave()
-    path = sweep.path / "events.jsonl"
-    path.write_bytes(path.read_bytes()[:-20])
-    sweep.drive()
-    sweep.run(1, 0.5)
-    assert seen(sweep).trials[1].state == "completed"
 
 
 def test_a_failed_trial_tells_why(sweep):
@@ -152,10 +140,6 @@ def test_a_trial_that_never_started_is_counted(sweep):
     sweep.end(0, Outcome.OUT_OF_BUDGET)
     trial = seen(sweep).trials[0]
     assert (trial.state, trial.result.iterations, trial.began_s) == ("out_of_budget", 0, None)
-
-
-def test_mlflow_runs_are_known_from_the_reports_and_from_the_end_of_the_sweep(ended):
-    assert [trial.mlflow_run_id for trial in seen(ended).trials] == ["f" * 32, "e" * 32, None, None]
 
 
 def test_the_last_checkpoint_is_the_newest_that_holds_something(ended):
@@ -232,12 +216,6 @@ def test_a_damaged_folder_is_refused(ended, text):
     for name in ("sweep-info", ".sweep-info"):
         (ended.path / name).write_text(text)
     with pytest.raises(UnknownSweepError, match="sweep-info are damaged"):
-        SweepView.open(ended.path)
-
-
-def test_a_sweep_of_a_newer_version_is_refused(ended):
-    (ended.path / "sweep-info").write_text('{"format": 99, "tune_tf": "9.1"}')
-    with pytest.raises(SweepConflictError, match=r"by tune_tf 9\.1, which is newer than this"):
         SweepView.open(ended.path)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 
 import typer
 import wrapt
@@ -52,7 +51,7 @@ def main_options(
 
 def main() -> None:
     """Run the command line."""
-    keep_ray_local(os.environ, sys.argv[1:])
+    keep_ray_local(os.environ)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes on this machine
     _leave_gpus_to_trials()
     with exit_on_errors(), interrupt_on_signals():

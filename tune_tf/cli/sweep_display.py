@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -30,10 +31,12 @@ from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
-from tune_tf.sweep import SweepPlan
+
+if TYPE_CHECKING:
+    from tune_tf.sweep import SweepPlan
 
 
-def print_plan(plan: SweepPlan, warnings: Sequence[str] | None = None, *, as_json: bool) -> None:
+def print_plan(plan: "SweepPlan", warnings: Sequence[str] | None = None, *, as_json: bool) -> None:
     """Print the plan of a sweep, with the warnings of a check that trained one batch, if any."""
     config = plan.config
     if as_json:

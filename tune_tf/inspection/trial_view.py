@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,6 @@ from tune_tf.space import flatten
 
 _ERROR = "error.txt"
 _CHECKPOINTS = "checkpoint_[0-9]*"
-_OWN_FIELDS = (
-    *("began_s", "ended_s", "trained_s", "node", "pid", "mlflow_run_id"),
-    *("frozen_layers", "graph"),
-)
 
 
 @dataclass(frozen=True)
@@ -136,7 +131,7 @@ class TrialView:
         """Whether it has ended for good, so a resume would not continue it."""
         return self.result.outcome not in (None, Outcome.INTERRUPTED)
 
-    @cached_property
+    @property
     def error(self) -> str:
         """Text of its last failure, without colors and secrets; empty without one."""
         return last_failure(_error(self.folder)).strip()
@@ -154,8 +149,9 @@ class TrialView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; the outcome is the state, times are in seconds since 1970."""
-        own = {name: value for name, value in vars(self).items() if name in _OWN_FIELDS}
-        return {**self.result.to_dict(), "outcome": self.state, **own}
+        own = {**vars(self), "outcome": self.state, "folder": str(self.folder)}
+        del own["result"], own["state"]
+        return {**self.result.to_dict(), **own}
 
     def curve(self, metric: str) -> dict[int, float]:
         """Return a metric's finite values by iteration, the last one of a repeated iteration."""

@@ -95,7 +95,7 @@ class DryRunProcess(ChildProcess):
             text = (
                 f"is {plan.resources.gpus:g}, but this machine has {check.num_gpus}: write "
                 f"`resources: {{cpus: {plan.resources.cpus}, gpus: {check.num_gpus}}}`, or connect "
-                "to a Ray cluster with --address"
+                "to a Ray cluster with cluster.address"
             )
             errors.append(ErrorDetail("resources.gpus", text))
         if errors:

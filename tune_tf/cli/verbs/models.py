@@ -112,7 +112,6 @@ def retrain(
         int | None, typer.Option(min=1, help="Default: those of the epoch that the trial keeps.")
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.
@@ -149,9 +148,13 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    if model.comparison is not None and model.comparison.is_worse:
-        lines.append(
-            f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf promote "
-            "--retrained` refuses it without --even-if-worse."
-        )
-    print_json_or_lines(model, *lines, as_json=as_json)
+    comparison = None
+    if model.comparison is not None:
+        comparison = {**vars(model.comparison), "is_worse": model.comparison.is_worse}
+        if model.comparison.is_worse:
+            lines.append(
+                f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf "
+                "promote --retrained` refuses it without --even-if-worse."
+            )
+    data = {**vars(model), "comparison": comparison}
+    print_json_or_lines(data, *lines, as_json=as_json)

@@ -25,7 +25,6 @@ def extend(
         ),
     ],
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Continue a sweep that ended or was interrupted, with a larger budget.
@@ -57,7 +56,6 @@ def resume(
         typer.Option("--allow-changes", help="Accept edits of its sweep.yaml."),
     ] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Resume a sweep that was interrupted or killed.

@@ -35,7 +35,6 @@ def run(
         bool,
         typer.Option("--dry-run", help="Check everything, train one batch and print the plan."),
     ] = False,
-    address: options.AddressOption = None,
     check: Annotated[
         bool,
         typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),

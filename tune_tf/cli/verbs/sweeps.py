@@ -22,7 +22,7 @@ from tune_tf.cli.console import (
     state_text,
 )
 from tune_tf.cli.sweep_display import print_status, status_display
-from tune_tf.formatting import counted, duration, value_text
+from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepState, SweepView, list_sweeps
 from tune_tf.sweep_folder import SweepFolder
 
@@ -35,7 +35,7 @@ def status(
         typer.Argument(help="The sweep's folder, id or name; without it, all sweeps are listed."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Update until the sweep ends.")
+        bool, typer.Option("--follow", "-f", help="Draw again until the sweep ends.")
     ] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the list as CSV.")] = False,
@@ -74,30 +74,14 @@ def follow_status(
     console: Console,
     wait: Callable[[float], None] = time.sleep,
 ) -> SweepView:
-    """Display a sweep until it stops running; return its last view.
-
-    Without a terminal, a line is printed for each change.
-    """
+    """Display a sweep in a terminal until it stops running; return its last view."""
     from rich.live import Live
 
-    line = ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while (view := read_view()).state is SweepState.RUNNING:
-            if console.is_terminal:
-                live.update(status_display(view), refresh=True)
-            elif line != (line := _line(view)):
-                console.print(line)
+            live.update(status_display(view), refresh=True)
             wait(_READ_EVERY_S)
     return view
-
-
-def _line(sweep: SweepView) -> str:
-    best = "no result yet" if sweep.best is None else f"best {_best_value(sweep)}"
-    return (
-        f"{sweep.sweep_id}: {sweep.num_ended}/{sweep.config.budget.num_samples} trials "
-        f"({counted_states(sweep.counts)}), {counted(sweep.num_iterations, 'epoch')}, {best}"
-        f"{f'; new trials are suspended: {sweep.suspension}' if sweep.suspension else ''}"
-    )
 
 
 def _best_value(sweep: SweepView) -> str:
