@@ -39,7 +39,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1941,
+    "cli": 1943,
     "config": 1474,
     "data": 1048,
     "estimate": 2855,
@@ -52,19 +52,19 @@ CEILINGS = {
     "schedulers": 2506,
     "searchers": 2784,
     "simulation": 708,
-    "single modules": 1345,
+    "single modules": 1337,
     "space": 1422,
-    "sweep": 4054,
+    "sweep": 3934,
     "testing": 320,
-    "tracking": 2997,
-    "trainables": 1363,
+    "tracking": 2809,
+    "trainables": 1355,
     "training": 5785,
     "tune_internals": 674,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54798, "tests": 59131, "scripts": 6881}
+LINES = {"tune_tf": 54359, "tests": 58646, "scripts": 5286}
 """Most lines of any kind."""
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -89,8 +90,8 @@ def promote(
 ) -> None:
     """Give the sweep's best model an alias in MLflow's registry.
 
-    Logs and registers the model first if necessary, never twice. Exit code 2: no such sweep, no
-    best trial, a final model that tests worse than its trial, or MLflow does not respond.
+    Registers the model first if necessary. Exit code 2: no such sweep, no model of it in MLflow, a
+    final model that tests worse than its trial, or MLflow does not respond.
 
     Example: `tune-tf promote digits-cnn --alias champion --name digits`
     """
@@ -128,7 +129,7 @@ def retrain(
     ] = "train+validation",
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
+        typer.Option(min=1, help="Replicas; default: as in the sweep."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Default: those of the epoch that the trial keeps.")
@@ -137,7 +138,7 @@ def retrain(
     address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Train the best config, or that of another trial, on all rows and devices.
+    """Train the best config, or that of another trial, on all rows.
 
     Writes the model, evaluates it and the trial's own on the test rows, and records it in MLflow
     with the sweep. Exit code 2: no such sweep or trial, missing data, or failed training.
@@ -174,7 +175,8 @@ def retrain(
         "on": model.on,
         "num_epochs": model.num_epochs,
         "metrics": model.metrics,
-        "comparison": model.comparison and model.comparison.to_dict(),
+        "comparison": model.comparison
+        and {**asdict(model.comparison), "is_worse": model.comparison.is_worse},
     }
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
     lines = [
