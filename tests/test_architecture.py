@@ -46,7 +46,7 @@ CEILINGS = {
     "inspection": 391,
     "measure": 679,
     "parallelism": 258,
-    "report": 663,
+    "report": 612,
     "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2784,
@@ -62,7 +62,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45442, "tests": 52642, "scripts": 4665}
+LINES = {"tune_tf": 45379, "tests": 52571, "scripts": 4665}
 """Most lines of any kind."""
 
 
