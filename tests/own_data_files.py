@@ -30,6 +30,16 @@ def wine(path):
     return path
 
 
+def validation_rows(workload):
+    """Return the validation rows of a ``TabularMLP`` as its file has them, without the target."""
+    from tune_tf.workloads.settings_workload import row_splits
+
+    table, _ = workload._read()
+    y = workload._targets(table, workload.properties.classes)
+    rows = row_splits(len(table), workload.settings, y)["validation"]
+    return table.iloc[rows].drop(columns=workload.settings.target)
+
+
 def digits(num_rows):
     """Return the first digits as bytes of shape ``[rows, 8, 8]``, and their classes."""
     from sklearn.datasets import load_digits

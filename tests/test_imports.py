@@ -19,7 +19,6 @@ CASES = {
     "arrays, image_folder, keras_datasets, tabular, tfrecords",
     "results": "import tune_tf.results",
     "looking at sweeps": "import tune_tf.inspection, tune_tf.events",
-    "forecasts that were kept": "import tune_tf.forecast",
 }
 
 

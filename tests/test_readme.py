@@ -29,7 +29,6 @@ def pages_of_python():
         "pipeline",
         "per_example",
         "own_data",
-        "fake_gpus",
         "looking",
         "stages",
         "folds",

@@ -116,23 +116,15 @@ def test_what_data_call_a_secret_stays_in_the_folder(create):
     assert "${SECRET}" in shown
 
 
-@pytest.mark.parametrize(
-    ("environ", "arguments", "local"),
-    [
-        ({}, ["run", "a.yaml"], True),
-        ({"RAY_ADDRESS": "auto"}, ["run", "a.yaml"], False),
-        ({}, ["run", "a.yaml", "--address", "auto"], False),
-        ({}, ["run", "a.yaml", "--address=ray://head:10001"], False),
-    ],
-)
-def test_ray_keeps_to_this_machine_unless_a_cluster_is_named(environ, arguments, local):
-    keep_ray_local(environ, arguments)
+@pytest.mark.parametrize(("environ", "local"), [({}, True), ({"RAY_ADDRESS": "auto"}, False)])
+def test_ray_keeps_to_this_machine_unless_a_cluster_is_named(environ, local):
+    keep_ray_local(environ)
     assert ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" in environ) == local
 
 
 def test_ray_is_not_limited_to_localhost_if_a_sweep_names_a_cluster():
     environ = {}
-    keep_ray_local(environ, ["run", "a.yaml"])
+    keep_ray_local(environ)
     allow_remote_ray(environ, None)
     assert environ
     allow_remote_ray(environ, "auto")
@@ -141,7 +133,7 @@ def test_ray_is_not_limited_to_localhost_if_a_sweep_names_a_cluster():
 
 def test_what_the_environment_says_of_ray_stays():
     environ = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
-    keep_ray_local(environ, [])
+    keep_ray_local(environ)
     assert environ == {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
 
 
@@ -150,7 +142,7 @@ UNPICKLING = {
     "tune_tf/config/stored_workload.py",
     "tune_tf/data/loading.py",
     "tune_tf/data/node_store.py",
-    "tune_tf/estimate/trial_check.py",
+    "tune_tf/measure/child_process.py",
     "tune_tf/schedulers/state.py",
     "tune_tf/searchers/study_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",

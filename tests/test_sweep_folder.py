@@ -125,5 +125,5 @@ def test_sweeps_begun_in_one_second_are_all_kept_and_found(folder_of, tmp_path):
     stamp = "digits-20260921-101320"
     assert names == {stamp, *(f"{stamp}-{place}" for place in range(1, 12))}
     assert {SweepFolder.open(name, tmp_path / "sweeps").sweep_id for name in names} == names
-    assert {sweep.sweep_id for sweep in list_sweeps(tmp_path / "sweeps").sweeps} == names
+    assert {sweep.sweep_id for sweep in list_sweeps(tmp_path / "sweeps")} == names
     assert SweepFolder.open("digits", tmp_path / "sweeps").sweep_id == f"{stamp}-11"

@@ -1,10 +1,10 @@
 from .config import SweepConfig as SweepConfig
 from .constraint import Constraint as Constraint
 from .errors import TuneTfError as TuneTfError
-from .estimate.planning import forecast_sweep as forecast_sweep
 from .inspection import SweepView as SweepView
-from .inspection import compare_sweeps as compare_sweeps
 from .inspection import list_sweeps as list_sweeps
+from .measure.scaling import scale_workload as scale_workload
+from .measure.sweep_costs import measure_sweep as measure_sweep
 from .objective import Objective as Objective
 from .outcome import Outcome as Outcome
 from .parallelism import Asynchronous as Asynchronous

@@ -90,16 +90,6 @@ def best_first(candidates: Iterable[Candidate[Key]], objective: Objective) -> li
     return sorted(_ranked(candidates), key=_rank_key(objective))
 
 
-def best_so_far(values: Iterable[float], objective: Objective) -> list[float]:
-    """Return the running best of the finite values."""
-    best: list[float] = []
-    for value in values:
-        if is_finite(value):
-            better = not best or objective.better(value, best[-1])
-            best.append(value if better else best[-1])
-    return best
-
-
 def _ranked(candidates: Iterable[Candidate[Key]]) -> list[Candidate[Key]]:
     return [each for each in candidates if each.feasible and is_finite(each.value)]
 

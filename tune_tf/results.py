@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from tune_tf.events import SweepFingerprint
 from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, pareto_front
+from tune_tf.ranking import Candidate, best_first, pareto_front
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import is_machine_metric, reported_metrics
 from tune_tf.secrets import mask_secrets
@@ -75,6 +75,12 @@ class TrialResult:
     def keeps_earlier(self) -> bool:
         """Whether it keeps an earlier iteration than its last one."""
         return 0 < self.kept_iteration < self.iterations
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the outcome and the checkpoint as text."""
+        outcome = self.outcome.value if self.outcome else None
+        checkpoint = None if self.checkpoint is None else str(self.checkpoint)
+        return {**vars(self), "outcome": outcome, "checkpoint": checkpoint}
 
 
 def kept_metrics(
@@ -134,15 +140,19 @@ class SweepResult:
         return unfinished or not self.search_finished
 
     @cached_property
-    def best_if_any(self) -> TrialResult | None:
-        """The best trial; None if no feasible trial reported a finite value."""
+    def best_first(self) -> tuple[TrialResult, ...]:
+        """The feasible trials with a finite value, best first; completed ones take precedence."""
         metric = self.objective.metric
         candidates = (
             Candidate(trial, trial.outcome, trial.metrics.get(metric), trial.feasible)
             for trial in self.trials
         )
-        best = best_of(candidates, self.objective)
-        return None if best is None else best.key
+        return tuple(each.key for each in best_first(candidates, self.objective))
+
+    @property
+    def best_if_any(self) -> TrialResult | None:
+        """The best trial; None if no feasible trial reported a finite value."""
+        return self.best_first[0] if self.best_first else None
 
     @property
     def best_trial(self) -> TrialResult:
@@ -239,6 +249,25 @@ class SweepResult:
     def count(self, outcome: Outcome) -> int:
         """Count the trials with an outcome."""
         return sum(trial.outcome is outcome for trial in self.trials)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the best trial alone."""
+        best = self.best_if_any
+        return {
+            "sweep_id": self.sweep_id,
+            "path": str(self.path),
+            "objective": asdict(self.objective),
+            "num_samples": self.config.budget.num_samples,
+            "trials": {it.value: self.count(it) for it in Outcome if self.count(it)},
+            "iterations": sum(trial.iterations for trial in self.trials),
+            "interrupted": self.interrupted,
+            "ended_early": self.ended_early,
+            "best_value": None if best is None else self.best_value,
+            "best": None if best is None else best.to_dict(),
+            "pareto_front": [trial.number for trial in self.pareto_front],
+            "mlflow_run_id": self.mlflow_run_id,
+            "fingerprint": asdict(self.fingerprint) if self.fingerprint else None,
+        }
 
     def dataframe(self) -> "pd.DataFrame":
         """Return one row per trial: number, id, outcome, ``config/...`` and metrics."""

@@ -102,7 +102,7 @@ def unknown_key_error(key: object, known: Iterable[str]) -> ErrorDetail:
     """Return the error of an unknown key, with the known keys."""
     known = list(known)
     text = f"unknown key{did_you_mean(key, known)}; known keys are {', '.join(known)}"
-    return ErrorDetail(str(key), f"{text}; `tune-tf schema -o settings.md` explains them")
+    return ErrorDetail(str(key), f"{text}; `tune-tf init --schema -o settings.md` explains them")
 
 
 _RULES = {

@@ -169,14 +169,15 @@ class Workload(abc.ABC):
     def date_formats(self) -> "Mapping[str, str]":
         """Formats of the date columns of :meth:`serving_model`, as of pandas' ``to_datetime``.
 
-        The Keras model takes them as days since 1970; MLflow's takes dates and texts.
+        The Keras model takes them as seconds since 1970; MLflow's takes dates and texts.
         """
         return {}
 
     def serving_rows(self, rows: Any) -> Any:
         """Convert a few rows for :meth:`serving_model`; default: unchanged.
 
-        They become MLflow's input example and determine the signature.
+        They become MLflow's input example and determine the signature. For a model with one input
+        per column they may be a DataFrame.
 
         Args:
             rows: Input of the trained model: an array ``[rows, ...]``, or such arrays by name.

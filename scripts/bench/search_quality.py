@@ -5,8 +5,7 @@ asynchronous halving (one in three goes on, 1 to 27 epochs), 2,700 epochs each, 
 workers; random configs in full; and one epoch for
 each of many random configs, then the best in full. A config is found when a trial has run to its
 27th epoch with a value among the best 0.1 %: what a user gets, not what was proposed or looked good
-on the way. Who does not find it is counted with the whole budget. How many of the proposed configs
-that would have reached the target were stopped, and after how many epochs, is counted as well.
+on the way. Who does not find it is counted with the whole budget.
 """
 
 import argparse
@@ -16,9 +15,8 @@ import multiprocessing
 import os
 import time
 import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,31 +25,21 @@ import numpy as np
 import optuna
 from measuring.comparison import Epochs, compare, is_worse, p_value
 from measuring.summary import Target, print_summary, print_table
-from optuna.samplers import RandomSampler
-from ray.tune.schedulers import ASHAScheduler
+from optuna.samplers import BaseSampler, RandomSampler
+from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
+from virtual.problems import MAX_T, PROBLEMS, Problem, read_problem
+from virtual.sweep import run_virtually
 
-from tune_tf.simulation import (
-    PROBLEMS,
-    Pairing,
-    Problem,
-    Trace,
-    make_pairing,
-    make_problem,
-    read_curve_table,
-    simulate,
-)
-from tune_tf.simulation.problem import EPOCH_S
+from tune_tf.schedulers import scheduler
+from tune_tf.searchers import OptunaSearcher
 
-_FOLDER = Path(__file__).parent / "tables"
-TABLES = tuple(sorted(path.stem for path in _FOLDER.glob("*.npz")))
-ALL_PROBLEMS = (*PROBLEMS, *TABLES)
-_MAX_T = 27
+_Parts = tuple[Searcher, TrialScheduler]
 _AGAINST = ("ray", "random", "random_in_full", "one_epoch")
 """Whom ours is compared with."""
 _RATIO, _RATIO_HELD_OUT = 0.6, 0.7
-"""Ratio to the better of Ray's pairing and our ``tpe_rungs`` to reach."""
-_SPEED = 1000
+"""Ratio to the better of Ray's pairing and our ``tpe`` to reach."""
 _NUM_SEEDS = 20
 
 
@@ -71,28 +59,15 @@ class _Outcome(NamedTuple):
     Args:
         task: The task.
         epochs: Epochs to a config among the best 0.1 %; None if none was found.
-        virtual_s: Virtual seconds it took.
         real_s: Real seconds it took.
-        reached: Last iterations of the proposed configs that would have reached the target, as far
-            as the scheduler had decided on them.
     """
 
     task: _Task
     epochs: int | None
-    virtual_s: float
     real_s: float
-    reached: Sequence[int]
 
 
-def read_problem(name: str) -> Problem:
-    """Return a problem by name."""
-    path = _FOLDER / f"{name}.npz"
-    return (
-        read_curve_table(path, max_t=_MAX_T) if path.exists() else make_problem(name, max_t=_MAX_T)
-    )
-
-
-def _ray_pairing(problem: Problem, **settings: Any) -> Pairing:
+def _rays_parts(problem: Problem, **settings: Any) -> _Parts:
     """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem."""
     objective = {"metric": problem.objective.metric, "mode": problem.objective.mode}
     space = problem.space
@@ -101,9 +76,21 @@ def _ray_pairing(problem: Problem, **settings: Any) -> Pairing:
         if space.conditional
         else space.distributions()
     )
-    return Pairing(
+    return (
         OptunaSearch(ray_space, **objective, **settings),
         ASHAScheduler(max_t=problem.max_t, grace_period=1, reduction_factor=3, **objective),
+    )
+
+
+def _our_parts(problem: Problem, sampler: str | BaseSampler, seed: int | None = None) -> _Parts:
+    """Return our searcher with a sampler, and the scheduler that goes with it."""
+    space, objective = problem.space, problem.objective
+    settings = {"name": "asha"}
+    if sampler == "freeze_thaw":
+        settings = {"name": "freeze_thaw", "seed": seed}
+    return (
+        OptunaSearcher(space, objective, sampler, seed=seed),
+        scheduler(**settings, objective=objective, space=space, max_t=problem.max_t),
     )
 
 
@@ -113,7 +100,7 @@ def _random_in_full(problem: Problem, task: _Task) -> int | None:
     wave = problem.max_t * task.num_workers
     for epochs in range(wave, task.budget_epochs + 1, wave):
         values = [_final(problem, rng) for _ in range(task.num_workers)]
-        if any(map(problem.reaches_target, values)):
+        if any(map(problem.is_solved_by, values)):
             return epochs
     return None
 
@@ -144,7 +131,7 @@ def _one_epoch(problem: Problem, task: _Task) -> int | None:
             num_full -= len(wave)
             if epochs > task.budget_epochs:
                 return None
-            if any(problem.reaches_target(final) for _, final in wave):
+            if any(problem.is_solved_by(final) for _, final in wave):
                 return epochs
         num_new *= 2
 
@@ -164,37 +151,21 @@ def _run(task: _Task) -> _Outcome:
     started = time.perf_counter()
     if task.contestant in _WITHOUT_SEARCHER:
         epochs = _WITHOUT_SEARCHER[task.contestant](problem, task)
-        virtual_s = (epochs or task.budget_epochs) * EPOCH_S / task.num_workers
-        return _Outcome(task, epochs, virtual_s, time.perf_counter() - started, ())
-    if task.contestant == "ray":
-        pairing = _ray_pairing(problem, seed=task.seed)
-    else:
-        scheduler = "freeze_thaw" if task.contestant == "freeze_thaw" else "asha"
-        pairing = make_pairing(problem, task.contestant, scheduler, seed=task.seed)
-    trace = simulate(
+        return _Outcome(task, epochs, time.perf_counter() - started)
+    parts = (
+        _rays_parts(problem, seed=task.seed)
+        if task.contestant == "ray"
+        else _our_parts(problem, task.contestant, task.seed)
+    )
+    trace = run_virtually(
         problem,
-        pairing.searcher,
-        pairing.scheduler,
+        *parts,
         num_workers=task.num_workers,
         budget_epochs=task.budget_epochs,
-        until=problem.target,
+        until_solved=True,
         seed=task.seed,
     )
-    real_s = time.perf_counter() - started
-    epochs = trace.epochs_to(problem.target)
-    return _Outcome(task, epochs, trace.virtual_s, real_s, _reached(problem, trace))
-
-
-def _reached(problem: Problem, trace: Trace) -> list[int]:
-    """Return the last iterations of the configs that would have reached the target."""
-    last = {event.trial: event.iteration for event in trace.events}
-    return [
-        last[trial.number]
-        for trial in trace.trials
-        if trial.number in last
-        and (trial.status == "TERMINATED" or last[trial.number] == problem.max_t)
-        and problem.reaches_target(problem.value(trial.config, problem.max_t))
-    ]
+    return _Outcome(task, trace.epochs_to_target(), time.perf_counter() - started)
 
 
 def _run_all(tasks: Sequence[_Task], num_processes: int) -> Iterator[_Outcome]:
@@ -205,22 +176,14 @@ def _run_all(tasks: Sequence[_Task], num_processes: int) -> Iterator[_Outcome]:
 
 def _assert_same_decisions(problem: Problem, num_workers: int, budget_epochs: int) -> None:
     """Check that our scheduler and Ray's make the same decisions for the same random configs."""
-    pairings = (
-        # A sampler of the user's own is let repeat itself, as Ray's is.
-        make_pairing(problem, RandomSampler(0)),
-        _ray_pairing(problem, sampler=RandomSampler(0)),
-    )
+    # A sampler of the user's own is let repeat itself, as Ray's is.
+    pairs = _our_parts(problem, RandomSampler(0)), _rays_parts(problem, sampler=RandomSampler(0))
     ours, theirs = (
-        simulate(
-            problem,
-            pairing.searcher,
-            pairing.scheduler,
-            num_workers=num_workers,
-            budget_epochs=budget_epochs,
-        )
-        for pairing in pairings
+        run_virtually(problem, *parts, num_workers=num_workers, budget_epochs=budget_epochs)
+        for parts in pairs
     )
-    assert ours == theirs, f"{problem.name}: {num_workers} workers, other decisions than Ray's"
+    same = ours.decisions() == theirs.decisions()
+    assert same, f"{problem.name}: {num_workers} workers, other decisions than Ray's"
 
 
 def _arguments() -> argparse.Namespace:
@@ -231,14 +194,14 @@ def _arguments() -> argparse.Namespace:
         "--workers", type=int, nargs="+", default=[1, 4, 16, 64], help="trials at once"
     )
     parser.add_argument(
-        "--problems", nargs="+", choices=ALL_PROBLEMS, default=list(ALL_PROBLEMS), help="which"
+        "--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), help="which"
     )
     parser.add_argument(
-        "--ours", nargs="+", default=["freeze_thaw", "tpe_rungs"], help="the first is judged"
+        "--ours", nargs="+", default=["freeze_thaw", "tpe"], help="the first is judged"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="sweeps at once")
     arguments = parser.parse_args()
-    arguments.budget_epochs = 100 * _MAX_T
+    arguments.budget_epochs = 100 * MAX_T
     if arguments.quick:
         arguments.seeds, arguments.workers, arguments.budget_epochs = 3, [4], 300
         arguments.problems = ["branin", "conditional", "unbalanced_rows"]
@@ -275,28 +238,6 @@ class _Results:
         mean = np.exp(np.log(self.epochs(contestant, problem, num_workers)).mean())
         hits = sum(each.epochs is not None for each in cell) / len(cell)
         return f"{mean:.0f} ({hits:.0%})"
-
-
-def _speed(outcomes: Sequence[_Outcome], contestant: str) -> float:
-    """Return the simulated seconds per second of a contestant's sweeps."""
-    own = [each for each in outcomes if each.task.contestant == contestant]
-    return sum(each.virtual_s for each in own) / sum(each.real_s for each in own)
-
-
-def _print_stopped(outcomes: Sequence[_Outcome], contestants: Sequence[str]) -> dict[str, float]:
-    """Print when configs that would have reached the target were stopped; return the shares."""
-    rows, shares = [], {}
-    for name in contestants:
-        reached = [
-            last for each in outcomes if each.task.contestant == name for last in each.reached
-        ]
-        stopped = Counter(last for last in reached if last < _MAX_T)
-        shares[name] = round(stopped.total() / len(reached), 3) if reached else 0.0
-        by_epoch = ", ".join(f"{count} at {last}" for last, count in sorted(stopped.items()))
-        rows.append((name, str(len(reached)), f"{shares[name]:.0%}", by_epoch))
-    print()
-    print_table(("contestant", "targets proposed", "stopped", "after epochs"), rows)
-    return shares
 
 
 def _print_cells(
@@ -347,18 +288,13 @@ def main() -> None:
     results = _Results(outcomes)
     print("\nEpochs to a config among the best 0.1 % (seeds that found one), ratio, 95 % interval:")
     worse = _print_cells(results, contestants, list(problems), arguments.workers)
-    stopped = _print_stopped(outcomes, [*arguments.ours, "ray", "random"])
-
-    speed = {name: _speed(outcomes, name) for name in contestants}
     values: dict[str, float | None] = {
         "significantly_worse_cells": sum(map(len, worse.values())),
         **{f"worse_than_{other}": len(cells) for other, cells in worse.items()},
-        "virtual_over_real_time": min(speed.values()),
     }
     targets = {
         "significantly_worse_cells": Target(0, "at most"),
         **{f"worse_than_{other}": Target(0, "at most") for other in worse},
-        "virtual_over_real_time": Target(_SPEED),
     }
     intervals = {}
     rows = []
@@ -395,7 +331,6 @@ def main() -> None:
         targets,
         intervals=intervals,
         worse=worse,
-        stopped=stopped,
         num_seeds=arguments.seeds,
     )
 

@@ -2,93 +2,45 @@
 
 import contextlib
 import logging
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
 from tune_tf.cli.verbs import run as run_verb
 from tune_tf.errors import InvalidSettingsError
 
-
-class Process:
-    """A process that has ended or not, and what it found."""
-
-    def __init__(self, ends, found):
-        self.ends = ends
-        self.found = found
-        self.is_open = False
-
-    def __call__(self, plan):
-        return self
-
-    def __enter__(self):
-        self.is_open = True
-        return self
-
-    def __exit__(self, *error):
-        self.is_open = False
-
-    def wait(self, timeout_s):
-        assert self.is_open
-        return self.ends
-
-    def warnings(self):
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
+RULED_OUT = InvalidSettingsError("no such metric")
 
 
-@pytest.fixture
-def run_checked(monkeypatch):
-    """Return a function that runs a sweep which trains nothing, after a check by a process."""
+@pytest.mark.parametrize(
+    ("ends", "found", "address", "calls"),
+    [
+        (True, [["space.width: nothing reads it"]], None, ["plan", "cluster", "run"]),
+        (False, RULED_OUT, None, ["plan", "cluster", "run"]),  # it takes long: not waited for
+        (True, [[]], "auto", ["cluster", "plan", "cluster", "run"]),  # planned on the cluster
+        (True, RULED_OUT, None, ["plan", "cluster"]),
+    ],
+    ids=["warns", "slow", "on a cluster", "ruled out"],
+)
+def test_a_sweep_runs_after_its_batch_was_trained(ends, found, address, calls, monkeypatch, caplog):
+    order, process = [], mock.MagicMock()
+    process.return_value.__enter__.return_value = process
+    process.wait.return_value = ends
+    process.warnings.side_effect = found
 
-    def run_checked(ends=True, found=(), address=None):
-        process, ran, order = Process(ends, found), [], []
+    def called(name, result=None):
+        return lambda *_, **__: order.append(name) or result
 
-        def run_sweep(config, base_dir, callbacks, timeline):
-            assert timeline == "trace.json"
-            assert not process.is_open
-            ran.append(config)
-            return "result"
-
-        monkeypatch.setattr("tune_tf.estimate.trial_check.TrialCheckProcess", process)
-        monkeypatch.setattr("tune_tf.sweep.plan_sweep", lambda *_, **__: order.append("plan"))
-        monkeypatch.setattr("tune_tf.sweep.run_sweep", run_sweep)
-
-        def connect(*_):
-            order.append("cluster")
-            return contextlib.nullcontext()
-
-        monkeypatch.setattr("tune_tf.sweep.cluster.cluster", connect)
-        monkeypatch.setattr("tune_tf.sweep.cluster.cluster_address", lambda _: address)
-
-        class Config:
-            cluster = None
-
-        with contextlib.suppress(InvalidSettingsError):
-            result = run_verb._run_checked(
-                Config, None, contextlib.nullcontext, (), timeline="trace.json"
-            )
-            assert result == "result"
-        assert not process.is_open
-        assert order[0] == ("plan" if address is None else "cluster")
-        return len(ran)
-
-    return run_checked
-
-
-def test_a_sweep_runs_after_its_batch_was_trained(run_checked, caplog):
-    with caplog.at_level(logging.WARNING):
-        assert run_checked(found=["space.width: nothing reads it"]) == 1
-    assert "space.width: nothing reads it" in caplog.text
-
-
-def test_a_batch_that_takes_long_is_not_waited_for(run_checked):
-    assert run_checked(ends=False, found=InvalidSettingsError("never asked")) == 1
-
-
-def test_a_sweep_on_a_cluster_is_planned_there(run_checked):
-    assert run_checked(address="auto") == 1
-
-
-def test_what_the_batch_rules_out_does_not_run(run_checked):
-    assert run_checked(found=InvalidSettingsError("no such metric")) == 0
+    monkeypatch.setattr("tune_tf.measure.dry_run.DryRunProcess", process)
+    monkeypatch.setattr("tune_tf.sweep.plan_sweep", called("plan"))
+    monkeypatch.setattr("tune_tf.sweep.run_sweep", called("run"))
+    connect = called("cluster", contextlib.nullcontext())
+    monkeypatch.setattr("tune_tf.sweep.cluster.cluster", connect)
+    monkeypatch.setattr("tune_tf.sweep.cluster.cluster_address", lambda _: address)
+    config = SimpleNamespace(cluster=None)
+    with contextlib.suppress(InvalidSettingsError), caplog.at_level(logging.WARNING):
+        run_verb._run_checked(config, None, contextlib.nullcontext, ())
+    assert order == calls
+    assert ("nothing reads it" in caplog.text) == (calls == ["plan", "cluster", "run"] and ends)
+    process.return_value.__exit__.assert_called_once()

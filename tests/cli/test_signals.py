@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,7 @@ import typer
 
 from tune_tf.cli import signals
 from tune_tf.cli.console import exit_on_interrupt
-from tune_tf.cli.signals import interrupt_on_signals, repeat_lost_interrupt
+from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.errors import StoreUnavailableError, note_interrupt
 
 VERB = """
@@ -74,15 +73,7 @@ def test_sigterm_interrupts_where_ctrl_c_is_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_that_a_library_swallows_is_repeated():
-    with interrupt_on_signals():
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt):
-            repeat_lost_interrupt()
-
-
-def test_one_that_was_swallowed_during_imports_is_repeated_before_the_sweep():
+def test_an_interrupt_that_a_library_swallows_is_repeated_before_the_sweep():
     from tune_tf.cli.progress import run_in_terminal
 
     config = SimpleNamespace(name="sweep", budget=SimpleNamespace(num_samples=1), epochs=1)
@@ -102,8 +93,7 @@ def test_an_ignored_hangup_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def _in_a_terminal(tmp_path):
-    """Start a verb as the leader of a session in a pseudo-terminal; return it and the master."""
+def test_a_closed_terminal_ends_a_verb_in_order_with_its_words_in_a_log(tmp_path):
     master, terminal = os.openpty()
     start = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
     process = subprocess.Popen(
@@ -118,28 +108,11 @@ def _in_a_terminal(tmp_path):
     text = b""
     while b"waits" not in text:
         text += os.read(master, 1000)
-    return process, master
-
-
-def test_a_closed_terminal_ends_a_verb_in_order_with_its_words_in_a_log(tmp_path):
-    process, master = _in_a_terminal(tmp_path)
     os.close(master)
     assert process.wait(timeout=60) == 130
     log = (tmp_path / "tune-tf.log").read_text()
     assert "interrupted: no sweep was begun" in log
     assert "Traceback" not in log
-
-
-def test_sigterm_ends_a_verb_with_its_words_in_the_terminal(tmp_path):
-    process, master = _in_a_terminal(tmp_path)
-    process.terminate()
-    text, deadline = b"", time.monotonic() + 60
-    while b"interrupted: no sweep was begun" not in text and time.monotonic() < deadline:
-        text += os.read(master, 1000)
-    assert process.wait(timeout=60) == 130
-    os.close(master)
-    assert b"Traceback" not in text
-    assert not (tmp_path / "tune-tf.log").exists()
 
 
 def test_an_error_that_ray_logs_is_a_line_without_a_traceback():

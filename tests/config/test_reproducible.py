@@ -17,7 +17,6 @@ REFUSED = {
     "time": ({"budget": {"num_samples": 4, "time_budget_s": 60}}, "budget.time_budget_s"),
     "CPU-hours": ({"budget": {"num_samples": 4, "cpu_hours": 1}}, "budget.cpu_hours"),
     "GPU-hours": ({"budget": {"num_samples": 4, "gpu_hours": 1}}, "budget.gpu_hours"),
-    "devices": ({"scheduler": {"name": "resource_changing"}}, "scheduler.name"),
     "updates": (
         {"parallelism": {"kind": "asynchronous", "num_workers": 2}},
         "parallelism.kind",
@@ -34,7 +33,7 @@ def test_what_depends_on_the_machine_is_refused(settings, where):
 
 
 def test_all_are_refused_at_once():
-    settings = {"scheduler": {"name": "resource_changing"}, **REFUSED["CPU-hours"][0]}
+    settings = {**REFUSED["updates"][0], **REFUSED["CPU-hours"][0]}
     with pytest.raises(InvalidSettingsError) as error:
         SweepConfig.from_dict(SETTINGS | settings)
     assert len(error.value.details) == 2

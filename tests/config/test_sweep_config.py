@@ -113,16 +113,10 @@ VARIANTS = {
         "parallelism": {"kind": "multi_worker", "num_workers": 2, "placement": "strict_spread"}
     },
     "asha": {"scheduler": {"name": "asha", "grace_period": 3}},
-    "promotion": {"scheduler": {"name": "asha", "type": "promotion"}},
-    "pasha": {"scheduler": {"name": "pasha", "max_t": 9}},
-    "hyperband": {"scheduler": {"name": "hyperband", "reduction_factor": 2}},
-    "bohb": {"scheduler": {"name": "bohb"}},
-    "median": {"scheduler": {"name": "median_stopping", "hard_stop": False}},
+    "hyperband": {"scheduler": {"name": "HyperBandScheduler", "reduction_factor": 2}},
+    "median": {"scheduler": {"name": "MedianStoppingRule", "hard_stop": False}},
     "pbt": {"scheduler": {"name": "pbt", "perturbation_factors": [2, 0.5]}},
     "pb2": {"scheduler": {"name": "pb2", "mutations": ["learning_rate"]}},
-    "resource-changing": {
-        "scheduler": {"name": "resource_changing", "base": {"name": "asha", "max_t": 3}}
-    },
     "resources": {"resources": {"cpus": 2, "gpus": 0.5}},
     "gpu-type": {
         "resources": {"gpus": 1, "accelerator_type": "H100", "custom": {"fast_disk": 1}},

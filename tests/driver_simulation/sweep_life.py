@@ -81,12 +81,10 @@ _REPRODUCIBLE: list[dict[str, Any]] = [
     {"name": "freeze_thaw", "reduction_factor": 2, "max_paused": 2},
     {"name": "asha", "reduction_factor": 2},
     {"name": "asha", "reduction_factor": 2, "brackets": 2},
-    {"name": "asha", "reduction_factor": 2, "type": "promotion"},
-    {"name": "pasha", "reduction_factor": 2},
-    {"name": "median_stopping"},
-    {"name": "median_stopping", "hard_stop": False},
-    {"name": "hyperband", "reduction_factor": 2},
-    {"name": "bohb", "reduction_factor": 2},
+    {"name": "MedianStoppingRule"},
+    {"name": "MedianStoppingRule", "hard_stop": False},
+    {"name": "HyperBandScheduler", "reduction_factor": 2},
+    {"name": "HyperBandForBOHB", "reduction_factor": 2},
     {"name": "pbt", "perturbation_interval": 1, "mutations": ["rate"]},
     {"name": "pbt", "perturbation_interval": 2, "mutations": ["rate"], "synch": True},
 ]
@@ -312,9 +310,8 @@ class SimulatedSweep:
                 {"name": "fifo"},
                 {"name": "freeze_thaw", "reduction_factor": 2, "max_paused": 2},
                 {"name": "asha", "grace_period": 1, "reduction_factor": 2},
-                {"name": "asha", "grace_period": 1, "reduction_factor": 2, "type": "promotion"},
-                {"name": "median_stopping", "grace_period": 1},
-                {"name": "hyperband", "reduction_factor": 2},
+                {"name": "MedianStoppingRule", "grace_period": 1},
+                {"name": "HyperBandScheduler", "reduction_factor": 2},
             ]
         )
         budget: dict[str, Any] = {"num_samples": rng.choice([1, 2, 3, 4, 5])}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from trial_states import TrialStates, assert_consistent_states
 from virtual_cluster import METRIC, kept_step, value_of
 from virtual_store import Store, StoredRun
 
@@ -24,7 +25,6 @@ from tune_tf.space import flatten
 from tune_tf.sweep.reproducibility import make_reproducible_scheduler
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.testing.truth import TrialStates, assert_consistent_states
 from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:

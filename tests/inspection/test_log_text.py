@@ -45,11 +45,6 @@ def test_no_file_is_left_open(stream, tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_without_a_sweep_there_is_no_log(tmp_path):
-    assert log_path(None, "trial_00003") is None
-    assert log_path(tmp_path, "trial_00003") == tmp_path / "trial_00003" / "log.txt"
-
-
 @pytest.mark.parametrize(
     ("tail", "text"), [(None, b"1\n2\n3\n4"), (2, b"3\n4"), (0, b""), (9, b"1\n2\n3\n4")]
 )

@@ -239,14 +239,14 @@ MOMENTS = {
     "the event log has the test metrics and MLflow has them not": Moment(
         f"{_EVENT_LOG}.record_test", after=True
     ),
-    "while the plots are drawn": Moment("tune_tf.report.report:_write_plot", 3),
+    "while the plots are drawn": Moment("tune_tf.report.plots:study_of", 3),
     "the report is half written": Moment(
         "tune_tf.report.report:write_atomically", only=_is_page, instead=_half_of_a_page
     ),
     "after the report": Moment(f"{_RESULT}:_write_report", after=True),
     "before the report is attached": Moment(f"{_CALLBACK}.attach"),
     "before the event log is closed": Moment(f"{_EVENT_LOG}.record_session_end"),
-    "before the process ends": Moment("tune_tf.cli.result_tables:print_result", after=True),
+    "before the process ends": Moment("tune_tf.cli.sweep_display:print_result", after=True),
 }
 """By name, in the order of a sweep."""
 

@@ -209,17 +209,17 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
         "mlflow.log_best_model=true",
     )
     port, client_port = free_port(), free_port()
-    outside = ("--address", f"ray://127.0.0.1:{client_port}")
+    outside = f"cluster.address=ray://127.0.0.1:{client_port}"
     with _cluster(tmp_path_factory.mktemp("r"), port, client_port):
         code, out, err = finished(
-            "run", str(sweep_file), "--json", *outside, "--set", *settings, cwd=tmp_path
+            "run", str(sweep_file), "--json", "--set", outside, *settings, cwd=tmp_path
         )
         assert code == 0, err
         folder = Path(json.loads(out)["path"])
         assert folder.parent == shared / "sweeps"
         assert len(assert_truth(folder)) == 2
 
-        code, _, err = finished("run", str(sweep_file), *outside, cwd=tmp_path)
+        code, _, err = finished("run", str(sweep_file), outside, cwd=tmp_path)
         assert code == 2
         assert "storage_path: is './sweeps', but the driver runs on the cluster" in err
         assert "mlflow.tracking_uri: is 'sqlite:///mlflow.db', but" in err
@@ -228,6 +228,6 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
 @pytest.mark.cluster
 def test_a_cluster_that_does_not_answer_is_told(finished, sweep_file, tmp_path, free_port):
     address = f"127.0.0.1:{free_port()}"
-    code, _, err = finished("run", str(sweep_file), "--address", address, cwd=tmp_path)
+    code, _, err = finished("run", str(sweep_file), f"cluster.address={address}", cwd=tmp_path)
     assert code == 2
     assert f"no Ray cluster answers at '{address}'" in err

@@ -36,13 +36,13 @@ class Worsening(Workload):
 """
 
 
-@pytest.fixture(scope="module", params=["fifo", "asha", "median_stopping"])
+@pytest.fixture(scope="module", params=["fifo", "freeze_thaw", "MedianStoppingRule"])
 def swept(request, tmp_path_factory, ray_cluster, empty_store):
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "worsening.py").write_text(WORKLOAD)
     scheduler = {"name": request.param}
-    if request.param == "asha":
-        scheduler |= {"type": "promotion", "reduction_factor": 2}
+    if request.param == "freeze_thaw":
+        scheduler |= {"reduction_factor": 2}
     config = SweepConfig.from_dict(
         {
             "name": "kept",

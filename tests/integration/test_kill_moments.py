@@ -13,14 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from forecasts import forecast
 from kill_moments import FAILS, IS_PRUNED, MOMENTS, NUM_TRIALS
 from three_systems import assert_truth, parent_run, study_of
 from tracking_server import TrackingServer
 
-from tune_tf.config import SweepConfig
 from tune_tf.events import EventHistory
-from tune_tf.forecast import read_actuals, settings_digest, write_forecast
 from tune_tf.outcome import Outcome
 from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
@@ -55,7 +52,7 @@ REAL_KILLS = (
 
 @pytest.fixture
 def sweep_file(tmp_path, empty_store):
-    """A sweep of four trials of which a forecast was made, beside a store that is made already."""
+    """A sweep of four trials beside a store that is made already."""
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     return write_sweep(tmp_path, "sqlite:///mlflow.db")
 
@@ -63,8 +60,6 @@ def sweep_file(tmp_path, empty_store):
 def write_sweep(root, tracking_uri):
     path = root / "tiny.yaml"
     path.write_text(SWEEP.format(root=root, num_trials=NUM_TRIALS, tracking_uri=tracking_uri))
-    config = SweepConfig.from_yaml(path)
-    write_forecast(forecast(settings_digest=settings_digest(config)), config)
     return path
 
 
@@ -109,9 +104,6 @@ def assert_settled(folder, result):
         False,
         (),
     )
-    actuals = read_actuals(folder).actuals
-    steps = [len(trial.steps) for trial in trials.values()]
-    assert (actuals.closed, actuals.trials, actuals.epochs) == (True, NUM_TRIALS, sum(steps))
     settled = finished_result(SweepFolder.open(folder))
     assert settled is not None
     assert {trial.number: trial.iterations for trial in settled.trials} == {
@@ -158,7 +150,6 @@ def assert_whole_report(folder, parent):
         run_id=parent.info.run_id, artifact_path="report.html", tracking_uri=uri
     )
     assert Path(stored).read_text() == page
-    assert len((report / "trials.csv").read_text().splitlines()) == NUM_TRIALS + 1
 
 
 def moments(names, *marks):

@@ -128,7 +128,7 @@ def test_a_trials_page_draws_its_curves(browser, pages, runs):
 def test_the_report_is_shown_among_the_sweeps_artifacts(browser, pages, runs):
     parent, _ = runs
     browser.open(f"{pages}/{parent.info.experiment_id}/runs/{parent.info.run_id}/artifacts")
-    browser.wait_for("sweep.yaml", "report.html", "trials.csv")
+    browser.wait_for("sweep.yaml", "report.html")
     browser.click("//*[text()='report.html']")
     frame = browser.wait_for_element("//iframe")
     browser.driver.switch_to.frame(frame)

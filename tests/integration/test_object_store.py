@@ -88,7 +88,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
     code, _, err = verb("export", str(path), "--output", "model.keras", cwd=tmp_path)
     assert code == 0, err
     assert (tmp_path / "model.keras").stat().st_size > 10_000
-    code, out, err = verb("best", str(path), "--json", cwd=tmp_path)
+    code, out, err = verb("show", str(path), "--json", cwd=tmp_path)
     assert json.loads(out)["checkpoint"] == view.best.checkpoints[-1]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import mlflow
 import numpy as np
 import own_data_files
-import pandas as pd
 import pytest
 from documented import blocks
 
@@ -45,8 +44,8 @@ def python(code, cwd):
 def write_rows_of_validation(folder):
     """Write the rows that a trial is validated on as a user has them, and their classes."""
     wine = TabularMLP(path=str(folder / "wine.csv"), target="class")
-    x, y = wine.load_data({}).validation
-    pd.DataFrame(wine.serving_rows(x)).to_csv(folder / "new_customers.csv", index=False)
+    _, y = wine.load_data({}).validation
+    own_data_files.validation_rows(wine).to_csv(folder / "new_customers.csv", index=False)
     np.save(folder / "classes.npy", y)
 
 
@@ -103,12 +102,12 @@ def client(folder):
 
 
 def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, client, folder):
-    there = folder / told("schema", "--output", "again.json")["path"]
+    there = folder / told("init", "--schema", "--output", "again.json")["path"]
     assert there.read_bytes() == (folder / "sweep.schema.json").read_bytes()
 
     best = swept["best"]
     exported = told("export", "wine", "--output", "churn.keras")
-    assert exported["trial_id"] == best["trial_id"]
+    assert exported["trial"]["trial_id"] == best["trial_id"]
     # The served model gives the trial's own numbers where tune_tf is not.
     accuracy, loss = predict("models:/vino@live")
     assert accuracy == pytest.approx(best["metrics"]["val_accuracy"])

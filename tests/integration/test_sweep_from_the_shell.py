@@ -19,17 +19,11 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(
     finished, verb, sweep_file, tmp_path
 ):
     settings = ("budget.num_samples=6", "max_concurrent_trials=2", "keep_checkpoints=2")
-    timeline = ("--timeline", "trace.json")
-    code, out, err = finished("run", str(sweep_file), *timeline, "--set", *settings, cwd=tmp_path)
+    settings += ("tensorboard=true",)
+    code, out, err = finished("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
 
     assert code == 0, err
     assert "Best trial" in out
-    calls = [
-        event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    ]
-    assert {"imports, checks, start of Ray", "trials", "best model, report", "setup"} <= set(calls)
-    assert {"import, store, run of the sweep", "epoch", "checkpoint"} <= set(calls)
-    assert sum(name.startswith("trial ") for name in calls) == 6
     assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
     code, out, err = verb("resume", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
@@ -47,6 +41,7 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(
     assert "tune_tf.best_model" not in parent.data.tags  # it was not asked for
     assert Path(result["best"]["checkpoint"]).is_dir()
     assert len({path.parent for path in folder.glob("trial_*/checkpoint_*")}) == 2  # the best
+    _assert_that_tensorboard_has_curves_and_configs(folder)
     value = result["best"]["metrics"]["val_accuracy"]
     assert parent.data.metrics["best/val_accuracy"] == pytest.approx(value)
 
@@ -113,7 +108,6 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     settings = (
         "scheduler={name: fifo, max_t: 20}",
         "checkpoint_interval_s=0.1",
-        "tensorboard=true",
         ONE_STRUCTURE,
     )
     process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
@@ -142,7 +136,6 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
         assert all(path.read_text() == results[path] for path in over)  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
     _assert_that_optuna_draws(folder)
-    _assert_that_tensorboard_has_each_result_once(folder)
 
 
 @pytest.mark.slow
@@ -172,16 +165,14 @@ def _results_of_ended_trials(folder: Path) -> set[Path]:
     }
 
 
-def _assert_that_tensorboard_has_each_result_once(folder: Path) -> None:
+def _assert_that_tensorboard_has_curves_and_configs(folder: Path) -> None:
     for trial in folder.glob("trial_*"):
         lines = map(json.loads, (trial / "result.json").read_text().splitlines())
-        losses = {line["training_iteration"]: line["loss"] for line in lines}  # the last ones
+        losses = {line["training_iteration"]: line["loss"] for line in lines}
         events = EventAccumulator(str(trial), size_guidance={"scalars": 0}).Reload()
-        points = events.Scalars("loss")
-        assert [point.step for point in points] == sorted(losses)
-        assert [point.value for point in points] == pytest.approx(
-            [losses[step] for step in sorted(losses)]
-        )
+        points = events.Scalars("ray/tune/loss")
+        assert {point.step: point.value for point in points} == pytest.approx(losses)
+        assert "_hparams_/session_start_info" in events.PluginTagToContent("hparams")
 
 
 def _assert_that_optuna_draws(folder: Path) -> None:

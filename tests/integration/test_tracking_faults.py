@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import three_systems
 from faulty_proxy import FaultyProxy
-from terminal import until
 from tracking_server import TrackingServer
 
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
@@ -373,27 +372,3 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     points = {trial_id: points for trial_id, (_, _, points) in runs.items()}
     assert points == reported(folder, "val_accuracy")
     assert all("tune_tf.stop_reason" in tags for _, tags, _ in runs.values())
-
-
-@pytest.mark.slow
-def test_a_killed_sweep_is_closed_but_not_while_it_runs(untrained, verb, sweep_file, tmp_path):
-    process = untrained("run", str(sweep_file), "--set", "epochs=2000", cwd=tmp_path)
-    until(lambda: list(tmp_path.glob("sweeps/*/trial_*/result.json")), process=process)
-    (folder,) = (tmp_path / "sweeps").iterdir()
-    process.send_signal(signal.SIGSTOP)  # else it may end before it is looked at
-    code, out, err = verb("close", "tiny", cwd=tmp_path)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=240)
-    assert code == 2
-    assert "is still running" in err
-
-    code, out, err = verb("close", "tiny", "--json", cwd=tmp_path)
-
-    assert code == 0, err
-    runs = stored(tmp_path / "mlflow.db", folder.name, "val_accuracy")
-    assert "RUNNING" not in {status for status, _, _ in runs.values()}
-    ends = [(status, tags["tune_tf.stop_reason"]) for status, tags, _ in runs.values()]
-    interrupted = ends.count(("KILLED", "interrupted"))
-    assert len(json.loads(out)["run_ids"]) == interrupted > 0
-    code, out, err = verb("close", "tiny", cwd=tmp_path)
-    assert "0 runs ended" in out

@@ -10,7 +10,6 @@ from three_systems import assert_truth
 
 from tune_tf.errors import TuneTfError
 from tune_tf.inspection import SweepView, list_sweeps
-from tune_tf.inspection.trial_rows import TrialRows
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.searchers.trial_attrs import tune_trial_id
 from tune_tf.space import flatten
@@ -95,7 +94,7 @@ def look(path):
     """Look at a sweep in all the ways in which the verbs do."""
     view = SweepView.open(path)
     view.to_dict()
-    TrialRows.of(view).to_csv()
+    [view.row(trial) for trial in view.trials]
     for trial in view.trials:
         trial.to_dict()
         assert trial.curve("val_accuracy") is not None
@@ -132,7 +131,7 @@ def test_every_file_of_a_sweep_may_be_cut_at_any_byte(killed, tmp_path, caplog):
                 refused.append(f"{case}: {error}")
                 continue
             assert [trial.number for trial in look(path).trials] == numbers, case
-            assert not list_sweeps(path.parent).unreadable, case
+            assert len(list_sweeps(path.parent)) == len(list(path.parent.iterdir())), case
             after = signature(found)
             assert {number_of[key] for key in before.keys() - after.keys()} <= not_begun, case
             assert after.keys() <= before.keys(), case

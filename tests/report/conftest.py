@@ -15,6 +15,6 @@ def usual_sweep(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def usual_report(usual_sweep, tmp_path_factory):
-    """The files of its report, by artifact path."""
-    return write_report(usual_sweep, tmp_path_factory.mktemp("report"))
+def usual_page(usual_sweep, tmp_path_factory):
+    """The path of its report."""
+    return write_report(usual_sweep, tmp_path_factory.mktemp("report"))["report.html"]

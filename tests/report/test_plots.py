@@ -1,71 +1,167 @@
-"""The plots' figures: what plotly.js is given, and what it shows."""
+"""The plots: which trials they show, how, and why they show nothing."""
 
-import plotly.graph_objects as go
+import re
+
+import numpy as np
 import pytest
-from sweeps_on_disk import Told, sweep_on_disk
+from sweeps_on_disk import Told, many_trials, sweep_on_disk
 
 from tune_tf.outcome import Outcome
-from tune_tf.report.plots.curves import plot_history
-from tune_tf.report.plots.outcome_style import STYLES
-from tune_tf.report.plots.parallel_coordinates import plot_parallel_coordinates
-from tune_tf.report.plots.scatter_grids import plot_pareto_front
-from tune_tf.report.report import PLOTS
+from tune_tf.outcome_style import STYLES
+from tune_tf.report.plots import draw_plots
 from tune_tf.report.report_data import ReportData
 
-TWO = {
-    "objective": [{"metric": "loss", "mode": "min"}, {"metric": "accuracy", "mode": "max"}],
+SPACE = {
+    "x": {"uniform": [0.0, 1.0]},
+    "y": {"loguniform": [1e-3, 1.0]},
+    "kind": {"choice": ["a", ["b"], None]},
+    "only_a": {"uniform": [0.0, 1.0], "when": {"kind": "a"}},
 }
+LOSS = {"objective": {"metric": "loss", "mode": "min"}}
+
+
+@pytest.fixture
+def plots(tmp_path):
+    """Return the plots of told trials by title."""
+
+    def of(*told, **settings):
+        return draw_plots(ReportData.of(sweep_on_disk(tmp_path, told, **settings)))
+
+    return of
+
+
+def spread(count, value, **more):
+    """Return trials whose value is a function of their config."""
+    told = []
+    for number in range(count):
+        rng = np.random.default_rng(number)
+        config = {"x": float(rng.random()), "y": float(10 ** rng.uniform(-3, 0))}
+        config["kind"] = SPACE["kind"]["choice"][number % 3]
+        told.append(Told([value(config)], config=config, **more))
+    return told
+
+
+def test_every_plot_of_a_usual_sweep_is_drawn(usual_sweep):
+    drawn = draw_plots(ReportData.of(usual_sweep))
+    assert [title for title, plot in drawn.items() if not plot.figures] == []
+    assert "Pareto front" not in drawn  # of one objective
+
+
+def test_the_line_of_the_best_never_worsens_and_skips_what_was_stopped(plots):
+    told = [Told([0.3]), Told([0.9], Outcome.PRUNED), Told([0.2]), Told([0.5])]
+    (figure,) = plots(*told)["History"].figures
+    (line,) = figure.select_traces({"mode": "lines"})
+    assert list(line.y) == [0.3, 0.3, 0.3, 0.5]
+    (stopped,) = figure.select_traces({"name": "stopped early"})
+    assert (list(stopped.x), list(stopped.y)) == ([1], [0.9])
+
+
+def test_curves_are_in_the_colours_of_outcomes_and_the_best_is_on_top(plots):
+    told = [Told([0.3, 0.9]), Told([0.2, 0.1], Outcome.DIVERGED), Told([0.1], Outcome.PRUNED)]
+    (figure,) = plots(*told)["Learning curves"].figures
+    colours = {line.name: line.line.color for line in figure.data}
+    assert colours == {
+        "Trial0": STYLES["completed"].colour,
+        "Trial1": STYLES["diverged"].colour,
+        "Trial2": STYLES["pruned"].colour,
+    }
+    assert figure.data[-1].name == "Trial0"
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_the_parameter_that_moves_the_metric_is_the_most_important(plots, mode):
+    sign = -1 if mode == "max" else 1
+    told = spread(80, lambda config: sign * (config["x"] - 0.2) ** 2)
+    objective = {"metric": "m", "mode": mode}
+    (figure,) = plots(*told, space=SPACE, objective=objective)["Importances"].figures
+    (bars,) = figure.data
+    shares = dict(zip(bars.y, bars.x, strict=True))
+    assert max(shares, key=shares.get) == "x"
+    assert shares["x"] > 0.5
+    assert set(shares) == set(SPACE) - {"only_a"}
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in PLOTS if kind.name != "pareto_front"], ids=lambda kind: kind.name
+    ("told", "settings", "title", "reason"),
+    [
+        ([], {}, "Timeline", "no trial was started"),
+        ([Told([], Outcome.ERROR)], {}, "History", "no trial reported a finite val_accuracy"),
+        ([Told([0.5])], {"space": {"a": 1}}, "Slices", "nothing is searched but constants"),
+        ([Told([0.5])] * 3, {}, "Importances", "4 completed .* not 3 completed trials"),
+        ([Told([0.5])] * 9, {}, "Importances", "the same value"),
+        ([Told([0.5], Outcome.PRUNED)] * 9, {}, "Importances", "not 0 completed trials"),
+        ([Told([], Outcome.ERROR)], {}, "Learning curves", "no trial's folder holds a result"),
+        ([Told([], Outcome.ERROR)], {}, "Timeline", "no trial's start and end are known"),
+    ],
 )
-def test_plotly_knows_every_word_of_a_figure(usual_sweep, kind):
-    figure = kind.plot(ReportData.of(usual_sweep)).drawing.to_plotly()
-    assert len(go.Figure(figure).data) == len(figure["data"])
+def test_a_reason_is_given_where_nothing_can_be_drawn(plots, told, settings, title, reason):
+    plot = plots(*told, **settings)[title]
+    assert not plot.figures
+    assert re.search(reason, plot.caption)
 
 
-def test_the_front_of_three_objectives_is_drawn_pair_by_pair(tmp_path):
-    objective = [*TWO["objective"], {"metric": "size", "mode": "min"}]
-    told = [Told([0.1 * at], metrics={"accuracy": at, "size": -at}) for at in range(4)]
-    plot = plot_pareto_front(ReportData.of(sweep_on_disk(tmp_path, told, objective=objective)))
-    figure = go.Figure(plot.drawing.to_plotly())
-    assert {trace.xaxis for trace in figure.data} == {"x", "x2", "x3"}
+def test_slices_show_each_trial_with_the_parameter_on_its_scale(plots):
+    told = spread(6, lambda config: config["x"], outcome=Outcome.PRUNED)
+    (figure,) = plots(*told, Told([0.3], config={"x": 0.3}), space=SPACE)["Slices"].figures
+    axes = {axis.title.text: axis.type for axis in figure.select_xaxes()}
+    assert axes == {"kind": "category", "x": None, "y": "log"}
+    assert [len(marks.x) for marks in figure.data] == [6, 7, 6]
+    stopped, completed = STYLES["pruned"].colour, STYLES["completed"].colour
+    assert list(figure.data[1].marker.color) == [stopped] * 6 + [completed]
 
 
-def test_every_end_has_a_look_of_its_own():
-    ends = {outcome: STYLES[outcome] for outcome in Outcome}
-    assert len({style.colour for style in ends.values()}) == len(ends)
-    assert len({style.marker for style in ends.values()}) == len(ends)
+def test_the_best_line_of_parallel_coordinates_is_the_last_and_bluest(plots):
+    told = spread(5, lambda config: config["x"])
+    (figure,) = plots(*told, space=SPACE, **LOSS)["Parallel coordinates"].figures
+    lines = [line for line in figure.data if line.mode == "lines"]
+    assert lines[-1].y[0] == 0  # of the smallest loss
+    assert lines[-1].line.color == "rgb(36, 132, 198)"
 
 
-def test_the_line_of_the_best_never_worsens_and_skips_what_was_stopped(tmp_path):
+def test_each_pair_of_objectives_shows_the_front_of_all(plots):
+    objective = [{"metric": name, "mode": "min"} for name in ("loss", "size", "time")]
+    values = [(0.1, 3.0, 1.0), (0.2, 2.0, 9.0), (0.3, 3.0, 3.0)]
+    told = [Told([loss], metrics={"size": size, "time": time}) for loss, size, time in values]
+    plot = plots(*told, objective=objective)["Pareto front"]
+    assert len(plot.figures) == 3
+    assert list(plot.figures[0].data[-1].x) == [0.1, 0.2]
+    assert "the 2 completed trials" in plot.caption
+
+
+def test_trials_are_counted_by_the_epoch_at_which_they_ended(plots):
+    told = [Told([0.1] * 9), Told([0.1] * 3, Outcome.PRUNED), Told([0.1] * 3, Outcome.PRUNED)]
+    (figure,) = plots(*told)["Epochs of the trials"].figures
+    assert {bars.name: list(bars.x) for bars in figure.data} == {
+        "completed": ["9"],
+        "stopped early": ["3", "3"],
+    }
+    assert figure.layout.xaxis.categoryarray == ("3", "9")
+
+
+def test_the_timeline_has_a_bar_from_start_to_end_of_each_trial(plots):
     told = [
-        Told([0.3], started_after_s=0),
-        Told([0.9], Outcome.PRUNED, started_after_s=10),
-        Told([0.2], started_after_s=20),
-        Told([0.5], started_after_s=30),
+        Told([0.1] * 3, started_after_s=0),
+        Told([0.1], Outcome.ERROR, started_after_s=6),
+        Told([0.1], None, started_after_s=6),
+        Told([], Outcome.ERROR),
     ]
-    times, values = ReportData.of(sweep_on_disk(tmp_path, told)).best_so_far
-    assert list(values) == [0.3, 0.5]
-    assert list(times) == [2.0, 32.0]
+    (figure,) = plots(*told)["Timeline"].figures
+    bars = {bars.y[0]: (bars.x[0], bars.marker.color[0]) for bars in figure.data}
+    assert bars == {
+        0: (6000, STYLES["completed"].colour),
+        1: (2000, STYLES["error"].colour),
+        2: (2000, STYLES["interrupted"].colour),
+    }
 
 
-def test_a_small_loss_is_up_where_the_metric_is_minimised(tmp_path):
-    told = [Told([1.0]), Told([2.0])]
-    result = sweep_on_disk(tmp_path, told, objective={"metric": "loss", "mode": "min"})
-    plot = plot_parallel_coordinates(ReportData.of(result))
-    last = go.Figure(plot.drawing.to_plotly()).data[0].dimensions
-    # The worst line comes first, so that the best is drawn over it.
-    assert last[-1].values == {"dtype": "f4", "bdata": "AAAAAAAAgD8="}
-    assert last[-1].ticktext[0] == "1"
-    assert last[-1].tickvals[0] == 1.0
+def test_of_many_trials_lines_are_drawn_evenly_from_best_to_worst(plots):
+    drawn = plots(*many_trials(700, max_t=3))
+    (figure,) = drawn["Learning curves"].figures
+    assert len(figure.data) == 300
+    assert "300 of 700 trials, evenly from the best" in drawn["Parallel coordinates"].caption
 
 
-def test_a_trial_under_the_pointer_tells_its_config(tmp_path):
-    told = [Told([0.5], config={"optimizer": "<b>adamw</b>"})]
-    plot = plot_history(ReportData.of(sweep_on_disk(tmp_path, told)))
-    (text,) = plot.drawing.to_plotly()["data"][0]["text"]
-    assert text == (
-        "trial 0, completed<br>val_accuracy = 0.5<br>optimizer = &lt;b&gt;adamw&lt;/b&gt;"
-    )
+def test_every_outcome_has_a_colour_of_its_own():
+    colours = [STYLES[outcome.value].colour for outcome in Outcome]
+    assert len(set(colours)) == len(colours)

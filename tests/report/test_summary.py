@@ -23,135 +23,88 @@ def summary(tmp_path):
     return of
 
 
-def test_the_best_is_compared_with_the_median_of_the_completed(summary):
-    found = summary(Told([0.5]), Told([0.25]), Told([1.0]), Told([0.0], STOPPED))
-    assert found.headline == "Best val_accuracy: 1, by trial 2."
-    assert found.comparison == "The median of 3 completed trials is 0.5: the best is 0.5 better."
+def frozen(text):
+    return Told([0.5], results={"perf/frozen_layers": text})
 
 
-def test_the_best_has_its_test_metrics(tmp_path):
-    result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0])])
-    tested = replace(result.trials[1], test_metrics={"test_loss": 0.25, "test_accuracy": 0.75})
-    result = replace(result, trials=(result.trials[0], tested))
-    assert Summary.of(ReportData.of(result)).headline == (
-        "Best val_accuracy: 1, by trial 1. On the test rows, which no trial has seen: "
-        "test_accuracy 0.75, test_loss 0.25."
-    )
+@pytest.mark.parametrize(
+    ("told", "settings", "sentence"),
+    [
+        (
+            [Told([0.5]), Told([0.25]), Told([1.0]), Told([0.0], STOPPED)],
+            {},
+            "The median of 3 completed trials is 0.5.",
+        ),
+        (
+            [Told([1.0]), Told([0.1], STOPPED), Told([0.1], STOPPED), Told([], Outcome.OOM)],
+            {},
+            "4 trials: 1 completed, 2 stopped early by the scheduler, 1 ran out of memory.",
+        ),
+        (
+            [Told([0.1] * 9), Told([0.1] * 3, STOPPED), Told([0.1], Outcome.ERROR)],
+            {},
+            "13 epochs trained in 18 s (26 s of training in all trials). Early stopping saved 6 "
+            "epochs: all trials run to their limit of 9 would have taken 27, so it trained 48% "
+            "of that.",
+        ),
+        ([Told([0.1] * 9)], {}, "9 epochs trained in 18 s (18 s of training in all trials)."),
+        (
+            [frozen("shared: 1 MB"), frozen("not shared: flip"), frozen("shared: 1 MB")],
+            {},
+            "Frozen layers: 2 trials shared: 1 MB; 1 trial not shared: flip.",
+        ),
+    ],
+    ids=["median", "outcomes", "saved", "nothing saved", "frozen layers"],
+)
+def test_a_sentence_says_what_there_is_to_say(summary, told, settings, sentence):
+    assert sentence in summary(*told, **settings).sentences
 
 
-def test_frozen_layers_are_counted_by_what_they_save_or_why_they_are_not_shared(summary):
-    shared, reason = "shared on this node: 1 MB of outputs", "not shared: flip draws random numbers"
-    told = [Told([0.5], results={"perf/frozen_layers": text}) for text in (shared, reason, shared)]
-    assert summary(*told, Told([0.5])).frozen_layers == (
-        f"Frozen layers: 2 trials {shared}; 1 trial {reason}."
-    )
+def test_nothing_is_said_of_what_there_is_not(summary):
+    found = summary(Told([1.0]))
+    assert found.headline == "Best val_accuracy: 1, by trial 0."
+    assert [sentence.split()[1] for sentence in found.sentences] == ["trial:", "epoch"]
 
 
-def test_reasons_are_told_beside_many_kinds_of_frozen_layers_that_are_shared(summary):
-    texts = [f"shared on this node: {size} kB" for size in range(9)] + ["not shared: no room"]
-    told = [Told([0.5], results={"perf/frozen_layers": text}) for text in texts]
-    found = summary(*told).frozen_layers
-    assert found.count("shared on this node") == 3
-    assert found.endswith("; 1 trial not shared: no room; tune-tf show has those of other trials.")
-
-
-def test_nothing_is_told_of_frozen_layers_without_any(summary):
-    assert summary(Told([0.5])).frozen_layers == ""
+def test_better_is_less_where_the_metric_is_minimised(summary):
+    found = summary(Told([3.0]), Told([1.0]), objective={"metric": "loss", "mode": "min"})
+    assert found.headline == "Best loss: 1, by trial 1."
 
 
 def test_a_best_epoch_before_the_last_is_named(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0, 0.5])])
     kept = replace(result.trials[1], metrics={"val_accuracy": 1.0}, kept_iteration=1)
     headline = Summary.of(ReportData.of(replace(result, trials=(kept,)))).headline
-    assert headline == "Best val_accuracy: 1, by trial 1 in iteration 1 of 2."
+    assert headline == "Best val_accuracy: 1, by trial 1 in epoch 1 of 2."
 
 
-def test_a_lead_within_the_noise_of_single_epochs_is_told(summary):
-    noisy = [0.5, 0.6] * 5
-    found = summary(Told([*noisy, 0.62]), Told([*noisy, 0.6]), Told([*noisy, 0.5]), Told([0.1]))
-    assert "The first 2 are closer than" in found.comparison
-    assert "(0.1, median)" in found.comparison
-
-
-def test_a_lead_beyond_the_noise_of_single_epochs_is_not_questioned(summary):
-    quiet = [0.5] * 12
-    assert "closer" not in summary(Told([*quiet, 0.62]), Told([*quiet, 0.6])).comparison
-
-
-def test_better_is_less_where_the_metric_is_minimised(summary):
-    found = summary(Told([3.0]), Told([1.0]), objective={"metric": "loss", "mode": "min"})
-    assert found.comparison.endswith("is 2: the best is 1 better.")
-
-
-def test_one_trial_is_compared_with_nothing(summary):
-    assert summary(Told([1.0])).comparison == "There is no other trial to compare it with."
-
-
-def test_trials_are_counted_by_how_they_ended(summary):
-    found = summary(Told([1.0]), Told([0.1], STOPPED), Told([0.1], STOPPED), Told([], Outcome.OOM))
-    assert found.outcomes == (
-        "4 trials: 1 completed, 1 ran out of memory, 2 stopped early by the scheduler."
-    )
-
-
-def test_what_early_stopping_saved_counts_only_what_the_scheduler_stopped(summary):
-    found = summary(Told([0.1] * 9), Told([0.1] * 3, STOPPED), Told([0.1], Outcome.ERROR))
-    assert found.cost == (
-        "13 iterations trained in 18 s (26 s of training in all trials). Early stopping saved 6 "
-        "iterations: all trials run to their limit of 9 would have taken 27, so it trained 48% of "
-        "that."
-    )
-
-
-def test_nothing_is_said_to_be_saved_where_nothing_was_stopped(summary):
-    assert "saved" not in summary(Told([0.1] * 9)).cost
-
-
-def test_what_failed_alike_is_told_once(summary):
-    found = summary(
-        Told([], Outcome.ERROR, cause="OSError: disk"),
-        Told([], Outcome.ERROR, cause="OSError: disk"),
-        Told([], Outcome.OOM),
-    )
-    told = [(failure.cause, failure.numbers) for failure in found.failures]
-    assert told == [("OSError: disk", (0, 1)), ("unknown cause", (2,))]
+OPTIONS = "one of 16, 32, 64"
+RANGE = "0.0001 to 0.1, logarithmic"
 
 
 @pytest.mark.parametrize(
-    ("options", "value", "note"),
+    ("parameter", "value", "searched"),
     [
-        ([16, 32, 64], 64, "the largest of its options: consider larger ones"),
-        ([64, 16, 32], 16, "the smallest of its options: consider smaller ones"),
-        ([16, 32, 64], 32, ""),
-        ([16, 32], 32, ""),
-        ([16, 32, "auto"], 32, ""),
-        ([False, True], True, ""),
+        ({"choice": [16, 32, 64]}, 64, f"{OPTIONS} (the best is at the upper end of its options"),
+        ({"choice": [64, 16, 32]}, 16, "one of 64, 16, 32 (the best is at the lower end"),
+        ({"choice": [16, 32, 64]}, 32, OPTIONS),
+        ({"choice": [16, 32]}, 32, "one of 16, 32"),
+        ({"choice": [16, 32, "auto"]}, 32, "one of 16, 32, auto"),
+        ({"choice": [False, True]}, True, "one of False, True"),
+        ({"loguniform": [1e-4, 1e-1]}, 1e-4, f"{RANGE} (the best is at the lower end of its range"),
+        ({"loguniform": [1e-4, 1e-1]}, 1e-2, RANGE),
+        ({"loguniform": [1e-4, 1e-1]}, 0.099, f"{RANGE} (the best is at the upper end"),
+        (3, 3, "constant"),
     ],
 )
-def test_a_best_option_at_an_end_of_several_numbers_is_noted(summary, options, value, note):
-    space = {"width": {"choice": options}}
-    (setting,) = summary(Told([1.0], config={"width": value}), space=space).settings
-    assert setting.note == note
+def test_a_best_value_at_an_end_of_what_was_searched_is_noted(summary, parameter, value, searched):
+    ((_, _, text),) = summary(Told([1.0], config={"p": value}), space={"p": parameter}).parameters
+    assert text.startswith(searched)
+    assert ("consider widening" in text) is ("the best" in searched)
 
 
-@pytest.mark.parametrize(
-    ("value", "note"),
-    [
-        (1e-4, "at the lower end of its range: consider widening it"),
-        (1e-2, ""),
-        (0.099, "at the upper end of its range: consider widening it"),
-    ],
-)
-def test_a_best_value_at_an_end_of_its_range_is_noted(summary, value, note):
-    space = {"rate": {"loguniform": [1e-4, 1e-1]}}
-    (setting,) = summary(Told([1.0], config={"rate": value}), space=space).settings
-    assert setting.searched == "0.0001 to 0.1, logarithmic"
-    assert setting.note == note
-
-
-def test_the_fingerprint_of_a_reproducible_sweep_is_told(tmp_path):
-    result = sweep_on_disk(tmp_path, [Told([0.5])])
-    assert Summary.of(ReportData.of(result)).fingerprint == ""
+def test_the_fingerprint_of_a_reproducible_sweep_is_said(tmp_path):
     found = SweepFingerprint("7144807a4add01ec", 104, {"keras": "3.15", "slots": "4"})
-    text = Summary.of(ReportData.of(replace(result, fingerprint=found))).fingerprint
+    result = replace(sweep_on_disk(tmp_path, [Told([0.5])]), fingerprint=found)
+    text = Summary.of(ReportData.of(result)).sentences[-1]
     assert text == "Fingerprint 7144807a4add01ec: 104 events, with keras 3.15, slots 4."

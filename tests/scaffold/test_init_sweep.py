@@ -8,6 +8,7 @@ import pytest
 from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, schema_text
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.scaffold import init_sweep
+from tune_tf.workloads.table import TextFormat
 
 
 @pytest.fixture
@@ -61,36 +62,28 @@ def test_columns_that_only_tell_rows_apart_are_left_out(init, tmp_path):
     assert "embedding_dim" not in written.plan.config.space.parameters
 
 
-def test_the_format_of_a_file_and_its_dates_are_written_and_told_once(init, tmp_path, caplog):
-    table = pd.DataFrame({"Größe": np.arange(40) % 7 / 2, "same": 1, "y": ["a", "b"] * 20})
-    table["sold"] = pd.date_range("2020-01-01", periods=40).strftime("%d.%m.%Y")
+def test_the_format_of_a_file_and_its_dates_are_written(init, tmp_path):
+    table = pd.DataFrame({"Größe": np.arange(40) % 7 / 2, "y": ["a", "b"] * 20})
+    table["sold"] = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d")
     table.to_csv(tmp_path / "t.csv", sep=";", decimal=",", encoding="cp1252", index=False)
-    settings = settings_of(init("t.csv", target="y"))
+    with pytest.raises(WorkloadError, match=r"'Größe' is read as text.*--decimal ,"):
+        init("t.csv", target="y", text_format=TextFormat(encoding="cp1252"))
+    text_format = TextFormat(";", ",", encoding="cp1252")
+    settings = settings_of(init("t.csv", target="y", text_format=text_format))
 
-    assert settings["dates"] == {"sold": "%d.%m.%Y"}
+    assert settings["dates"] == {"sold": "ISO8601"}
     assert "ignore" not in settings
     assert [settings[name] for name in ("separator", "decimal", "encoding")] == [";", ",", "cp1252"]
-    assert caplog.text.count("column(s) 'same' have one value") == 1
-    assert caplog.text.count("t.csv: ") - caplog.text.count("hold dates") == 1
 
 
-def test_a_name_that_yaml_would_take_for_something_else_stands_in_quotes(init, tmp_path):
-    rows = np.arange(40)
-    table = pd.DataFrame({"x: 1": rows % 5.0, "no": rows % 2})
-    table.to_csv(tmp_path / "my #1 'tab\".csv", index=False)
-    written = init("my #1 'tab\".csv", target="no")
+@pytest.mark.parametrize("name", ["no", ".5", ".1_0", "~", "._"])
+def test_a_name_that_yaml_would_take_for_something_else_stands_in_quotes(init, tmp_path, name):
+    rows, path = np.arange(40), "my #1 'tab\".csv"
+    pd.DataFrame({"x: 1": rows % 5.0, name: rows % 2}).to_csv(tmp_path / path, index=False)
+    written = init(path, target=name)
 
-    assert settings_of(written)["path"] == "my #1 'tab\".csv"
-    assert settings_of(written)["target"] == "no"
+    assert (settings_of(written)["path"], settings_of(written)["target"]) == (path, name)
     assert written.plan.config.name == "my-1-tab"
-
-
-@pytest.mark.parametrize("name", [".5", ".1_0", "~", "._"])
-def test_a_column_that_yaml_would_take_for_a_number_is_a_name(init, tmp_path, name):
-    rows = np.arange(40)
-    pd.DataFrame({"x": rows % 5.0, name: rows % 2}).to_csv(tmp_path / "a.csv", index=False)
-
-    assert settings_of(init("a.csv", target=name))["target"] == name
 
 
 def test_a_folder_of_class_folders(init, tmp_path):
@@ -121,38 +114,13 @@ def test_arrays_in_two_files(init, tmp_path):
     assert "num_layers" in written.plan.config.space.parameters
 
 
-def test_records_with_the_features_of_the_first_one(init, tmp_path):
-    own_data_files.digit_records(tmp_path / "d.tfrecord", 60)
-    written = init("d.tfrecord")
-
-    settings = settings_of(written)
-    assert settings["features"] == {
-        "image": {"dtype": "float32", "shape": [64]},
-        "label": {"dtype": "int64", "shape": []},
-    }
-    assert (settings["x"], settings["y"]) == ("image", "label")
-    assert "[8, 8, 1] if it is an image of that size" in text_of(written)
-    assert written.task == "classification"
-
-
-def test_records_of_encoded_pictures_are_refused(init, tmp_path):
-    import tensorflow as tf
-
-    picture = tf.io.encode_png(np.zeros((4, 4, 1), np.uint8)).numpy()
-    feature = {"image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[picture]))}
-    example = tf.train.Example(features=tf.train.Features(feature=feature))
-    with tf.io.TFRecordWriter(str(tmp_path / "p.tfrecord")) as writer:
-        writer.write(example.SerializeToString())
-
-    with pytest.raises(WorkloadError, match="'image' is an encoded PNG image"):
-        init("p.tfrecord")
-
-
 def test_the_workload_of_ones_own_trains_as_it_stands(init):
     from tune_tf import trainable
 
     written = init()
 
+    assert text_of(written).splitlines()[0] == SCHEMA_COMMENT
+    assert written.path.with_name(SCHEMA_FILE).read_text() == schema_text()
     lines = written.path.with_name("my_workload.py").read_text().splitlines()
     assert 10 <= len([line for line in lines if line.strip()]) <= 30
     config = {**written.plan.examples[0], "learning_rate": 0.01}
@@ -172,14 +140,6 @@ def test_a_workload_on_a_table_has_the_model_of_the_ready_one(init, tmp_path):
     assert {tensor.name for tensor in model.inputs} == {"numeric", "categorical"}
 
 
-def test_the_schema_is_written_beside_the_sweep_file(init, tmp_path):
-    written = init()
-
-    assert text_of(written).splitlines()[0] == SCHEMA_COMMENT
-    assert (tmp_path / SCHEMA_FILE).read_text() == schema_text()
-    assert {path.name for path in written.files} == {"sweep.yaml", "my_workload.py", SCHEMA_FILE}
-
-
 @pytest.mark.parametrize("name", ["sweep.yaml", "my_workload.py"])
 def test_a_file_that_is_there_is_left_alone(init, tmp_path, name):
     (tmp_path / name).write_text("mine")
@@ -187,10 +147,6 @@ def test_a_file_that_is_there_is_left_alone(init, tmp_path, name):
         init()
     assert (tmp_path / name).read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_a_file_that_is_there_is_written_over_on_request(init, tmp_path):
-    (tmp_path / "sweep.yaml").write_text("mine")
     assert text_of(init(force=True)) != "mine"
 
 

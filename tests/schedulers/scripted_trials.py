@@ -1,6 +1,7 @@
 """Tune controller without processes: scripted trials, real scheduler calls."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from ray.train._internal.session import _TrainingResult
 from ray.tune import Checkpoint
@@ -38,7 +39,8 @@ class Controller:
         ids: The trials' ids.
     """
 
-    search_alg = None
+    # Ray's variant for BOHB notes pauses there.
+    search_alg = SimpleNamespace(searcher=SimpleNamespace(on_pause=id, on_unpause=id))
 
     def __init__(self, scheduler, curves, *, slots=2, configs=None, stop=None, ids=None):
         self.scheduler, self.slots = scheduler, slots

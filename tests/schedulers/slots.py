@@ -131,3 +131,9 @@ class Slots:
             )
             for trial in self.trials
         }
+
+
+def assert_every_iteration_once(swept):
+    for number, (_, last) in swept.ends().items():
+        steps = [step for which, step in swept.reports if which == number]
+        assert steps == list(range(1, (last or 0) + 1)), f"trial {number} did {steps}"

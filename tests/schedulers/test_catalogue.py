@@ -12,15 +12,16 @@ LOSS = Objective("val_loss", "min")
 
 KINDS = {
     "asha": "AsyncHyperBandScheduler",
-    "bohb": "HyperBandForBOHB",
     "auto": "FIFOScheduler",
     "fifo": "FIFOScheduler",
     "freeze_thaw": "FIFOScheduler",
-    "hyperband": "HyperBandScheduler",
-    "median_stopping": "MedianStoppingRule",
     "pb2": "PopulationBasedTraining",
     "pbt": "PopulationBasedTraining",
-    "resource_changing": "ResourceChangingScheduler",
+    "ASHAScheduler": "ASHAScheduler",
+    "AsyncHyperBandScheduler": "AsyncHyperBandScheduler",
+    "HyperBandForBOHB": "HyperBandForBOHB",
+    "HyperBandScheduler": "HyperBandScheduler",
+    "MedianStoppingRule": "MedianStoppingRule",
 }
 SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
 each = pytest.mark.parametrize("name", KINDS)
@@ -39,37 +40,54 @@ def test_a_scheduler_is_one_of_rays(name):
     assert isinstance(make(name), getattr(schedulers, KINDS[name]))
 
 
+def test_every_class_of_ray_that_needs_no_search_space_is_there_by_its_name():
+    from tune_tf.config.scheduler_settings import ray_schedulers
+
+    assert set(ray_schedulers()) == {name for name in KINDS if name[0].isupper()}
+
+
 @each
 def test_a_scheduler_knows_its_metric_its_rungs_and_what_it_needs(name):
     made = make(name)
     assert made.metric == "val_loss"
     assert list(made.rungs) == sorted(set(made.rungs))
-    assert bool(made.rungs) == (name in ("asha", "auto", "freeze_thaw", "hyperband", "bohb"))
+    assert bool(made.rungs) == (name not in ("fifo", "pb2", "pbt", "MedianStoppingRule"))
     assert made.num_to_keep == (None if name in ("pbt", "pb2") else 2)
-    assert made.fresh_actors == (name == "resource_changing")
 
 
-def test_a_scheduler_around_another_has_that_ones_rungs_and_needs():
-    assert make("resource_changing", base={"name": "asha", "max_t": 9}).rungs == (1, 3, 9)
-    assert make("resource_changing", base={"name": "pbt"}).num_to_keep is None
+def test_arguments_are_those_of_the_class():
+    made = make("ASHAScheduler", max_t=20, grace_period=2, reduction_factor=2.5, brackets=2)
+    assert made.rungs == (2, 5, 13)
+    assert [at for at, _ in made._brackets[1]._rungs] == [12.5, 5.0]
 
 
-def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
-    with pytest.raises(
-        InvalidSettingsError,
-        match=r"name: must be one of 'asha', 'auto', 'bohb', .*not 'asah'; did you mean 'asha'",
-    ):
-        make("asah")
+REFUSED = {
+    "unknown": (
+        "asah",
+        {},
+        r"name: must be one of 'fifo', .*'MedianStoppingRule', not 'asah'; did you mean 'asha'",
+    ),
+    "a population": ("PopulationBasedTraining", {}, "name: must be .*'pbt'"),
+    "own argument": ("asha", {"hard_stop": True}, "hard_stop: .*known keys are .*grace_period"),
+    "Ray's argument": (
+        "HyperBandScheduler",
+        {"reduction_facto": 2, "brackets": 3},
+        r"(?s)2 errors.*reduction_facto: .*did you mean 'reduction_factor'.*known keys are name, "
+        r"max_t, reduction_factor; .*brackets: ",
+    ),
+    "what the objective says": ("MedianStoppingRule", {"metric": "loss"}, "metric: .*known keys"),
+    "a bad value": (
+        "HyperBandScheduler",
+        {"reduction_factor": "x"},
+        "HyperBandScheduler refuses its arguments: .*; correct max_t, reduction_factor",
+    ),
+}
 
 
-def test_an_unknown_name_and_wrong_settings_are_told_at_once():
-    with pytest.raises(InvalidSettingsError, match=r"(?s)2 errors.*'asah'.*grace_period: is 9"):
-        make("asah", max_t=3, grace_period=9)
-
-
-def test_the_setting_of_another_scheduler_is_refused():
-    with pytest.raises(InvalidSettingsError, match="hard_stop: belongs to median_stopping, but"):
-        make("asha", hard_stop=True)
+@pytest.mark.parametrize(("name", "settings", "text"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_refused_with_what_can(name, settings, text):
+    with pytest.raises(InvalidSettingsError, match=text):
+        make(name, **settings)
 
 
 def test_the_schedulers_load_neither_tensorflow_nor_optuna():

@@ -30,7 +30,7 @@ def dies(kind, iteration):
     }[kind]
 
 
-both = pytest.mark.parametrize("name", ["hyperband", "bohb"])
+both = pytest.mark.parametrize("name", ["HyperBandScheduler", "HyperBandForBOHB"])
 
 
 @both
@@ -51,15 +51,15 @@ def test_a_paused_trial_that_is_stopped_is_pruned_at_its_last_report(name):
     assert all(t.last_result["training_iteration"] in (1, 3) for t in pruned)
 
 
-def test_bohb_but_not_hyperband_prunes_with_fewer_slots_than_a_bracket():
+def test_the_one_for_bohb_but_not_hyperband_prunes_with_fewer_slots_than_a_bracket():
     ends = {
         name: [
             reason for _, reason in run(name, [flat(i) for i in range(20)], slots=1).ends().values()
         ]
-        for name in ("hyperband", "bohb")
+        for name in ("HyperBandScheduler", "HyperBandForBOHB")
     }
-    assert ends["hyperband"].count("pruned") == 0
-    assert ends["bohb"].count("pruned") >= 10
+    assert ends["HyperBandScheduler"].count("pruned") == 0
+    assert ends["HyperBandForBOHB"].count("pruned") >= 10
 
 
 @both
@@ -71,7 +71,7 @@ def test_trials_that_survive_all_halvings_are_completed(name):
 
 
 def test_trials_of_a_bracket_rounded_below_max_t_are_completed():
-    controller = run("bohb", [flat(value) for value in range(9)], slots=9, max_t=10)
+    controller = run("HyperBandForBOHB", [flat(value) for value in range(9)], slots=9, max_t=10)
     ends = list(controller.ends().values())
     assert ends[0] == (9, "completed")
     assert set(ends[1:3]) == {(3, "pruned")}
@@ -93,7 +93,9 @@ def test_a_dead_trial_does_not_block_its_bracket(name, kind, iteration, slots):
 
 
 def test_nan_is_never_compared():
-    controller = run("hyperband", [dies("nan", 3), *[flat(value) for value in range(7)]], slots=8)
+    controller = run(
+        "HyperBandScheduler", [dies("nan", 3), *[flat(value) for value in range(7)]], slots=8
+    )
     values = [
         result
         for band in controller.scheduler._hyperbands
@@ -132,7 +134,7 @@ def test_decisions_on_finite_metrics_are_rays(mode, slots):
     from tune_tf.schedulers import scheduler
 
     curves = [lambda at, i=i: (i * 7 % 11) / at for i in range(20)]
-    ours = scheduler("hyperband", Objective("val_loss", mode), max_t=9)
+    ours = scheduler("HyperBandScheduler", Objective("val_loss", mode), max_t=9)
     rays = HyperBandScheduler("training_iteration", "val_loss", mode, max_t=9)
     ends = [
         [at for at, _ in Controller(each, curves, slots=slots).run().ends().values()]

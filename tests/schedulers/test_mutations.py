@@ -65,12 +65,6 @@ REFUSED = {
         "mutations",
         "no parameter that pb2 can change: a is a choice",
     ),
-    "around": (
-        "resource_changing",
-        {"base": {"name": "pbt", "mutations": ["seed"]}},
-        "base.mutations",
-        "is a constant",
-    ),
 }
 
 

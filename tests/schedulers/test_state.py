@@ -16,9 +16,9 @@ SPACE = SearchSpace({"rate": Float(0.1, 1.0)})
 SETTINGS = {
     "fifo": {},
     "asha": {},
-    "hyperband": {},
-    "bohb": {},
-    "median_stopping": {},
+    "HyperBandScheduler": {},
+    "HyperBandForBOHB": {},
+    "MedianStoppingRule": {},
     "pbt": {"perturbation_interval": 2},
     "pb2": {"perturbation_interval": 2},
 }
@@ -28,9 +28,6 @@ each = pytest.mark.parametrize("name", SETTINGS)
 def make(name, **settings):
     from tune_tf.schedulers import scheduler
 
-    if name == "resource_changing":
-        base = {"name": "hyperband", "max_t": 9}
-        return scheduler(name, LOSS, space=SPACE, **{"base": base, **settings})
     return scheduler(name, LOSS, space=SPACE, **{"max_t": 9, **SETTINGS[name], **settings})
 
 
@@ -106,7 +103,9 @@ def test_a_sweep_under_pb2_goes_on_with_what_its_process_has_seen(tmp_path):
     assert len(resumed) > len(first) > 0
 
 
-@pytest.mark.parametrize("name", ["asha", "hyperband", "bohb", "median_stopping"])
+@pytest.mark.parametrize(
+    "name", ["asha", "HyperBandScheduler", "HyperBandForBOHB", "MedianStoppingRule"]
+)
 @pytest.mark.parametrize("iteration", [1, 2, 4, 6])
 def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(name, iteration, tmp_path):
     whole = controller_of(make(name)).run()
@@ -117,11 +116,11 @@ def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(name, iteration, tmp
 
 
 def test_a_paused_trial_stays_paused_after_a_resume(tmp_path):
-    controller = controller_of(make("hyperband"), count=3, slots=3)
+    controller = controller_of(make("HyperBandScheduler"), count=3, slots=3)
     controller.run(until=at_iteration(1))
     first, *_ = controller.trials
     first.set_status("PAUSED")
-    again = killed_and_resumed(controller, tmp_path / "scheduler", make("hyperband"))
+    again = killed_and_resumed(controller, tmp_path / "scheduler", make("HyperBandScheduler"))
     assert {t.trial_id: t.status for t in again.trials} == {
         "t0": "PAUSED",
         "t1": "PENDING",
@@ -129,7 +128,7 @@ def test_a_paused_trial_stays_paused_after_a_resume(tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", ["hyperband", "pbt"])
+@pytest.mark.parametrize("name", ["HyperBandScheduler", "pbt"])
 def test_a_trial_that_tune_does_not_bring_back_is_not_waited_for(name, tmp_path):
     controller = controller_of(make(name, **({"synch": True} if name == "pbt" else {})))
     controller.run(until=at_iteration(2))
@@ -179,22 +178,6 @@ def test_a_donor_whose_checkpoint_was_being_made_gives_the_one_before(tmp_path):
     assert again.scheduler._trial_state[found].last_checkpoint.path == str(tmp_path)
 
 
-def test_the_state_of_a_scheduler_around_another_has_that_ones_in_it(tmp_path):
-    def made():
-        from tune_tf.schedulers.resource_changing import ResizingScheduler
-
-        scheduler = make("resource_changing")
-        assert isinstance(scheduler, ResizingScheduler)
-        scheduler._resources_allocation_function = None  # there is no cluster to share
-        return scheduler
-
-    whole = controller_of(made()).run()
-    controller = controller_of(made()).run(until=at_iteration(2))
-    again = killed_and_resumed(controller, tmp_path / "scheduler", made()).run()
-    assert again.ends() == whole.ends()
-    assert {reason for _, reason in whole.ends().values()} >= {"completed", "pruned"}
-
-
 @each
 def test_saving_leaves_one_whole_file(name, tmp_path):
     scheduler = make(name)
@@ -231,6 +214,6 @@ def test_a_state_of_other_settings_is_refused(tmp_path):
 
 
 def test_a_state_of_another_scheduler_is_refused(tmp_path):
-    make("hyperband").save(tmp_path / "scheduler")
-    with pytest.raises(SweepConflictError, match=r"by HyperbandScheduler.*as BohbScheduler"):
-        make("bohb").restore(tmp_path / "scheduler")
+    make("HyperBandScheduler").save(tmp_path / "scheduler")
+    with pytest.raises(SweepConflictError, match=r"by HyperBandScheduler.*as HyperBandForBOHB"):
+        make("HyperBandForBOHB").restore(tmp_path / "scheduler")

@@ -362,7 +362,7 @@ def test_a_script_searches_and_the_verbs_know_its_sweep_elsewhere(
         return done.stdout
 
     assert "2 completed" in verb("status", name)
-    verb("extend", name, "--num-samples", "+1")
+    verb("extend", name, "num_samples=+1")
     assert len(json.loads(verb("trials", name, "--json"))) == 3
     verb("export", name, "--output", str(tmp_path / "best.keras"))
     assert (tmp_path / "best.keras").is_file()

@@ -48,7 +48,7 @@ def test_mutable_parameters_are_found_in_a_process_that_ends(tmp_path):
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_pb2_changes_what_moves_evenly():
-    assert allowed({"name": "resource_changing", "base": {"name": "pb2"}}) == (
+    assert allowed({"name": "pb2"}) == (
         "learning_rate",
         "dropout",
     )

@@ -68,23 +68,12 @@ def test_a_killed_sweep_is_delivered_and_its_runs_are_left_for_a_resume(killed):
     assert sync_sweep(killed.path).num_delivered == 0
 
 
-def test_closing_a_killed_sweep_delivers_and_ends_its_runs_once(killed):
-    from tune_tf.sweep.mlflow_store import close_sweep
-
-    closing = close_sweep("tiny")
-    assert closing.delivery.num_delivered == 2
-    assert len(closing.run_ids) == 2
-    assert states(killed) == {PARENT: ("KILLED", "interrupted"), "t1": ("KILLED", "interrupted")}
-    assert close_sweep("tiny").run_ids == ()
-
-
-@pytest.mark.parametrize("verb", ["sync_sweep", "close_sweep"])
-def test_a_sweep_that_runs_is_refused(killed, verb):
-    from tune_tf.sweep import mlflow_store
+def test_a_sweep_that_runs_is_refused(killed):
+    from tune_tf.sweep.mlflow_store import sync_sweep
 
     running = Spool(killed.path / SPOOL_FOLDER)
     with pytest.raises(SweepConflictError, match="is in use by a sweep that is still running"):
-        getattr(mlflow_store, verb)(killed.path)
+        sync_sweep(killed.path)
     running.close()
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.tracking.run_writer import Delivery, deliver, end_runs
+from tune_tf.tracking.run_writer import Delivery, deliver
 from tune_tf.tracking.runs import TrackedSweep
 from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate
 from tune_tf.tracking.writing.spool import Spool
@@ -47,16 +47,8 @@ def test_what_a_store_does_not_take_stays_with_the_reason(left_behind, path):
     assert deliver(left_behind, path).num_left == 0
 
 
-@pytest.mark.parametrize("act", [deliver, end_runs])
-def test_a_sweep_that_runs_is_left_alone(act, left_behind, path):
+def test_a_sweep_that_runs_is_left_alone(left_behind, path):
     running = Spool(path, {})
     with pytest.raises(SweepConflictError, match="still running"):
-        act(left_behind, path)
+        deliver(left_behind, path)
     running.close()
-
-
-def test_runs_are_ended_without_a_spool_too(left_behind, path, client):
-    deliver(left_behind, path)
-    assert len(end_runs(left_behind, path)) == 2
-    assert {run.info.status for run in runs_of(client)} == {"KILLED"}
-    assert not path.exists()

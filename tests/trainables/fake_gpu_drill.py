@@ -10,10 +10,12 @@ import tempfile
 from pathlib import Path
 
 import ray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fake_gpus import FakeGpus
 from ray import cloudpickle, tune
 
 from tune_tf import Data, Mirrored, TrialResources, Workload, trainable
-from tune_tf.testing import FakeGpus
 from tune_tf.trainables.memory.oom_retries import OomRetries
 
 CARDS_MIB = (4096, 4104, 4112, 4120)

@@ -81,7 +81,8 @@ CARDS = (16384, 16384, 8192)
 @pytest.fixture
 def claim(monkeypatch):
     """Return a function that claims devices where there are GPUs of so many MiB."""
-    from tune_tf.testing import FakeGpus
+    from fake_gpus import FakeGpus
+
     from tune_tf.training import devices
 
     monkeypatch.setattr(devices, "_claimed", {})

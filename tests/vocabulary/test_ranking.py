@@ -15,7 +15,6 @@ from tune_tf.ranking import (
     KeepBest,
     best_first,
     best_of,
-    best_so_far,
     kept_iteration,
     kept_result,
     pareto_front,
@@ -58,13 +57,6 @@ def test_ranking_lists_eligible_trials_in_order():
 @pytest.mark.parametrize("candidates", [[], [("a", DONE, 1.0, False)], [("a", DONE, None)]])
 def test_best_of_returns_none_without_a_feasible_completed_trial(candidates):
     assert best_of((Candidate(*each) for each in candidates), LOSS) is None
-
-
-@pytest.mark.parametrize(
-    ("objective", "best"), [(LOSS, [2.0, 1.0, 1.0]), (ACCURACY, [2.0, 2.0, 3.0])]
-)
-def test_the_best_so_far_is_told_after_each_finite_value(objective, best):
-    assert best_so_far([2.0, math.nan, 1.0, 3.0, math.inf], objective) == best
 
 
 def test_the_front_leaves_out_what_is_dominated_and_keeps_equals():

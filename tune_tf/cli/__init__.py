@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import sys
-from collections.abc import Callable
 
 import typer
 import wrapt
@@ -11,14 +9,13 @@ import wrapt
 from tune_tf.cli.console import exit_on_errors
 from tune_tf.cli.options import keep_ray_local
 from tune_tf.cli.signals import interrupt_on_signals
-from tune_tf.cli.verbs.estimates import plan, scale
-from tune_tf.cli.verbs.init import init, schema
+from tune_tf.cli.verbs.init import init
+from tune_tf.cli.verbs.measure import plan, scale
 from tune_tf.cli.verbs.models import export, promote, retrain
-from tune_tf.cli.verbs.resume import close, extend, resume, sync
+from tune_tf.cli.verbs.resume import extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop
-from tune_tf.cli.verbs.simulate import simulate_command
-from tune_tf.cli.verbs.sweeps import compare_command, list_command, report_command, status
-from tune_tf.cli.verbs.trials import best, logs, show, trials
+from tune_tf.cli.verbs.sweeps import report, status
+from tune_tf.cli.verbs.trials import logs, show, trials
 from tune_tf.cli.verbs.verify import verify
 from tune_tf.version import __version__
 
@@ -29,33 +26,12 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 ended, 1 no trial completed, 2 invalid settings, 130 interrupted.",
 )
-_VERBS: dict[str, Callable[..., None]] = {
-    "init": init,
-    "plan": plan,
-    "run": run,
-    "stop": stop,
-    "resume": resume,
-    "extend": extend,
-    "list": list_command,
-    "status": status,
-    "trials": trials,
-    "show": show,
-    "logs": logs,
-    "best": best,
-    "compare": compare_command,
-    "report": report_command,
-    "sync": sync,
-    "close": close,
-    "simulate": simulate_command,
-    "scale": scale,
-    "export": export,
-    "promote": promote,
-    "retrain": retrain,
-    "verify": verify,
-    "schema": schema,
-}
-for _name, _verb in _VERBS.items():
-    app.command(_name)(_verb)
+for _verb in (
+    *(init, plan, run, stop, resume, extend),
+    *(status, trials, show, logs, report, sync, scale),
+    *(export, promote, retrain, verify),
+):
+    app.command()(_verb)
 
 
 def _version(is_requested: bool) -> None:
@@ -75,7 +51,7 @@ def main_options(
 
 def main() -> None:
     """Run the command line."""
-    keep_ray_local(os.environ, sys.argv[1:])
+    keep_ray_local(os.environ)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes on this machine
     _leave_gpus_to_trials()
     with exit_on_errors(), interrupt_on_signals():

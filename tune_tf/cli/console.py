@@ -1,43 +1,37 @@
-"""Consoles, tables, states of trials, curves, JSON and exit codes on the command line."""
+"""Consoles, tables, states of trials, JSON, CSV and exit codes on the command line."""
 
 import contextlib
+import csv
+import io
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from tune_tf.errors import TuneTfError, UnwritableStorageError
-from tune_tf.formatting import counted, printable
+from tune_tf.formatting import csv_cell, printable
+from tune_tf.outcome_style import STYLES
+from tune_tf.result_keys import LATEST_S
 
 STATE_STYLES: Final[Mapping[str, str]] = {
-    "running": "cyan",
-    "pending": "dim",
-    "paused": "dim",
-    "completed": "green",
-    "pruned": "yellow",
-    "out_of_budget": "yellow",
-    "interrupted": "magenta",
-    "diverged": "red",
-    "oom": "red",
-    "error": "red",
-    "ended": "green",
+    **{state: style.colour for state, style in STYLES.items()},
+    "ended": STYLES["completed"].colour,
 }
 """Style by state, in display order."""
 
 _FILE_WIDTH = 200
-_GAP = 2
-"""Spaces between the columns of a table without lines."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -67,24 +61,20 @@ def make_console(*, stderr: bool = False, quiet: bool = False) -> PlainConsole:
     return PlainConsole(width=_FILE_WIDTH, quiet=quiet)
 
 
-@contextlib.contextmanager
-def measurement_progress(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """Show the progress of a measurement: a bar in a terminal, else one line per step."""
-    if not console.is_terminal:
-        yield lambda step, done: console.print(f"{done:4.0%}  {step}", highlight=False)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-        yield lambda step, done: progress.update(task, description=step, completed=done)
-
-
 def print_json(data: Any) -> None:
     """Print data as JSON, with null for non-finite numbers."""
     json.dump(_plain(data), sys.stdout, indent=2, default=str, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV with a header line; lists and mappings in them become JSON."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([csv_cell(name) for name in names])
+    writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
+    echo_data(text.getvalue().encode(errors="surrogateescape"))
 
 
 def echo(*lines: str, err: bool = False) -> None:
@@ -100,7 +90,7 @@ def echo_data(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_json_or_lines(data: Mapping[str, Any], *lines: str, as_json: bool) -> None:
+def print_json_or_lines(data: Any, *lines: str, as_json: bool) -> None:
     """Print the result of a verb as JSON or as lines of text."""
     if as_json:
         print_json(data)
@@ -109,6 +99,8 @@ def print_json_or_lines(data: Mapping[str, Any], *lines: str, as_json: bool) -> 
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = value.to_dict() if hasattr(value, "to_dict") else vars(value)
     if isinstance(value, dict):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -118,77 +110,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def borderless_table(*headers: str, right: Iterable[str] = (), wrap: Iterable[str] = ()) -> Table:
-    """Return an empty table without lines; cells of columns named in ``wrap`` may wrap."""
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+def borderless_table(*headers: str, right: Iterable[str] = ()) -> Table:
+    """Return an empty table without lines; all columns but the first wrap where they must."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header in headers:
         justify: Any = "right" if header in right else "left"
-        no_wrap = header not in wrap
+        no_wrap = header == headers[0]
         table.add_column(header, justify=justify, no_wrap=no_wrap, overflow="fold")
     return table
-
-
-class FittingTable:
-    """Table without lines that leaves out columns that do not fit the terminal.
-
-    Args:
-        headers: Headers of the columns, the most important ones first.
-        kept: Number of columns that are never left out; too wide ones wrap.
-        wrap: Headers of kept columns that wrap first.
-    """
-
-    def __init__(self, *headers: str, kept: int, wrap: Iterable[str] = ()) -> None:
-        self._headers = headers
-        self._kept = kept
-        self._wrap = frozenset(wrap)
-        self._rows: list[Sequence[str | Text]] = []
-
-    def add_row(self, *cells: str | Text) -> None:
-        """Add a row, with a cell for each header."""
-        self._rows.append(cells)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the columns that fit, and name the others."""
-        fitting, left, least = [], options.max_width + _GAP, 0
-        for column, header in enumerate(self._headers):
-            width = self._width(column, console, options)
-            if column < self._kept or width.maximum + _GAP <= left:
-                fitting.append(column)
-                left -= width.maximum + _GAP
-                least += width.minimum - width.maximum if header in self._wrap else 0
-        headers = [self._headers[column] for column in fitting]
-        table = borderless_table(*headers, wrap=self._wrap if left >= least else headers)
-        for row in self._rows:
-            table.add_row(*(row[column] for column in fitting))
-        yield table
-        columns = enumerate(self._headers)
-        if dropped := [header for column, header in columns if column not in fitting]:
-            count = counted(len(dropped), "more column")
-            text = f"{count} ({', '.join(dropped)}): widen the terminal, or use --json"
-            yield Text(text, style="dim")
-
-    def _width(self, column: int, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return the width that a column needs, wrapped and whole."""
-        endless = options.update(max_width=_FILE_WIDTH)
-        cells = (self._headers[column], *(row[column] for row in self._rows))
-        sizes = [Measurement.get(console, endless, cell) for cell in cells]
-        return Measurement(max(it.minimum for it in sizes), max(it.maximum for it in sizes))
 
 
 def named_values(values: Mapping[str, str]) -> Padding:
     """Return an indented table of names and values."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in values.items():
-        table.add_row(Text(name), Text(printable(value), overflow="fold"))
+        table.add_row(*(Text(printable(text), overflow="fold") for text in (name, value)))
     return Padding(table, (0, 0, 0, 2), expand=False)
-
-
-def bullet_list(sentences: Iterable[str]) -> Table:
-    """Return sentences as an indented list."""
-    table = Table.grid(padding=(0, 1, 0, 2))
-    for sentence in sentences:
-        table.add_row("-", Text(sentence))
-    return table
 
 
 def counted_states(counts: Mapping[str, int]) -> Text:
@@ -208,6 +145,13 @@ def state_text(state: str) -> Text:
 def state_label(state: str) -> str:
     """Return a state with spaces for underscores."""
     return state.replace("_", " ")
+
+
+def local_time(seconds: float | None) -> str:
+    """Format seconds since 1970 as local time: ``2026-09-21 10:13:20``; ``-`` if unknown."""
+    if seconds is None or not 0 <= seconds < LATEST_S:
+        return "-"
+    return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:

@@ -1,8 +1,6 @@
-"""Arguments and options shared by several verbs, and the cluster that they choose."""
+"""Arguments and options shared by several verbs, and where Ray listens."""
 
-import contextlib
-import os
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,28 +8,8 @@ import typer
 
 from tune_tf.config import SweepConfig
 
-_ADDRESS = "RAY_ADDRESS"
 _LOCAL_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _LOCAL_ONLY = "0"
-
-
-def _connect(context: typer.Context, address: str | None) -> str | None:
-    """Make Ray connect to this cluster, not that of the sweep file, while the verb runs."""
-    if address:
-        context.with_resource(_connected_to(address))
-    return address
-
-
-@contextlib.contextmanager
-def _connected_to(address: str) -> Iterator[None]:
-    before = os.environ.get(_ADDRESS)
-    os.environ[_ADDRESS] = address
-    try:
-        yield
-    finally:
-        del os.environ[_ADDRESS]
-        if before is not None:
-            os.environ[_ADDRESS] = before
 
 
 SweepArgument = Annotated[
@@ -45,7 +23,10 @@ TrialOption = Annotated[
     ),
 ]
 TrialArgument = Annotated[
-    str, typer.Argument(help="The trial's number, id, or an unambiguous prefix of its id.")
+    str | None,
+    typer.Argument(
+        help="The trial's number, id, or an unambiguous prefix of its id; default: the best."
+    ),
 ]
 StoragePathOption = Annotated[Path, typer.Option(help="Folder to look up sweep ids and names in.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
@@ -59,13 +40,6 @@ SettingsOption = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Override a setting, e.g. --set budget.num_samples=8 space.filters.choice=[16,32]",
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        callback=_connect,
-        help="Ray cluster: auto, host:port, or ray://host:port from outside the cluster.",
     ),
 ]
 JsonOption = Annotated[
@@ -82,15 +56,14 @@ def read_config(
     return SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
 
 
-def keep_ray_local(environ: MutableMapping[str, str], arguments: Sequence[str]) -> None:
+def keep_ray_local(environ: MutableMapping[str, str]) -> None:
     """Make Ray's processes listen on 127.0.0.1 only, unless a cluster is given.
 
     Ray listens on all interfaces, and whoever reaches it can run code. ``ray.init`` ignores a
     request for 127.0.0.1 except on systems where it stays local by default; the environment
     variable that controls this works everywhere and is read when Ray is imported.
     """
-    has_cluster = environ.get(_ADDRESS) or any(each.startswith("--address") for each in arguments)
-    if not has_cluster:
+    if not environ.get("RAY_ADDRESS"):
         environ.setdefault(_LOCAL_VARIABLE, _LOCAL_ONLY)
 
 

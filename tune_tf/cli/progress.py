@@ -4,11 +4,9 @@ import contextlib
 import errno
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
-import ray
 import typer
 from ray.tune.experiment import Trial
 from rich.console import Console, Group, RenderableType
@@ -17,15 +15,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tune_tf.cli.console import counted_states, make_console, sparkline
-from tune_tf.cli.result_tables import print_result
+from tune_tf.cli.console import counted_states, make_console
 from tune_tf.cli.signals import leave_terminal, repeat_lost_interrupt
+from tune_tf.cli.sweep_display import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.errors import first_line
-from tune_tf.formatting import counted, value_text
+from tune_tf.formatting import counted
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
-from tune_tf.sweep.callbacks.progress import ProgressLines, num_epochs
+from tune_tf.sweep.callbacks.progress import ProgressLines
 
 _LIVE_EVERY_S = 0.25
 
@@ -45,7 +43,6 @@ class TerminalProgress(ProgressLines):
         self._console = console
         if console.is_terminal:
             self._every_s = _LIVE_EVERY_S
-        self._cluster: dict[str, float] = {}
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,41 +84,14 @@ class TerminalProgress(ProgressLines):
         table = Table.grid(padding=(0, 2))
         table.add_row(
             Text(self._config.name, style="bold"),
-            ProgressBar(total=total, completed=num_ended, width=32),
+            ProgressBar(total=total, completed=num_ended, width=24),
             f"{num_ended}/{total} trials",
             self._times(),
         )
-        rows: list[RenderableType] = [
-            table,
-            Text("  ").join([counted_states(self._counts()), Text(self._pace(), "dim")]),
-            Text(self._best()),
-        ]
-        curve = self._curve
-        if len(curve) > 1:
-            first, last = value_text(curve[0]), value_text(curve[-1])
-            rows.append(Text.assemble((f"{first} ", "dim"), sparkline(curve), (f" {last}", "dim")))
-        return Group(*rows)
-
-    def _pace(self) -> str:
-        """Return the reserved resources, the rate of trials and the number of epochs."""
-        reserved: Counter[str] = Counter()
-        for trial in self._ends.unfinished:
-            if trial.status == Trial.RUNNING:
-                reserved.update(trial.placement_group_factory.required_resources)
-        self._cluster = self._cluster or ray.cluster_resources()
-        parts = [
-            f"{reserved[name]:g}/{self._cluster[name]:g} {name}s"
-            for name in ("CPU", "GPU")
-            if self._cluster.get(name)
-        ]
-        minutes = max(self._clock() - self._begun, 1.0) / 60
-        if new := self._ended.total() - (self._num_ended_before or 0):
-            parts.append(f"{new / minutes:.3g} trials per minute")
-        epochs = self._num_epochs + sum(map(num_epochs, self._ends.unfinished))
-        return ", ".join([*parts, f"{epochs} epochs"])
+        return Group(table, counted_states(self._counts()), Text(self._best()))
 
     def _print(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=True)
+        self._console.print(text)
 
 
 def _on_stderr(config: SweepConfig) -> TerminalProgress:
@@ -147,7 +117,7 @@ def run_with_progress(
     warnings = make_console(stderr=True) if as_json else console  # with --json too
     trials, epochs = config.budget.num_samples, config.epochs or 0
     budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
-    console.print(Text(f"{config.name}: {budget} (epochs: {config.epochs})"))
+    console.print(f"{config.name}: {budget}")
     with (
         TerminalProgress(config, console) as progress,
         _warnings_above_progress(warnings),

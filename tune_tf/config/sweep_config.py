@@ -25,7 +25,6 @@ from tune_tf.config.field_types import (
 from tune_tf.config.scheduler_settings import (
     AutoSettings,
     FifoSettings,
-    ResourceChangingSettings,
     SchedulerSection,
     SchedulerSettings,
 )
@@ -190,28 +189,18 @@ class SweepConfig(Settings):
             scheduler = {**scheduler.model_dump(exclude_unset=True), "name": scheduler.name}
         if epochs is None or not isinstance(scheduler, Mapping):
             return scheduler
-        changes_resources = scheduler.get("name") == "resource_changing"
-        limited = scheduler.get("base", {}) if changes_resources else scheduler
-        if not isinstance(limited, Mapping):
-            return scheduler
-        if (max_t := limited.get("max_t", epochs)) != epochs:
+        if (max_t := scheduler.get("max_t", epochs)) != epochs:
             text = f"is {max_t} but epochs is {epochs}: leave one of the two out"
-            where = "base.max_t" if changes_resources else "max_t"
-            raise InvalidSettingsError(ErrorDetail(where, text))
-        limited = {**limited, "max_t": epochs}
-        return {**scheduler, "base": limited} if changes_resources else limited
+            raise InvalidSettingsError(ErrorDetail("max_t", text))
+        return {**scheduler, "max_t": epochs}
 
     @model_validator(mode="after")
     def _choose_automatically(self) -> Self:
-        settings = getattr(self.scheduler, "base", self.scheduler)
-        if isinstance(settings, AutoSettings):
+        if isinstance(self.scheduler, AutoSettings):
             in_processes = self.parallelism.in_processes
-            settings, _ = settings.choose(len(self.objectives), in_processes=in_processes)
-            scheduler: SchedulerSettings = settings
-            if isinstance(self.scheduler, ResourceChangingSettings):
-                scheduler = self.scheduler.model_copy(update={"base": settings})
-            object.__setattr__(self, "scheduler", scheduler)
-        freezes = settings.name == "freeze_thaw"
+            settings, _ = self.scheduler.choose(len(self.objectives), in_processes=in_processes)
+            object.__setattr__(self, "scheduler", settings)
+        freezes = self.scheduler.name == "freeze_thaw"
         if self.searcher.sampler == "auto":
             sampler = "freeze_thaw" if freezes and len(self.objectives) == 1 else "tpe"
             searcher = self.searcher.model_copy(update={"sampler": sampler})
@@ -267,7 +256,7 @@ class SweepConfig(Settings):
     def _check_keep(cls, keep: str, info: ValidationInfo) -> str:
         if keep == "last" or not {"scheduler", "parallelism"} <= info.data.keys():
             return keep
-        scheduler = getattr(info.data["scheduler"], "base", info.data["scheduler"])
+        scheduler = info.data["scheduler"]
         if hasattr(scheduler, "mutations"):
             raise ValueError(
                 f"best does not work with scheduler {scheduler.name!r}, which changes the config "
@@ -377,8 +366,7 @@ class SweepConfig(Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with all defaults, as read by :meth:`from_dict`."""
         settings = self.model_dump()
-        scheduler = settings["scheduler"]
-        del scheduler.get("base", scheduler)["max_t"]  # it is ``epochs``
+        del settings["scheduler"]["max_t"]  # it is ``epochs``
         return settings
 
     def to_yaml(self) -> str:
@@ -410,10 +398,10 @@ def schema_text() -> str:
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
 
 
-def write_schema(path: Path, text: str | None = None) -> None:
-    """Write the JSON schema of sweep files, or a text that describes it, over an existing file."""
+def write_schema(path: Path) -> None:
+    """Write the JSON schema of sweep files, over an existing file."""
     try:
-        path.write_text(schema_text() if text is None else text)
+        path.write_text(schema_text())
     except OSError as error:
         raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -424,9 +412,6 @@ def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
         if getattr(config.budget, name) is not None:
             text = "depends on the speed of the machine, and reproducible is true: use epochs"
             yield ErrorDetail(f"budget.{name}", text)
-    if isinstance(config.scheduler, ResourceChangingSettings):
-        text = "resource_changing depends on which devices are free, and reproducible is true"
-        yield ErrorDetail("scheduler.name", f"{text}: write its base alone")
     if isinstance(config.parallelism, Asynchronous):
         text = "asynchronous updates depend on the speed of workers, and reproducible is true"
         yield ErrorDetail("parallelism.kind", f"{text}: use mirrored")

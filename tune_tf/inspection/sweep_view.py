@@ -1,27 +1,33 @@
-"""View of one sweep."""
+"""Sweeps as their folders show them."""
 
 import enum
+import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import UnknownTrialError, did_you_mean
-from tune_tf.events import EVENT_LOG, EventHistory, SweepFingerprint, has_driver
+from tune_tf.errors import InvalidSettingsError, TuneTfError, UnknownTrialError, did_you_mean
+from tune_tf.events import EventHistory, SweepFingerprint, has_driver
+from tune_tf.formatting import printable
 from tune_tf.inspection.reported_results import RESULTS
-from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.results import SweepResult
 from tune_tf.space import flatten
-from tune_tf.sweep_folder import SweepFolder, trial_folder_name
+from tune_tf.sweep_folder import SweepFolder, sweep_paths, trial_folder_name
 
 _TRIAL = re.compile(r"trial_(\d+)")
 _MAX_LISTED = 8
+_ROW_FIELDS = (
+    *("number", "trial_id", "outcome", "cause", "iterations", "began_s", "trained_s"),
+    *("node", "mlflow_run_id", "feasible"),
+)
+_log = logging.getLogger(__name__)
 
 
 class SweepState(enum.Enum):
@@ -72,39 +78,26 @@ class SweepView:
         return cls.of(SweepFolder.open(sweep, storage_path))
 
     @classmethod
-    def of(
-        cls,
-        folder: SweepFolder,
-        clock: Callable[[], float] = time.time,
-        before: "SweepView | None" = None,
-    ) -> "SweepView":
-        """Read a sweep's folder; trials that had ended in ``before`` are not read again.
-
-        ``clock`` is in seconds since 1970.
-        """
+    def of(cls, folder: SweepFolder, clock: Callable[[], float] = time.time) -> "SweepView":
+        """Read a sweep's folder; ``clock`` is in seconds since 1970."""
         driven = has_driver(folder.path)
         history = EventHistory.read(folder.path)
-        known = {trial.number: trial for trial in before.trials} if before else {}
-        trials = _read_trials(folder, history, known, driven=driven)
-        session = history.sessions[-1] if history.sessions else None
-        spans = [(each.begun_s, each.last_s) for each in history.sessions]
-        begun_s, end_s = spans.pop() if spans else (folder.began_s, folder.began_s)
-        if driven:
-            end_s = clock()
-        elif session is None or not session.ended_cleanly:
-            end_s = max(end_s, _last_write(folder.path))
-        spans.append((begun_s, max(begun_s, end_s)))
-        if session is not None:
-            has_ended = session.ended_cleanly and not session.interrupted
-        else:
+        trials = _read_trials(folder, history, driven=driven)
+        sessions = history.sessions
+        session = sessions[-1] if sessions else None
+        worked_s = sum(max(0.0, each.last_s - each.begun_s) for each in sessions)
+        if session is None:
             has_ended = bool(trials) and all(trial.has_ended for trial in trials)
+        else:
+            has_ended = session.ended_cleanly and not session.interrupted
+            worked_s += max(0.0, clock() - session.last_s) if driven else 0.0
         state = SweepState.ENDED if has_ended else SweepState.INTERRUPTED
         return cls(
             folder=folder,
             state=SweepState.RUNNING if driven else state,
             trials=trials,
-            began_s=spans[0][0],
-            worked_s=sum(end - begun for begun, end in spans),
+            began_s=sessions[0].begun_s if sessions else folder.began_s,
+            worked_s=worked_s,
             driver=session.driver if session else "",
             mlflow_run_id=history.run_id,
             ended_early=session.ended_early if session else None,
@@ -160,6 +153,15 @@ class SweepView:
         space = self.config.space
         return flatten(space.active(trial.result.config), space.parameters)
 
+    def row(self, trial: TrialView) -> dict[str, Any]:
+        """Return a trial's fields without nesting: general ones, active parameters, metrics."""
+        values, config = trial.to_dict(), self.active_config(trial)
+        return {
+            **{name: values[name] for name in _ROW_FIELDS},
+            **{f"config/{path}": value for path, value in config.items()},
+            **trial.result.metrics,
+        }
+
     @property
     def running(self) -> tuple[TrialView, ...]:
         """Running trials."""
@@ -176,21 +178,14 @@ class SweepView:
         return sum(trial.result.iterations for trial in self.trials)
 
     @property
-    def trials_per_s(self) -> float | None:
-        """Ended trials per second of work; None before the first."""
-        if not self.num_ended or self.worked_s <= 0:
-            return None
-        return self.num_ended / self.worked_s
-
-    @property
     def left_s(self) -> float | None:
         """Estimated seconds left, at most those of the time budget; None if unknown."""
         if self.state is not SweepState.RUNNING:
             return None
         budget, estimates = self.config.budget, []
-        if self.trials_per_s:
+        if self.num_ended:
             num_missing = max(0, budget.num_samples - self.num_ended)
-            estimates.append(num_missing / self.trials_per_s)
+            estimates.append(num_missing * self.worked_s / self.num_ended)
         if budget.time_budget_s:
             estimates.append(max(0.0, budget.time_budget_s - self.worked_s))
         return min(estimates, default=None)
@@ -199,33 +194,19 @@ class SweepView:
         """Return the sweep's id, state and number of trials; never its settings."""
         return f"SweepView({self.sweep_id!r}, {self.state.value}, {len(self.trials)} trials)"
 
-    def _repr_html_(self) -> str:
-        """Return HTML for notebooks."""
-        return sweep_card(self)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with only the running trials and the best one."""
-        objective = self.config.leading_objective
         return {
-            "sweep_id": self.sweep_id,
-            "path": str(self.folder.path),
+            **self.result.to_dict(),
             "state": self.state.value,
             "driver": self.driver,
-            "ended_early": self.ended_early,
-            "objective": {"metric": objective.metric, "mode": objective.mode},
-            "num_samples": self.config.budget.num_samples,
             "trials": self.counts,
-            "iterations": self.num_iterations,
-            "best_value": self.best_value,
             "best": self.best.to_dict() if self.best else None,
             "running": [trial.to_dict() for trial in self.running],
             "began_s": self.began_s,
             "worked_s": self.worked_s,
-            "trials_per_s": self.trials_per_s,
             "left_s": self.left_s,
-            "mlflow_run_id": self.mlflow_run_id,
             "suspension": self.suspension,
-            "fingerprint": asdict(self.fingerprint) if self.fingerprint else None,
         }
 
     def trial(self, name: str) -> TrialView:
@@ -240,22 +221,36 @@ class SweepView:
         matches = [trial for trial in self.trials if name and trial.trial_id.startswith(name)]
         if len(matches) == 1:
             return matches[0]
+        listed = [f"{it.trial_id} (number {it.number})" for it in (matches or self.trials)]
+        ids = ", ".join(listed[:_MAX_LISTED]) + ", ..." * (len(listed) > _MAX_LISTED)
         if matches:
             raise UnknownTrialError(
-                f"{name!r} is a prefix of {len(matches)} trial ids in {self.sweep_id}: "
-                f"{_id_list(matches)}; write more characters"
+                f"{name!r} is a prefix of {len(matches)} trial ids in {self.sweep_id}: {ids}; "
+                "write more characters"
             )
         known = [trial.trial_id for trial in self.trials]
-        existing = "none has been started"
-        if known:
-            existing = f"there are {len(known)}, for example {_id_list(self.trials)}"
+        existing = f"there are {len(known)}, for example {ids}" if known else "none has started"
         raise UnknownTrialError(
             f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {existing}"
         )
 
 
+def list_sweeps(storage_path: str | Path = "sweeps") -> list[SweepView]:
+    """Read the sweeps under a storage path, newest first; warn of those that cannot be read."""
+    root = Path(storage_path)
+    if root.exists() and not root.is_dir():
+        raise InvalidSettingsError(f"{root} is not a folder: name the folder that holds sweeps")
+    sweeps = []
+    for path in sweep_paths(root):
+        try:
+            sweeps.append(SweepView.open(path))
+        except TuneTfError as error:
+            _log.warning("%s", printable(str(error)))
+    return sorted(sweeps, key=lambda sweep: sweep.began_s, reverse=True)
+
+
 def _read_trials(
-    folder: SweepFolder, history: EventHistory, known: Mapping[int, TrialView], *, driven: bool
+    folder: SweepFolder, history: EventHistory, *, driven: bool
 ) -> tuple[TrialView, ...]:
     events_by_number = {events.number: events for events in history.trials.values()}
     sessions = history.sessions
@@ -265,37 +260,14 @@ def _read_trials(
         # A kill may leave the folder of a trial that an ended sweep did not propose again.
         if (match := _TRIAL.fullmatch(path.name)) and (not is_over or (path / RESULTS).is_file()):
             numbers.add(int(match[1]))
-
-    def read_trial(number: int) -> TrialView:
-        events, before = events_by_number.get(number), known.get(number)
-        if (
-            events
-            and before
-            and before.has_ended
-            and before.ended_s == events.ended_s
-            and before.result.checkpoints_removed == events.checkpoints_removed
-            and before.result.test_metrics == events.test_metrics
-        ):
-            run_id = before.mlflow_run_id or history.run_ids.get(before.trial_id)
-            return replace(before, mlflow_run_id=run_id)
-        return TrialView.of(
+    return tuple(
+        TrialView.of(
             folder.path / trial_folder_name(number),
             number,
-            events,
+            events_by_number.get(number),
             folder.config,
             driven=driven,
             run_ids=history.run_ids,
         )
-
-    return tuple(read_trial(number) for number in sorted(numbers))
-
-
-def _last_write(path: Path) -> float:
-    """Return when the driver last saved its state, in seconds since 1970; 0 if never."""
-    files = (*path.glob("experiment_state-*.json"), path / EVENT_LOG)
-    return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
-
-
-def _id_list(trials: Sequence[TrialView]) -> str:
-    ids = ", ".join(f"{each.trial_id} (number {each.number})" for each in trials[:_MAX_LISTED])
-    return f"{ids}, ..." if len(trials) > _MAX_LISTED else ids
+        for number in sorted(numbers)
+    )

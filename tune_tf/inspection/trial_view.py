@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ class TrialView:
             result=result,
             state=_state(outcome, events, driven=driven),
             folder=folder,
-            began_s=events.started_s if events else _start_time(last),
+            began_s=events.started_s if events else None,
             ended_s=events.ended_s if events else None,
             trained_s=_number(last.get("time_total_s")) or 0.0,
             last_s=_number(last.get("timestamp")),
@@ -132,7 +131,7 @@ class TrialView:
         """Whether it has ended for good, so a resume would not continue it."""
         return self.result.outcome not in (None, Outcome.INTERRUPTED)
 
-    @cached_property
+    @property
     def error(self) -> str:
         """Text of its last failure, without colors and secrets; empty without one."""
         return last_failure(_error(self.folder)).strip()
@@ -149,30 +148,10 @@ class TrialView:
         return path if path.is_file() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; times in seconds since 1970."""
-        result = self.result
-        return {
-            "trial_id": result.trial_id,
-            "number": result.number,
-            "outcome": self.state,
-            "cause": result.cause,
-            "config": result.config,
-            "iterations": result.iterations,
-            "metrics": result.metrics,
-            "test_metrics": result.test_metrics,
-            "feasible": result.feasible,
-            "began_s": self.began_s,
-            "ended_s": self.ended_s,
-            "trained_s": self.trained_s,
-            "last_s": self.last_s,
-            "node": self.node,
-            "pid": self.pid,
-            "frozen_layers": self.frozen_layers or None,
-            "graph": self.graph or None,
-            "mlflow_run_id": self.mlflow_run_id,
-            "checkpoint": str(result.checkpoint) if result.checkpoint else None,
-            "checkpoints_removed": result.checkpoints_removed,
-        }
+        """Return plain data; the outcome is the state, times are in seconds since 1970."""
+        own = {**vars(self), "outcome": self.state, "folder": str(self.folder)}
+        del own["result"], own["state"]
+        return {**self.result.to_dict(), **own}
 
     def curve(self, metric: str) -> dict[int, float]:
         """Return a metric's finite values by iteration, the last one of a repeated iteration."""
@@ -203,11 +182,6 @@ def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool)
     if not driven:
         return str(Outcome.INTERRUPTED.value)
     return (events.waiting if events else None) or "running"
-
-
-def _start_time(last: Mapping[str, Any]) -> float | None:
-    now_s, trained_s = _number(last.get("timestamp")), _number(last.get("time_total_s"))
-    return None if now_s is None or trained_s is None else now_s - trained_s
 
 
 def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:

@@ -1,111 +1,70 @@
-"""HTML pages of a report that work offline, and its tables of trials."""
+"""HTML page of a report that works offline."""
 
 import base64
 import functools
 import gzip
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from tune_tf.forecast import Deviation, compare_forecast, read_actuals
-from tune_tf.forecast.actuals import deviation_texts
-from tune_tf.formatting import csv_cell, value_text
-from tune_tf.report.plots.outcome_style import GRID, INK, MUTED, STYLES
+from tune_tf.formatting import value_text
+from tune_tf.report.plots import Plot
 from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import Summary
+from tune_tf.secrets import mask_secrets
+from tune_tf.sweep_folder import masked_sweep_file
 from tune_tf.tracking.environment import versions
 
-
-@dataclass(frozen=True)
-class Section:
-    """Plot on the page."""
-
-    name: str  # of the plot's files
-    title: str
-    caption: str  # instructions for reading the plot, or the reason why it is missing
-    height: int = 0  # in pixels
-    figure: dict[str, Any] | None = None  # for plotly.js; None if the plot is missing
-    static_uri: str = ""  # image for browsers that cannot draw the figure; may be empty
+_MAX_ROWS = 200
 
 
-@dataclass(frozen=True)
-class ForecastTable:
-    """Comparison of forecast and actual values, with the time and machine of the forecast.
-
-    A row has the texts of the forecast, with its range, and of the actual value.
-    """
-
-    origin: str
-    rows: tuple[tuple[Deviation, str, str], ...]
-
-    @classmethod
-    def of(cls, record: ReportData) -> "ForecastTable | None":
-        """Return the table; None without a forecast or actual values."""
-        outcome = read_actuals(record.result.path)
-        if outcome is None or outcome.actuals is None:
-            return None
-        forecast = outcome.forecast
-        deviations = compare_forecast(forecast, outcome.actuals)
-        rows = tuple((each, *deviation_texts(each)) for each in deviations)
-        return cls(f"{forecast.made_at.replace('T', ' ')[:16]}, on {forecast.machine}", rows)
-
-
-def render_report(record: ReportData, sections: Sequence[Section]) -> str:
-    """Return the report page of a sweep."""
-    figures = {it.name: it.figure for it in sections if it.figure is not None}
-    return render(
-        "report.html.j2",
-        record=record,
-        summary=Summary.of(record),
-        sections=sections,
-        table=TrialTable.of(record),
-        forecast=ForecastTable.of(record),
-        versions=versions(),
-        started=_utc_text(record.start_s),
-        figures=_in_script(figures),
-        plotly=_packed(get_plotlyjs()) if figures else "",
-    )
-
-
-def render_static_plot(record: ReportData, section: Section, svg: str) -> str:
-    """Return a page with a single plot."""
-    return render("static.html.j2", record=record, section=section, svg=Markup(svg))  # noqa: S704 - Matplotlib escapes texts
-
-
-def render(template: str, **values: Any) -> str:
-    """Render a template of this package, with texts escaped."""
+def render_report(data: ReportData, plots: Mapping[str, Plot]) -> str:
+    """Return the report page of a sweep, with its plots by title; secrets are masked."""
+    mask = functools.cache(mask_secrets)  # configs repeat their texts
     environment = Environment(
         loader=PackageLoader("tune_tf.report"),
         autoescape=True,
+        finalize=lambda value: mask(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(ink=INK, muted=MUTED, line=GRID, **values)
+    start = data.start_s and datetime.fromtimestamp(data.start_s, UTC)
+    return environment.get_template("report.html.j2").render(
+        result=data.result,
+        summary=Summary.of(data),
+        plots=plots,
+        states=[trials[0].style for trials in data.by_state.values()],
+        headers=_headers(data),
+        rows=[_row(data, place) for place in range(min(_MAX_ROWS, len(data.trials)))],
+        settings=_settings(data),
+        versions=versions(),
+        started=f"{start:%d %B %Y, %H:%M UTC}" if start else "",
+        figures=_figures(plots),
+        plotly=Markup(_packed(get_plotlyjs())),  # noqa: S704 - Base64
+    )
 
 
-def _utc_text(seconds: float) -> str:
-    """Format a time in seconds since 1970; empty for NaN."""
-    if math.isnan(seconds):
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%d %B %Y, %H:%M UTC")
+def _settings(data: ReportData) -> str:
+    """Return the text of the sweep file with the secrets of ``data`` masked."""
+    try:
+        return masked_sweep_file((data.result.path / "sweep.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # missing or damaged
+        return masked_sweep_file(data.result.config.to_yaml())
 
 
-def _in_script(data: Any) -> Markup:
-    """Return data as JSON that is safe in a ``script`` element, without tags."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+def _figures(plots: Mapping[str, Plot]) -> Markup:
+    """Return the figures of the plots as JSON, safe in a ``script`` element."""
+    text = ",".join(figure.to_json() for plot in plots.values() for figure in plot.figures)
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)  # noqa: S704 - tags are escaped
+    return Markup(f"[{text}]")  # noqa: S704 - tags are escaped
 
 
 @functools.cache
@@ -123,63 +82,34 @@ class Cell:
     colour: str = ""  # of a mark before the text; empty for none
 
     @classmethod
-    def of(cls, value: object) -> "Cell":
+    def of(cls, value: Any) -> "Cell":
         """Return the cell of a value."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return cls(value_text(value), float(value) if math.isfinite(value) else None)
         text = value_text(value)
-        return cls(text, text)
+        if not isinstance(value, float):
+            return cls(text, value if isinstance(value, int) else text)
+        return cls(text, value if math.isfinite(value) else None)
 
 
-@dataclass(frozen=True)
-class TrialTable:
-    """Table of the best trials, best first, out of ``num_trials``."""
-
-    headers: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    num_trials: int
-
-    @classmethod
-    def of(cls, record: ReportData, limit: int = 200) -> "TrialTable":
-        """Return the table of the best trials of a sweep, at most ``limit``."""
-        objectives = record.result.config.objectives
-        paths = list(record.result.config.space.parameters)
-        constrained = bool(record.result.config.constraints)
-        rows = []
-        for index in record.ranking[:limit]:
-            trial, config = record.trials[index], record.masked_configs[index]
-            style = STYLES[trial.outcome]
-            row = [
-                Cell(str(trial.number), trial.number),
-                Cell(style.word, style.word, style.colour),
-                *(Cell.of(trial.metrics.get(it.metric, math.nan)) for it in objectives),
-                Cell(str(trial.iterations), trial.iterations),
-                Cell.of(float(record.curves[index].trained_s)),
-                *([Cell.of("yes" if trial.feasible else "no")] if constrained else []),
-                *(Cell.of(config[path]) if path in config else Cell("") for path in paths),
-            ]
-            rows.append(tuple(row))
-        headers = ["trial", "end", *(it.metric for it in objectives), "iterations", "seconds"]
-        headers += [*(["feasible"] if constrained else []), *paths]
-        return cls(tuple(headers), tuple(rows), len(record.trials))
+def _headers(data: ReportData) -> list[str]:
+    config = data.result.config
+    metrics = [objective.metric for objective in config.objectives]
+    feasible = ["feasible"] if config.constraints else []
+    return ["trial", "end", *metrics, "epochs", "seconds", *feasible, *config.space.parameters]
 
 
-def write_csv(record: ReportData, path: Path) -> None:
-    """Write all trials as CSV: :meth:`SweepResult.dataframe` plus cause, times and node.
-
-    Secrets are masked.
-    """
-    frame = record.result.dataframe()
-    for column in map(str, frame.columns):
-        if column.startswith("config/"):
-            name = column.removeprefix("config/")
-            frame[column] = [config.get(name) for config in record.masked_configs]
-    first = [curve.segments[0] if curve.segments else None for curve in record.curves]
-    frame["cause"] = [record.cause(trial) for trial in record.trials]
-    frame["trained_s"] = [curve.trained_s for curve in record.curves]
-    frame["started_after_s"] = [it.start_s - record.start_s if it else np.nan for it in first]
-    frame["ended_after_s"] = record.end_times
-    frame["node"] = [it.host if it else "" for it in first]
-    texts = frame.select_dtypes(exclude="number").columns
-    frame[texts] = frame[texts].map(csv_cell)
-    frame.rename(columns=csv_cell).to_csv(path, index=False)
+def _row(data: ReportData, place: int) -> list[Cell]:
+    """Return the cells of the trial at a place of the ranking."""
+    trial, config = data.ranking[place], data.result.config
+    metrics = [trial.result.metrics.get(it.metric, math.nan) for it in config.objectives]
+    return [
+        Cell.of(trial.number),
+        Cell(trial.style.word, trial.style.word, trial.style.colour),
+        *map(Cell.of, metrics),
+        Cell.of(trial.result.iterations),
+        Cell.of(trial.view.trained_s),
+        *([Cell.of("yes" if trial.result.feasible else "no")] if config.constraints else []),
+        *(
+            Cell.of(trial.config[path]) if path in trial.config else Cell("")
+            for path in config.space.parameters
+        ),
+    ]

@@ -1,5 +1,6 @@
 """Draft of a sweep on a folder of images."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -19,7 +20,7 @@ def images_draft(path: Path, path_text: str) -> Draft:
         WorkloadError: The folder is invalid or holds no readable image.
     """
     files = ImageFiles.in_folder(path)
-    train = [file for file, _ in files.parts["train"]]
+    train = files.files["train"]
     height, width, is_grey = _measure_images(train[:: max(1, len(train) // _SAMPLE_SIZE)], path)
     largest = max(height, width)
     shrunk = min(1.0, _MAX_SIDE / largest)
@@ -35,8 +36,8 @@ def images_draft(path: Path, path_text: str) -> Draft:
         Line("augment", "false", "true: new random shifts and flips every epoch"),
         Line("flip", "false", "if left and right differ, as in writing", is_commented_out=True),
     ]
-    if "validation" not in files.parts:
-        data += SHARES[:1] if "test" in files.parts else SHARES
+    if "validation" not in files.files:
+        data += SHARES[:1] if "test" in files.files else SHARES
     name = path.resolve().name
     return Draft(
         name=sweep_name(name),
@@ -55,7 +56,7 @@ def images_draft(path: Path, path_text: str) -> Draft:
     )
 
 
-def _measure_images(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
+def _measure_images(paths: Sequence[Path], folder: Path) -> tuple[int, int, bool]:
     """Return the median height and width of images, and whether all are grey.
 
     Raises:
@@ -70,7 +71,7 @@ def _measure_images(paths: list[Path], folder: Path) -> tuple[int, int, bool]:
                 sizes.append(image.size)
                 modes.add(image.mode)
         except OSError:
-            continue  # a sweep reports or skips it, as on_bad_record says
+            continue  # the first trial reports it
     if not sizes:
         raise WorkloadError(
             f"{folder}: none of {len(paths)} images can be read, for example {paths[0]}"

@@ -8,13 +8,12 @@ from pathlib import Path
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text, write_schema
 from tune_tf.errors import InvalidSettingsError, did_you_mean
-from tune_tf.scaffold.arrays import ARRAY_SUFFIXES, arrays_draft, records_draft
+from tune_tf.scaffold.arrays import ARRAY_SUFFIXES, arrays_draft
 from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
 from tune_tf.scaffold.table import table_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
-from tune_tf.workloads.table_file import TABLE_SUFFIXES, TextFormat
-from tune_tf.workloads.tfrecords import TFRECORD_SUFFIXES
+from tune_tf.workloads.table import TABLE_SUFFIXES, TextFormat
 
 _EXAMPLES = Path(__file__).with_name("examples")
 _SHORT_NAMES = {"digits": "digits_cnn"}  # of examples
@@ -132,13 +131,13 @@ def init_sweep(
     A missing JSON schema, which the first line of the sweep file names, is written beside it.
 
     Args:
-        data: Table, folder with a subfolder of images per class, arrays (``.npz``, ``.npy``), or a
-            file or folder of TFRecords; None for a custom workload on scikit-learn's digits.
+        data: Table, folder with a subfolder of images per class, or arrays (``.npz``, ``.npy``);
+            None for a custom workload on scikit-learn's digits.
         output: Path of the sweep file.
-        target: Table column, record feature or ``.npy`` file to predict.
+        target: Table column or ``.npy`` file to predict.
         workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
-        text_format: Format of a table in a text file; guessed where it says nothing.
+        text_format: Format of a table in a text file.
 
     Raises:
         InvalidSettingsError: A file exists, or the target is unclear.
@@ -188,8 +187,6 @@ def _draft_of(
         )
     text = _relative(data, base_dir)
     if data.is_dir():
-        if any(each.suffix.lower() in TFRECORD_SUFFIXES for each in data.iterdir()):
-            return records_draft(data, target, text)
         if target is not None:
             raise InvalidSettingsError(
                 f"--target is not for images, whose classes are the folders of {data}"
@@ -200,9 +197,7 @@ def _draft_of(
         return table_draft(data, target, text, text_format)
     if suffix in ARRAY_SUFFIXES:
         return arrays_draft(data, target, text)
-    if suffix in TFRECORD_SUFFIXES:
-        return records_draft(data, target, text)
-    known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES, *TFRECORD_SUFFIXES))
+    known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))
     raise InvalidSettingsError(
         f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "
         "folder of images per class; or leave out DATA to write a custom workload"

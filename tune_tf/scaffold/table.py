@@ -17,8 +17,7 @@ from tune_tf.scaffold.draft import (
     scalar,
     sweep_name,
 )
-from tune_tf.workloads.dates import looks_like_dates
-from tune_tf.workloads.table_file import TextFormat, complete_format, read_table
+from tune_tf.workloads.table import TextFormat, holds_dates, looks_like_numbers, read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def table_draft(
         InvalidSettingsError: The target is missing or unknown.
         WorkloadError: The table is invalid; the message names column and row.
     """
-    text_format = complete_format(path, given or TextFormat())
+    text_format = given or TextFormat()
     table = read_table(path, text_format)
     columns = [str(name) for name in table.columns]
     if target not in columns:
@@ -45,15 +44,17 @@ def table_draft(
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # no other column to predict from
-    stated = {}
-    if text_format is not None and not text_format.is_usual(path):
-        stated = asdict(text_format)
+    usual = asdict(TextFormat())
+    stated = {name: each for name, each in asdict(text_format).items() if each != usual[name]}
     properties = TabularMLP(path=str(path), target=target, ignore=identifiers, **stated).properties
-    num_columns = len(properties.columns.all_names)
-    numeric, categorical = properties.numeric.names, tuple(properties.categorical.categories)
+    num_columns = len(properties.columns.names)
+    numeric = (*properties.columns.numbers, *properties.columns.date_formats)
+    categorical = tuple(properties.columns.categories)
     ignore = Line("ignore", "[id]", "columns to leave out", is_commented_out=True)
     if identifiers:
-        ignore = Line("ignore", flow(identifiers), "left out: they only identify rows")
+        ignore = Line(
+            "ignore", flow(identifiers), "left out: they only identify rows; dates go under dates"
+        )
     data = [
         path_line("path", path_text),
         Line("target", scalar(target), _target_comment(properties, len(table))),
@@ -86,22 +87,22 @@ def table_draft(
 
 
 def _date_lines(properties: TableProperties) -> list[Line]:
-    formats = properties.columns.dates.formats.items()
+    formats = properties.columns.date_formats.items()
     values = ", ".join(
         f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(each)}" for name, each in formats
     )
-    return [Line("dates", f"{{{values}}}", "guessed, with their formats")] if values else []
+    return [Line("dates", f"{{{values}}}", "with their formats")] if values else []
 
 
 def _identifies_rows(column: "pd.Series[Any]") -> bool:
     """Return whether a column holds row numbers or unique texts."""
     from pandas.api import types
 
-    if looks_like_dates(column):
+    if holds_dates(column):
         return False
     if types.is_integer_dtype(column):
         return len(column) > 1 and bool((column.diff().dropna() == 1).all())
-    is_text = types.is_string_dtype(column) and not types.is_bool_dtype(column)
+    is_text = types.is_string_dtype(column) and not looks_like_numbers(column)
     return is_text and len(column) > 1 and column.nunique() == len(column)
 
 

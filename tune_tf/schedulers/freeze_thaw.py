@@ -14,13 +14,13 @@ from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.continuation_rule import ContinuationRule
 from tune_tf.schedulers.gaussian_process import one_thread
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
-from tune_tf.schedulers.promotion import PromotingScheduler
-from tune_tf.schedulers.rungs import PromotionRungs, rung_iterations
+from tune_tf.schedulers.pausing import PausingScheduler
+from tune_tf.schedulers.rungs import Rungs, rung_iterations
 from tune_tf.schedulers.unit_space import UnitSpace
 from tune_tf.space import SearchSpace, flatten
 
 
-class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
+class FreezeThawScheduler(OutcomeMixin, PausingScheduler):
     """Freeze-thaw: every trial is paused at each rung, and those that may become the best go on.
 
     Rungs are those of ASHA. Nothing is stopped for good: a model of learning curves over configs
@@ -59,7 +59,7 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
         iterations = rung_iterations(
             settings.grace_period, settings.reduction_factor, settings.max_t
         )
-        self._rungs = PromotionRungs(iterations, settings.reduction_factor)
+        self._rungs = Rungs(iterations)
         self._rule = ContinuationRule(unit_space, iterations, settings.seed)
         self._paths = tuple(space.parameters) if space else ()
         self._constraints = tuple(constraints)
@@ -70,7 +70,7 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
     @property
     def rungs(self) -> tuple[int, ...]:
         """Iterations at which trials are paused, ascending; the last is ``max_t``."""
-        return tuple(rung.iteration for rung in self._rungs.rungs)
+        return self._rungs.iterations
 
     @property
     def chances(self) -> Mapping[str, float]:
@@ -124,11 +124,9 @@ class FreezeThawScheduler(OutcomeMixin, PromotingScheduler):
         self._settled = None
 
     def _readmit(self, trial: Trial) -> None:
-        super()._readmit(trial)
         self._rule.add(trial.trial_id, flatten(trial.config, self._paths))
 
     def _fail(self, trial: Trial) -> None:
-        super()._fail(trial)
         if trial.status in (Trial.RUNNING, Trial.ERROR):  # as of one that diverged
             self._rule.fail(trial.trial_id)
         self._settled = None

@@ -15,7 +15,6 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from tune_tf.config import SchedulerSettings
-from tune_tf.config.scheduler_settings import LimitedSettings
 from tune_tf.errors import UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
@@ -49,12 +48,10 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
     Attributes:
         num_to_keep: The required ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))``;
             None for all checkpoints of a trial.
-        fresh_actors: Whether the scheduler requires ``tune.run(reuse_actors=False)``.
     """
 
-    settings: LimitedSettings
+    settings: SchedulerSettings
     num_to_keep: int | None = 2
-    fresh_actors = False
 
     def _configure(self, objective: Objective, settings: SchedulerSettings) -> None:
         """Set the settings; the last line of a subclass's ``__init__``."""

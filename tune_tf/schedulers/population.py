@@ -8,7 +8,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import PopulationBasedTraining, TrialScheduler
 
 from tune_tf.config import SchedulerSettings
-from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings
+from tune_tf.config.scheduler_settings import PbtSettings, PopulationSettings
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
@@ -29,7 +29,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         num_to_keep: All checkpoints: a trial may wait for a slot while its donor continues.
     """
 
-    settings: PbtSettings | Pb2Settings
+    settings: PopulationSettings
     num_to_keep = None
 
     def _configure(self, objective: Objective, settings: SchedulerSettings) -> None:

@@ -156,7 +156,7 @@ def _check_address(address: str | None) -> None:
 def _no_answer(address: str | None, error: OSError) -> UnavailableResourcesError:
     return UnavailableResourcesError(
         f"no Ray cluster answers at {address!r}: {error}; start one with `ray start --head`, or "
-        "name another with --address"
+        "name another as cluster.address"
     )
 
 

@@ -12,7 +12,7 @@ from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.outcome_rules import error_cause
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.run_writer import Delivery, deliver, end_runs
+from tune_tf.tracking.run_writer import Delivery, deliver
 from tune_tf.tracking.runs import TrackedSweep, find_run_ids
 from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import PARENT
@@ -84,14 +84,6 @@ def store_error_text(error: Exception, tracking_uri: str) -> str:
     return mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
 
 
-@dataclass(frozen=True)
-class CloseResult:
-    """Outcome of closing a sweep: the ids of the ended runs, none if pending data remains."""
-
-    delivery: Delivery
-    run_ids: tuple[str, ...] = ()
-
-
 def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
     """Deliver data to MLflow that was pending when the sweep ended or was killed.
 
@@ -103,20 +95,6 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
     """
     folder = SweepFolder.open(path, storage_path)
     return deliver(_tracked_sweep(folder), folder.path / SPOOL_FOLDER)
-
-
-def close_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> CloseResult:
-    """End the MLflow runs that a killed driver left running, for a sweep that will not resume.
-
-    Pending data is delivered first; if that fails, no run is ended. A closed sweep can still be
-    resumed. Arguments and errors are those of :func:`sync_sweep`.
-    """
-    folder = SweepFolder.open(path, storage_path)
-    sweep, spool_path = _tracked_sweep(folder), folder.path / SPOOL_FOLDER
-    delivery = deliver(sweep, spool_path)
-    if delivery.num_left:
-        return CloseResult(delivery)
-    return CloseResult(delivery, tuple(end_runs(sweep, spool_path)))
 
 
 def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:

@@ -1,8 +1,7 @@
 """Parts of a running sweep."""
 
-from pathlib import Path
-
 from ray.tune import Callback
+from ray.tune.logger import TBXLoggerCallback
 
 from tune_tf.events import EventLog
 from tune_tf.searchers import OptunaSearcher
@@ -92,7 +91,7 @@ class SweepParts:
             SchedulerStateSaver(self.scheduler),
             ActorRecycler(),
             ResultFiles(self.folder.path, self.recovery.storage),
-            *(_tensorboard_writers(self.folder.path) if config.tensorboard else []),
+            *([TBXLoggerCallback()] if config.tensorboard else []),
             # After the tracker and the result files: it raises.
             BrokenWorkloadCheck(),
             # It changes the restart of a failed trial.
@@ -118,9 +117,3 @@ class SweepParts:
             # Last: it only starts a process.
             *([ExportPrestart(export_process, config.budget)] if logs_best_model else []),
         ]
-
-
-def _tensorboard_writers(path: Path) -> list[Callback]:
-    from tune_tf.sweep.callbacks.tensorboard import TensorBoardWriter  # it imports PyTorch, if any
-
-    return [TensorBoardWriter(path)]

@@ -10,7 +10,7 @@ import numpy as np
 import ray
 
 from tune_tf.config import SweepConfig, import_workload
-from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings, ResourceChangingSettings
+from tune_tf.config.scheduler_settings import PopulationSettings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.resources import TrialResources
 from tune_tf.schedulers import scheduler
@@ -142,11 +142,9 @@ def allowed_mutations(config: SweepConfig, workload: Workload) -> tuple[str, ...
         InvalidSettingsError: A named parameter cannot change, or none can.
     """
     settings = config.scheduler
-    if isinstance(settings, ResourceChangingSettings):
-        settings = settings.base
-    if not isinstance(settings, PbtSettings | Pb2Settings) or not ray.is_initialized():
+    if not isinstance(settings, PopulationSettings) or not ray.is_initialized():
         return None
-    refusal = pb2_refusal if isinstance(settings, Pb2Settings) else pbt_refusal
+    refusal = pb2_refusal if settings.name == "pb2" else pbt_refusal
     selection = select_mutations(settings.mutations, config.space, refusal, settings.name)
     paths = list(selection.parameters)
     structural = ray.get(_structural.remote(workload, config.space, paths))
@@ -177,10 +175,9 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
     """Create the scheduler, which may change ``mutations``; None for those of the settings."""
     settings = config.scheduler.model_dump()
     if mutations is not None:
-        settings.get("base", settings)["mutations"] = list(mutations)
-    own = settings.get("base", settings)
-    if "seed" in own and own["seed"] is None:
-        own["seed"] = config.seed
+        settings["mutations"] = list(mutations)
+    if "seed" in settings and settings["seed"] is None:
+        settings["seed"] = config.seed
     return scheduler(
         **settings,
         objective=config.leading_objective,

@@ -1,21 +1,16 @@
 """Running, resuming and extending sweeps."""
 
 import contextlib
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ray import tune
-from ray.tune import Callback
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, note_interrupt
 from tune_tf.events import EventLog
-from tune_tf.inspection import SweepView
-from tune_tf.inspection.sweep_card import sweep_card
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import (
     check_paths,
@@ -34,11 +29,8 @@ from tune_tf.sweep.state.config_diff import (
 )
 from tune_tf.sweep.state.recovery import Recovery, recover
 from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep.sweep_result import copy_forecast, finished_result
-from tune_tf.sweep.timeline import write_timeline
+from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
-
-_EVERY_S = 1.0
 
 
 def run_sweep(
@@ -46,7 +38,6 @@ def run_sweep(
     *,
     base_dir: str | Path | None = None,
     callbacks: Sequence[tune.Callback] = (),
-    timeline: str | Path | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or Ctrl-C interrupts it.
 
@@ -59,8 +50,6 @@ def run_sweep(
         base_dir: Folder that a relative workload path starts from; the working directory by
             default.
         callbacks: Additional Tune callbacks, called after the sweep's own.
-        timeline: File for a Chrome trace of the driver's phases, the trials and their processes,
-            which https://ui.perfetto.dev opens; None for none.
 
     Returns:
         The result; ``interrupted`` says whether the sweep can be resumed.
@@ -69,8 +58,6 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    begun_s = time.time()
-    timeline = _timeline_path(timeline, config)
     if is_remote_client(config.cluster):
         check_paths(config)
         with cluster(config.cluster, base_dir):
@@ -79,34 +66,9 @@ def run_sweep(
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
-        copy_forecast(folder)
-        with (
-            _note_resume(folder),
-            notebook_callbacks(folder) as more,
-            EventLog(folder.path) as event_log,
-        ):
+        with _note_resume(folder), EventLog(folder.path) as event_log:
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            result = run_trials(folder, plan, event_log, begun_s, nothing, [*callbacks, *more])
-            if timeline is not None:
-                write_timeline(timeline, folder.path)
-            return result
-
-
-def _timeline_path(path: str | Path | None, config: SweepConfig) -> Path | None:
-    """Return a timeline's absolute path; raise InvalidSettingsError if it cannot be written."""
-    if path is None:
-        return None
-    path = Path(path).absolute()
-    if is_remote_client(config.cluster):
-        raise InvalidSettingsError(
-            "a timeline needs the driver on this machine: run the sweep on the head node of the "
-            "cluster, without Ray Client"
-        )
-    if path.is_dir() or not path.parent.is_dir():
-        raise InvalidSettingsError(
-            f"a timeline cannot be written to {path}: name a file in a folder"
-        )
-    return path
+            return run_trials(folder, plan, event_log, nothing, callbacks)
 
 
 def resume_sweep(
@@ -184,12 +146,7 @@ def _resume(
     allow_changes: bool = False,
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    begun_s = time.time()
-    with (
-        _note_resume(folder),
-        notebook_callbacks(folder) as more,
-        EventLog(folder.path) as event_log,
-    ):
+    with _note_resume(folder), EventLog(folder.path) as event_log:
         config = folder.edited() or folder.config
         changes = changes_between(folder.config, config)
         if changes:
@@ -210,51 +167,8 @@ def _resume(
                 event_log.record_changes(changes_between(folder.config, config))
                 folder = folder.with_config(config)
             recovery.write()
-            return run_trials(
-                folder, plan, event_log, begun_s, recovery, [*callbacks, *more], searcher
-            )
+            return run_trials(folder, plan, event_log, recovery, callbacks, searcher)
 
 
 def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:
     return note_interrupt(f"resume the sweep with tune-tf resume {folder.path}")
-
-
-@contextlib.contextmanager
-def notebook_callbacks(folder: SweepFolder) -> Iterator[list["NotebookProgress"]]:
-    """Provide the callback that draws a sweep in a notebook, if any, and draw once at the end."""
-    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    in_notebook = type(shell).__name__ == "ZMQInteractiveShell"
-    callbacks = [NotebookProgress(folder)] if in_notebook else []
-    try:
-        yield callbacks
-    finally:
-        for callback in callbacks:
-            callback.draw()
-
-
-class NotebookProgress(Callback):
-    """Tune callback that draws the progress of a sweep below a notebook cell."""
-
-    def __init__(self, folder: SweepFolder) -> None:
-        from IPython.display import HTML, display  # only notebooks have it
-
-        self._folder = folder
-        self._drawn_s = time.monotonic()
-        self._view = SweepView.of(folder)
-        show: Any = display  # untyped
-        self._html: Any = HTML
-        self._output = show(self._card(), display_id=True)
-
-    def on_step_end(self, **info: Any) -> None:
-        """Redraw if the last drawing is a second old."""
-        if time.monotonic() - self._drawn_s >= _EVERY_S:
-            self._drawn_s = time.monotonic()
-            self.draw()
-
-    def draw(self) -> None:
-        """Draw the present state of the sweep's folder."""
-        self._view = SweepView.of(self._folder, before=self._view)
-        self._output.update(self._card())
-
-    def _card(self) -> Any:
-        return self._html(sweep_card(self._view))

@@ -22,7 +22,7 @@ from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
 from tune_tf.sweep.reproducibility import trial_environment
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
-from tune_tf.sweep.sweep_result import record_actuals, record_result, sweep_result
+from tune_tf.sweep.sweep_result import record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
@@ -105,16 +105,14 @@ def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
     event_log: EventLog,
-    begun_s: float,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
     searcher: OptunaSearcher | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
-    This process holds the lock of ``event_log``. The session began at ``begun_s``, in seconds since
-    1970. ``callbacks`` are called after the sweep's own. ``searcher`` is that of the folder, if it
-    was made before.
+    This process holds the lock of ``event_log``. ``callbacks`` are called after the sweep's own.
+    ``searcher`` is that of the folder, if it was made before.
     """
     parts = SweepParts(folder, plan, event_log, recovery, searcher)
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
@@ -144,9 +142,7 @@ def run_trials(
             parts.scheduler.note(parts.stopper.reason)
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
-        record_actuals(result, begun_s, closed=False)
         result, missing_outputs = record_result(result, parts, export_process)
-        record_actuals(result, begun_s, closed=True)
         event_log.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},
@@ -160,10 +156,8 @@ def run_trials(
 def sweep_trainable(
     config: SweepConfig,
     plan: SweepPlan,
-    log_folder: Path,
+    log_folder: Path | None,
     tracking: TrialTracking | None = None,
-    *,
-    elastic: bool = False,
 ) -> type[tune.Trainable]:
     """Return the trainable class of a sweep's trials."""
     return trainable(
@@ -176,7 +170,6 @@ def sweep_trainable(
         tracking=tracking,
         log_folder=log_folder,
         epochs=config.epochs,
-        elastic=elastic,
         keep=config.keep_best,
         share_frozen=config.share_frozen,
         reproducible=config.reproducible,
@@ -191,8 +184,7 @@ def _run_tune(
     resumes = parts.recovery.resumes
     tracking = make_trial_tracking(folder)
     return tune.run(
-        # Schedulers that resize trials need fresh actors.
-        sweep_trainable(config, plan, folder.path, tracking, elastic=scheduler.fresh_actors),
+        sweep_trainable(config, plan, folder.path, tracking),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
         num_samples=config.budget.num_samples,
@@ -200,7 +192,7 @@ def _run_tune(
         search_alg=search,
         scheduler=scheduler,
         max_failures=config.max_failures,
-        reuse_actors=config.reuse_actors and not scheduler.fresh_actors,
+        reuse_actors=config.reuse_actors,
         checkpoint_config=tune.CheckpointConfig(
             checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
         ),

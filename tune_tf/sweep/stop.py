@@ -88,9 +88,9 @@ def _running(folder: SweepFolder) -> SweepView:
     if view.state is SweepState.RUNNING:
         return view
     remedy = (
-        f"`tune-tf resume {folder.path}` resumes it, `tune-tf close` ends its MLflow runs"
+        f"`tune-tf resume {folder.path}` resumes it"
         if view.state is SweepState.INTERRUPTED
-        else f"`tune-tf extend {folder.path} --num-samples +10` would continue it"
+        else f"`tune-tf extend {folder.path} num_samples=+10` would continue it"
     )
     raise SweepConflictError(
         f"{folder.sweep_id} is not running, it is {view.state.value}; {remedy}"
@@ -106,5 +106,5 @@ def _wait_until(
     """Poll a sweep until a condition holds or it stops running."""
     while view.state is SweepState.RUNNING and not condition(view):
         pause(_CHECK_EVERY_S)
-        view = SweepView.of(folder, before=view)
+        view = SweepView.of(folder)
     return view

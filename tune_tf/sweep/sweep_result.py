@@ -1,7 +1,6 @@
-"""Result of a sweep, its report and best model, and its actuals beside the forecast."""
+"""Result of a sweep, its report and best model."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -11,13 +10,6 @@ from ray.tune.experiment import Trial
 
 from tune_tf.constraint import is_feasible
 from tune_tf.events import EventHistory, EventLog, TrialEvents
-from tune_tf.forecast import (
-    Actuals,
-    ForecastWithActuals,
-    read_actuals,
-    read_forecast,
-    write_actuals,
-)
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
@@ -76,30 +68,6 @@ def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -
         kept_iteration=kept_iteration(last),
         test_metrics=events.test_metrics if events else {},
     )
-
-
-def copy_forecast(folder: SweepFolder) -> None:
-    """Copy the forecast of the sweep's settings, if any, into its folder."""
-    forecast = read_forecast(folder.config)
-    if forecast is not None:
-        write_actuals(folder.path, ForecastWithActuals(forecast, None))
-
-
-def record_actuals(result: SweepResult, begun_s: float, *, closed: bool) -> None:
-    """Write the actuals of a sweep that has a forecast, for a session that began at ``begun_s``.
-
-    ``closed`` says whether the report and the best model have been written.
-    """
-    saved = read_actuals(result.path)
-    if saved is None:
-        return
-    earlier = EventHistory.read(result.path).sessions[:-1]
-    worked_s = sum(session.last_s - session.begun_s for session in earlier)
-    actuals = Actuals.of(result, worked_s + time.time() - begun_s, closed=closed)
-    try:
-        write_actuals(result.path, ForecastWithActuals(saved.forecast, actuals))
-    except OSError as error:
-        _log.warning("the actuals of %s could not be written: %s", result.sweep_id, error)
 
 
 def finished_result(folder: SweepFolder) -> SweepResult | None:

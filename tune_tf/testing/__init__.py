@@ -1,6 +1,6 @@
-"""Contract tests of Trainables, schedulers and workloads, fake GPUs, and a chaos test.
+"""Contract tests of Trainables, schedulers and workloads.
 
-The contract tests need pytest, and run real trials on the connected Ray cluster.
+They need pytest; those of Trainables and schedulers run real trials on the connected Ray cluster.
 """
 
 import lazy_loader

@@ -11,7 +11,7 @@ results must equal those of a fresh process bit for bit::
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,22 +25,17 @@ import numpy as np
 
 from tune_tf.data import rows_of
 from tune_tf.trainables.trial_process import PickledWorkload
-from tune_tf.training.callbacks import plain_value
-from tune_tf.training.checkpoint import Checkpoint, variable_names
+from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.loop import GraphLoop
 from tune_tf.training.replicas.replicas import Replicas
-from tune_tf.training.seeds import epoch_order, seed_python_and_numpy
 from tune_tf.workload import Config, Workload
 
 Result = TypeVar("Result")
 
-FIT_TOLERANCE = 1e-6
-"""Largest allowed difference from ``keras.Model.fit``, relative to values above 1."""
-
 SEED = 1
-_EPOCHS = 2
+NUM_EPOCHS = 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class ContractRun:
         history: Metrics by name, one mapping per epoch.
         values: Final values of the variables by (of the optimizer, path, number of earlier
             variables with this path).
-        graph: The graph that trained it; None by ``fit``.
+        graph: The graph that trained it.
         own_code: Code of the user's for which the graph was traced anew; empty if it may be shared.
     """
 
@@ -100,7 +95,6 @@ def assert_reuse_is_exact(
     configs: Sequence[Config],
     *,
     replicas: Replicas | None = None,
-    by_fit: bool = True,
 ) -> None:
     """Assert that trials in a reused process have the results of a fresh process.
 
@@ -109,52 +103,27 @@ def assert_reuse_is_exact(
         configs: Configs, trained one after the other in one process; before all, the first is
             trained with another seed, and at the end once more, from a checkpoint.
         replicas: Devices to train on; one CPU by default.
-        by_fit: Whether to compare with ``keras.Model.fit``; False if the workload trains
-            differently, for example with its own order of rows.
 
     Raises:
-        AssertionError: A trial depends on earlier ones, differs from ``fit``, or fails.
-    """
-    by_label = {f"config {number} {config!r}": config for number, config in enumerate(configs)}
-    errors = differences(workload, by_label, replicas=replicas, fitted=by_label if by_fit else ())
-    assert not errors, "\n".join(errors)
-
-
-def differences(
-    workload: Workload,
-    configs: Mapping[str, Config],
-    *,
-    replicas: Replicas | None = None,
-    fitted: Collection[str] = (),
-) -> list[str]:
-    """Return how trials in a reused process differ from those of a fresh one, and of ``fit``.
-
-    As :func:`assert_reuse_is_exact`, with configs by label; those of the labels ``fitted`` are
-    compared with ``fit``.
+        AssertionError: A trial depends on earlier ones, or fails.
     """
     replicas = replicas or Replicas(Devices(("CPU:0",)))
     reused = GraphLoop(replicas)
-    first = next(iter(configs))
-    train(reused, workload, configs[first], SEED + 1)
+    train(reused, workload, configs[0], SEED + 1)
     previous = "another seed"
-    trials = [(label, False) for label in configs] + [(first, True)]
-    expected: dict[str, ContractRun] = {}
+    expected: dict[int, ContractRun] = {}
     errors = []
-    for label, restart in trials:
-        config = configs[label]
-        if label not in expected:
-            expected[label] = run_apart(partial(train, GraphLoop(replicas), workload, config))
+    for number, restart in [*((number, False) for number in range(len(configs))), (0, True)]:
+        config = configs[number]
+        if not restart:
+            expected[number] = run_apart(partial(train, GraphLoop(replicas), workload, config))
         run = train(reused, workload, config, restart=restart)
-        if run.bits != expected[label].bits:
+        if run.bits != expected[number].bits:
             how = "restored" if restart else f"after {previous}"
-            errors.append(f"{label} {how} is {run.distance(expected[label]):.2g} off")
-        previous = label
-    for label in fitted:
-        run = run_apart(partial(train_by_fit, workload, configs[label]))
-        distance = run.distance(expected[label])
-        if distance > FIT_TOLERANCE:
-            errors.append(f"{label} by fit is {distance:.2g} off")
-    return errors
+            distance = run.distance(expected[number])
+            errors.append(f"config {number} {config!r} {how} is {distance:.2g} off")
+        previous = f"config {number}"
+    assert not errors, "\n".join(errors)
 
 
 def train(
@@ -184,65 +153,13 @@ def train(
             loop.finish()
             start()
             loop.restore(Checkpoint.read(Path(folder)))
-    history += [loop.epoch() for _ in range(_EPOCHS - 1)]
+    history += [loop.epoch() for _ in range(NUM_EPOCHS - 1)]
     state, program = loop.state(), loop.trial.program
     graph, own_code = program.graph, program.own_code
     loop.finish()
     values = [*state.model, *state.optimizer]
     run = ContractRun.of(history, values, state.names, len(state.model))
     return replace(run, graph=graph, own_code=own_code)
-
-
-def train_by_fit(workload: Workload, config: Config) -> ContractRun:
-    """Train a trial with ``keras.Model.fit``, with a workload of its own."""
-    import tensorflow as tf
-
-    workload = PickledWorkload.of(workload).load("the test")
-    rows = rows_of(workload.load_data(config))
-    size = workload.global_batch_size(config)
-    # tf.data takes a list for one tensor.
-    parts: Any = rows.train
-    parts = tuple(tuple(part) if isinstance(part, list) else part for part in parts)
-    seed_python_and_numpy(SEED)
-    model = workload.build_model(config)
-    if type(workload).train_step is not Workload.train_step:
-        model.train_step = lambda batch: workload.train_step(model, batch)
-    signature = tf.nest.map_structure(
-        lambda a: tf.TensorSpec((None, *a.shape[1:]), tf.as_dtype(a.dtype)), parts
-    )
-
-    def batches() -> Iterable[Any]:
-        for epoch in range(_EPOCHS):
-            order: Any = np.arange(rows.num_train)
-            if workload.shuffle(config):
-                order = epoch_order(SEED, epoch, rows.num_train)
-            for first in range(0, rows.num_train, size):
-                batch = order[first : first + size]
-                yield tf.nest.map_structure(lambda a, batch=batch: a[batch], parts)
-
-    values: list[Any] = []
-
-    def read_values(epoch: int, logs: Any) -> None:
-        values[:] = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
-
-    seed = keras.callbacks.LambdaCallback(lambda epoch, _: seed_python_and_numpy(SEED + epoch))
-    # On each epoch's end: at the end of training, fit replaces the weights with their averages.
-    last = keras.callbacks.LambdaCallback(on_epoch_end=read_values)
-    logs = model.fit(
-        tf.data.Dataset.from_generator(batches, output_signature=signature),
-        epochs=_EPOCHS,
-        steps_per_epoch=-(-rows.num_train // size),
-        validation_data=rows.validation,
-        validation_batch_size=size,
-        callbacks=[seed, *workload.callbacks(config), last],
-        shuffle=False,
-        verbose=0,
-    ).history
-    history = [
-        {name: plain_value(metric[epoch]) for name, metric in logs.items()}
-        for epoch in range(_EPOCHS)
-    ]
-    return ContractRun.of(history, values, variable_names(model), len(model.variables))
 
 
 def run_apart(act: Callable[[], Result]) -> Result:

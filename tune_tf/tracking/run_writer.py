@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -149,16 +148,6 @@ def deliver(
     num_left = writer.num_left
     error = writer.last_error if num_left else ""
     return Delivery(num_waiting - num_left, num_left, writer.lost, error)
-
-
-def end_runs(sweep: TrackedSweep, spool_path: Path) -> list[str]:
-    """Mark the runs that a killed driver left running as interrupted; return MLflow's ids of them.
-
-    Raises:
-        SweepConflictError: The sweep is still running, so its spool is locked.
-    """
-    with closing(Spool(spool_path)):
-        return _open_runs(sweep).end_running()
 
 
 def _open_runs(sweep: TrackedSweep) -> SweepRuns:

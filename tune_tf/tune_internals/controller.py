@@ -295,7 +295,6 @@ def proposal() -> dict[str, Any] | None:
     """Return the flat config that the scheduler proposes for a new trial; None if it has none."""
     controller = calling_controller()
     scheduler = getattr(controller, "scheduler_alg", None)
-    scheduler = getattr(scheduler, "base", scheduler)  # one that resizes trials wraps another
     propose = getattr(scheduler, "propose", None)
     config: dict[str, Any] | None = propose(controller) if propose else None
     return config

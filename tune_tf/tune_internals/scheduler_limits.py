@@ -3,6 +3,7 @@
 The names are those of Ray 2.60; if one is missing, a scheduler has no rungs and no limit.
 """
 
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,13 +15,17 @@ from ray.tune.experiment import Trial
 
 def scheduler_rungs(scheduler: Any) -> tuple[int, ...]:
     """Return the iterations at which a scheduler compares trials, ascending, as far as known."""
+    rungs = getattr(scheduler, "rungs", None)
+    return compared_at(scheduler) if rungs is None else tuple(sorted(rungs))
+
+
+def compared_at(scheduler: Any) -> tuple[int, ...]:
+    """Return the iterations at which one of Ray's own schedulers compares trials, ascending."""
     with suppress(AttributeError, TypeError, ValueError):
-        if hasattr(scheduler, "rungs"):
-            return tuple(sorted(scheduler.rungs))
         if hasattr(scheduler, "_max_t_attr"):
             return milestones(scheduler._max_t_attr, scheduler._eta)  # noqa: SLF001 - see the module
         brackets = getattr(scheduler, "_brackets", ())
-        return tuple(sorted({int(at) for bracket in brackets for at, _ in bracket._rungs}))  # noqa: SLF001
+        return tuple(sorted({math.ceil(at) for bracket in brackets for at, _ in bracket._rungs}))  # noqa: SLF001
     return ()
 
 

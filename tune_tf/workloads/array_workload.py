@@ -1,10 +1,9 @@
 """Workloads on arrays x and y: their validation, split and model."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data
@@ -19,33 +18,25 @@ from tune_tf.workloads.settings_workload import (
     DataSettings,
     SettingsT,
     SettingsWorkload,
-    SourceT,
     TaskKind,
     row_splits,
 )
 
 _BLOCK_ROWS = 4096
 
-
-class NamedArray(NamedTuple):
-    """Array with rows on the first axis, and its name in messages."""
-
-    values: Any
-    name: str
+Parts = dict[str, tuple[Any, Any]]
+"""Inputs and targets by part, at least those of ``train``."""
 
 
 class TargetSettings(DataSettings):
     """Settings of data with a target y.
 
     Args:
-        task: Whether y holds classes or numbers. ``auto``: classes if it holds whole numbers with
-            at most 20 values.
-        num_classes: Classes that there are, 0 to ``num_classes - 1``; None for as many as the
-            highest in y says. Example: ``10``.
+        task: Whether y holds classes, which are whole numbers from 0, or numbers. ``auto``: classes
+            if it holds whole numbers with at most 20 values.
     """
 
     task: TaskKind = "auto"
-    num_classes: Annotated[int, Field(ge=2)] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +48,7 @@ class ArrayProperties:
     head: Head
 
 
-class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, SourceT]):
+class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, Parts]):
     """Base class of workloads on arrays: convolutional network on images, else perceptron.
 
     Rows of shape ``[height, width, channels]`` or ``[height, width]`` are images. Bytes (uint8) are
@@ -71,77 +62,60 @@ class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, SourceT]):
         properties = self.properties
         return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
+    @property
+    def _task(self) -> TaskKind:
+        return self.settings.task  # type: ignore[attr-defined]
 
-def input_dtype(dtype: Any, where: str) -> str:
-    """Return the dtype of x in training: uint8 stays, all other numbers become float32.
-
-    Raises:
-        WorkloadError: The values are not numbers.
-    """
-    if dtype.kind == "O":
-        raise WorkloadError(
-            f"{where} holds objects: its rows are ragged or hold text; all must have the same shape"
-        )
-    if dtype.kind not in "biuf":
-        raise WorkloadError(f"{where} holds {dtype}, but a model takes numbers")
-    return "uint8" if dtype == np.uint8 else "float32"
-
-
-def target_head(ys: dict[str, NamedArray], settings: TargetSettings) -> Head:
-    """Return the output layer for targets by part; at least ``train``.
-
-    Raises:
-        WorkloadError: A target does not fit the task.
-    """
-    y, name = ys["train"]
-    num_classes = settings.num_classes
-    if not is_classification(y, "classification" if num_classes else settings.task):
-        rows = _split(ys, settings, settings.task).get("train", slice(None))
-        return Head.of_numbers(_numbers(y, name)[rows])
-    highest = max(class_numbers(*target, num_classes)[1] for target in ys.values())
-    return Head(num_classes or highest)
-
-
-def data_of(
-    xs: dict[str, NamedArray],
-    ys: dict[str, NamedArray],
-    properties: ArrayProperties,
-    settings: DataSettings,
-    task: TaskKind,
-) -> Data:
-    """Return the data sets of inputs and targets by part.
-
-    Raises:
-        WorkloadError: x contains NaN or infinity; names array and rows.
-    """
-    num_classes = properties.head.num_classes
-    parts: dict[str, Any] = {}
-    for part, (x, name) in xs.items():
-        _refuse_non_finite(x, name)
-        if num_classes is None:
-            y = _numbers(*ys[part])
+    def _properties_of(self, source: Parts) -> ArrayProperties:
+        shape, dtype = source["train"][0].shape[1:], source["train"][0].dtype
+        for part, (x, y) in source.items():
+            if not x.ndim or not y.ndim or not len(x) or len(x) != len(y):
+                raise WorkloadError(
+                    f"x of {part} has the shape {list(x.shape)} and y {list(y.shape)}, but each "
+                    "row of x needs one of y, and there must be at least one"
+                )
+            if x.shape[1:] != shape:
+                raise WorkloadError(
+                    f"a row of x of {part} has the shape {list(x.shape[1:])}, but one of train has "
+                    f"{list(shape)}: they must be equal"
+                )
+            if x.dtype.kind not in "biuf":
+                raise WorkloadError(f"x of {part} holds {x.dtype}, but a model takes numbers")
+        y = source["train"][1]
+        if is_classification(y, self._task):
+            highest = max(class_numbers(y, part).max() for part, (_, y) in source.items())
+            head = Head(int(highest) + 1)
+            if head.num_classes == 1:
+                raise WorkloadError("y holds only one class: there is nothing to learn")
         else:
-            y, _ = class_numbers(*ys[part], num_classes)
-        parts[part] = (np.asarray(x).astype(properties.dtype, copy=False), y)
-    x, y = parts["train"]
-    parts |= {part: (x[rows], y[rows]) for part, rows in _split(ys, settings, task).items()}
-    return Data(**parts)
+            rows = self._rows_by_part(source).get("train", slice(None))
+            head = Head.of_numbers(_numbers(y, "train")[rows])
+        return ArrayProperties(shape, "uint8" if dtype == np.uint8 else "float32", head)
+
+    def _data_of(self, source: Parts, config: Config) -> Data:
+        convert = _numbers if self.properties.head.num_classes is None else class_numbers
+        parts: dict[str, Any] = {}
+        for part, (x, y) in source.items():
+            _refuse_non_finite(x, f"x of {part}")
+            parts[part] = x.astype(self.properties.dtype, copy=False), convert(y, part)
+        x, y = parts["train"]
+        parts |= {part: (x[rows], y[rows]) for part, rows in self._rows_by_part(source).items()}
+        return Data(**parts)
+
+    def _rows_by_part(self, source: Parts) -> dict[str, Any]:
+        """Return the rows of ``train`` that each part gets; empty if nothing is to be split."""
+        y = source["train"][1]
+        stratified = y.dtype.kind in "biu" and y.size == len(y) and is_classification(y, self._task)
+        return row_splits(len(y), self.settings, y.reshape(-1) if stratified else None, source)
 
 
-def _split(ys: dict[str, NamedArray], settings: DataSettings, task: TaskKind) -> dict[str, Any]:
-    """Return the rows of ``train`` that each part gets; empty if nothing is to be split."""
-    y = ys["train"].values
-    stratified = y.dtype.kind in "biu" and y.size == len(y) and is_classification(y, task)
-    return row_splits(len(y), settings, y.reshape(-1) if stratified else None, ys)
-
-
-def _numbers(y: Any, where: str) -> Any:
+def _numbers(y: Any, part: str) -> Any:
     if y.dtype.kind not in "biuf" or y.ndim > 2:
         raise WorkloadError(
-            f"{where} is {y.dtype} of shape {list(y.shape)}, but numbers to predict need shape "
+            f"y of {part} is {y.dtype} of shape {list(y.shape)}, but numbers to predict need shape "
             "[rows] or [rows, numbers]"
         )
-    _refuse_non_finite(y, where)
+    _refuse_non_finite(y, f"y of {part}")
     return y.astype(np.float32)
 
 

@@ -5,7 +5,6 @@ it must not import anything from tune_tf.
 """
 
 import json
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,19 +15,9 @@ import numpy as np
 DATES_FILE = "date_formats.json"
 """File beside the Keras model with the formats of its date columns."""
 
-ISO_DATES = "ISO8601"
-"""Format of dates as in ISO 8601: ``2026-01-31``, ``2026-01-31T12:00:00+01:00``."""
 
 NO_DATE = np.iinfo(np.int64).min
-"""Unix time of a missing date, as NumPy converts it."""
-
-MONTH = (
-    "(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-"""Pattern of the English name of a month, whole or abbreviated, in upper or lower case."""
-
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""Seconds of a missing date, as NumPy converts it."""
 
 
 class ColumnModel:
@@ -43,25 +32,23 @@ class ColumnModel:
         self.date_formats = date_formats
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> Any:
-        """Return the predictions for the rows of a DataFrame, of shape ``[rows, outputs]``."""
-        return self.model.predict(self.inputs_of(data), verbose=0)
-
-    def inputs_of(self, data: Any) -> "dict[str, np.ndarray[Any, Any]]":
-        """Return the inputs of the Keras model by column, each of shape ``[rows]``.
+        """Return the predictions for the rows of a DataFrame, of shape ``[rows, outputs]``.
 
         Raises:
             ValueError: A value is not a number or a date; names column, row and value.
         """
-        inputs = {}
+        inputs: dict[str, Any] = {}
         for name, dtype in column_dtypes(self.model):
-            column = data[name]
             if name in self.date_formats:
-                inputs[name] = unix_times_of(column, self.date_formats[name])
+                seconds = days_of(data[name], self.date_formats[name]) * 86_400
+                inputs[name] = np.where(
+                    np.isnan(seconds), NO_DATE, np.round(np.nan_to_num(seconds)).astype(np.int64)
+                )
             elif dtype == "string":
-                inputs[name] = texts_of(column).fillna("").to_numpy(object)
+                inputs[name] = texts_of(data[name]).to_numpy(object)
             else:
-                inputs[name] = floats_of(column).astype(dtype)
-        return inputs
+                inputs[name] = floats_of(data[name]).astype(dtype)
+        return self.model.predict(inputs, verbose=0)
 
 
 def column_dtypes(model: Any) -> Iterator[tuple[str, str]]:
@@ -73,8 +60,8 @@ def column_dtypes(model: Any) -> Iterator[tuple[str, str]]:
 
 
 def texts_of(column: Any) -> Any:
-    """Return a pandas column as texts, None for missing values; 3.0 and 3 give the same text."""
-    return column.astype(object).map(_text, na_action="ignore").where(column.notna(), None)
+    """Return a pandas column as texts, empty for missing values; 3.0 and 3 give the same text."""
+    return column.astype(object).map(_text, na_action="ignore").where(column.notna(), "")
 
 
 def _text(value: Any) -> str:
@@ -91,15 +78,13 @@ def floats_of(column: Any) -> "np.ndarray[Any, Any]":
     import pandas as pd
 
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    _check_converted(column, ~np.isfinite(numbers), "finite numbers")
-    return numbers
+    return _checked(column, np.where(np.isfinite(numbers), numbers, np.nan), "finite numbers")
 
 
-def unix_times_of(column: Any, date_format: str) -> "np.ndarray[Any, Any]":
-    """Return a pandas column of dates as seconds since 1970 in UTC, int64, NO_DATE if missing.
+def days_of(column: Any, date_format: str) -> "np.ndarray[Any, Any]":
+    """Return a pandas column of dates as days since 1970 in UTC, float64, NaN if missing.
 
-    Dates without a time zone are taken for UTC. Names of months are English in any locale, whole
-    or abbreviated.
+    Dates without a time zone are taken for UTC.
 
     Raises:
         ValueError: A value is not a date of the format; names row (from 1) and value.
@@ -108,34 +93,17 @@ def unix_times_of(column: Any, date_format: str) -> "np.ndarray[Any, Any]":
 
     dates = column
     if not pd.api.types.is_datetime64_any_dtype(column):
-        texts = column.astype(object).map(str, na_action="ignore")
-        numbered = _with_numbered_months(date_format)
-        if numbered != date_format:
-            texts = texts.map(_numbered_months, na_action="ignore")
-        dates = pd.to_datetime(texts, format=numbered, errors="coerce", utc=True)
+        texts = texts_of(column).where(column.notna(), None)
+        dates = pd.to_datetime(texts, format=date_format, errors="coerce", utc=True)
     if dates.dt.tz is not None:
         dates = dates.dt.tz_convert(None)
-    times = dates.to_numpy().astype("datetime64[s]").astype(np.int64)
-    _check_converted(column, times == NO_DATE, f"dates of the format {date_format}")
-    return times
+    days = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    return _checked(column, days.to_numpy(np.float64), f"dates of the format {date_format}")
 
 
-def _with_numbered_months(date_format: str) -> str:
-    """Return a date format with #01 to #12 in place of names of months, which have a locale."""
-    return re.sub("%[bB]", "#%m", date_format)
-
-
-def _numbered_months(text: str) -> str:
-    return re.sub(
-        f"(?<![a-zA-Z]){MONTH}(?![a-zA-Z])",
-        lambda name: f"#{_MONTHS.index(name[0][:3].title()) + 1:02}",
-        text,
-    )
-
-
-def _check_converted(column: Any, is_missing: Any, expected: str) -> None:
-    """Raise ValueError if a value that is not missing could not be converted."""
-    wrong = np.flatnonzero(is_missing & column.notna().to_numpy())
+def _checked(column: Any, numbers: Any, expected: str) -> Any:
+    """Return numbers; raise ValueError if a value that is not missing could not be converted."""
+    wrong = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
     if len(wrong):
         rows = ", ".join(str(row + 1) for row in wrong[:5])
         more = f", ... ({len(wrong)} in all)" if len(wrong) > 5 else ""
@@ -144,19 +112,7 @@ def _check_converted(column: Any, is_missing: Any, expected: str) -> None:
             f"column {column.name!r} must hold {expected}, but row(s) {rows}{more} hold(s) "
             f"{value!r}"
         )
-
-
-def dates_of(times: Any, date_format: str) -> Any:
-    """Return Unix times as a pandas column of texts of a date format, None if missing."""
-    import pandas as pd
-
-    dates = pd.Series(np.asarray(times).astype("datetime64[s]"))
-    iso = "%Y-%m-%d" if (dates.dropna() == dates.dropna().dt.normalize()).all() else "%FT%T"
-    numbered = iso if date_format == ISO_DATES else _with_numbered_months(date_format)
-    texts = dates.dt.strftime(numbered).str.replace(
-        "#(\\d\\d)", lambda number: _MONTHS[int(number[1]) - 1], regex=True
-    )
-    return texts.astype(object).where(dates.notna(), None)
+    return numbers
 
 
 def _load_pyfunc(path: str) -> ColumnModel:

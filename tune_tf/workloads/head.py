@@ -1,6 +1,7 @@
 """Layers, output layer, loss and optimizer of models on users' own data."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,42 +75,28 @@ def is_classification(y: Any, task: TaskKind) -> bool:
     return y.dtype.kind in "biu" and len(np.unique(y)) <= _MAX_CLASSES_OF_NUMBERS
 
 
-def class_numbers(y: Any, where: str, num_classes: int | None) -> tuple[Any, int]:
-    """Return class numbers as int32 of shape ``[rows]``, and the number of classes.
-
-    ``y`` has the shape ``[rows]`` or ``[rows, 1]``; its name in messages is ``where``. By default
-    the highest class number determines the number of classes.
+def class_numbers(y: Any, part: str) -> "np.ndarray[Any, Any]":
+    """Return the class numbers ``y`` of a part, of shape ``[rows]`` or ``[rows, 1]``, as int32.
 
     Raises:
-        WorkloadError: A class number is not an integer from 0 or is out of range; names the rows.
+        WorkloadError: A class number is not an integer from 0; names the rows.
     """
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
         raise WorkloadError(
-            f"{where} has shape {list(y.shape)}, but classes are one number per row: convert "
+            f"y of {part} has shape {list(y.shape)}, but classes are one number per row: convert "
             "one-hot rows with argmax, or set task: regression"
         )
     if y.dtype.kind not in "biuf":
-        raise WorkloadError(f"{where} holds {y.dtype}, but classes are integers from 0")
+        raise WorkloadError(f"y of {part} holds {y.dtype}, but classes are integers from 0")
     wrong = ~np.isfinite(y) | (y != np.floor(y)) | (y < 0)
     if wrong.any():
         raise WorkloadError(
-            f"{where} must hold integers from 0 as classes, but {format_rows(wrong)} hold(s) "
+            f"y of {part} must hold integers from 0 as classes, but {format_rows(wrong)} hold(s) "
             f"{y[wrong][0]}; for other numbers set task: regression"
         )
-    highest = int(y.max())
-    if num_classes is None:
-        num_classes = highest + 1
-    elif highest >= num_classes:
-        outside = y >= num_classes
-        raise WorkloadError(
-            f"{where} has classes outside the known {num_classes} "
-            f"(0 to {num_classes - 1}): {format_rows(outside)} hold(s) {y[outside][0]}"
-        )
-    if num_classes < 2:
-        raise WorkloadError(f"{where} holds only one class: there is nothing to learn")
-    return y.astype(np.int32), num_classes
+    return y.astype(np.int32)
 
 
 def format_rows(wrong: Any, first: int = 0) -> str:
@@ -188,16 +175,25 @@ def convolutions(images: Any, config: Config) -> Any:
     return keras.layers.Dropout(float(config.get("dropout", 0.0)))(features)
 
 
-def model_for_shape(shape: tuple[int, ...], dtype: str, head: Head, config: Config) -> Any:
+def model_for_shape(
+    shape: tuple[int, ...],
+    dtype: str,
+    head: Head,
+    config: Config,
+    augmentation: Sequence[Any] = (),
+) -> Any:
     """Return a compiled model for one input: convolutional for images, dense for all else.
 
     Rows of three axes are images ``[height, width, channels]``, those of two are grey images
-    ``[height, width]``. Bytes (uint8) are scaled to [0, 1] inside the model.
+    ``[height, width]``. Bytes (uint8) are scaled to [0, 1] inside the model, after the layers of
+    an augmentation.
     """
     import keras
 
-    inputs = keras.Input(shape, dtype=dtype)
-    features = keras.layers.Rescaling(1 / 255 if dtype == "uint8" else 1.0)(inputs)
+    inputs = features = keras.Input(shape, dtype=dtype)
+    for layer in augmentation:
+        features = layer(features)
+    features = keras.layers.Rescaling(1 / 255 if dtype == "uint8" else 1.0)(features)
     if len(shape) == 2:
         features = keras.layers.Reshape((*shape, 1))(features)
     if len(shape) in (2, 3):

@@ -1,6 +1,5 @@
-"""Workload on JPEG and PNG files in one folder per class."""
+"""Workload on image files in one folder per class."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -8,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from tune_tf.data.prepared_rows import prepared
-from tune_tf.errors import WorkloadError
+from tune_tf.errors import WorkloadError, first_line
 from tune_tf.validation import short_repr
 from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
@@ -23,7 +21,8 @@ from tune_tf.workloads.settings_workload import (
     row_splits,
 )
 
-_SUFFIXES = (".jpg", ".jpeg", ".png")
+_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+_BATCH = 64
 
 
 def _size(value: Any) -> Any:
@@ -48,7 +47,6 @@ class ImageFolderSettings(DataSettings):
         augment: Whether training images are flipped and shifted at random, anew every epoch.
         flip: Whether augmentation flips them left to right; not for writing.
         max_shift: Maximum shift of augmentation, as a share of a side.
-        on_bad_record: Whether a file that is no image ends the sweep or is left out and reported.
     """
 
     path: Text
@@ -57,33 +55,29 @@ class ImageFolderSettings(DataSettings):
     augment: bool = False
     flip: bool = True
     max_shift: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    on_bad_record: Literal["raise", "skip"] = "raise"
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Sorted names of class folders, and the files with their class numbers by part.
+    """Sorted names of class folders, and folders and files by part.
 
     All files are under ``train`` if the folder has no parts.
     """
 
     classes: tuple[str, ...]
-    parts: dict[str, tuple[tuple[Path, int], ...]]
+    folders: dict[str, Path]
+    files: dict[str, tuple[Path, ...]]
 
     @classmethod
     def in_folder(cls, folder: Path) -> Self:
         """Return the files of a folder with one folder per class, or with such folders of parts.
 
         Raises:
-            WorkloadError: The folder is missing, has fewer than two classes, a class without
-                images, images outside of a class, or a class that is missing from ``train``.
+            WorkloadError: The folder is missing, has fewer than two classes or a class without
+                images.
         """
-        if not folder.exists():
-            raise missing_path_error(f"data.path: there is no folder {folder}")
         if not folder.is_dir():
-            raise WorkloadError(
-                f"data.path: {folder} is a file: name the folder that holds one folder per class"
-            )
+            raise missing_path_error(f"data.path: there is no folder {folder}")
         folders = by_part({each.name.lower(): each for each in _subfolders(folder)})
         if "train" not in folders:
             folders = {"train": folder}
@@ -93,36 +87,16 @@ class ImageFiles:
                 f"{folders['train']} holds {len(classes)} class folder(s), but there must be at "
                 "least two, each with the images of its class"
             )
-        parts = {part: _labelled_files(each, classes, folders) for part, each in folders.items()}
-        return cls(classes, parts)
-
-
-def _labelled_files(
-    folder: Path, classes: tuple[str, ...], folders: dict[str, Path]
-) -> tuple[tuple[Path, int], ...]:
-    loose = [each for each in folder.iterdir() if _is_image(each)]
-    if loose:
-        raise WorkloadError(
-            f"{folder} holds {len(loose)} image(s) outside a class folder, such as "
-            f"{loose[0].name}: put each into the folder of its class"
-        )
-    labelled: list[tuple[Path, int]] = []
-    for each in _subfolders(folder):
-        if each.name not in classes:
+        files = {
+            part: tuple(path for name in classes for path in _images_in(each / name))
+            for part, each in folders.items()
+        }
+        if empty := [name for name in classes if not _images_in(folders["train"] / name)]:
             raise WorkloadError(
-                f"{folder} has a class {each.name!r} that is missing in {folders['train']}, whose "
-                f"classes are {', '.join(classes)}"
+                f"the class folder {folders['train'] / empty[0]} holds no images "
+                f"({', '.join(_SUFFIXES)}): fill it or remove it"
             )
-        files = sorted(path for path in each.rglob("*") if _is_image(path))
-        if not files:
-            raise WorkloadError(
-                f"the class folder {each} holds no images ({', '.join(_SUFFIXES)}): fill it or "
-                "remove it"
-            )
-        labelled += [(path, classes.index(each.name)) for path in files]
-    if not labelled:
-        raise WorkloadError(f"{folder} holds no class folder with images")
-    return tuple(labelled)
+        return cls(classes, folders, files)
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -131,37 +105,8 @@ def _subfolders(folder: Path) -> list[Path]:
     )
 
 
-def _is_image(path: Path) -> bool:
-    is_hidden = path.name.startswith(".")
-    return path.suffix.lower() in _SUFFIXES and not is_hidden and path.is_file()
-
-
-@dataclass(frozen=True)
-class ImageDecoder:
-    """Decoder of an image file: upright, with a fixed size and 1 (grey) or 3 (RGB) channels."""
-
-    height: int
-    width: int
-    channels: int
-
-    def __call__(self, path: Path) -> "np.ndarray[Any, Any]":
-        """Return a file as uint8 of shape ``[height, width, channels]``.
-
-        Raises:
-            OSError: The file is not a complete image.
-            ValueError: The image has more than 8 bits per channel.
-        """
-        from PIL import Image, ImageOps  # late: naming a workload needs no Pillow
-
-        with Image.open(path) as opened:
-            if opened.mode.startswith(("I", "F")):
-                raise ValueError(
-                    f"has more than 8 bits per channel (mode {opened.mode}): convert it to 8 bits"
-                )
-            image = ImageOps.exif_transpose(opened).convert("L" if self.channels == 1 else "RGB")
-        if image.size != (self.width, self.height):
-            image = image.resize((self.width, self.height), Image.Resampling.BILINEAR)
-        return np.asarray(image, np.uint8).reshape(self.height, self.width, self.channels)
+def _images_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +117,10 @@ class ImageProperties:
 
 
 class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, ImageFiles]):
-    """Convolutional network on image files, which are decoded once.
+    """Convolutional network on image files, which Keras decodes once.
 
-    The input is uint8 of shape ``[rows, height, width, channels]``. Config values read:
-    ``image_size`` (default: that of the settings) and those of
+    The input is uint8 of shape ``[rows, height, width, channels]``; scaling and augmentation are
+    layers. Config values read: ``image_size`` (default: that of the settings) and those of
     :func:`~tune_tf.workloads.head.convolutions` and
     :func:`~tune_tf.workloads.head.make_optimizer`.
     """
@@ -184,21 +129,17 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
 
     def build_model(self, config: Config) -> Any:
         """Return the compiled model."""
-        shape = (*self._image_size(config), self.settings.channels)
-        return model_for_shape(shape, "uint8", Head(len(self.properties.classes)), config)
+        import keras
 
-    @property
-    def computes_rows(self) -> bool:
-        """Whether training images are augmented."""
-        return self.settings.augment
-
-    def per_example(self, config: Config, *, training: bool) -> Callable[[Any, Any], Any] | None:
-        """Return the augmentation of training images; None if there is none."""
-        settings = self.settings
-        if not training or not settings.augment:
-            return None
-        height, width = self._image_size(config)
-        return RandomShift(height, width, settings.flip, settings.max_shift)
+        settings, augmentation = self.settings, []
+        if settings.augment:
+            shift = settings.max_shift
+            augmentation = [keras.layers.RandomTranslation(shift, shift, fill_mode="nearest")]
+            if settings.flip:
+                augmentation.append(keras.layers.RandomFlip("horizontal"))
+        shape = (*self._image_size(config), settings.channels)
+        head = Head(len(self.properties.classes))
+        return model_for_shape(shape, "uint8", head, config, augmentation)
 
     def _image_size(self, config: Config) -> tuple[int, int]:
         size = config.get("image_size")
@@ -212,71 +153,54 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
 
     def _read(self) -> tuple[ImageFiles, FileStamp]:
         files = ImageFiles.in_folder(Path(self.settings.path))
-        return files, FileStamp.of(path for part in files.parts.values() for path, _ in part)
+        return files, FileStamp.of(path for part in files.files.values() for path in part)
 
     def _properties_of(self, source: ImageFiles) -> ImageProperties:
         return ImageProperties(source.classes)
 
     def _data_of(self, source: ImageFiles, config: Config) -> Data:
-        parts = self._split(source)
-        files = [each for part in parts.values() for each in part]
-        images = prepared(
-            [path for path, _ in files],
-            ImageDecoder(*self._image_size(config), self.settings.channels),
-            on_bad_record=self.settings.on_bad_record,
-            version=self._stamp.digest if self._stamp else "",
-        )
-        labels = np.array([label for _, label in files], np.int32)[images.kept]
-        # The rows are ordered by part, so each part is a slice without a copy.
-        ends = np.searchsorted(images.kept, np.cumsum([len(part) for part in parts.values()]))
-        data: dict[str, Any] = {}
-        start = 0
-        for part, end in zip(parts, ends, strict=True):
-            if start == end:
-                raise WorkloadError(
-                    f"{self.settings.path}: none of the {len(parts[part])} files of {part} is an "
-                    f"image, such as {images.skipped[0].record}: {images.skipped[0].error}"
-                )
-            data[part] = (images.rows[start:end], labels[start:end])
-            start = end
-        return Data(**data)
-
-    def _split(self, source: ImageFiles) -> dict[str, Sequence[tuple[Path, int]]]:
-        """Return the files of each part, splitting ``train`` unless validation files exist."""
-        files = source.parts["train"]
-        labels = np.array([label for _, label in files])
-        rows_by_part = row_splits(len(files), self.settings, labels, source.parts)
-        return {
-            **source.parts,
-            **{part: [files[row] for row in rows] for part, rows in rows_by_part.items()},
+        parts: dict[str, Any] = {
+            part: self._decoded(folder, source.classes, self._image_size(config))
+            for part, folder in source.folders.items()
         }
+        x, y = parts["train"]
+        rows_by_part = row_splits(len(y), self.settings, y, source.folders)
+        return Data(**{**parts, **{part: (x[at], y[at]) for part, at in rows_by_part.items()}})
 
-
-@dataclass(frozen=True)
-class RandomShift:
-    """Random flip, and shift by at most a share of a side, that repeats an image's edge pixels."""
-
-    height: int
-    width: int
-    flip: bool
-    max_shift: float
-
-    def __call__(self, example: tuple[Any, ...], seed: Any) -> tuple[Any, ...]:
-        """Return a row ``(image, label)`` with the augmented image."""
+    def _decoded(self, folder: Path, classes: tuple[str, ...], size: tuple[int, int]) -> Any:
+        """Return the images of class folders as bytes, and their class numbers as int32."""
+        import keras
         import tensorflow as tf
 
-        image, *others = example
-        vertical, horizontal, mirrored = tf.unstack(tf.random.split(seed, 3))
-        rows = self._shifted(self.height, vertical)
-        columns = self._shifted(self.width, horizontal)
-        if self.flip:
-            is_mirrored = tf.random.stateless_uniform([], mirrored) < 0.5
-            columns = tf.where(is_mirrored, self.width - 1 - columns, columns)
-        return (tf.gather(tf.gather(image, rows), columns, axis=1), *others)
-
-    def _shifted(self, side: int, seed: Any) -> Any:
-        import tensorflow as tf
-
-        limit = int(side * self.max_shift)
-        shift = tf.random.stateless_uniform([], seed, -limit, limit + 1, tf.int32)
-        return tf.clip_by_value(tf.range(side) + shift, 0, side - 1)
+        channels = self.settings.channels
+        try:
+            images = keras.utils.image_dataset_from_directory(
+                folder,
+                class_names=list(classes),
+                color_mode="grayscale" if channels == 1 else "rgb",
+                image_size=size,
+                batch_size=_BATCH,
+                shuffle=False,
+                verbose=False,
+            )
+        except ValueError as error:  # its classes are others
+            raise WorkloadError(f"{folder}: {error}") from error
+        x = np.empty((len(images.file_paths), *size, channels), np.uint8)
+        y = np.empty(len(x), np.int32)
+        done = 0
+        try:
+            for batch, labels in images:
+                end = done + len(labels)
+                x[done:end], y[done:end] = np.rint(batch), labels
+                done = end
+        except tf.errors.OpError:
+            for path in images.file_paths[done:]:
+                try:
+                    tf.io.decode_image(tf.io.read_file(path), expand_animations=False)
+                except tf.errors.OpError as error:
+                    raise WorkloadError(
+                        f"{path} is no image that TensorFlow reads: {first_line(error)}: fix or "
+                        "remove it"
+                    ) from error
+            raise
+        return x, y

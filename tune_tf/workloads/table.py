@@ -1,237 +1,288 @@
-"""Columns of tables: their encoding, and models with one input per column."""
+"""Tables: their files, and columns as inputs of models."""
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.column_model import floats_of, texts_of
-from tune_tf.workloads.dates import DateColumns, times_by_column
+from tune_tf.workloads.column_model import NO_DATE, days_of, floats_of, texts_of
 
 if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-# NUL occurs in no CSV file, so these equal no category.
-_UNKNOWN_TEXT = "\0unknown"
-_MISSING_TEXT = "\0missing"
+_PARQUET_SUFFIXES = (".parquet", ".pq")
+TABLE_SUFFIXES = (".csv", ".tsv", ".tab", *_PARQUET_SUFFIXES)
 
-_OPERATION_NAME = re.compile(
-    r"(stack|add|cast|string_lookup|subtract|multiply|true_divide|floor|sin|cos|equal|where)(_\d+)?"
-)
-"""Name that Keras gives to an operation between the columns and the model."""
+ISO_DATES = "ISO8601"
+"""Format of dates as in ISO 8601: ``2026-01-31``, ``2026-01-31T12:00:00+01:00``."""
+
+_UNKNOWN_TEXT = "\0unknown"  # NUL occurs in no CSV file, so it equals no category
+_NUMBER = re.compile(r"\s*[+-]?\d+([.,' ]\d{3})*([.,]\d+)?\s*")
+_PERIODS = (1.0, 7.0, 365.2425)  # days
 
 
-_FEW = 20  # categories that are accepted for any number of rows
-_UNKNOWN, _MISSING, _RESERVED = range(3)  # the first two codes of a column, and their number
+@dataclass(frozen=True)
+class TextFormat:
+    """How ``pandas.read_csv`` reads a text file; it finds a separator that is None itself."""
+
+    separator: str | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: str | None = None
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+
+
+def read_table(path: Path, text_format: TextFormat) -> "pd.DataFrame":
+    """Return the table in a Parquet (``.parquet``, ``.pq``) or text file with a header line.
+
+    Raises:
+        WorkloadError: The file cannot be read or has no rows.
+    """
+    import pandas as pd
+
+    try:
+        if path.suffix.lower() in _PARQUET_SUFFIXES:
+            table = pd.read_parquet(path)
+        else:
+            arguments = asdict(text_format)
+            separator = arguments.pop("separator")
+            with warnings.catch_warnings():
+                # If all lines are longer than the header, pandas only warns and drops their ends.
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                table = pd.read_csv(
+                    path,
+                    sep=separator,
+                    **({"engine": "python"} if separator is None else {"low_memory": False}),
+                    na_values=arguments.pop("missing"),
+                    index_col=False,
+                    **arguments,
+                )
+    except Exception as error:
+        raise WorkloadError(
+            f"{path} cannot be read as a table: {error}; if it is written in another way, write "
+            "separator or encoding (such as cp1252) under data"
+        ) from error
+    if not len(table):
+        raise WorkloadError(f"{path} has a header but no rows")
+    table.columns = [str(name) for name in table.columns]
+    return table
+
+
+def holds_dates(column: "pd.Series[Any]") -> bool:
+    """Return whether a column holds datetimes, or only texts of dates as in ISO 8601."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return True
+    values = column.dropna()
+    if pd.api.types.is_numeric_dtype(values) or not len(values):
+        return False
+    texts = values.astype(str)
+    if not texts.str.match(r"\d{4}-\d\d-\d\d").all():
+        return False
+    return bool(pd.to_datetime(texts, format=ISO_DATES, errors="coerce", utc=True).notna().all())
+
+
+def looks_like_numbers(column: "pd.Series[Any]") -> bool:
+    """Return whether all texts of a column are numbers, with a decimal comma or thousands."""
+    texts = column.dropna().astype(str)
+    return len(texts) > 0 and bool(texts.map(lambda text: bool(_NUMBER.fullmatch(text))).all())
 
 
 @dataclass(frozen=True, eq=False)
-class NumericColumns:
-    """Numeric columns with statistics of the training rows, each of shape ``[columns]``.
+class TableColumns:
+    """Columns of a table that a model is trained on, with statistics of the training rows.
 
-    Means and variances, none 0, are those after missing values were replaced by medians;
-    ``missing`` says whether there were any.
+    The model's input ``numeric`` holds the numeric columns, then the dates as days since the first
+    one; its input ``categorical`` holds codes that form one range. The first code of a column is
+    for categories that no training row has, the second for missing values.
+
+    Args:
+        numbers: Names of the numeric columns.
+        date_formats: Formats of the date columns by name.
+        first_days: The first date of each date column, as days since 1970.
+        categories: Sorted categories of each categorical column.
+        medians: Of each number in ``numeric``; they replace missing values.
+        means: Of each number, after that.
+        variances: Of each number, after that; none is 0.
+        missing: Whether any number was missing.
     """
 
-    names: tuple[str, ...]
+    numbers: tuple[str, ...]
+    date_formats: Mapping[str, str]
+    first_days: "np.ndarray[Any, Any]"
+    categories: Mapping[str, tuple[str, ...]]
     medians: "np.ndarray[Any, Any]"
     means: "np.ndarray[Any, Any]"
     variances: "np.ndarray[Any, Any]"
     missing: "np.ndarray[Any, Any]"
 
     @classmethod
-    def of(cls, names: tuple[str, ...], values: "np.ndarray[Any, Any]", path: str) -> Self:
-        """Compute the statistics of values in the training rows, shape ``[rows, columns]``.
+    def of(
+        cls,
+        table: "pd.DataFrame",
+        train: "np.ndarray[Any, Any]",
+        numbers: list[str],
+        date_formats: Mapping[str, str],
+        categorical: list[str],
+    ) -> Self:
+        """Return the columns of a table, whose rows with the numbers ``train`` are trained on.
 
         Raises:
-            WorkloadError: A column has no values.
+            ValueError: A value is not a number or a date, or a column has no values.
         """
+        values = _numbers_of(table, numbers, date_formats)[train]
         missing = np.isnan(values)
-        if empty := [repr(names[i]) for i in np.flatnonzero(missing.all(axis=0))]:
-            raise WorkloadError(
-                f"{path}: the column(s) {', '.join(empty)} have no value in any training row: put "
-                "them under ignore"
-            )
+        if missing.all(axis=0).any():
+            empty = np.flatnonzero(missing.all(axis=0))
+            names = ", ".join(repr([*numbers, *date_formats][column]) for column in empty)
+            raise ValueError(f"the column(s) {names} have no value in any training row")
+        first_days = np.floor(np.nanmin(values[:, len(numbers) :], axis=0, initial=np.inf))
+        values[:, len(numbers) :] -= first_days
         medians = np.nanmedian(values, axis=0)
         filled = np.where(missing, medians, values)
         variances = filled.var(axis=0)
         variances[variances == 0] = 1
-        return cls(names, medians, filled.mean(axis=0), variances, missing.any(axis=0))
+        categories = {
+            name: tuple(sorted(set(texts_of(table[name].iloc[train])) - {""}))
+            for name in categorical
+        }
+        return cls(
+            tuple(numbers),
+            dict(date_formats),
+            first_days,
+            categories,
+            medians,
+            filled.mean(axis=0),
+            variances,
+            missing.any(axis=0),
+        )
 
-
-@dataclass(frozen=True, eq=False)
-class CategoricalColumns:
-    """Sorted categories of the training rows by column, in the model's input order.
-
-    Their codes form one range. The first code of a column is for categories that no training row
-    has, the second for missing values.
-    """
-
-    categories: Mapping[str, tuple[str, ...]]
-
-    @classmethod
-    def of(cls, table: "pd.DataFrame", names: tuple[str, ...]) -> Self:
-        """Collect the categories of the training rows."""
-        return cls({name: tuple(sorted(texts_of(table[name]).dropna().unique())) for name in names})
-
-    def identifiers(self, num_rows: int) -> list[str]:
-        """Return the columns that identify rows, of which there were so many in training."""
-        most = max(_FEW, num_rows / 2)
-        return [name for name, known in self.categories.items() if len(known) > most]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return (*self.numbers, *self.date_formats, *self.categories)
 
     @property
     def num_codes(self) -> int:
-        """Number of codes of all columns together."""
-        return sum(len(categories) + _RESERVED for categories in self.categories.values())
+        """Number of codes of all categorical columns together."""
+        return sum(2 + len(categories) for categories in self.categories.values())
 
-    def ranges(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-        """Yield the name, first code and categories of each column."""
-        first = 0
-        for name, categories in self.categories.items():
-            yield name, first, categories
-            first += len(categories) + _RESERVED
+    def inputs_of(self, table: "pd.DataFrame") -> "dict[str, np.ndarray[Any, Any]]":
+        """Return a model's inputs, each of shape ``[rows, columns]``, if there are such columns.
 
-    def codes(self, table: "pd.DataFrame") -> "np.ndarray[Any, Any]":
-        """Return the columns of a table as int32 of shape ``[rows, columns]``."""
+        Raises:
+            ValueError: A value is not a number or a date; names column, row and value.
+        """
         import pandas as pd
 
-        codes = np.empty((len(table), len(self.categories)), np.int32)
-        for position, (name, first, categories) in enumerate(self.ranges()):
-            texts = texts_of(table[name])
-            index = pd.Index(categories, dtype=object)
-            column = index.get_indexer(texts.to_numpy(object)) + _RESERVED
-            column[column < _RESERVED] = _UNKNOWN  # get_indexer returns -1 for unknown texts
-            column[texts.isna().to_numpy()] = _MISSING
-            codes[:, position] = first + column
-        return codes
+        inputs: dict[str, Any] = {}
+        if len(self.medians):
+            numbers = _numbers_of(table, self.numbers, self.date_formats)
+            numbers[:, len(self.numbers) :] -= self.first_days
+            inputs["numeric"] = numbers.astype(np.float32)
+        if self.categories:
+            codes = np.empty((len(table), len(self.categories)), np.int32)
+            first = 0
+            for position, (name, categories) in enumerate(self.categories.items()):
+                known = pd.Index(["", *categories], dtype=object)
+                texts = texts_of(table[name]).to_numpy(object)
+                codes[:, position] = first + 1 + known.get_indexer(texts)  # -1 for unknown texts
+                first += 2 + len(categories)
+            inputs["categorical"] = codes
+        return inputs
 
+    def numeric_features(self, numbers: Any) -> list[Any]:
+        """Return imputed and standardized numbers, missing-value flags and periods of dates."""
+        import keras
 
-def numbers_of(table: "pd.DataFrame", names: tuple[str, ...], path: str) -> "np.ndarray[Any, Any]":
-    """Return columns as float64 of shape ``[rows, columns]``, NaN for missing values.
-
-    Raises:
-        WorkloadError: A value is not a finite number; names column, row (from 1) and value.
-    """
-    values = np.empty((len(table), len(names)), np.float64)
-    for position, name in enumerate(names):
-        try:
-            values[:, position] = floats_of(table[name])
-        except ValueError as error:
-            raise WorkloadError(
-                f"{path}: {error}: fix them, or put the column under categorical or ignore"
-            ) from error
-    return values
-
-
-@dataclass(frozen=True, eq=False)
-class InputColumns:
-    """Columns of a table that a model is trained on, by kind.
-
-    The model's input ``numeric`` holds the numeric columns, then the numbers of the dates.
-    """
-
-    names: tuple[str, ...]  # of numeric columns
-    dates: DateColumns
-    categorical: CategoricalColumns
-
-    @property
-    def numeric_names(self) -> tuple[str, ...]:
-        """Names of the numbers in the input ``numeric``."""
-        return (*self.names, *self.dates.number_names)
-
-    @property
-    def all_names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return (*self.names, *self.dates.formats, *self.categorical.categories)
-
-    def numbers(self, table: "pd.DataFrame", path: str) -> "np.ndarray[Any, Any]":
-        """Return the input ``numeric`` of a table as float64 of shape ``[rows, numbers]``."""
-        times = times_by_column(table, self.dates.formats, path)
-        columns = [*numbers_of(table, self.names, path).T, *self.dates.numbers(times)]
-        return np.stack(columns, axis=-1) if columns else np.empty((len(table), 0))
+        missing = keras.ops.isnan(numbers)
+        filled = keras.ops.where(missing, self.medians.astype(np.float32), numbers)
+        parts = [keras.layers.Normalization(mean=self.means, variance=self.variances)(filled)]
+        if self.missing.any():
+            # Constant 0 for columns without missing values in the training rows.
+            flags = keras.ops.cast(missing, "float32") * self.missing.astype(np.float32)
+            parts.append(flags)
+        if self.date_formats:
+            for period in _PERIODS:
+                days = filled[:, len(self.numbers) :] + (self.first_days % period).astype(
+                    np.float32
+                )
+                # A weekday is one of seven angles, and the time of a day none of its business.
+                days = keras.ops.floor(days) if period == 7 else days
+                angle = days % period * (2 * np.pi / period)
+                parts += [keras.ops.sin(angle), keras.ops.cos(angle)]
+        return parts
 
     def serving_model(self, model: "keras.Model") -> "keras.Model":
         """Return a model with one input per column, named after it, of shape ``[rows]``.
 
-        Numbers are float32, NaN if missing. Dates are int64, Unix times. Categories are strings,
-        empty if missing; those that no training row has get the code of unknown ones. The weights
-        are copies, and the model is not compiled.
+        Numbers are float32, NaN if missing. Dates are int64, seconds since 1970 in UTC, the lowest
+        int64 if missing. Categories are strings, empty if missing. The weights are copies, and the
+        model is not compiled.
         """
         import keras
 
-        dtypes = dict.fromkeys(self.names, "float32")
-        dtypes |= dict.fromkeys(self.dates.formats, "int64")
-        dtypes |= dict.fromkeys(self.categorical.categories, "string")
-        names = _input_names(dtypes, model.name)
-        columns: dict[str, Any] = {
-            column: keras.Input((), name=names[column], dtype=dtype)
-            for column, dtype in dtypes.items()
-        }
-        inputs: dict[str, Any] = {}
-        if self.numeric_names:
-            numbers = [columns[name] for name in self.names]
-            numbers += [
-                keras.ops.cast(number, "float32")
-                for number in self.dates.numbers(columns, keras.ops)
-            ]
-            inputs["numeric"] = keras.ops.stack(numbers, axis=-1)
-        if self.categorical.categories:
-            codes = []
-            for name, first, categories in self.categorical.ranges():
+        dtypes = dict.fromkeys(self.numbers, "float32")
+        dtypes |= dict.fromkeys(self.date_formats, "int64")
+        dtypes |= dict.fromkeys(self.categories, "string")
+        tensors = {name: keras.Input((), dtype=dtype) for name, dtype in dtypes.items()}
+        encoded: dict[str, Any] = {}
+        if len(self.medians):
+            numbers = [tensors[name] for name in self.numbers]
+            for name, first in zip(self.date_formats, self.first_days, strict=True):
+                days = keras.ops.cast(tensors[name], "float64") / 86_400 - first
+                is_missing = keras.ops.equal(tensors[name], NO_DATE)
+                days = keras.ops.where(is_missing, np.float64("nan"), days)
+                numbers.append(keras.ops.cast(days, "float32"))
+            encoded["numeric"] = keras.ops.stack(numbers, axis=-1)
+        if self.categories:
+            codes, first = [], 0
+            for name, categories in self.categories.items():
                 lookup = keras.layers.StringLookup(
-                    vocabulary=_vocabulary(categories), oov_token=_UNKNOWN_TEXT, mask_token=None
+                    vocabulary=["", *categories], oov_token=_UNKNOWN_TEXT, mask_token=None
                 )
-                codes.append(lookup(columns[name]) + first)
-            inputs["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
+                codes.append(lookup(tensors[name]) + first)
+                first += 2 + len(categories)
+            encoded["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
+        encoder = keras.Model(list(tensors.values()), encoded)
         copy = keras.models.clone_model(model)  # without the optimizer: inference needs none
         copy.set_weights(model.get_weights())
+        names = _input_names(dtypes, {encoder.name, copy.name})
+        columns = {
+            name: keras.Input((), name=names[name], dtype=dtype) for name, dtype in dtypes.items()
+        }
         with warnings.catch_warnings():  # about input names that differ from the column names
             warnings.simplefilter("ignore", UserWarning)
-            return keras.Model(columns, copy(inputs), name=model.name)
-
-    def serving_rows(self, rows: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert rows of a trained model's inputs to those of :meth:`serving_model`.
-
-        ``numeric`` and ``categorical`` in ``rows`` both have the shape ``[rows, columns]``. Dates
-        are rounded to seconds.
-        """
-        columns = {name: rows["numeric"][:, i] for i, name in enumerate(self.names)}
-        if self.dates.formats:
-            columns |= self.dates.times(rows["numeric"][:, len(self.names) :])
-        for i, (name, first, categories) in enumerate(self.categorical.ranges()):
-            texts = [_UNKNOWN_TEXT, *_vocabulary(categories)]
-            columns[name] = np.array(texts, object)[rows["categorical"][:, i] - first]
-        return columns
+            return keras.Model(columns, copy(encoder(list(columns.values()))), name=model.name)
 
 
-def _vocabulary(categories: tuple[str, ...]) -> list[str]:
-    """Return the texts of a column's codes after that for unknown ones."""
-    return [_MISSING_TEXT if "" in categories else "", *categories]
+def _numbers_of(table: "pd.DataFrame", numbers: Any, date_formats: Mapping[str, str]) -> Any:
+    columns = [floats_of(table[name]) for name in numbers]
+    columns += [days_of(table[name], each) for name, each in date_formats.items()]
+    return np.stack(columns, axis=-1) if columns else np.empty((len(table), 0))
 
 
-def _input_names(columns: Iterable[str], model: str) -> dict[str, str]:
+def _input_names(columns: Mapping[str, str], used: set[str]) -> dict[str, str]:
     """Return the Keras name of each column's input, also that in a SavedModel's signature.
 
-    It is the column's own if TensorFlow accepts it as the name of an argument. Names are unique,
-    whatever their case, and differ from those of operations.
+    It is the column's own if TensorFlow accepts it as the name of an argument, otherwise
+    ``column_`` and its position.
     """
-    names: dict[str, str] = {}
-    used = {model.lower(), "self"}
-    for column in sorted(columns, key=lambda column: _argument(column) != column):
-        name = _argument(column)
-        while name.lower() in used or _OPERATION_NAME.fullmatch(name) or iskeyword(name):
+    used = {name.lower() for name in used} | {"self"}
+    names = {}
+    for position, column in enumerate(columns):
+        is_argument = column.isascii() and column.isidentifier() and not iskeyword(column)
+        name = column if is_argument and column[0] != "_" else f"column_{position}"
+        while name.lower() in used:
             name += "_"
-        names[column] = name
         used.add(name.lower())
+        names[column] = name
     return names
-
-
-def _argument(column: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9_]", "_", column)
-    return name if name[:1].isalpha() else f"column_{name}"

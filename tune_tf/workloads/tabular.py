@@ -1,20 +1,17 @@
 """Workload on the columns of a CSV or Parquet file."""
 
-import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
-from tune_tf.workloads.column_model import texts_of
-from tune_tf.workloads.dates import DateColumns, date_formats_of, looks_like_dates
+from tune_tf.workloads.column_model import floats_of, texts_of
 from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
 from tune_tf.workloads.settings_workload import (
     DataSettings,
@@ -27,16 +24,11 @@ from tune_tf.workloads.settings_workload import (
     row_splits,
 )
 from tune_tf.workloads.table import (
-    CategoricalColumns,
-    InputColumns,
-    NumericColumns,
-    numbers_of,
-)
-from tune_tf.workloads.table_file import (
-    DecimalMark,
+    ISO_DATES,
+    TableColumns,
     TextFormat,
-    complete_format,
-    format_notes,
+    holds_dates,
+    looks_like_numbers,
     read_table,
 )
 
@@ -45,16 +37,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW_CLASSES = 20  # classes that are accepted for any number of rows
+_FEW = 20  # classes or categories that are accepted for any number of rows
 
 
 def _date_formats(value: Any) -> Any:
-    """Convert a list of names, whose formats are guessed, to a mapping."""
-    return dict.fromkeys(value) if isinstance(value, list | tuple) else value
+    """Convert a list of names to a mapping."""
+    return dict.fromkeys(value, ISO_DATES) if isinstance(value, list | tuple) else value
 
 
-DateFormats = Annotated[dict[str, str | None], BeforeValidator(_date_formats)]
-"""Formats of columns by name; None to guess it."""
+DateFormats = Annotated[dict[str, str], BeforeValidator(_date_formats)]
+"""Formats of columns by name."""
 
 
 class TabularSettings(DataSettings):
@@ -67,15 +59,17 @@ class TabularSettings(DataSettings):
             false, or whole numbers with at most 20 values.
         columns: What it is predicted from; None for all other columns. Example: ``[age, city]``.
         ignore: Columns left out. Example: ``[id]``.
-        numeric: Columns that hold numbers, whatever they look like. Example: ``[age]``.
         categorical: Columns that hold categories, such as numbers that are names. Example:
             ``[zip]``.
-        dates: Columns that hold dates, as a list or with their formats. Example: ``{sold:
-            "%d/%m/%Y"}``.
-        separator: Character between values of a CSV file; None to guess it from the file. Example:
-            ``;``.
-        decimal: Character before the fraction of a number; None to guess it. Example: ``","``.
-        encoding: Encoding of a CSV file as in Python; None to guess it. Example: ``cp1252``.
+        dates: Columns that hold dates other than ISO 8601, with their formats as of
+            ``strptime``. Example: ``{sold: "%d/%m/%Y"}``.
+        separator: Character between values of a CSV file; None for the one that pandas finds in the
+            first line, with a slower parser. Example: ``;``.
+        decimal: Character before the fraction of a number in a CSV file.
+        thousands: Character between groups of three digits; None for no such. Example: ``","``.
+        encoding: Encoding of a CSV file as in Python. Example: ``cp1252``.
+        missing: Texts of a CSV file that stand for no value, besides those of pandas (empty, ``NA``
+            and so on). Example: ``["?"]``.
     """
 
     path: Text
@@ -83,95 +77,45 @@ class TabularSettings(DataSettings):
     task: TaskKind = "auto"
     columns: Names | None = None
     ignore: Names = ()
-    numeric: Names = ()
     categorical: Names = ()
     dates: DateFormats = Field(default_factory=dict)
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    decimal: DecimalMark | None = None
-    encoding: Text | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    encoding: Text = "utf-8"
+    missing: Names = ()
 
-    @field_validator("columns", "ignore", "numeric", "categorical", "dates")
+    @field_validator("columns", "ignore", "categorical", "dates")
     @classmethod
     def _check_names(cls, names: Any, info: ValidationInfo) -> Any:
         target = info.data.get("target")
         if target is not None and target in (names or ()):
             raise ValueError(f"holds the target {target!r}: leave it out here")
+        if info.field_name == "dates" and (both := {*names} & {*info.data.get("categorical", ())}):
+            raise ValueError(
+                f"and categorical both hold {', '.join(sorted(both))}: put each in only one"
+            )
         return names
 
-    @field_validator("categorical", "dates")
-    @classmethod
-    def _check_kinds(cls, names: Any, info: ValidationInfo) -> Any:
-        for other in ("numeric", "categorical"):
-            if other == info.field_name:
-                break
-            if shared := sorted({*names} & {*info.data.get(other, ())}):
-                raise ValueError(f"and {other} both hold {', '.join(shared)}: put each in only one")
-        return names
+    @property
+    def text_format(self) -> TextFormat:
+        """How a CSV file is read."""
+        return TextFormat(self.separator, self.decimal, self.thousands, self.encoding, self.missing)
 
 
 @dataclass(frozen=True, eq=False)
 class TableProperties:
     """Properties of a table; without ``classes``, in the order of the outputs, for regression."""
 
-    columns: InputColumns
-    numeric: NumericColumns  # the model's input of this name
+    columns: TableColumns
     classes: tuple[str, ...]
     head: Head
-    text_format: TextFormat | None  # None for Parquet
-
-    @property
-    def categorical(self) -> CategoricalColumns:
-        """The categorical columns."""
-        return self.columns.categorical
 
 
 @cache
 def _warn(text: str) -> None:
     """Log a warning once per process: `init` and `run` inspect a table several times."""
     _log.warning(text)
-
-
-@dataclass
-class _Kinds:
-    """Columns by kind, with the formats of dates."""
-
-    numeric: list[str] = field(default_factory=list)
-    dates: dict[str, str] = field(default_factory=dict)
-    categorical: list[str] = field(default_factory=list)
-
-
-def _unclear_dates(column: "pd.Series[Any]", formats: list[str]) -> str:
-    """Return the note on a column of dates in several formats, or none that is known."""
-    name = str(column.name)
-    known = f"may be {' or '.join(formats)}"
-    if not formats:
-        first = str(column.dropna().iloc[0])
-        known = f"have no common format that is known (the first is {first!r})"
-    example = formats[0] if formats else "%d.%m.%Y"
-    return (
-        f"column {name!r} is left out: its dates {known}; write under data: "
-        f'dates: {{{json.dumps(name, ensure_ascii=False)}: "{example}"}}'
-    )
-
-
-def _few_values(
-    table: "pd.DataFrame", columns: InputColumns, classes: tuple[str, ...], target: str
-) -> list[str]:
-    """Return notes on columns with one value, and on classes with one row."""
-    notes = []
-    if constant := [repr(name) for name in columns.all_names if table[name].nunique() == 1]:
-        notes.append(
-            f"column(s) {', '.join(constant)} have one value, from which nothing is learnt: put "
-            "them under data.ignore"
-        )
-    if classes:
-        counts = texts_of(table[target]).value_counts()
-        if single := [repr(name) for name in classes if counts[name] == 1]:
-            notes.append(
-                f"class(es) {', '.join(single)} of {target!r} have one row, which is either "
-                "trained on or tested: add rows, or leave them out of the file"
-            )
-    return notes
 
 
 class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFrame"]):
@@ -190,16 +134,15 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         """Return the compiled model."""
         import keras
 
-        numeric, categorical = self.properties.numeric, self.properties.categorical
+        columns = self.properties.columns
         inputs, parts = {}, []
-        if numeric.names:
-            inputs["numeric"] = keras.Input((len(numeric.names),), name="numeric")
-            parts += _standardized(inputs["numeric"], numeric)
-        if categorical.categories:
-            shape = (len(categorical.categories),)
+        if len(columns.medians):
+            inputs["numeric"] = keras.Input((len(columns.medians),), name="numeric")
+            parts += columns.numeric_features(inputs["numeric"])
+        if columns.categories:
+            shape = (len(columns.categories),)
             inputs["categorical"] = keras.Input(shape, name="categorical", dtype="int32")
-            dim = int(config.get("embedding_dim", 8))
-            embed = keras.layers.Embedding(categorical.num_codes, dim)
+            embed = keras.layers.Embedding(columns.num_codes, int(config.get("embedding_dim", 8)))
             parts.append(keras.layers.Flatten()(embed(inputs["categorical"])))
         features = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
         return self.properties.head.compiled(inputs, dense_layers(features, config), config)
@@ -213,71 +156,60 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         Raises:
             WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
-        columns = self.properties.columns
-        self._require(table, [*columns.all_names])
-        inputs = {}
-        if columns.numeric_names:
-            inputs["numeric"] = columns.numbers(table, self.settings.path).astype(np.float32)
-        if columns.categorical.categories:
-            inputs["categorical"] = columns.categorical.codes(table)
-        return inputs
+        self._require(table, [*self.properties.columns.names])
+        try:
+            return self.properties.columns.inputs_of(table)
+        except ValueError as error:
+            raise self._error(error) from error
 
     def serving_model(self, model: Any, config: Config) -> Any:
         """Return a model with one input per column."""
         return self.properties.columns.serving_model(model)
 
-    def serving_rows(self, rows: Any) -> Any:
-        """Return rows by column, as inputs of :meth:`serving_model`."""
-        return self.properties.columns.serving_rows(rows)
+    def serving_rows(self, rows: Any) -> "pd.DataFrame":
+        """Return the first rows of the file, as many as ``rows``, as the file has them."""
+        number = len(next(iter(rows.values())))
+        return self._read()[0][[*self.properties.columns.names]].head(number)
 
     @property
     def date_formats(self) -> Mapping[str, str]:
         """Formats of the date columns."""
-        return self.properties.columns.dates.formats
+        return self.properties.columns.date_formats
 
     def _read(self) -> "tuple[pd.DataFrame, FileStamp]":
         path = existing_file(self.settings.path, "data.path")
         stamp = FileStamp.of([path])
-        return read_table(path, self._given_format), stamp
-
-    @property
-    def _given_format(self) -> TextFormat:
-        settings = self.settings
-        return TextFormat(settings.separator, settings.decimal, settings.encoding)
+        return read_table(path, self.settings.text_format), stamp
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings
-        names = (*(settings.columns or ()), *settings.ignore)
-        names += (*settings.numeric, *settings.categorical, *settings.dates)
-        self._require(source, [settings.target, *names])
-        path = Path(settings.path)
-        text_format = complete_format(path, self._given_format)
-        kinds, date_notes = self._columns_by_kind(source)
-        notes = [*format_notes(path, text_format, self._given_format), *date_notes]
+        self._require(
+            source,
+            [
+                settings.target,
+                *(settings.columns or ()),
+                *settings.ignore,
+                *settings.categorical,
+                *settings.dates,
+            ],
+        )
+        numbers, date_formats, categorical = self._columns_by_kind(source)
         classes = self._classes(source[settings.target])
         y = self._targets(source, classes)
-        train = row_splits(len(source), settings, y if classes else None)["train"]
-        columns = InputColumns(
-            tuple(kinds.numeric),
-            DateColumns.of(source, kinds.dates, train, settings.path),
-            CategoricalColumns.of(source.iloc[train], tuple(kinds.categorical)),
-        )
-        notes += [
-            f"column {name!r} holds {len(columns.categorical.categories[name])} distinct texts in "
-            f"{len(train)} training rows, so it identifies rows rather than categories: put it "
-            "under data.ignore, or under data.numeric if it holds numbers"
-            for name in columns.categorical.identifiers(len(train))
-        ]
-        notes += _few_values(source, columns, classes, settings.target)
-        numbers = columns.numbers(source, settings.path)[train]
-        for note in notes:
-            _warn(f"{settings.path}: {note}")
+        rows = row_splits(len(source), settings, y if classes else None)["train"]
+        try:
+            columns = TableColumns.of(source, rows, numbers, date_formats, categorical)
+        except ValueError as error:
+            raise self._error(error) from error
+        for name, categories in columns.categories.items():
+            if len(categories) > max(_FEW, len(rows) / 2):
+                _warn(
+                    f"{settings.path}: column {name!r} holds {len(categories)} distinct texts in "
+                    f"{len(rows)} training rows, such as {categories[0]!r}, so it identifies rows "
+                    "rather than categories: put it under data.ignore or data.dates"
+                )
         return TableProperties(
-            columns=columns,
-            numeric=NumericColumns.of(columns.numeric_names, numbers, settings.path),
-            classes=classes,
-            head=Head(len(classes)) if classes else Head.of_numbers(y[train]),
-            text_format=text_format,
+            columns, classes, Head(len(classes)) if classes else Head.of_numbers(y[rows])
         )
 
     def _data_of(self, source: "pd.DataFrame", config: Config) -> Data:
@@ -289,70 +221,59 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         }
         return Data(**parts)
 
+    def _error(self, text: Any) -> WorkloadError:
+        return WorkloadError(
+            f"{self.settings.path}: {text}: fix the file, or put the column under categorical or "
+            "ignore"
+        )
+
     def _require(self, table: "pd.DataFrame", names: list[str]) -> None:
-        columns = [str(name) for name in table.columns]
+        columns = list(table.columns)
         if missing := [name for name in dict.fromkeys(names) if name not in columns]:
             text = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in missing)
             raise WorkloadError(
                 f"{self.settings.path} has no column {text}; its columns are {', '.join(columns)}"
             )
 
-    def _columns_by_kind(self, table: "pd.DataFrame") -> "tuple[_Kinds, list[str]]":
-        """Return the columns by kind, and notes on those that are dates."""
-        settings, kinds = self.settings, _Kinds()
-        unclear = []
-        for name in settings.columns or tuple(str(name) for name in table.columns):
-            if name == settings.target or name in settings.ignore:
-                continue
-            if name in settings.numeric:
-                kinds.numeric.append(name)
-            elif name in settings.categorical:
-                kinds.categorical.append(name)
-            elif name in settings.dates or looks_like_dates(table[name]):
-                date_format = settings.dates.get(name)
-                formats = [date_format] if date_format else date_formats_of(table[name])
-                if len(formats) == 1:
-                    kinds.dates[name] = formats[0]
-                else:
-                    unclear.append(_unclear_dates(table[name], formats))
-            else:
-                is_categorical = self._is_categorical(table[name])
-                (kinds.categorical if is_categorical else kinds.numeric).append(name)
-        if not any((kinds.numeric, kinds.categorical, kinds.dates)):
-            raise WorkloadError(
-                f"{settings.path} has no column besides the target {settings.target!r} to predict "
-                f"it from{'; ' if unclear else ''}{'; '.join(unclear)}"
-            )
-        guessed = [
-            f"{name} ({kinds.dates[name]})" for name in kinds.dates if name not in settings.dates
-        ]
-        notes = [*unclear]
-        if guessed:
-            notes.append(
-                f"the columns {', '.join(guessed)} hold dates and are used as such; put a column "
-                "under data.categorical or data.ignore if it should not be"
-            )
-        return kinds, notes
-
-    def _is_categorical(self, column: "pd.Series[Any]") -> bool:
-        from pandas import CategoricalDtype
+    def _columns_by_kind(
+        self, table: "pd.DataFrame"
+    ) -> tuple[list[str], dict[str, str], list[str]]:
+        """Return the numeric columns, the dates with their formats, and the categorical ones."""
         from pandas.api import types
 
-        if types.is_bool_dtype(column):
-            return True
-        if types.is_numeric_dtype(column) and not types.is_complex_dtype(column):
-            return False
-        if isinstance(column.dtype, CategoricalDtype) or types.is_string_dtype(column):
-            return True
-        is_object = types.is_object_dtype(column)
-        scalars = column.dropna().map(lambda value: isinstance(value, str | bool | int | float))
-        if is_object and scalars.all():
-            return True
-        wrong = column.dropna().iloc[0] if is_object else column.dtype
-        raise WorkloadError(
-            f"{self.settings.path}: column {column.name!r} holds neither numbers nor text, but "
-            f"{wrong!r}: put it under ignore, or convert it to numbers first"
-        )
+        settings = self.settings
+        numbers, date_formats, categorical = [], {}, []
+        for name in settings.columns or table.columns:
+            column = table[name]
+            if name == settings.target or name in settings.ignore:
+                continue
+            if name in settings.categorical or types.is_bool_dtype(column):
+                categorical.append(name)
+            elif name in settings.dates or holds_dates(column):
+                date_formats[name] = settings.dates.get(name, ISO_DATES)
+            elif types.is_numeric_dtype(column):
+                numbers.append(name)
+            else:
+                self._check_texts(column)
+                categorical.append(name)
+        if not any((numbers, date_formats, categorical)):
+            raise WorkloadError(
+                f"{settings.path} has no column besides the target {settings.target!r} to predict "
+                "it from"
+            )
+        return numbers, date_formats, categorical
+
+    def _check_texts(self, column: "pd.Series[Any]") -> None:
+        """Refuse objects, and numbers that pandas has read as text."""
+        values = column.dropna().astype(object)
+        if not values.map(lambda value: isinstance(value, str | bool | int | float)).all():
+            raise self._error(f"column {column.name!r} holds neither numbers nor text")
+        if looks_like_numbers(values):
+            raise WorkloadError(
+                f"{self.settings.path}: column {column.name!r} is read as text, such as "
+                f"{values.iloc[0]!r}: if it holds numbers, write decimal: ',' or thousands: ',' "
+                "under data (init: --decimal , or --thousands ,); if not, put it under categorical"
+            )
 
     def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:
         """Return the target values as sorted texts; empty for regression."""
@@ -368,6 +289,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         if self.settings.task == "regression":
             return ()
         is_number = types.is_numeric_dtype(target) and not types.is_bool_dtype(target)
+        if not is_number and self.settings.task == "auto" and not types.is_bool_dtype(target):
+            self._check_texts(target)
         values = target.to_numpy()
         if is_number and not is_classification(values, self.settings.task):
             return ()
@@ -376,14 +299,13 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 f"{path}: the target {name!r} must hold classes (task: classification), but "
                 f"{format_rows(fractions, 1)} hold(s) {values[fractions][0]}: set task: regression"
             )
-        texts = texts_of(target)
-        classes = [str(text) for text in texts.unique()]
+        classes = [str(text) for text in texts_of(target).unique()]
         if len(classes) < 2:
             raise WorkloadError(
                 f"{path}: the target {name!r} holds {classes[0]!r} in all rows: there is nothing "
                 "to learn"
             )
-        if len(classes) > max(_FEW_CLASSES, len(target) / 2):
+        if len(classes) > max(_FEW, len(target) / 2):
             raise WorkloadError(
                 f"{path}: the target {name!r} holds {len(classes)} different values in "
                 f"{len(target)} rows, which are not classes: name another column, or fix "
@@ -394,22 +316,11 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
     def _targets(self, table: "pd.DataFrame", classes: tuple[str, ...]) -> Any:
         import pandas as pd
 
-        target = self.settings.target
-        if not classes:
-            return numbers_of(table, (target,), self.settings.path)[:, 0].astype(np.float32)
-        texts = texts_of(table[target]).to_numpy(object)
-        return pd.Index(classes, dtype=object).get_indexer(texts).astype(np.int32)
-
-
-def _standardized(numbers: Any, columns: NumericColumns) -> list[Any]:
-    """Return imputed and standardized numbers, and missing-value indicators if needed."""
-    import keras
-
-    missing = keras.ops.isnan(numbers)
-    filled = keras.ops.where(missing, columns.medians.astype(np.float32), numbers)
-    parts = [keras.layers.Normalization(mean=columns.means, variance=columns.variances)(filled)]
-    if columns.missing.any():
-        is_missing = keras.ops.cast(missing, "float32")
-        # Constant 0 for columns without missing values in the training rows.
-        parts.append(is_missing * columns.missing.astype(np.float32))
-    return parts
+        target = table[self.settings.target]
+        if classes:
+            texts = texts_of(target).to_numpy(object)
+            return pd.Index(classes, dtype=object).get_indexer(texts).astype(np.int32)
+        try:
+            return floats_of(target).astype(np.float32)
+        except ValueError as error:
+            raise self._error(error) from error

@@ -1,40 +1,19 @@
 """Workload on TFRecord files."""
 
 import glob
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings
 from tune_tf.errors import WorkloadError, did_you_mean, first_line, one_of
-from tune_tf.validation import short_repr
-from tune_tf.workload import Config, Data
-from tune_tf.workloads.array_workload import (
-    ArrayProperties,
-    ArrayWorkload,
-    NamedArray,
-    TargetSettings,
-    data_of,
-    input_dtype,
-    target_head,
-)
-from tune_tf.workloads.head import Head
+from tune_tf.workloads.array_workload import ArrayWorkload, Parts, TargetSettings
 from tune_tf.workloads.settings_workload import FileStamp, Text, missing_path_error
 
 TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 _BATCH = 4096  # records parsed per call
-
-
-def _shape(value: Any) -> Any:
-    sides = value if isinstance(value, list | tuple) else (None,)
-    if any(type(side) is not int or side < 1 for side in sides):
-        raise ValueError(
-            f"must be a list of lengths like [8, 8, 1] ([] for one number), not {short_repr(value)}"
-        )
-    return tuple(sides)
 
 
 class FeatureSettings(Settings):
@@ -46,23 +25,14 @@ class FeatureSettings(Settings):
     """
 
     dtype: Literal["float32", "int64", "uint8"]
-    shape: Annotated[tuple[int, ...], BeforeValidator(_shape)]
-
-
-def _features(value: Any) -> Any:
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError(
-            "must be a mapping like {image: {dtype: float32, shape: [8, 8, 1]}, label: {dtype: "
-            f"int64, shape: []}}}}, not {short_repr(value)}"
-        )
-    return {str(name): feature for name, feature in value.items()}
+    shape: list[Annotated[int, Field(ge=1)]]
 
 
 _Feature = Annotated[FeatureSettings, BeforeValidator(FeatureSettings.section)]
 
 
 class TFRecordsSettings(TargetSettings):
-    """Settings of TFRecord files; without ``num_classes`` they are read once more.
+    """Settings of TFRecord files.
 
     Args:
         path: A file, a folder of ``.tfrecord`` files, or a pattern such as ``train-*.tfrecord``.
@@ -75,22 +45,22 @@ class TFRecordsSettings(TargetSettings):
     """
 
     path: Text
-    features: Annotated[dict[str, _Feature], BeforeValidator(_features)]
-    x: Text
-    y: Text
+    features: Annotated[dict[str, _Feature], Field(min_length=1)]
+    x: str
+    y: str
     compression: Literal["", "GZIP", "ZLIB"] = ""
 
     @field_validator("x", "y")
     @classmethod
     def _check_features(cls, name: str, info: ValidationInfo) -> str:
         features = info.data.get("features")
-        if features is not None and name not in features:
+        if features and name not in features:
             known = list(features)
             raise ValueError(f"must be {one_of(known)}, not {name!r}{did_you_mean(name, known)}")
         return name
 
 
-class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
+class TFRecordsModel(ArrayWorkload[TFRecordsSettings]):
     """Convolutional network on images, perceptron on all other features.
 
     All records are parsed into arrays in memory.
@@ -99,62 +69,55 @@ class TFRecordsModel(ArrayWorkload[TFRecordsSettings, tuple[Path, ...]]):
     settings_class = TFRecordsSettings
 
     def check_data(self) -> None:
-        """Check that the files exist; only trials read their records, with TensorFlow."""
-        files, stamp = self._read()
-        if self.settings.num_classes is not None:
-            self._inspect(files, stamp)
+        """Check that the files exist; only trials, which load TensorFlow, read their records."""
+        self._files()
 
-    def _read(self) -> tuple[tuple[Path, ...], FileStamp]:
+    def _files(self) -> list[Path]:
         path = Path(self.settings.path)
         if path.is_dir():
-            files = tfrecord_files(path)
-        else:
-            files = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207  absolute
-            if not files:
-                raise missing_path_error(f"data.path: there is no file {path}")
-        return tuple(files), FileStamp.of(files)
+            return tfrecord_files(path)
+        files = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207  absolute
+        if not files:
+            raise missing_path_error(f"data.path: there is no file {path}")
+        return files
 
-    def _properties_of(self, source: tuple[Path, ...]) -> ArrayProperties:
-        settings = self.settings
-        feature = settings.features[settings.x]
-        dtype = input_dtype(np.dtype(feature.dtype), settings.x)
-        if settings.num_classes is not None:
-            return ArrayProperties(feature.shape, dtype, Head(settings.num_classes))
-        (y,) = self._parsed(source, settings.y)
-        return ArrayProperties(feature.shape, dtype, target_head({"train": y}, settings))
-
-    def _data_of(self, source: tuple[Path, ...], config: Config) -> Data:
-        settings = self.settings
-        x, y = self._parsed(source, settings.x, settings.y)
-        return data_of({"train": x}, {"train": y}, self.properties, settings, settings.task)
-
-    def _parsed(self, paths: tuple[Path, ...], *names: str) -> list[NamedArray]:
-        """Return features of all records as arrays, shape ``[rows, ...]``."""
+    def _read(self) -> tuple[Parts, FileStamp]:
         import tensorflow as tf
 
-        spec = {name: _parser_of(self.settings.features[name]) for name in names}
-        blocks: dict[str, list[Any]] = {name: [] for name in names}
-        for path in paths:
-            records = tf.data.TFRecordDataset(str(path), self.settings.compression).batch(_BATCH)
-            done = 0
+        settings, files = self.settings, self._files()
+        stamp = FileStamp.of(files)
+        features = {name: settings.features[name] for name in (settings.x, settings.y)}
+        spec = {
+            name: tf.io.FixedLenFeature([], tf.string)
+            if feature.dtype == "uint8"
+            else tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
+            for name, feature in features.items()
+        }
+        blocks: dict[str, list[Any]] = {name: [] for name in features}
+        for path in files:
             try:
-                for batch in records:
-                    parsed = tf.io.parse_example(batch, spec)
-                    for name in names:
-                        blocks[name].append(_row_array(parsed[name], self.settings.features[name]))
-                    done += len(batch)
+                for batch in tf.data.TFRecordDataset(str(path), settings.compression).batch(_BATCH):
+                    for name, values in tf.io.parse_example(batch, spec).items():
+                        blocks[name].append(_rows_of(values, features[name]))
             except (tf.errors.OpError, ValueError) as error:
                 raise WorkloadError(
-                    f"{path}: records {done} to {done + _BATCH - 1} (counted from 0, as far as "
-                    f"they exist) cannot be read as features {', '.join(names)}: "
+                    f"the records of {path} cannot be read as features {', '.join(features)}: "
                     f"{first_line(error)}"
                 ) from error
-        if not blocks[names[0]]:
-            raise WorkloadError(f"{self.settings.path} holds no records")
-        return [
-            NamedArray(np.concatenate(blocks[name]), f"feature {name!r} of {self.settings.path}")
-            for name in names
-        ]
+        if not blocks[settings.x]:
+            raise WorkloadError(f"{settings.path} holds no records")
+        x, y = (np.concatenate(blocks[name]) for name in (settings.x, settings.y))
+        return {"train": (x, y)}, stamp
+
+
+def _rows_of(values: Any, feature: FeatureSettings) -> Any:
+    import tensorflow as tf
+
+    if feature.dtype != "uint8":
+        return values.numpy()
+    size = int(np.prod(feature.shape, dtype=np.int64))
+    decoded = tf.ensure_shape(tf.io.decode_raw(values, tf.uint8), [None, size])
+    return tf.reshape(decoded, [-1, *feature.shape]).numpy()
 
 
 def tfrecord_files(folder: Path) -> list[Path]:
@@ -168,24 +131,3 @@ def tfrecord_files(folder: Path) -> list[Path]:
         text = f"data.path: the folder {folder} holds no {', '.join(TFRECORD_SUFFIXES)} file"
         raise WorkloadError(text)
     return files
-
-
-def _parser_of(feature: FeatureSettings) -> Any:
-    import tensorflow as tf
-
-    if feature.dtype == "uint8":
-        return tf.io.FixedLenFeature([], tf.string)
-    return tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
-
-
-def _row_array(values: Any, feature: FeatureSettings) -> Any:
-    import tensorflow as tf
-
-    if feature.dtype != "uint8":
-        return values.numpy()
-    size = int(np.prod(feature.shape, dtype=np.int64))
-    lengths = tf.strings.length(values).numpy()
-    if (lengths != size).any():
-        row = int(np.flatnonzero(lengths != size)[0])
-        raise ValueError(f"record {row} of these has {lengths[row]} bytes instead of {size}")
-    return tf.io.decode_raw(values, tf.uint8).numpy().reshape(len(lengths), *feature.shape)

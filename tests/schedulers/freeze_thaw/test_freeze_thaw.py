@@ -7,10 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from promotion_slots import assert_every_iteration_once
-from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
-from slots import LOSS, Slots
+from slots import Slots, assert_every_iteration_once
 
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError
@@ -274,27 +272,6 @@ def test_rungs_are_told_and_results_are_not_buffered():
     made = make(max_t=20)
     assert made.rungs == (1, 3, 9, 20)
     assert not made.supports_buffered_results
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("resizes", [False, True])
-def test_a_sweep_whose_trials_are_resized_ends(resizes, seed):
-    from tune_tf.schedulers import scheduler
-
-    base = {"name": "freeze_thaw", "max_t": 9, "seed": 1}
-    made, calls = scheduler("resource_changing", LOSS, base=base, space=SPACE), []
-
-    def allocate(*arguments):
-        calls.append(arguments)
-        wanted = PlacementGroupFactory([{"CPU": 1 + len(calls) % 2}])
-        return wanted if resizes and len(calls) % 3 == 0 else None
-
-    made._resources_allocation_function = allocate
-    swept = Sweep(made, noisy(seed), 20, num_slots=3)
-    swept.run()
-    swept.num_slots += resizes  # one may wait for its new size
-    swept.assert_ended(9)
-    assert calls
 
 
 def one_decision(swept):

@@ -6,7 +6,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from promotion_slots import assert_every_iteration_once
+from slots import assert_every_iteration_once
 from test_freeze_thaw import Sweep, causes, make, noisy, smooth
 
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON

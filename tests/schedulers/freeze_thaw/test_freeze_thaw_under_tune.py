@@ -5,14 +5,15 @@ import shutil
 from collections import Counter
 
 import pytest
+from paused_sweeps import MAX_T, NUM_CONCURRENT, STATES, counting, sweep
 from test_freeze_thaw import make
-from test_promotion_under_tune import MAX_T, NUM_CONCURRENT, STATES, counting, sweep
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flatten
 from tune_tf.testing import SchedulerContract
+from tune_tf.tune_internals.stub_controller import StubController
 
 SPACE = SearchSpace(
     {
@@ -36,28 +37,43 @@ def curve(values, iteration):
     return learning + 0.05 * momentum + layers + 0.02 * values["batch"] / 256 + 1 / iteration
 
 
-def simulated(name="freeze_thaw", sampler="freeze_thaw", mode="min", **options):
-    """Return the trace of a simulated sweep, and its study."""
+def iteration_of(trial):
+    return trial.last_result.get("training_iteration", 0)
+
+
+def simulated(name="freeze_thaw", sampler="freeze_thaw", *, num_samples=30, **options):
+    """Return the controller of a sweep in which trials take turns, its results, and its study."""
     from tune_tf.schedulers import scheduler
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.simulation import Problem, simulate
 
-    options = {"num_workers": 2, "num_samples": 30, "space": SPACE, "curve": curve} | options
-    objective, space, function = Objective("loss", mode), options.pop("space"), options.pop("curve")
-    problem = Problem("problem", "", space, objective, 9, function, 0.0)
-    searcher = options.pop("searcher", None) or OptunaSearcher(space, objective, sampler, 1)
+    objective, space = Objective("loss", "min"), options.get("space", SPACE)
+    searcher = options.get("searcher") or OptunaSearcher(space, objective, sampler, 1)
     settings = {"seed": 1} if name == "freeze_thaw" else {}
-    made = scheduler(name, objective, space=space, max_t=9, **settings)
-    trace = simulate(problem, searcher, made, **options)
-    return trace, getattr(searcher, "study", None)
+    controller = StubController(
+        searcher,
+        scheduler(name, objective, space=space, max_t=9, **settings),
+        num_slots=options.get("num_workers", 2),
+        max_t=9,
+        num_samples=num_samples,
+        max_concurrent=options.get("max_concurrent"),
+    )
+    results = []
+    controller.fill()
+    while controller.running:
+        trial = min(controller.running, key=iteration_of)
+        iteration = iteration_of(trial) + 1
+        loss = options.get("curve", curve)(flatten(trial.config, space.parameters), iteration)
+        results.append((trial.trial_id, iteration, loss))
+        controller.report(trial, iteration, {"loss": loss})
+        controller.fill()
+    assert [trial.is_finished() for trial in controller.get_trials()] == [True] * num_samples
+    return controller, results, getattr(searcher, "study", None)
 
 
 @pytest.mark.parametrize("num_workers", [1, 4])
 def test_a_simulated_sweep_ends_alike_in_its_study(num_workers):
-    trace, study = simulated(num_workers=num_workers)
-    assert trace.end.name == "FINISHED"
-    assert {trial.status for trial in trace.trials} == {"TERMINATED"}
-    lasts = Counter(event.trial for event in trace.events)
+    _, results, study = simulated(num_workers=num_workers)
+    lasts = Counter(int(trial_id) for trial_id, *_ in results)
     for number, trial in enumerate(study.trials):
         assert trial.state.name == ("COMPLETE" if lasts[number] == 9 else "PRUNED")
         assert (STOP_CAUSE in trial.user_attrs) == (trial.state.name == "PRUNED")
@@ -65,40 +81,38 @@ def test_a_simulated_sweep_ends_alike_in_its_study(num_workers):
 
 
 def test_proposals_are_valid_configs_and_better_than_random_ones():
-    trace, study = simulated(num_samples=60)
+    controller, _, study = simulated(num_samples=60)
     for trial in study.trials:
         assert ("optimizer/momentum" in trial.params) == (trial.params["optimizer/name"] == "sgd")
         assert trial.params["units"] in range(4, 65, 4)
         assert trial.params["batch"] in range(8, 257)
     assert {type(trial.params["batch"]) for trial in study.trials} == {int}
-    ends = [curve(flatten(trial.config, SPACE.parameters), 9) for trial in trace.trials]
+    ends = [curve(flatten(trial.config, SPACE.parameters), 9) for trial in controller.get_trials()]
     assert sorted(ends[-20:])[10] < sorted(ends[:9])[1]
 
 
 def test_a_seed_decides_a_whole_sweep():
-    assert simulated()[0] == simulated()[0]
+    assert simulated()[1] == simulated()[1]
 
 
 def test_results_that_are_not_finite_fail_in_the_study():
-    trace, study = simulated(
+    _, _, study = simulated(
         curve=lambda values, step: (
             math.nan if values["batch"] > 100 and step > 1 else curve(values, step)
         )
     )
-    assert trace.end.name == "FINISHED"
     assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED", "FAIL"}
 
 
 def test_a_space_with_fewer_values_than_trials_is_tried_again_and_again():
     space = SearchSpace({"x": Int(0, 3)})
-    trace, _ = simulated(space=space, curve=lambda values, step: values["x"] + 1 / step)
-    assert trace.end.name == "FINISHED"
-    assert len(trace.trials) == 30
-    assert {trial.config["x"] for trial in trace.trials} == {0, 1, 2, 3}
+    controller, _, _ = simulated(space=space, curve=lambda values, step: values["x"] + 1 / step)
+    assert len(controller.get_trials()) == 30
+    assert {trial.config["x"] for trial in controller.get_trials()} == {0, 1, 2, 3}
 
 
 def test_under_another_scheduler_the_sampler_draws_as_the_random_one():
-    assert simulated("asha", "freeze_thaw")[0] == simulated("asha", "random")[0]
+    assert simulated("asha", "freeze_thaw")[1] == simulated("asha", "random")[1]
 
 
 def test_rays_limiter_that_counts_paused_trials_makes_no_dead_lock():
@@ -114,13 +128,12 @@ def test_rays_limiter_that_counts_paused_trials_makes_no_dead_lock():
         def on_trial_complete(self, trial_id, result=None, error=False):
             """Learn nothing."""
 
-    trace, _ = simulated(
+    simulated(
         searcher=Counting("loss", "min"),
         space=SearchSpace({"x": Float(0.0, 1.0)}),
         curve=lambda values, step: values["x"] + 1 / step,
-        max_concurrent_trials=3,
+        max_concurrent=3,
     )
-    assert trace.end.name == "FINISHED"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_stopping_a_trial_waits_until_it_has_ended(sweep):
     ("interrupted", "text"),
     [
         (True, "is not running, it is interrupted; `tune-tf resume .*` resumes it"),
-        (False, r"is not running, it is ended; `tune-tf extend .* --num-samples \+10`"),
+        (False, r"is not running, it is ended; `tune-tf extend .* num_samples=\+10`"),
     ],
     ids=["an interrupted one", "an ended one"],
 )

@@ -101,9 +101,9 @@ def test_the_diary_tells_that_trials_are_held_back_until_they_are_not(tmp_path):
         assert EventHistory.read(tmp_path).suspension is None
 
 
-def test_a_promotion_stops_no_waiting_trial_while_new_ones_are_held_back():
+def test_a_pausing_scheduler_stops_no_waiting_trial_while_new_ones_are_held_back():
     from tune_tf.config import BudgetSettings
-    from tune_tf.schedulers.promotion import _counts_waiting
+    from tune_tf.schedulers.pausing import _counts_waiting
     from tune_tf.searchers import OptunaSearcher
     from tune_tf.sweep.runner import SweepSearch
 

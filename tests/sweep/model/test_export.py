@@ -81,9 +81,9 @@ def trained(tmp_path_factory):
     wanted = model.predict(x, verbose=0)
     assert model.evaluate(x, y, verbose=0)[0] == pytest.approx(metrics["val_loss"], rel=1e-5)
     np.savez(folder / "rows.npz", wanted=wanted, **x)
-    columns = workload.serving_rows(x)
-    assert len(columns) == 14
-    columns["region"] = columns["region"].astype(str)
+    table = own_data_files.validation_rows(workload).fillna({"region": ""})
+    columns = {name: table[name].to_numpy("float32") for name in table if name != "region"}
+    columns["region"] = table["region"].to_numpy(str)
     np.savez(folder / "columns.npz", wanted=wanted, **columns)
     trial.stop()
     told = {"val_loss": metrics["val_loss"]}

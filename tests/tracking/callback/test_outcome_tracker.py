@@ -100,9 +100,8 @@ SCHEDULERS = {
     "ResourceChangingScheduler": asha_in_resource_changing,
     "our fifo": lambda: ours("fifo"),
     "our asha": lambda: ours("asha", reduction_factor=2),
-    "our promotion": lambda: ours("asha", reduction_factor=2, type="promotion"),
-    "our hyperband": lambda: ours("hyperband", reduction_factor=2),
-    "our median": lambda: ours("median_stopping", min_samples_required=2),
+    "our hyperband": lambda: ours("HyperBandScheduler", reduction_factor=2),
+    "our median": lambda: ours("MedianStoppingRule", min_samples_required=2),
     "our pbt": lambda: ours("pbt", perturbation_interval=2),
 }
 

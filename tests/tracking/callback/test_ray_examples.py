@@ -106,7 +106,7 @@ def test_rays_examples_are_tracked_by_our_callback(example, callback_of, client,
     ("example", "name", "objective", "settings"),
     [
         (pbt, "pbt", ACCURACY, {"perturbation_interval": 5, "max_t": 10}),
-        (hyperband, "hyperband", REWARD, {"reduction_factor": 3, "max_t": 9}),
+        (hyperband, "HyperBandScheduler", REWARD, {"reduction_factor": 3, "max_t": 9}),
         (asha, "asha", LOSS, {"grace_period": 2, "reduction_factor": 2, "max_t": 8}),
     ],
     ids=["pbt", "hyperband", "asha"],

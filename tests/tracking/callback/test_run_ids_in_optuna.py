@@ -61,7 +61,7 @@ def sweep(tmp_path, callback, name="asha", count=12):
 
 
 @pytest.mark.usefixtures("inline")
-@pytest.mark.parametrize("name", ["asha", "hyperband"])
+@pytest.mark.parametrize("name", ["asha", "HyperBandScheduler"])
 def test_each_trial_names_its_run(name, tmp_path, callback_of, client):
     callback = callback_of(objective=LOSS)
     trials, named = sweep(tmp_path, callback, name)

@@ -1,11 +1,12 @@
-"""A sweep with fewer trials than the cluster has room for: they go on with more replicas."""
+"""Fewer trials than the cluster has room for, under Ray's scheduler: they get more replicas."""
 
 from collections import defaultdict
 
 import pytest
 from ray import tune
+from ray.tune.schedulers import ResourceChangingScheduler
 
-from tune_tf import SweepConfig, run_sweep, trainable
+from tune_tf import trainable
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
@@ -16,7 +17,7 @@ SEED = 4
 
 
 class Recorded(tune.Callback):
-    """Keeps the results of each trial in their order, by the trial's number in the sweep."""
+    """Keeps the results of each trial in their order, by the trial's number."""
 
     def __init__(self):
         self.results = defaultdict(list)
@@ -28,28 +29,22 @@ class Recorded(tune.Callback):
 @pytest.fixture(scope="module")
 def grown(ray_cluster, tmp_path_factory):
     """The results of two trials on four CPUs, which are given what is free."""
-    config = SweepConfig.from_dict(
-        {
-            "name": "grows",
-            "workload": "tune_tf.workloads.digits:DigitsMLP",
-            "objective": {"metric": "val_loss", "mode": "min"},
-            "space": {
-                "width": {"choice": [8, 16]},
-                "batch_size": 100,  # neither it nor the last batch divides by three
-                "learning_rate": {"loguniform": [1e-3, 1e-2]},
-            },
-            "seed": SEED,
-            "searcher": {"sampler": "random"},
-            "scheduler": {"name": "resource_changing", "base": {"name": "fifo", "max_t": LIMIT}},
-            "resources": {"cpus": 1},
-            "budget": {"num_samples": 2},
-            "mlflow": None,
-            "storage_path": str(tmp_path_factory.mktemp("sweeps")),
-        }
-    )
     recorded = Recorded()
-    result = run_sweep(config, callbacks=[recorded])
-    assert [trial.outcome.value for trial in result.trials] == ["completed"] * 2
+    analysis = tune.run(
+        trainable(DigitsMLP, seed=SEED, elastic=True),
+        config={
+            "width": tune.grid_search([8, 16]),
+            "batch_size": 100,  # neither it nor the last batch divides by three
+            "learning_rate": 3e-3,
+        },
+        stop={"training_iteration": LIMIT},
+        scheduler=ResourceChangingScheduler(),
+        reuse_actors=False,
+        storage_path=str(tmp_path_factory.mktemp("sweeps")),
+        callbacks=[recorded],
+        verbose=0,
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
     return recorded.results
 
 

@@ -17,11 +17,12 @@ import pytest
 from contract_cells import EQUAL, PIECES, SPLIT, STAGES, TOLERANCE, cells
 from contract_row import ONE, SEVERAL
 from contract_table import TABLE
+from fit_reference import FIT_TOLERANCE, train_by_fit
 from guards import guarded
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
-from tune_tf.testing.reuse_contract import FIT_TOLERANCE, SEED, run_apart, train, train_by_fit
+from tune_tf.testing.reuse_contract import SEED, run_apart, train
 from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf

@@ -7,12 +7,13 @@ from collections import defaultdict
 
 import keras
 import pytest
+from fit_reference import FIT_TOLERANCE, train_by_fit
 from guards import slow
 from keras_classes import NUM_ROWS, subjects
 from keras_values import NOT_BUILT, NOT_BY_FIT, UNVARIED
 from trials import begin
 
-from tune_tf.testing.reuse_contract import differences
+from tune_tf.testing.reuse_contract import assert_reuse_is_exact, run_apart, train
 from tune_tf.training.graph import GraphCache
 from tune_tf.training.loop import GraphLoop
 
@@ -50,13 +51,13 @@ def test_every_argument_of_a_class_is_that_of_the_trial(subject, replicas_of):
     configs = {subject.label(config): config for config in subject.configs()}
     shared, refused = sharing(subject.workload, configs, replicas)
     varied = {c["argument"] for label, c in configs.items() if c and label not in refused}
-    by_fit = [] if subject.name in NOT_BY_FIT else ["default"]
 
     assert "default" not in refused
-    assert (
-        differences(subject.workload, {"default": {}} | shared, replicas=replicas, fitted=by_fit)
-        == []
-    )
+    assert_reuse_is_exact(subject.workload, [{}, *shared.values()], replicas=replicas)
+    if subject.name not in NOT_BY_FIT:
+        run = run_apart(lambda: train(GraphLoop(replicas), subject.workload, {}))
+        by_fit = run_apart(lambda: train_by_fit(subject.workload, {}))
+        assert run.distance(by_fit) <= FIT_TOLERANCE
     assert {p.name for p in subject.parameters} - varied <= set(UNVARIED)
 
 

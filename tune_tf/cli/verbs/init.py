@@ -1,6 +1,5 @@
 """``tune-tf init``: write a sweep file for your own data."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,44 +10,22 @@ from tune_tf.cli.console import echo, print_json, print_json_or_lines
 from tune_tf.config import schema_text, write_schema
 
 
-def schema(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Output file.")] = None,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Print the JSON schema of sweep files, or write it to a file; to a .md file, all settings.
-
-    An editor with a YAML language server completes and checks a sweep file whose first line
-    names the schema: `# yaml-language-server: $schema=sweep.schema.json`
-
-    Example: `tune-tf schema --output sweep.schema.json`
-    """
-    if output is None:
-        typer.echo(schema_text(), nl=False)
-        return
-    if output.suffix == ".md":
-        from tune_tf.scaffold import settings_page
-
-        write_schema(output, settings_page())
-    else:
-        write_schema(output)
-    echo(json.dumps({"path": str(output)}) if as_json else f"Wrote {output}")
-
-
 def init(
     data: Annotated[
         Path | None,
         typer.Argument(
             metavar="[DATA]",
-            help="A .csv, .parquet, .npz, .npy or .tfrecord file, or a folder of class folders "
+            help="A .csv, .parquet, .npz or .npy file, or a folder of class folders "
             "with images; without it, a template for your own workload is written.",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The sweep file to write.")] = Path(
-        "sweep.yaml"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; default: sweep.yaml."),
+    ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Target: a column, a feature of the records, or the .npy file of y."),
+        typer.Option(help="Target: a column, or the .npy file of y."),
     ] = None,
     workload: Annotated[
         Path | None,
@@ -60,27 +37,39 @@ def init(
         str | None,
         typer.Option(metavar="NAME", help="Write a ready sweep file instead, such as digits."),
     ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON schema of sweep files, or write --output."),
+    ] = False,
     separator: Annotated[
-        str | None, typer.Option(help="Character between the values of a table; else guessed.")
+        str | None, typer.Option(help="Character between the values of a table; else found.")
     ] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="Decimal mark of a table, . or ,; else guessed.")
+    decimal: Annotated[str, typer.Option(help="Decimal mark of a table, . or ,.")] = ".",
+    thousands: Annotated[
+        str | None, typer.Option(help="Character between groups of three digits of a table.")
     ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of a table, such as cp1252; else guessed.")
-    ] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of a table, such as cp1252.")] = "utf-8",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Write a commented sweep file for your own data, ready to run.
 
     Inspects the data, infers the task, explains it in comments and checks the file as
-    `run --dry-run` does. Exit code 2: the data are invalid, or a file exists.
+    `run --dry-run` does. An editor with a YAML language server completes and checks a sweep file
+    by the JSON schema beside it. Exit code 2: the data are invalid, or a file exists.
 
     Example: `tune-tf init customers.csv --target churn --output churn.yaml`
     """
+    if schema and output is None:
+        typer.echo(schema_text(), nl=False)
+        return
+    if schema and output is not None:
+        write_schema(output)
+        print_json_or_lines({"path": str(output)}, f"Wrote {output}", as_json=as_json)
+        return
+    output = output or Path("sweep.yaml")
     from tune_tf.scaffold import init_sweep, write_example
-    from tune_tf.workloads.table_file import TextFormat
+    from tune_tf.workloads.table import TextFormat
 
     if example is not None:
         if data is not None:
@@ -89,10 +78,10 @@ def init(
         lines = (f"Wrote {', '.join(files)}", f"Search with: tune-tf run {output}")
         print_json_or_lines({"path": str(output), "files": files}, *lines, as_json=as_json)
         return
-    if decimal not in (None, ".", ","):
+    if decimal not in (".", ","):
         raise typer.BadParameter(f"must be . or ,, not {decimal}", param_hint="--decimal")
     separator = "\t" if separator == r"\t" else separator
-    text_format = TextFormat(separator, decimal, encoding)  # type: ignore[arg-type]
+    text_format = TextFormat(separator, decimal, thousands, encoding)  # type: ignore[arg-type]
     written = init_sweep(
         data, output, target=target, workload=workload, force=force, text_format=text_format
     )
@@ -105,7 +94,7 @@ def init(
         }
         print_json(summary)
         return
-    from tune_tf.cli.result_tables import print_plan
+    from tune_tf.cli.sweep_display import print_plan
 
     echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)

@@ -1,9 +1,6 @@
 """``tune-tf export``, ``promote`` and ``retrain``: the models of a sweep."""
 
 import os
-import re
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +11,6 @@ from tune_tf.cli import options
 from tune_tf.cli.console import echo, print_json_or_lines
 
 _MAX_LINES = 20
-_NO_GPU = re.compile(rb"absl::InitializeLog|Could not find cuda drivers|failed call to cuInit")
 
 
 def export(
@@ -40,7 +36,7 @@ def export(
     Example: `tune-tf export digits-cnn --format tflite --output digits.tflite`
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
-    load_tensorflow()
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # ... which TensorFlow would call an error
     from tune_tf.sweep.model.export import export_trial
 
     model = export_trial(
@@ -51,17 +47,8 @@ def export(
         storage_path=storage_path,
         force=force,
     )
-    data = {
-        "path": str(model.path),
-        "format": model.file_format,
-        "sweep_id": model.sweep_id,
-        "trial_id": model.trial.trial_id,
-        "number": model.trial.number,
-        "config": model.trial.config,
-        "metrics": model.trial.metrics,
-    }
     text = f"Wrote {model.path}: trial {model.trial.number} of {model.sweep_id}"
-    print_json_or_lines(data, text, as_json=as_json)
+    print_json_or_lines(model, text, as_json=as_json)
 
 
 def promote(
@@ -104,19 +91,10 @@ def promote(
         even_if_worse=even_if_worse,
         storage_path=storage_path,
     )
-    data = {
-        "uri": model.uri,
-        "version_uri": model.version_uri,
-        "model_uri": model.model_uri,
-        "before": model.before,
-        "sweep_id": model.sweep_id,
-        "trial_id": model.trial.trial_id,
-        "number": model.trial.number,
-    }
     lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
     if model.before:
         lines.append(f"Previously: {model.before}")
-    print_json_or_lines(data, *lines, as_json=as_json)
+    print_json_or_lines(model, *lines, as_json=as_json)
 
 
 def retrain(
@@ -134,7 +112,6 @@ def retrain(
         int | None, typer.Option(min=1, help="Default: those of the epoch that the trial keeps.")
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Train the best config, or that of another trial, on all rows and devices.
@@ -163,19 +140,6 @@ def retrain(
         storage_path=storage_path,
         on_epoch=show_epoch,
     )
-    data = {
-        "path": str(model.path),
-        "model_path": str(model.model_path),
-        "mlflow_run_id": model.mlflow_run_id,
-        "model_uri": model.model_uri,
-        "sweep_id": model.sweep_id,
-        "trial_id": model.trial.trial_id,
-        "number": model.trial.number,
-        "on": model.on,
-        "num_epochs": model.num_epochs,
-        "metrics": model.metrics,
-        "comparison": model.comparison and model.comparison.to_dict(),
-    }
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
     lines = [
         f"Trained trial {model.trial.number} of {model.sweep_id} for {model.num_epochs} epochs on "
@@ -184,26 +148,13 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    if model.comparison is not None and model.comparison.is_worse:
-        lines.append(
-            f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf promote "
-            "--retrained` refuses it without --even-if-worse."
-        )
+    comparison = None
+    if model.comparison is not None:
+        comparison = {**vars(model.comparison), "is_worse": model.comparison.is_worse}
+        if model.comparison.is_worse:
+            lines.append(
+                f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf "
+                "promote --retrained` refuses it without --even-if-worse."
+            )
+    data = {**vars(model), "comparison": comparison}
     print_json_or_lines(data, *lines, as_json=as_json)
-
-
-def load_tensorflow() -> None:
-    """Load TensorFlow without its lines on stderr about GPUs, which are hidden from it."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            import tensorflow as tf  # takes seconds, and other verbs do without it
-
-            tf.config.list_physical_devices()
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            written.seek(0)
-            os.write(2, b"".join(line for line in written if not _NO_GPU.search(line)))

@@ -1,7 +1,6 @@
-"""``tune-tf resume``, ``extend``, ``sync`` and ``close``: a sweep whose driver has ended."""
+"""``tune-tf resume``, ``extend`` and ``sync``: a sweep whose driver has ended."""
 
 import os
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,52 +8,36 @@ import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import ExitCode, echo, exit_on_interrupt, print_json_or_lines
-from tune_tf.formatting import counted
 from tune_tf.sweep.state.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from tune_tf.tracking.run_writer import Delivery
 
-_LIMIT = "A number, `+` and a number to add, or `none`."
-
 
 def extend(
     sweep: options.SweepArgument,
-    num_samples: Annotated[
-        str | None, typer.Option(help="Trials: a number, or `+20` for 20 more.")
-    ] = None,
-    time_budget_s: Annotated[str | None, typer.Option(help=f"Seconds. {_LIMIT}")] = None,
-    epochs: Annotated[str | None, typer.Option(help=f"Of all trials. {_LIMIT}")] = None,
-    cpu_hours: Annotated[str | None, typer.Option(help=f"Reserved CPUs. {_LIMIT}")] = None,
-    gpu_hours: Annotated[str | None, typer.Option(help=f"Reserved GPUs. {_LIMIT}")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Value that ends the sweep, or `none`.")
-    ] = None,
-    patience: Annotated[
-        str | None, typer.Option(help=f"Trials without improvement. {_LIMIT}")
-    ] = None,
+    limits: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LIMIT=VALUE...",
+            help="Limits of the budget: a number, `+` and a number to add, or `none`.",
+        ),
+    ],
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Continue a sweep that ended or was interrupted, with a larger budget.
 
-    Ended trials are not run again, and the searcher keeps what it learned from them. Exit codes
-    are those of `run`; 2 also if the sweep is running or nothing would change.
+    The limits are those of the section `budget`, such as num_samples, time_budget_s, epochs or
+    target. Ended trials are not run again, and the searcher keeps what it learned from them. Exit
+    codes are those of `run`; 2 also if the sweep is running or nothing would change.
 
-    Example: `tune-tf extend digits-cnn --num-samples +20`
+    Example: `tune-tf extend digits-cnn num_samples=+20 time_budget_s=none`
     """
-    values = {
-        "num_samples": num_samples,
-        "time_budget_s": time_budget_s,
-        "epochs": epochs,
-        "cpu_hours": cpu_hours,
-        "gpu_hours": gpu_hours,
-        "target": target,
-        "patience": patience,
-    }
-    budget = {name: value for name, value in values.items() if value is not None}
+    if wrong := [each for each in limits if "=" not in each]:
+        raise typer.BadParameter(f"must be LIMIT=VALUE, such as num_samples=+20, not {wrong[0]}")
+    budget = dict(each.split("=", 1) for each in limits)
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
     with exit_on_interrupt(f"the sweep is as before: {folder.path}"):
@@ -73,7 +56,6 @@ def resume(
         typer.Option("--allow-changes", help="Accept edits of its sweep.yaml."),
     ] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Resume a sweep that was interrupted or killed.
@@ -89,7 +71,7 @@ def resume(
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
     with exit_on_interrupt(f"the sweep is as before: {folder.path}"):
         from tune_tf.cli.progress import run_in_terminal
-        from tune_tf.cli.result_tables import print_result
+        from tune_tf.cli.sweep_display import print_result
         from tune_tf.sweep import resume_sweep
         from tune_tf.sweep.sweep_result import finished_result
 
@@ -99,29 +81,6 @@ def resume(
         config = (folder.edited() if allow_changes else None) or folder.config
         run = partial(resume_sweep, folder.path, allow_changes=allow_changes)
         run_in_terminal(run, config, as_json=as_json)
-
-
-def close(
-    sweep: options.SweepArgument,
-    storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    as_json: options.JsonOption = False,
-) -> None:
-    """End the MLflow runs that a killed sweep left running, if it is not to be resumed.
-
-    Sends pending results first, as `sync` does; then runs still running become KILLED with the tag
-    `tune_tf.stop_reason` `interrupted`. A closed sweep can still be resumed. Exit code 1: some
-    results could not be sent, and no run was ended.
-
-    Example: `tune-tf close digits-cnn`
-    """
-    from tune_tf.sweep.mlflow_store import close_sweep
-
-    closing = close_sweep(sweep, storage_path=storage_path)
-    data = {**asdict(closing.delivery), "run_ids": closing.run_ids}
-    ended = f"{counted(len(closing.run_ids), 'run')} ended in MLflow."
-    print_json_or_lines(data, delivery_text(closing.delivery), ended, as_json=as_json)
-    left = closing.delivery.num_left
-    raise typer.Exit(ExitCode.NOTHING_COMPLETED if left else ExitCode.ENDED)
 
 
 def sync(
@@ -139,7 +98,7 @@ def sync(
     from tune_tf.sweep.mlflow_store import sync_sweep
 
     delivery = sync_sweep(sweep, storage_path=storage_path)
-    print_json_or_lines(asdict(delivery), delivery_text(delivery), as_json=as_json)
+    print_json_or_lines(delivery, delivery_text(delivery), as_json=as_json)
     raise typer.Exit(ExitCode.NOTHING_COMPLETED if delivery.num_left else ExitCode.ENDED)
 
 

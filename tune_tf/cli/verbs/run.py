@@ -13,8 +13,6 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import exit_on_interrupt, make_console, print_json
 from tune_tf.cli.signals import repeat_lost_interrupt
-from tune_tf.cli.verbs.estimates import print_and_save_forecast
-from tune_tf.cli.verbs.sweeps import status_view
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
@@ -37,18 +35,10 @@ def run(
         bool,
         typer.Option("--dry-run", help="Check everything, train one batch and print the plan."),
     ] = False,
-    address: options.AddressOption = None,
-    plan_first: Annotated[
-        bool, typer.Option("--plan", help="Forecast first, as `plan` does, then run.")
-    ] = False,
     check: Annotated[
         bool,
         typer.Option(help="Train one batch while Ray starts, and refuse what cannot work."),
     ] = True,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(help="Write a trace for ui.perfetto.dev or chrome://tracing to this file."),
-    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Run a sweep to its end.
@@ -63,25 +53,23 @@ def run(
         config = options.read_config(file, overrides, settings)
         options.allow_remote_ray(os.environ, config.cluster.address)
         from tune_tf.cli.progress import run_in_terminal
-        from tune_tf.cli.result_tables import print_plan
+        from tune_tf.cli.sweep_display import print_plan
         from tune_tf.sweep import plan_sweep, run_sweep
         from tune_tf.sweep.cluster import cluster_address, is_client
 
         base_dir = file.parent.absolute()
         lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
         if dry_run:
-            from tune_tf.estimate.trial_check import check_sweep
+            from tune_tf.measure.dry_run import check_sweep
 
             plan = plan_sweep(config, base_dir=base_dir)
             with lines():
                 warnings = check_sweep(plan)
             print_plan(plan, warnings, as_json=as_json)
             return
-        if plan_first:
-            print_and_save_forecast(config, base_dir, quiet=as_json)
-        run = partial(run_sweep, config, base_dir=base_dir, timeline=timeline)
+        run = partial(run_sweep, config, base_dir=base_dir)
         if check and not is_client(cluster_address(config.cluster)):
-            run = partial(_run_checked, config, base_dir, lines, timeline=timeline)
+            run = partial(_run_checked, config, base_dir, lines)
         run_in_terminal(run, config, as_json=as_json)
 
 
@@ -100,10 +88,9 @@ def _run_checked(
     base_dir: Path,
     lines: Callable[[], contextlib.AbstractContextManager[None]],
     callbacks: "Sequence[Callback]",
-    timeline: Path | None = None,
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
-    from tune_tf.estimate.trial_check import TrialCheckProcess
+    from tune_tf.measure.dry_run import DryRunProcess
     from tune_tf.sweep import plan_sweep, run_sweep
     from tune_tf.sweep.cluster import cluster, cluster_address
 
@@ -112,7 +99,7 @@ def _run_checked(
             stack.enter_context(cluster(config.cluster, base_dir))
         plan = plan_sweep(config, base_dir=base_dir)
         repeat_lost_interrupt()
-        with TrialCheckProcess(plan) as process:
+        with DryRunProcess(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
             repeat_lost_interrupt()
             if process.wait(_PATIENCE_S):
@@ -120,7 +107,7 @@ def _run_checked(
                     warnings = process.warnings()
                 for warning in warnings:
                     _log.warning(warning)
-        return run_sweep(config, base_dir=base_dir, callbacks=callbacks, timeline=timeline)
+        return run_sweep(config, base_dir=base_dir, callbacks=callbacks)
 
 
 def stop(
@@ -144,14 +131,14 @@ def stop(
 
     Example: `tune-tf stop digits-cnn --trial 7`
     """
+    from tune_tf.cli.sweep_display import print_status
     from tune_tf.sweep.stop import stop_sweep, stop_trials
 
     if trials and end:
         raise typer.BadParameter(
             "ends the sweep, --trial only trials of it: give one of the two", param_hint="--end"
         )
-    console = make_console()
-    console.quiet = as_json
+    console = make_console(quiet=as_json)
     name = SweepView.open(sweep, storage_path).sweep_id
     target = f"trial {', '.join(trials)} of {name}" if trials else name
     console.print(f"{target}: asked to stop{' ...' if wait else ''}")
@@ -162,4 +149,4 @@ def stop(
     if as_json:
         print_json(view.to_dict())
     elif wait:
-        console.print(status_view(view))
+        print_status(view, console)

@@ -21,7 +21,6 @@ def verify(
         ),
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Run a reproducible sweep again, and say where the first difference is.

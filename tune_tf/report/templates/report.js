@@ -1,65 +1,39 @@
 "use strict";
 const figures = JSON.parse(document.getElementById("figures").textContent);
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const printing = matchMedia("print");
-const drawn = new Set(), replaced = new Set();
+const drawn = new Set();
 
 function themeColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function merge(base, changes) {
-  const result = { ...base };
-  for (const [key, value] of Object.entries(changes)) {
-    const both = value && result[key] && !Array.isArray(value) && typeof value === "object";
-    result[key] = both ? merge(result[key], value) : value;
+function themed(layout) {
+  const ink = themeColour("--ink"), line = themeColour("--line");
+  const result = {
+    ...layout, autosize: true, hovermode: "closest",
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: ink, family: "system-ui, sans-serif", size: 13 },
+    margin: { t: 30, r: 20, b: 50, l: 60 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: themeColour("--muted"), activecolor: ink },
+    hoverlabel: { align: "left", bgcolor: themeColour("--card"), font: { color: ink } },
+  };
+  for (const key of ["xaxis", "yaxis", ...Object.keys(layout)]) {
+    if (/^[xy]axis/.test(key)) {
+      const colours = { gridcolor: line, linecolor: line, zerolinecolor: line };
+      result[key] = { automargin: true, ...layout[key], ...colours };
+    }
   }
   return result;
 }
 
-function themed(figure) {
-  const ink = themeColour("--ink"), line = themeColour("--line");
-  const layout = merge({
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
-    font: { color: ink, family: "system-ui, sans-serif", size: 13 },
-    margin: { t: 40, r: 20, b: 60, l: 70 },
-    legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: themeColour("--muted"), activecolor: ink },
-    hoverlabel: { align: "left", bgcolor: themeColour("--card"), font: { color: ink } },
-  }, figure.layout);
-  const axes = Object.keys(layout).filter((key) => /^[xy]axis/.test(key));
-  for (const key of ["xaxis", "yaxis", ...axes]) {
-    layout[key] = merge({ gridcolor: line, linecolor: line, automargin: true }, layout[key] ?? {});
-  }
-  const data = figure.data.map((trace) => trace.meta !== "ink" ? trace : {
-    ...trace,
-    line: { ...trace.line, color: ink },
-    marker: { ...trace.marker, color: ink, line: { ...trace.marker?.line, color: ink } },
-  });
-  return [data, layout];
-}
-
 function draw(element) {
-  if (replaced.has(element)) return;
-  const figure = figures[element.dataset.plot];
-  if (!drawn.has(element)) element.replaceChildren();
-  const [data, layout] = themed(figure);
-  const settings = {
+  const { data, layout } = figures[element.dataset.plot];
+  window.Plotly.react(element, data, themed(layout), {
     responsive: true, displaylogo: false,
     // Nothing of a report goes anywhere at a click.
     showSendToCloud: false, plotlyServerURL: "",
     modeBarButtonsToRemove: ["sendChartToCloud", "lasso2d", "select2d"],
-  };
-  window.Plotly.react(element, data, layout, settings);
+  });
   drawn.add(element);
-  if (element.querySelector(".no-webgl")) showStatic(element);
-}
-
-function showStatic(element) {
-  const image = document.getElementById(`${element.dataset.plot}-static`);
-  element.hidden = true; // not taken away: plotly.js may still be at work in it
-  element.after(image.content.cloneNode(true));
-  replaced.add(element);
 }
 
 async function loadPlotly() {
@@ -77,9 +51,7 @@ async function drawAll() {
   try {
     await loadPlotly();
   } catch (error) {
-    for (const element of elements) {
-      element.textContent = `This browser cannot draw the plot (${error}); plots/ has it as a file.`;
-    }
+    elements.forEach((each) => { each.textContent = `This browser cannot draw plots (${error}).`; });
     return;
   }
   const observer = new IntersectionObserver((entries) => {
@@ -88,14 +60,10 @@ async function drawAll() {
       draw(entry.target);
     }
   }, { rootMargin: "600px" });
-  draw(elements[0]);
-  elements.slice(1).forEach((element) => observer.observe(element));
-  addEventListener("beforeprint", () => {
-    elements.filter((element) => !drawn.has(element)).forEach((element) => draw(element));
-  });
-  for (const change of [dark, printing]) {
-    change.addEventListener("change", () => drawn.forEach(draw));
-  }
+  elements.forEach((element) => observer.observe(element));
+  addEventListener("beforeprint", () => elements.forEach(draw));
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => drawn.forEach(draw));
 }
 
 function sortable(table) {

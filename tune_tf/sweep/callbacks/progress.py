@@ -14,8 +14,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.formatting import duration, printable, value_text
 from tune_tf.outcome import Outcome
-from tune_tf.ranking import Candidate, best_of, best_so_far, kept_result
-from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.ranking import Candidate, best_of, kept_result
 from tune_tf.tune_internals.trial_state import EndedTrials, latest_result
 
 STATES = ("running", "pending", "paused", *(outcome.value for outcome in Outcome))
@@ -35,9 +34,7 @@ class ProgressLines(Callback):
         self._num_ended_before: int | None = None
         self._ends = EndedTrials()
         self._ended = Counter[str]()  # trials by state
-        self._num_epochs = 0  # of ended trials
         self._best_ended: list[Candidate[Trial]] = []  # one at most
-        self._curve: list[float] = []  # best value so far after each ended trial
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Begin anew in the process that unpickles it, the driver on a remote cluster."""
@@ -57,12 +54,8 @@ class ProgressLines(Callback):
     def _add_ended(self, trial: Trial) -> None:
         candidate = self._candidate(trial)
         self._ended[trial_state(trial)] += 1
-        self._num_epochs += num_epochs(trial)
-        objective = self._config.leading_objective
-        best = best_of([*self._best_ended, candidate], objective)
+        best = best_of([*self._best_ended, candidate], self._config.leading_objective)
         self._best_ended = [best] if best else []
-        values = [*self._curve[-1:], candidate.value if candidate.feasible else math.nan]
-        self._curve += best_so_far(values, objective)[len(self._curve[-1:]) :]
 
     def _candidate(self, trial: Trial) -> Candidate[Trial]:
         last = kept_result(latest_result(trial))
@@ -80,8 +73,7 @@ class ProgressLines(Callback):
     def _line(self) -> str:
         counts, total = self._counts(), self._config.budget.num_samples
         states = ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-        trials = f"{self._ended.total()}/{total} trials ({states})"
-        return f"{trials}, {self._times()}; {self._best()}"
+        return f"{self._ended.total()}/{total} trials, {self._times()}: {states}; {self._best()}"
 
     def _times(self) -> str:
         elapsed, budget = self._clock() - self._begun, self._config.budget
@@ -89,8 +81,8 @@ class ProgressLines(Callback):
         estimates = [budget.time_budget_s - elapsed] if budget.time_budget_s else []
         if new := num_ended - (self._num_ended_before or 0):
             estimates.append(elapsed / new * (budget.num_samples - num_ended))
-        text = f"{_whole_seconds(elapsed)} elapsed"
-        return f"{text}, at most {_whole_seconds(min(estimates))} left" if estimates else text
+        text = _whole_seconds(elapsed)
+        return f"{text}, {_whole_seconds(min(estimates))} left" if estimates else text
 
     def _best(self) -> str:
         objective = self._config.leading_objective
@@ -98,13 +90,7 @@ class ProgressLines(Callback):
         best = best_of([*self._best_ended, *running], objective)
         if best is None:
             return "no result yet"
-        config = ", ".join(f"{k}={value_text(v)}" for k, v in best.key.config.items())
-        return f"best {objective.metric} {value_text(best.value)} by {best.key}: {config}"
-
-
-def num_epochs(trial: Trial) -> int:
-    """Return the number of epochs that a trial has reported."""
-    return int(latest_result(trial).get(TRAINING_ITERATION, 0))
+        return f"best {objective.metric} {value_text(best.value)} by {best.key}"
 
 
 def trial_state(trial: Trial) -> str:

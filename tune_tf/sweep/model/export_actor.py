@@ -21,7 +21,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
 from tune_tf.workloads import column_model
-from tune_tf.workloads.column_model import DATES_FILE, column_dtypes, dates_of
+from tune_tf.workloads.column_model import DATES_FILE, ColumnModel, column_dtypes
 
 _NICENESS = 10  # the last trials have priority
 _LOADER = "tune_tf_column_model"
@@ -128,12 +128,9 @@ def _save_column_model(
     from mlflow.models import Model, ModelSignature, infer_signature
     from mlflow.types.schema import AnyType, ColSpec, Schema
 
-    rows = {
-        name: dates_of(values, date_formats[name]) if name in date_formats else values
-        for name, values in example.items()
-    }
+    rows = pd.DataFrame(example)
     columns = [ColSpec(AnyType(), name) for name, _ in column_dtypes(model)]
-    predicted = infer_signature(model.predict(example, verbose=0)).inputs
+    predicted = infer_signature(ColumnModel(model, date_formats).predict(rows)).inputs
     saved = Model(metadata=metadata).add_flavor(  # for mlflow.keras.load_model
         "keras",
         data="data",
@@ -154,7 +151,7 @@ def _save_column_model(
                 code_paths=[str(loader)],
                 mlflow_model=saved,
                 signature=ModelSignature(Schema(columns), predicted),
-                input_example=pd.DataFrame(rows),
+                input_example=rows,
                 pip_requirements=[*requirements(), f"pandas=={version('pandas')}"],
             )
     (folder / "data" / DATES_FILE).write_text(json.dumps(dict(date_formats)), encoding="utf-8")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
-from tune_tf.config.scheduler_settings import Pb2Settings, PbtSettings
+from tune_tf.config.scheduler_settings import PopulationSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.inspection.reported_results import RESULTS, read_last_result, read_results
@@ -78,7 +78,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     if state is None:
         return Recovery(storage, losses=tuple(losses))
     # Others may continue from states that a trial had before its end: it writes them again.
-    repeats = config.reproducible and isinstance(config.scheduler, PbtSettings | Pb2Settings)
+    repeats = config.reproducible and isinstance(config.scheduler, PopulationSettings)
     ended = _bring_up_to_date(folder, storage, state, history, losses, repeats=repeats)
     all_events = history.trials.values()
     without_checkpoints = {each.trial_id for each in all_events if each.checkpoints_removed}

@@ -1,0 +1,1 @@
+"""Sweeps in virtual time, on problems whose learning curves are known."""

@@ -1,0 +1,79 @@
+"""``sweep.py plan`` and ``scale`` as a user sees them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+DIGITS = str(Path(__file__).parents[3] / "search_spaces" / "digits_cnn.yaml")
+SMALL = (
+    "budget.num_samples=2",
+    "epochs=2",
+    "space.filters.choice=[4,8]",
+    "max_concurrent_trials=1",
+    "mlflow=null",
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
+
+
+@pytest.mark.slow
+def test_plan_measures_the_models_and_bounds_the_sweep(verb, tmp_path):
+    code, out, err = verb("plan", DIGITS, "--json", "--set", *SMALL, cwd=tmp_path)
+    assert code == 0, err
+    found = json.loads(out)
+    smallest, largest = found["models"]
+    assert (smallest["config"]["filters"], largest["config"]["filters"]) == (4, 8)
+    assert smallest["num_parameters"] < largest["num_parameters"]
+    assert largest["costs"]["memory_bytes"] > 3e8  # TensorFlow alone takes that
+    assert largest["costs"]["checkpoint_bytes"] > 4 * largest["num_parameters"]
+    assert found["epochs"] == 4
+    assert found["time_s"] > 4 * largest["costs"]["epoch_s"]
+    assert not (tmp_path / "sweeps").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--json", "--csv"])
+def test_scale_measures_advises_and_draws(verb, sweep_file, tmp_path, option):
+    code, out, err = verb(
+        "scale", str(sweep_file), "--max-devices=1", "--plot=scale.html", option, cwd=tmp_path
+    )
+    assert code == 0, err
+    if option == "--csv":
+        header, first, *_ = out.splitlines()
+        assert header.startswith("what,devices,batch_size,rows_per_s,speed_up")
+        assert first.startswith("1 replica,1,64,")
+        return
+    found = json.loads(out)
+    assert [each["batch_size"] for each in found["rows"]] == [64, 32, 128, 256, 64, 64]
+    assert all(each["rows_per_s"] > 0 for each in found["rows"])
+    assert found["failures"] == {}
+    assert found["config"]["optimizer"] == "adamw"
+    assert found["advice"].startswith("Give a trial one core")
+    page = (tmp_path / "scale.html").read_text()
+    assert "How tiny scales" in page
+
+
+BAD = {
+    "an unknown key": ("budget.num_sample=3", "num_samples"),
+    "a workload that is not there": ("workload=tune_tf.workloads.digits:DigitsMPL", "DigitsMLP"),
+    "a reservation that no node holds": ("resources={cpus: 4096}", "4096"),
+}
+
+
+@pytest.mark.parametrize("name", ["plan", "scale"])
+@pytest.mark.parametrize(("setting", "part"), BAD.values(), ids=BAD.keys())
+def test_wrong_settings_are_refused(verb, tmp_path, name, setting, part):
+    code, _, err = verb(name, DIGITS, "--set", setting, cwd=tmp_path)
+    assert code == 2
+    assert part in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_plan_names_the_config_of_a_model_that_cannot_be_built(verb, tmp_path):
+    setting = "space.filters.choice=[0,8]"
+    code, _, err = verb("plan", DIGITS, "--set", *SMALL[:2], setting, cwd=tmp_path)
+    assert code == 2
+    assert "filters=0" in err
+    assert "Traceback" not in err

@@ -1,1 +1,0 @@
-"""Forecasts of sweeps and scaling measurements of workloads."""

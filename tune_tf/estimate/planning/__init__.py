@@ -1,5 +1,0 @@
-"""Forecasts of sweeps from measured trials and a simulated scheduler."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,5 +1,0 @@
-"""Scaling of a workload over devices, batch sizes and amounts of data."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
