@@ -29,10 +29,6 @@ def several_lines():
     raise ValueError("x and y differ:\n  x has 3 rows\n  name: y has 4 rows")
 
 
-def without_message():
-    raise ZeroDivisionError
-
-
 def chained():
     try:
         plain()
@@ -46,33 +42,20 @@ def noted():
     raise error
 
 
-def of_a_local_class():
-    class OwnError(Exception):
-        pass
-
-    raise OwnError("mine")
-
-
 PYTHON = {
     plain: "ValueError: no rows",
     several_lines: "ValueError: x and y differ: x has 3 rows name: y has 4 rows",
-    without_message: "ZeroDivisionError",
     chained: "RuntimeError: the table cannot be read",
     noted: "InvalidSettingsError: a.csv has no header",
-    of_a_local_class: "OwnError: mine",
 }
 
 
-@pytest.mark.parametrize(("raises", "cause"), PYTHON.items(), ids=lambda case: str(case)[:20])
-def test_the_cause_is_what_the_last_exception_says(raises, cause):
-    assert error_cause(text_of(error_of(raises))) == cause
-
-
 @pytest.mark.parametrize("raises", PYTHON, ids=lambda raises: raises.__name__)
-def test_an_error_that_ray_brings_from_a_task_says_the_same(raises):
+def test_the_cause_is_what_the_last_exception_says_also_of_a_task_of_ray(raises):
     from ray.exceptions import RayTaskError
 
     error = error_of(raises)
+    assert error_cause(text_of(error)) == PYTHON[raises]
     text = f"\x1b[36mray::Trial.train()\x1b[39m (pid=9, ip=10.0.0.1)\n{text_of(error)}"
     wrapped = RayTaskError("train", text, error).as_instanceof_cause()
     assert error_cause(str(wrapped)) == PYTHON[raises]
@@ -124,39 +107,10 @@ def label_out_of_range():
     train()
 
 
-def infinite_inputs():
-    import tensorflow as tf
-
-    @tf.function
-    def train(x):
-        for _ in tf.range(3):
-            x = tf.debugging.check_numerics(x / 0.0, "inputs")
-        return x
-
-    train(tf.ones(3))
-
-
-def wrong_shape_in_a_graph():
-    import tensorflow as tf
-
-    @tf.function
-    def train(x):
-        return tf.reshape(x, (3,))
-
-    train(tf.ones(4))
-
-
 def wrong_shape_of_a_layer():
     import keras
 
     keras.Sequential([keras.Input((5,)), keras.layers.Reshape((3,))])
-
-
-def unknown_category():
-    import keras
-    import numpy as np
-
-    keras.layers.Embedding(3, 2)(np.array([7]))
 
 
 def unequal_rows():
@@ -172,16 +126,10 @@ TENSORFLOW = {
         "InvalidArgumentError",
         "Received a label value of 2 which is outside the valid range of [0, 2).",
     ),
-    infinite_inputs: ("InvalidArgumentError", "inputs : Tensor had Inf values"),
-    wrong_shape_in_a_graph: ("ValueError", "Cannot reshape a tensor with 4 elements to shape [3]"),
     wrong_shape_of_a_layer: (
         "ValueError",
         "Exception encountered when calling Reshape.call(). The total size of the tensor must be "
         "unchanged. Received: input_shape=(5,), target_shape=(3,)",
-    ),
-    unknown_category: (
-        "InvalidArgumentError",
-        "Exception encountered when calling Embedding.call(). indices[0] = 7 is not in [0, 3)",
     ),
     unequal_rows: (
         "InvalidArgumentError",

@@ -23,11 +23,11 @@ def test_bad_objectives_are_refused(metric, mode, match):
 @pytest.mark.parametrize(
     ("mode", "first", "second", "better"),
     [
-        pytest.param("max", 0.9, 0.8, True, id="max-above"),
-        pytest.param("max", 0.8, 0.8, False, id="max-equal"),
-        pytest.param("min", 0.8, 0.9, True, id="min-below"),
-        pytest.param("min", 0.8, 0.8, False, id="min-equal"),
-        pytest.param("min", float("nan"), 0.8, False, id="nan-is-never-better"),
+        ("max", 0.9, 0.8, True),
+        ("max", 0.8, 0.8, False),
+        ("min", 0.8, 0.9, True),
+        ("min", 0.8, 0.8, False),
+        ("min", float("nan"), 0.8, False),
     ],
 )
 def test_better_is_strict_and_follows_the_mode(mode, first, second, better):

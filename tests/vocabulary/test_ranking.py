@@ -101,16 +101,12 @@ def test_the_front_is_what_the_definition_says(points):
 LAST = {"loss": 3.0, "training_iteration": 9, "stop_reason": "completed", "perf/rows_per_s": 7.0}
 
 
-def test_a_result_without_a_best_epoch_keeps_itself():
-    assert kept_result(LAST) == LAST
-    assert kept_iteration(LAST) == 9
-    assert kept_iteration({}) == 0
-
-
 def test_a_trial_keeps_the_metrics_of_its_best_epoch_and_its_number_of_iterations():
     result = {**LAST, "kept/loss": 1.0, "kept/training_iteration": 4}
     assert kept_result(result) == {**LAST, "loss": 1.0}
     assert kept_iteration(result) == 4
+    assert kept_result(LAST) == LAST
+    assert (kept_iteration(LAST), kept_iteration({})) == (9, 0)
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1))

@@ -5,25 +5,34 @@ import pytest
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.resources import TrialResources
 
+WRONG = [
+    ({"cpus": 0}, "cpus: must be at least 1, not 0"),
+    ({"cpus": 1.5}, "cpus: must be an integer, not 1.5"),
+    ({"cpus": True}, "cpus: must be an integer, not True"),
+    ({"gpus": -1}, "gpus: must be at least 0, not -1"),
+    ({"gpus": 1.5}, "gpus: must be an integer if above 1, not 1.5"),
+    ({"gpus": float("inf")}, "gpus: must be a finite number, not inf"),
+    ({"gpus": float("nan")}, "gpus: must be a finite number, not nan"),
+    ({"gpus": "1"}, "gpus: must be a number, not '1'"),
+    ({"gpus": True}, "gpus: must be a number, not True"),
+    ({"cpus": 0, "gpus": -1}, "2 errors"),
+    ({"accelerator_type": ""}, "a type as Ray names it, like H100, not ''"),
+    ({"accelerator_type": 100}, "accelerator_type: must be text, not 100"),
+    ({"accelerator_type": "a:b"}, "like H100, not 'a:b'"),
+    ({"custom": ["disk"]}, r"custom: must be a mapping .* not \['disk'\]"),
+    ({"custom": {"GPU": 1}}, "custom.GPU: is a resource of Ray's own"),
+    ({"custom": {"memory": 1}}, "custom.memory: is a resource of Ray's own"),
+    ({"custom": {"accelerator_type:H100": 1}}, "names without ':' as keys"),
+    ({"custom": {"disk": 0}}, "custom.disk: must be a whole number, or a fraction .* not 0"),
+    ({"custom": {"disk": 1.5}}, "custom.disk: must be a whole number"),
+    ({"custom": {"disk": "1"}}, "custom.disk: must be a number, not '1'"),
+]
 
-@pytest.mark.parametrize(
-    ("cpus", "gpus", "match"),
-    [
-        pytest.param(0, 0, "cpus: must be at least 1, not 0", id="no-cpu"),
-        pytest.param(1.5, 0, "cpus: must be an integer, not 1.5", id="half-cpu"),
-        pytest.param(True, 0, "cpus: must be an integer, not True", id="bool-cpu"),
-        pytest.param(1, -1, "gpus: must be at least 0, not -1", id="negative-gpus"),
-        pytest.param(1, 1.5, "gpus: must be an integer if above 1, not 1.5", id="card-and-a-half"),
-        pytest.param(1, float("inf"), "gpus: must be a finite number, not inf", id="infinite"),
-        pytest.param(1, float("nan"), "gpus: must be a finite number, not nan", id="nan"),
-        pytest.param(1, "1", "gpus: must be a number, not '1'", id="text"),
-        pytest.param(1, True, "gpus: must be a number, not True", id="bool-gpu"),
-        pytest.param(0, -1, "2 errors", id="both"),
-    ],
-)
-def test_bad_resources_are_refused(cpus, gpus, match):
+
+@pytest.mark.parametrize(("settings", "match"), WRONG)
+def test_wrong_resources_are_refused(settings, match):
     with pytest.raises(InvalidSettingsError, match=match):
-        TrialResources(cpus, gpus)
+        TrialResources(**settings)
 
 
 @pytest.mark.parametrize(
@@ -48,26 +57,6 @@ def test_bad_resources_are_refused(cpus, gpus, match):
 def test_a_bundle_names_only_what_is_reserved(resources, bundle):
     assert resources.bundle == bundle
     assert TrialResources.of_bundle(bundle) == resources
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"gpus": 1, "accelerator_type": ""}, "a type as Ray names it, like H100, not ''"),
-        ({"gpus": 1, "accelerator_type": 100}, "accelerator_type: must be text, not 100"),
-        ({"accelerator_type": "a:b"}, "like H100, not 'a:b'"),
-        ({"custom": ["disk"]}, r"custom: must be a mapping .* not \['disk'\]"),
-        ({"custom": {"GPU": 1}}, "custom.GPU: is a resource of Ray's own"),
-        ({"custom": {"memory": 1}}, "custom.memory: is a resource of Ray's own"),
-        ({"custom": {"accelerator_type:H100": 1}}, "names without ':' as keys"),
-        ({"custom": {"disk": 0}}, "custom.disk: must be a whole number, or a fraction .* not 0"),
-        ({"custom": {"disk": 1.5}}, "custom.disk: must be a whole number"),
-        ({"custom": {"disk": "1"}}, "custom.disk: must be a number, not '1'"),
-    ],
-)
-def test_bad_types_and_custom_resources_are_refused(settings, match):
-    with pytest.raises(InvalidSettingsError, match=match):
-        TrialResources(**settings)
 
 
 def test_other_counts_keep_custom_resources_and_the_type_of_gpus():

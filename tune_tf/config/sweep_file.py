@@ -1,14 +1,22 @@
 """Sweep files: their settings with overrides, and what of their workloads belongs to these."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tune_tf.config.workload_reference import import_workload
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
+from tune_tf.errors import (
+    ErrorDetail,
+    InvalidSettingsError,
+    WorkloadError,
+    adding_errors_to,
+    did_you_mean,
+)
 from tune_tf.space.declaration import DECLARATION_KINDS
 from tune_tf.space.document import OVERRIDE, YamlDocument
+from tune_tf.workload import Workload
 
 
 def read_sweep_file(
@@ -23,14 +31,29 @@ def read_sweep_file(
     """
     original = YamlDocument.read(path)
     base_dir = path.absolute().parent
-    if trusted:
-        original = replace(original, data=_add_workload_space(original.data, base_dir))
+    if trusted and "space" not in original.data:
+        with suppress(InvalidSettingsError):  # reported with the other errors
+            space = getattr(_workload_of(original.data, base_dir), "space", None)
+            if space is not None:
+                original = replace(original, data={**original.data, "space": space.to_dict()})
     document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
     _drop_other_limit(document)
     errors = [*document.errors, *_unknown_parameters(document, original)]
-    if trusted:
-        errors += _data_errors(document.data, base_dir)
+    if trusted and document.data.get("data") is not None:
+        # An ended sweep must be readable without its workload.
+        with suppress(WorkloadError), adding_errors_to(errors):
+            _workload_of(document.data, base_dir)
     return document, errors
+
+
+def _workload_of(settings: Mapping[str, Any], base_dir: Path) -> Workload | None:
+    """Return the workload that settings name, if they and ``data`` are well-formed."""
+    reference, data = settings.get("workload"), settings.get("data")
+    is_named = isinstance(reference, str) and ":" in reference
+    is_mapping = isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
+    if not is_named or not (data is None or is_mapping):
+        return None
+    return import_workload(reference, base_dir, data)
 
 
 def _drop_other_limit(document: YamlDocument) -> None:
@@ -45,41 +68,6 @@ def _drop_other_limit(document: YamlDocument) -> None:
         "max_t" in section for section in sections
     ):
         document.data.pop("epochs", None)
-
-
-def _add_workload_space(settings: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
-    """Add the workload's own space to settings without one."""
-    if "space" in settings or not _names_a_workload(settings):
-        return dict(settings)
-    data = settings.get("data") if _has_data(settings) else None
-    try:
-        workload = import_workload(settings["workload"], base_dir, data)
-    except InvalidSettingsError:
-        return dict(settings)  # reported with the other errors
-    space = getattr(workload, "space", None)
-    return dict(settings) if space is None else {**settings, "space": space.to_dict()}
-
-
-def _data_errors(settings: Mapping[str, Any], base_dir: Path) -> list[ErrorDetail]:
-    """Return the workload's errors in its own settings."""
-    if _has_data(settings) and _names_a_workload(settings):
-        try:
-            import_workload(settings["workload"], base_dir, settings["data"])
-        except InvalidSettingsError as error:
-            return list(error.details)
-        except WorkloadError:
-            pass  # an ended sweep must be readable without its workload
-    return []
-
-
-def _names_a_workload(settings: Mapping[str, Any]) -> bool:
-    return isinstance(settings.get("workload"), str) and ":" in settings["workload"]
-
-
-def _has_data(settings: Mapping[str, Any]) -> bool:
-    """Return whether there are settings of the workload, and well-formed ones."""
-    data = settings.get("data")
-    return isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
 
 
 def _unknown_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:
