@@ -37,11 +37,11 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1432,
+    "cli": 1406,
     "config": 1096,
     "data": 1048,
     "events": 432,
-    "inspection": 391,
+    "inspection": 380,
     "measure": 679,
     "parallelism": 258,
     "report": 612,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45371, "tests": 52389, "scripts": 4665}
+LINES = {"tune_tf": 45328, "tests": 52376, "scripts": 4665}
 """Most lines of any kind."""
 
 
