@@ -32,8 +32,6 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
-    "cli/verbs/simulate.py:simulate_command",
     "cli/verbs/init.py:init",
 }
 
