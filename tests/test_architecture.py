@@ -39,30 +39,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1429,
+    "cli": 1427,
     "config": 1101,
     "data": 1048,
     "events": 432,
     "inspection": 391,
-    "measure": 677,
+    "measure": 679,
     "parallelism": 258,
-    "report": 663,
+    "report": 612,
     "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2784,
-    "single modules": 1493,
+    "single modules": 1485,
     "space": 1065,
-    "sweep": 3944,
+    "sweep": 3824,
     "testing": 320,
-    "tracking": 2993,
-    "trainables": 1363,
+    "tracking": 2805,
+    "trainables": 1355,
     "training": 5785,
     "tune_internals": 813,
     "workloads": 1989,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45879, "tests": 53127, "scripts": 5885}
+LINES = {"tune_tf": 45379, "tests": 52571, "scripts": 4665}
 """Most lines of any kind."""
 
 

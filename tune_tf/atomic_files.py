@@ -43,12 +43,6 @@ def append_line(file: int, line: bytes, path: Path) -> None:
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
         data = b"\n" + data  # a crash or a full disk truncated the last line
-    append_bytes(file, data, path)
-
-
-def append_bytes(file: int, data: bytes, path: Path) -> None:
-    """Append to a file atomically; on a full disk raise OSError, the file unchanged."""
-    size = os.fstat(file).st_size
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -30,7 +30,6 @@ _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and 
 _INFO_COPY = ".sweep-info"  # read if the first is damaged
 _JOURNAL = "study.journal"
 _FORMAT = 1
-_PLACE = re.compile(r"(.+-\d{8}-\d{6})-(\d+)")
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
 _SQLITE = "sqlite:///"
@@ -169,7 +168,7 @@ class SweepFolder:
         root = config.sweeps_path
         stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
-            path = root / f"{config.name}-{stamp}{f'-{attempt}' if attempt else ''}"
+            path = root / f"{config.name}-{stamp}{f'-{attempt:02}' if attempt else ''}"
             try:
                 path.mkdir(parents=True, mode=_PRIVATE if private else _SHARED)
             except FileExistsError:
@@ -251,15 +250,8 @@ def trial_folder_name(number: int) -> str:
 
 
 def sweep_paths(storage_path: Path) -> list[Path]:
-    """Return the folders of all sweeps below a storage path, sorted by name and place in it."""
-    paths = (path.parent for path in storage_path.glob(f"*/{_INFO}"))
-    return sorted(paths, key=lambda path: (_PLACE.sub(r"\1", path.name), _place(path.name)))
-
-
-def _place(sweep_id: str) -> int:
-    """Return the place of a sweep among those of the same name and second, from 0."""
-    match = _PLACE.fullmatch(sweep_id)
-    return int(match[2]) if match else 0
+    """Return the folders of all sweeps below a storage path, sorted by name and time."""
+    return sorted(path.parent for path in storage_path.glob(f"*/{_INFO}"))
 
 
 def _read_info(path: Path) -> dict[str, Any]:

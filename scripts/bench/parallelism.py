@@ -1,4 +1,4 @@
-"""Duration of an epoch under each parallelism, against one device and a hand-written step.
+"""Duration of an epoch under each parallelism, against one device.
 
 The same digits model, weights, rows and order. Within one process the kinds take turns on logical
 parts of the CPU; those of several processes take turns as Trainables on a Ray cluster here. On the
@@ -12,22 +12,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 
 import ray
-import tensorflow as tf
 from baselines.digits_epochs import (
     SEED,
     TOLERANCE,
     OurEpochs,
     Resplit,
     assert_equal_losses,
-    built,
     epoch_arguments,
-    order,
     split_cpu,
 )
-from baselines.expert_replicas import ExpertReplicas
-from baselines.expert_stages import ExpertStages
 from measuring.interleaved import Contestant, Timings, take_turns
-from measuring.summary import Target, print_summary, print_table
+from measuring.summary import print_summary, print_table
 
 from tune_tf import Asynchronous, Hybrid, Mirrored, MultiWorker, Workload, trainable
 from tune_tf.data import rows_of
@@ -36,11 +31,9 @@ from tune_tf.training.devices import Devices
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
-from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.workload import Config
 from tune_tf.workloads.digits import DigitsCNN, DigitsMLP
 
-_AS_FAST = Target(1.10, "at most")
 _SGD = {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.9}  # Adam blows up rounding
 _MODELS: dict[str, tuple[Workload, Config]] = {
     "mlp": (DigitsMLP(), {"width": 128, "num_layers": 2, **_SGD}),
@@ -69,48 +62,16 @@ class OurStages(OurEpochs):
         )
 
 
-def _cut(workload: Workload, config: Config, num_stages: int) -> list[int]:
-    """Return the number of the first layer of each stage, as tune_tf splits the model."""
-    model = built(workload, config, tf.distribute.get_strategy())
-    calls = calls_of(model)
-    plan = stage_plan(calls, num_stages, lambda layer: None)
-    stages = {id(call.operation): stage for call, stage in zip(calls, plan, strict=True)}
-    of_layers = [stages[id(layer)] for layer in model.layers[1:]]  # without the input
-    return [of_layers.index(stage) for stage in range(num_stages)]
-
-
 def _contestants(model: str, batch_size: int) -> dict[str, Contestant]:
     inner, config = _MODELS[model]
     config = {**config, "batch_size": batch_size}
     workload = Resplit(inner, jit_compile=False)
-    data = workload.load_data(config)
-    batches = {"order": order, "batch_size": batch_size}
-    single, double = Devices(("CPU:0",)), Devices(("CPU:0", "CPU:1"))
-    strategy = tf.distribute.MirroredStrategy(
-        list(double.names), cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
-    expert = built(workload, config, strategy)
     found: dict[str, Contestant] = {
-        "single": OurEpochs(workload, config, Replicas(single)),
-        "mirrored_x2": OurEpochs(workload, config, Replicas(double)),
-        "mirrored_x2/expert": ExpertReplicas(
-            expert, strategy, data.train, data.validation, **batches
-        ),
+        "single": OurEpochs(workload, config, Replicas(Devices(("CPU:0",)))),
+        "mirrored_x2": OurEpochs(workload, config, Replicas(Devices(("CPU:0", "CPU:1")))),
     }
-    for kind, (num_replicas, num_stages, micro_batches) in _GRIDS.items():
-        found[kind] = OurStages(workload, config, (num_replicas, num_stages, micro_batches))
-        found[f"{kind}/expert"] = ExpertStages(
-            built(workload, config, tf.distribute.get_strategy()),
-            _cut(workload, config, num_stages),
-            [
-                [f"CPU:{replica * num_stages + stage}" for stage in range(num_stages)]
-                for replica in range(num_replicas)
-            ],
-            data.train,
-            data.validation,
-            micro_batches=micro_batches,
-            **batches,
-        )
+    for kind, layout in _GRIDS.items():
+        found[kind] = OurStages(workload, config, layout)
     return found
 
 
@@ -180,7 +141,6 @@ def main() -> None:
     arguments = epoch_arguments(__doc__, quick="MLP, batch 32, two rounds")
     split_cpu(arguments.num_threads, num_devices=4)
     ratios: dict[str, float] = {}
-    targets: dict[str, Target] = {}
     rows: list[tuple[str, ...]] = []
     cases = [
         (model, size)
@@ -196,21 +156,18 @@ def main() -> None:
         timings = take_turns(
             contestants, num_rounds=2 * arguments.num_rounds, num_repeats=arguments.num_repeats
         )
-        for kind in [name for name in contestants if "/" not in name and name != "single"]:
+        for kind in [name for name in contestants if name != "single"]:
             over_single = timings.ratio(kind, "single")
-            over_expert = timings.ratio(kind, f"{kind}/expert")
             ratios[f"{label}/{kind}/single"] = over_single.median
-            ratios[f"{label}/{kind}/expert"] = over_expert.median
-            targets[f"{label}/{kind}/expert"] = _AS_FAST
-            rows.append((label, kind, str(over_single), str(over_expert)))
+            rows.append((label, kind, str(over_single)))
     timings, trials = _measure_processes(arguments)
     for kind in [name for name in trials if name != "single"]:
         over_single = timings.ratio(kind, "single")
         ratios[f"mlp_b64/{kind}/single"] = over_single.median
-        rows.append(("mlp_b64", kind, str(over_single), "-"))
+        rows.append(("mlp_b64", kind, str(over_single)))
     print()
-    print_table(("case", "kind", "ours / one device", "ours / expert"), rows)
-    print_summary("parallelism", ratios, targets, tolerance=TOLERANCE)
+    print_table(("case", "kind", "epoch / that of one device"), rows)
+    print_summary("parallelism", ratios, {}, tolerance=TOLERANCE)
 
 
 if __name__ == "__main__":

@@ -62,17 +62,14 @@ def test_status_tells_the_best_trial_and_those_that_run(run_verb, sweep):
     assert " ".join(text.splitlines()[-1].split()) == "0 1/9 0.3 2 s node-1 127.0.0.1"
 
 
-def test_status_tells_why_trials_failed(run_verb, sweep):
+def test_status_of_a_killed_sweep_tells_why_trials_failed_and_how_to_go_on(run_verb, sweep):
     sweep.start(0)
     sweep.end(0, Outcome.ERROR, "FileNotFoundError: photos")
-    assert "  trial 0 error: FileNotFoundError: photos" in run_verb("status", "small")
-
-
-def test_status_of_a_killed_sweep_tells_how_to_go_on(run_verb, sweep):
-    sweep.start(0)
+    sweep.start(1)
     sweep.leave()
     text = run_verb("status", "small")
-    assert "interrupted" in text
+    assert "  trial 0 error: FileNotFoundError: photos" in text
+    assert "1 interrupted" in text
     assert f"tune-tf resume {sweep.path}\n" in text
 
 
@@ -182,13 +179,7 @@ def test_logs_prints_what_a_trial_wrote_from_the_lines_asked_for(run_verb, ended
     assert run_verb("logs", "small", "63e", "--tail", "2") == "two €\nthree\n"
     assert run_verb("logs", "small", "2", "--follow") == "one\ntwo €\nthree\n"  # it has ended
     assert json.loads(run_verb("logs", "small", "2", "--json"))["text"] == "one\ntwo €\nthree\n"
-
-
-def test_logs_of_a_trial_without_one_says_so(sweeps, ended):
-    where = ("--storage-path", str(sweeps.storage_path))
-    done = CliRunner().invoke(app, ["logs", "small", "0", *where])
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert "trial 0 has no log" in done.stderr
+    assert run_verb("logs", "small", "0") == ""  # it has none
 
 
 def test_status_tells_the_fingerprint_of_a_reproducible_sweep_once_it_has_ended(run_verb, sweep):
@@ -198,11 +189,5 @@ def test_status_tells_the_fingerprint_of_a_reproducible_sweep_once_it_has_ended(
     lines = run_verb("status", "small").splitlines()
     assert "Fingerprint 7144807a4add01ec, not comparable: it was ended by hand" in lines
     assert "  104 events, with keras 3.15" in lines
-    assert json.loads(run_verb("status", "small", "--json"))["fingerprint"] == {
-        "digest": "7144807a4add01ec",
-        "num_events": 104,
-        "environment": {"keras": "3.15"},
-        "reasons": ["it was ended by hand"],
-    }
     sweep.drive()  # what it was is no longer so
     assert "Fingerprint" not in run_verb("status", "small")

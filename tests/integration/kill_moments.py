@@ -59,19 +59,17 @@ class Untrained(tune.Trainable):
 class FolderWithoutModel:
     """Writes what MLflow takes for a model's folder, in a process of its own."""
 
-    def write(self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: Any) -> Any:
+    def write(self, workload: Any, config: Any, checkpoint: Any, path: Path, metadata: Any) -> None:
         """Write the folder."""
         from mlflow.models import Model
 
         from tune_tf.atomic_files import atomic_path
-        from tune_tf.sweep.model.export_actor import ModelFolder
 
         with atomic_path(path) as folder:
             (folder / "data").mkdir(parents=True)
             (folder / "data" / "weights").write_text("of no model")
             time.sleep(1)  # long enough to be seen at it
             Model(metadata=metadata).save(str(folder / "MLmodel"))
-        return ModelFolder(path)
 
     def evaluate(self, workload: Any, config: Any, checkpoint: Any) -> dict[str, float]:
         """Return metrics of no model."""

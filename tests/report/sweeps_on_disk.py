@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tune_tf.config import SweepConfig
+from tune_tf.events import EVENT_LOG
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 
@@ -46,12 +47,6 @@ class Told:
     results: dict = field(default_factory=dict)  # further ones of each iteration
 
 
-def config_of(number):
-    """A config of SPACE that differs from trial to trial, with and without the condition."""
-    rng = np.random.default_rng(number)
-    return SweepConfig.from_dict(SETTINGS).space.sample(rng)
-
-
 def sweep_on_disk(folder, told, **settings):
     """Write the trials' folders of a sweep and return its result."""
     config = SweepConfig.from_dict(SETTINGS | settings)
@@ -59,7 +54,7 @@ def sweep_on_disk(folder, told, **settings):
     path = folder / f"{config.name}-20260921-101320"
     path.mkdir()
     (path / "sweep.yaml").write_text(config.to_yaml())
-    trials = []
+    trials, events = [], []
     for number, it in enumerate(told):
         values = it.config or config.space.sample(np.random.default_rng(number))
         lines = [
@@ -81,6 +76,14 @@ def sweep_on_disk(folder, told, **settings):
         (path / f"trial_{number:05d}" / "result.json").write_text(
             "".join(json.dumps(line) + "\n" for line in lines)
         )
+        if it.curve:
+            start_s = START_S + it.started_after_s
+            event = {"trial_id": f"id{number}", "number": number, "config": values, "cause": None}
+            events.append({"event": "started", "at": start_s, **event})
+            if it.outcome:
+                end_s = start_s + len(it.curve) * it.iteration_s
+                ended = {"event": "ended", "at": end_s, "outcome": it.outcome.value}
+                events.append({**event, **ended})
         last = {metric: it.curve[-1]} if it.curve else {}
         trials.append(
             TrialResult(
@@ -94,6 +97,7 @@ def sweep_on_disk(folder, told, **settings):
                 feasible=it.feasible,
             )
         )
+    (path / EVENT_LOG).write_text("".join(json.dumps(event) + "\n" for event in events))
     return SweepResult(path.name, path, config, folder, tuple(trials))
 
 

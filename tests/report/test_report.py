@@ -24,28 +24,18 @@ def page(tmp_path):
     return of
 
 
-def test_the_page_refers_to_nothing_outside_itself_and_may_not(usual_page):
+def test_the_page_of_a_usual_sweep_is_whole_and_refers_to_nothing_outside(usual_page):
     text = usual_page.read_text()
     assert "default-src 'none'" in text
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)[^"']*["']""", text)
     assert "@import" not in text
     assert usual_page.stat().st_size < 3_000_000
     assert list(usual_page.parent.iterdir()) == [usual_page]
-
-
-def test_the_page_has_the_start_in_utc_and_the_sections(usual_page):
-    text = usual_page.read_text()
     assert "started 21 September 2026, 14:13 UTC" in text
-    titles = [*plots.PLOTS]
-    titles.remove("Pareto front")
-    assert re.findall("<h2>(.*)</h2>", text) == [
-        "The best trial&#39;s config".replace("&#39;", "'"),
-        "What failed",
-        *titles,
-        "Trials",
-        "Settings",
-        "Environment",
-    ]
+    assert "Not shown" not in text
+    titles = [title for title in plots.PLOTS if title != "Pareto front"]
+    before, after = ["The best trial's config", "What failed"], ["Trials", "Settings"]
+    assert re.findall("<h2>(.*)</h2>", text) == [*before, *titles, *after, "Environment"]
 
 
 ENDS = {
@@ -80,12 +70,6 @@ ENDS = {
         {},
         "The sweep has not ended: it was interrupted, or was running when this was written.",
     ),
-    "one trial": ([Told([0.5])], {}, "Not shown: 4 completed trials are needed to compare"),
-    "only constants": (
-        [Told([0.5])],
-        {"space": {"width": 3}},
-        "Not shown: nothing is searched but constants.",
-    ),
     "perturbed out of its range": (
         [Told([0.1 * at], config={"x": 0.4 * at}) for at in range(5)],
         {"space": {"x": {"uniform": [0.0, 1.0]}}, "scheduler": {"name": "pbt", "max_t": 9}},
@@ -101,33 +85,13 @@ def test_a_report_is_written_whatever_became_of_the_sweep(page, tmp_path, told, 
     assert "could not be drawn" not in found
 
 
-def test_without_result_files_what_rests_on_them_is_missing(page, tmp_path):
-    result = sweep_on_disk(tmp_path, [Told([0.5]), Told([0.6])])
-    for file in result.path.glob("trial_*/result.json"):
-        file.unlink()
-    text = page(result)
-    assert "Not shown: no trial&#39;s folder holds a result with a finite val_accuracy." in text
-    assert "Best val_accuracy: 0.6, by trial 1." in text
-
-
-def test_trials_are_ranked_as_the_best_trial_is_chosen(page, tmp_path):
-    told = [
-        Told([0.9], Outcome.PRUNED),
-        Told([0.5]),
-        Told([], Outcome.ERROR, cause="it broke"),
-        Told([0.7]),
-        Told([0.99], feasible=False),
-    ]
+def test_the_best_trials_are_listed_as_the_best_one_is_chosen(page, tmp_path, monkeypatch):
+    monkeypatch.setattr("tune_tf.report.page._MAX_ROWS", 4)
+    stopped, infeasible = Told([0.9], Outcome.PRUNED), Told([0.99], feasible=False)
+    told = [stopped, Told([0.5]), Told([], Outcome.ERROR), Told([0.7]), infeasible]
     text = page(sweep_on_disk(tmp_path, told))
-    assert re.findall(r'<tr><td data-key="(\d+)">', text) == ["3", "1", "0", "4", "2"]
-    assert "All trials, the best first." in text
-
-
-def test_the_page_of_many_trials_has_the_best(page, tmp_path, monkeypatch):
-    monkeypatch.setattr("tune_tf.report.page._MAX_ROWS", 2)
-    text = page(sweep_on_disk(tmp_path, [Told([0.1 * at]) for at in range(5)]))
-    assert re.findall(r'<tr><td data-key="(\d+)">', text) == ["4", "3"]
-    assert "The 2 best of 5 trials." in text
+    assert re.findall(r'<tr><td data-key="(\d+)">', text) == ["3", "1", "0", "4"]
+    assert "The 4 best of 5 trials." in text
 
 
 def test_metrics_on_the_test_rows_come_after_the_plots(page, tmp_path):

@@ -34,11 +34,6 @@ def test_a_trial_has_its_number_state_value_curve_and_times(study):
     assert (failed.state, stopped.state) == (TrialState.FAIL, TrialState.PRUNED)
 
 
-def test_a_completed_trial_without_a_finite_value_has_none(study):
-    (trial,) = study(Told([float("nan")])).trials
-    assert (trial.state, trial.value) == (TrialState.FAIL, None)
-
-
 def test_a_missing_number_shifts_no_other(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.1]), Told([0.2]), Told([0.3])])
     data = ReportData.of(replace(result, trials=(result.trials[0], result.trials[2])))

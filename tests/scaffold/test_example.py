@@ -31,9 +31,7 @@ def test_all_files_of_the_folder_are_examples(tmp_path):
 def test_the_verb_writes_a_sweep_that_runs_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["init", "--example", "digits"])
-    assert (
-        done.output == "Wrote sweep.yaml, sweep.schema.json\nSearch with: tune-tf run sweep.yaml\n"
-    )
+    assert "Wrote sweep.yaml, sweep.schema.json\nSearch with: tune-tf run" in done.output
     assert SweepConfig.from_yaml("sweep.yaml").name == "digits-cnn"
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import ray
+
 from tune_tf.config import SweepConfig
 from tune_tf.errors import WorkloadError
 from tune_tf.measure.extreme_configs import fill_with_middle
@@ -15,7 +17,6 @@ from tune_tf.resources import TrialResources
 from tune_tf.space.paths import nest
 from tune_tf.sweep import SweepPlan, plan_sweep
 from tune_tf.sweep.cluster import cluster
-from tune_tf.trainables.capacity import largest_node
 
 _SAMPLE = Sample(max_batches=50)
 _EFFICIENCY = 0.7  # from which more devices are advised
@@ -95,8 +96,7 @@ def scale_workload(
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir)
         on_gpus = plan.resources.gpus > 0
-        node = largest_node(plan.resources.with_counts(1, 1 if on_gpus else 0))
-        num_devices = int(node["GPU" if on_gpus else "CPU"])
+        num_devices = _devices_of_a_node("GPU" if on_gpus else "CPU")
         num_devices = min(num_devices, max_devices or num_devices)
         for each in candidates(config.parallelism, plan.resources, num_devices, on_gpus=on_gpus):
             on_progress(f"training: {each.what}")
@@ -108,6 +108,12 @@ def scale_workload(
                 failures[each.what] = str(error)
     device = "GPU" if on_gpus else "core"
     return Scaling(trial_config, device, tuple(rows), failures, advice(rows, device))
+
+
+def _devices_of_a_node(kind: str) -> int:
+    """Return the devices of the live node that has the most."""
+    nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
+    return int(max(node.get(kind, 0) for node in nodes))
 
 
 def candidates(

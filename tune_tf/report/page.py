@@ -5,9 +5,8 @@ import functools
 import gzip
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -16,7 +15,7 @@ from plotly.offline import get_plotlyjs
 from tune_tf.formatting import value_text
 from tune_tf.report.plots import Plot
 from tune_tf.report.report_data import ReportData
-from tune_tf.report.summary import Summary
+from tune_tf.report.summary import best_parameters, headline, sentences
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import masked_sweep_file
 from tune_tf.tracking.environment import versions
@@ -38,25 +37,19 @@ def render_report(data: ReportData, plots: Mapping[str, Plot]) -> str:
     start = data.start_s and datetime.fromtimestamp(data.start_s, UTC)
     return environment.get_template("report.html.j2").render(
         result=data.result,
-        summary=Summary.of(data),
+        headline=headline(data),
+        sentences=sentences(data),
+        parameters=best_parameters(data),
         plots=plots,
         states=[trials[0].style for trials in data.by_state.values()],
         headers=_headers(data),
         rows=[_row(data, place) for place in range(min(_MAX_ROWS, len(data.trials)))],
-        settings=_settings(data),
+        settings=masked_sweep_file(data.result.config.to_yaml()),
         versions=versions(),
         started=f"{start:%d %B %Y, %H:%M UTC}" if start else "",
         figures=_figures(plots),
         plotly=Markup(_packed(get_plotlyjs())),  # noqa: S704 - Base64
     )
-
-
-def _settings(data: ReportData) -> str:
-    """Return the text of the sweep file with the secrets of ``data`` masked."""
-    try:
-        return masked_sweep_file((data.result.path / "sweep.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # missing or damaged
-        return masked_sweep_file(data.result.config.to_yaml())
 
 
 def _figures(plots: Mapping[str, Plot]) -> Markup:
@@ -73,21 +66,19 @@ def _packed(script: str) -> str:
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode("ascii")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Table cell on the page."""
+class Cell(NamedTuple):
+    """Table cell on the page: its text, its sort key, and the colour of a mark before it."""
 
-    text: str
-    key: float | str | None = None  # sort key; None for an empty cell
-    colour: str = ""  # of a mark before the text; empty for none
+    text: str = ""
+    key: float | str | None = None  # None for an empty cell
+    colour: str = ""  # empty for no mark
 
-    @classmethod
-    def of(cls, value: Any) -> "Cell":
-        """Return the cell of a value."""
-        text = value_text(value)
-        if not isinstance(value, float):
-            return cls(text, value if isinstance(value, int) else text)
-        return cls(text, value if math.isfinite(value) else None)
+
+def _cell(value: Any) -> Cell:
+    text = value_text(value)
+    if not isinstance(value, float):
+        return Cell(text, value if isinstance(value, int) else text)
+    return Cell(text, value if math.isfinite(value) else None)
 
 
 def _headers(data: ReportData) -> list[str]:
@@ -102,14 +93,14 @@ def _row(data: ReportData, place: int) -> list[Cell]:
     trial, config = data.ranking[place], data.result.config
     metrics = [trial.result.metrics.get(it.metric, math.nan) for it in config.objectives]
     return [
-        Cell.of(trial.number),
+        _cell(trial.number),
         Cell(trial.style.word, trial.style.word, trial.style.colour),
-        *map(Cell.of, metrics),
-        Cell.of(trial.result.iterations),
-        Cell.of(trial.view.trained_s),
-        *([Cell.of("yes" if trial.result.feasible else "no")] if config.constraints else []),
+        *map(_cell, metrics),
+        _cell(trial.result.iterations),
+        _cell(trial.view.trained_s),
+        *([_cell("yes" if trial.result.feasible else "no")] if config.constraints else []),
         *(
-            Cell.of(trial.config[path]) if path in trial.config else Cell("")
+            _cell(trial.config[path]) if path in trial.config else Cell()
             for path in config.space.parameters
         ),
     ]

@@ -26,7 +26,6 @@ _LOG = logging.getLogger(__name__)
 _MAX_LINES = 300  # of a plot with a line for each trial
 _MIN_COMPLETED = 4  # to compare parameters
 _MIN_LOG_RATIO = 100
-_MAX_BARS = 30
 _SLICES_PER_ROW = 4
 _GREY, _BLUE = "#b0b7bf", STYLES["completed"].colour
 
@@ -84,7 +83,7 @@ def plot_learning_curves(data: ReportData) -> Plot:
     curves = [trial for trial in data.ranking if trial.curve]
     if not curves:
         return Plot(f"no trial's folder holds a result with a finite {data.objective.metric}")
-    chosen = _spread(curves)
+    chosen, part = _spread(curves)
     study = study_of(data, [data.objective], _only(chosen, TrialState.PRUNED))
     figure = visualization.plot_intermediate_values(study)
     by_name = {f"Trial{trial.number}": trial for trial in chosen}
@@ -102,7 +101,7 @@ def plot_learning_curves(data: ReportData) -> Plot:
     figure.update_layout(xaxis_title="epoch", yaxis_title=data.objective.metric)
     _scale_values(figure, chosen)
     text = "Each line is a trial, up to the epoch at which it ended; the thick one is the best."
-    return Plot(text + _part(chosen, curves), [_laid_out(figure, 460)])
+    return Plot(text + part, [_laid_out(figure, 460)])
 
 
 def plot_pareto_fronts(data: ReportData) -> Plot:
@@ -135,8 +134,6 @@ def plot_importances(data: ReportData) -> Plot:
     number = counted(len(completed), "completed trial")
     if len(completed) < _MIN_COMPLETED:
         return Plot(f"{_MIN_COMPLETED} completed trials are needed to compare, not {number}")
-    if len({trial.value for trial in completed}) == 1:
-        return Plot("all completed trials have the same value")
     study = study_of(data, [data.objective])
     if not any(optuna.importance.get_param_importances(study, normalize=False).values()):
         return Plot("the best completed trials differ from the others in no parameter")
@@ -180,8 +177,7 @@ def plot_slices(data: ReportData) -> Plot:
 
 def plot_parallel_coordinates(data: ReportData) -> Plot:
     """Plot each trial as a line through its parameters."""
-    ranked = [trial for trial in data.ranking if trial.value is not None]
-    chosen = _spread(ranked)
+    chosen, part = _spread([trial for trial in data.ranking if trial.value is not None])
     study = study_of(data, [data.objective], _only(chosen, TrialState.COMPLETE))
     metric, is_max = data.objective.metric, data.objective.mode == "max"
     figure = visualization.plot_parallel_coordinate(study, data.searched, target_name=metric)
@@ -196,8 +192,7 @@ def plot_parallel_coordinates(data: ReportData) -> Plot:
     figure.data = sorted(figure.data, key=lambda line: (line.y[0] or 0) * (1 if is_max else -1))
     figure.update_annotations(font={"color": None, "size": 11})
     text = "Each line is a trial: the bluer, the better. A trial without a parameter has None."
-    plot = [_laid_out(figure, 480)]
-    return Plot(text + _part(chosen, ranked), plot, by_state=False, wide=True)
+    return Plot(text + part, [_laid_out(figure, 480)], by_state=False, wide=True)
 
 
 def plot_ends(data: ReportData) -> Plot:
@@ -207,8 +202,7 @@ def plot_ends(data: ReportData) -> Plot:
         style, epochs = trials[0].style, [str(trial.result.iterations) for trial in trials]
         figure.add_histogram(x=epochs, name=style.word, marker_color=style.colour)
     epochs = [str(epoch) for epoch in sorted({it.result.iterations for it in data.trials})]
-    if len(epochs) <= _MAX_BARS:
-        figure.update_xaxes(type="category", categoryorder="array", categoryarray=epochs)
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=epochs)
     figure.update_layout(barmode="stack", xaxis_title="epochs", yaxis_title="trials")
     return Plot("After how many epochs the trials ended, or stand now.", [_laid_out(figure, 360)])
 
@@ -251,10 +245,8 @@ _OF_PARAMETERS = ("Importances", "Slices", "Parallel coordinates")
 def draw_plots(data: ReportData) -> dict[str, Plot]:
     """Draw all plots, by title; a fault in one costs no other."""
     plots: dict[str, Plot] = {}
-    for title, draw in PLOTS.items():
-        if not data.trials:
-            plots[title] = Plot("no trial was started")
-        elif title in _OF_VALUES and not _with_value(data):
+    for title, draw in PLOTS.items() if data.trials else ():
+        if title in _OF_VALUES and not _with_value(data):
             plots[title] = Plot(f"no trial reported a finite {data.objective.metric}")
         elif title in _OF_PARAMETERS and not data.searched:
             plots[title] = Plot("nothing is searched but constants")
@@ -295,23 +287,19 @@ def _on_constraints(data: ReportData) -> str:
     return " Trials in light grey violate the constraints." if violated else ""
 
 
-def _spread(ranked: Sequence[ReportTrial]) -> list[ReportTrial]:
-    """Return as many trials as are drawn as lines, evenly from the best to the worst."""
-    places = np.linspace(0, len(ranked) - 1, min(_MAX_LINES, len(ranked)))
-    return [ranked[round(place)] for place in places]
-
-
-def _part(chosen: Sequence[ReportTrial], trials: Sequence[ReportTrial]) -> str:
-    if len(chosen) == len(trials):
-        return ""
-    return f" {len(chosen)} of {len(trials):,} trials, evenly from the best to the worst."
+def _spread(ranked: Sequence[ReportTrial]) -> tuple[list[ReportTrial], str]:
+    """Return trials to draw as lines, from the best to the worst, and a sentence if not all."""
+    if len(ranked) <= _MAX_LINES:
+        return [*ranked], ""
+    places = np.linspace(0, len(ranked) - 1, _MAX_LINES).round().astype(int)
+    text = f" {_MAX_LINES} of {len(ranked):,} trials, evenly from the best to the worst."
+    return [ranked[place] for place in places], text
 
 
 def _scale_values(figure: go.Figure, trials: Sequence[ReportTrial]) -> None:
     """Make the axis of values logarithmic if positive ones span orders of magnitude."""
     values = [value for trial in trials for value in trial.curve.values()]
-    small, large = np.quantile(values or [1.0], [0.01, 0.99])
-    if small > 0 and large / small > _MIN_LOG_RATIO and min(values) > 0:
+    if values and min(values) > 0 and max(values) / min(values) > _MIN_LOG_RATIO:
         figure.update_yaxes(type="log", dtick=1)
 
 

@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from tune_tf.events import EventHistory, has_driver
+from tune_tf.inspection.reported_results import RESULTS, read_last_result
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.outcome_style import STYLES, OutcomeStyle
 from tune_tf.results import SweepResult, TrialResult
-from tune_tf.space import Choice, Float, Int, Parameter, flatten
+from tune_tf.space import flatten
 from tune_tf.sweep_folder import trial_folder_name
 
 
@@ -23,6 +24,7 @@ class ReportTrial:
         config: By path, without inactive parameters.
         curve: Finite values of the leading objective by epoch.
         value: The one that it keeps; None if that is not finite.
+        end_s: End or last result, in seconds since 1970; None if unknown.
     """
 
     result: TrialResult
@@ -30,6 +32,7 @@ class ReportTrial:
     config: Mapping[str, Any]
     curve: Mapping[int, float]
     value: float | None
+    end_s: float | None
 
     @property
     def number(self) -> int:
@@ -51,11 +54,6 @@ class ReportTrial:
         """Whether it ran to completion."""
         return self.result.outcome is Outcome.COMPLETED
 
-    @property
-    def end_s(self) -> float | None:
-        """End or last result, in seconds since 1970; None if unknown."""
-        return self.view.last_s if self.view.ended_s is None else self.view.ended_s
-
 
 @dataclass(frozen=True)
 class ReportData:
@@ -72,18 +70,15 @@ class ReportData:
         space, metric = result.config.space, result.objective.metric
         trials = []
         for trial in result.trials:
+            folder, known = result.path / trial_folder_name(trial.number), events.get(trial.number)
             view = TrialView.of(
-                result.path / trial_folder_name(trial.number),
-                trial.number,
-                events.get(trial.number),
-                result.config,
-                driven=driven,
-                run_ids={},
+                folder, trial.number, known, result.config, driven=driven, run_ids={}
             )
+            end_s = view.ended_s or read_last_result(folder / RESULTS).get("timestamp")
             config = flatten(space.active(trial.config), space.parameters)
             value = trial.metrics.get(metric)
             value = float(value) if value is not None and is_finite(value) else None
-            trials.append(ReportTrial(trial, view, config, view.curve(metric), value))
+            trials.append(ReportTrial(trial, view, config, view.curve(metric), value, end_s))
         return cls(result, tuple(trials))
 
     @property
@@ -101,8 +96,8 @@ class ReportData:
     def searched(self) -> list[str]:
         """Paths of the parameters with several values, as far as a trial with a value has them."""
         found = {path for it in self.trials if it.value is not None for path in it.config}
-        parameters = self.result.config.space.parameters
-        return [path for path in parameters if path in found and _is_searched(parameters[path])]
+        distributions = self.result.config.space.distributions()
+        return [path for path, it in distributions.items() if path in found and not it.single()]
 
     @property
     def by_state(self) -> dict[str, list[ReportTrial]]:
@@ -131,12 +126,3 @@ class ReportData:
         """Seconds from the first start to the last end or result; None if unknown."""
         end_s = max((it.end_s for it in self.trials if it.end_s), default=None)
         return None if self.start_s is None or end_s is None else end_s - self.start_s
-
-
-def _is_searched(parameter: Parameter) -> bool:
-    match parameter:
-        case Choice(options):
-            return len(options) > 1
-        case Float(low, high) | Int(low, high):
-            return low < high
-    return False

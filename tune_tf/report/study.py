@@ -11,7 +11,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
 from tune_tf.formatting import value_text
 from tune_tf.objective import Objective
@@ -48,35 +48,30 @@ def study_of(
         if state is TrialState.WAITING:
             study.add_trial(create_trial(state=state))
             continue
-        frozen = _frozen_trial(trials[number], objectives, state, params[number], distributions)
+        trial = trials[number]
+        values: Any = [trial.result.metrics.get(each.metric) for each in objectives]
+        if state is TrialState.COMPLETE and not all(map(is_finite, values)):
+            state = TrialState.FAIL
+        frozen = create_trial(
+            state=state,
+            values=values if state is TrialState.COMPLETE else None,
+            params=params[number],
+            distributions={path: distributions[path] for path in params[number]},
+            intermediate_values=dict(trial.curve),
+        )
         if data.result.config.constraints:
-            frozen.set_constraint("constraints", 0.0 if trials[number].result.feasible else 1.0)
+            frozen.set_constraint("constraints", 0.0 if trial.result.feasible else 1.0)
+        if trial.view.began_s and trial.end_s:
+            frozen.datetime_start = _local_time(trial.view.began_s)
+            if state is not TrialState.RUNNING:
+                frozen.datetime_complete = _local_time(trial.end_s)
         study.add_trial(frozen)
     return study
 
 
-def _frozen_trial(
-    trial: ReportTrial,
-    objectives: Sequence[Objective],
-    state: TrialState,
-    params: dict[str, Any],
-    distributions: dict[str, BaseDistribution],
-) -> FrozenTrial:
-    values: Any = [trial.result.metrics.get(each.metric) for each in objectives]
-    if state is TrialState.COMPLETE and not all(map(is_finite, values)):
-        state = TrialState.FAIL
-    frozen = create_trial(
-        state=state,
-        values=values if state is TrialState.COMPLETE else None,
-        params=params,
-        distributions={path: distributions[path] for path in params},
-        intermediate_values=dict(trial.curve),
-    )
-    if trial.view.began_s and trial.end_s:
-        frozen.datetime_start = datetime.fromtimestamp(trial.view.began_s)  # noqa: DTZ006 - local, as Optuna's
-        if state is not TrialState.RUNNING:
-            frozen.datetime_complete = datetime.fromtimestamp(trial.end_s)  # noqa: DTZ006
-    return frozen
+def _local_time(seconds: float) -> datetime:
+    """Return seconds since 1970 as Optuna writes times."""
+    return datetime.fromtimestamp(seconds)  # noqa: DTZ006 - without a time zone
 
 
 def _parameters(

@@ -2,8 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from statistics import median
 
 from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
@@ -16,42 +14,8 @@ _LEAST_OPTIONS = 3  # that have ends
 _MAX_TEXTS = 10
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Summary of a sweep in a few sentences.
-
-    Args:
-        parameters: Path, value, and what was searched, for each parameter of the best trial.
-    """
-
-    headline: str
-    sentences: list[str]
-    parameters: list[tuple[str, str, str]]
-
-    @classmethod
-    def of(cls, data: ReportData) -> "Summary":
-        """Summarize a sweep."""
-        fingerprint = data.result.fingerprint
-        sentences = [
-            _comparison(data),
-            _outcomes(data),
-            _cost(data),
-            _frozen_layers(data),
-            f"Fingerprint {fingerprint}: {fingerprint.origin}." if fingerprint else "",
-        ]
-        space = data.result.config.space.parameters
-        config = data.best.config if data.best else {}
-        return cls(
-            _headline(data),
-            [sentence for sentence in sentences if sentence],
-            [
-                (path, value_text(value, limit=200), _searched(space[path], value))
-                for path, value in config.items()
-            ],
-        )
-
-
-def _headline(data: ReportData) -> str:
+def headline(data: ReportData) -> str:
+    """Return the sentence on the best trial."""
     metric, best = data.objective.metric, data.result.best_if_any
     if not data.trials:
         return "No trial was started."
@@ -70,12 +34,25 @@ def _headline(data: ReportData) -> str:
     return f"{text}."
 
 
-def _comparison(data: ReportData) -> str:
-    completed = [trial for trial in data.trials if trial.is_completed]
-    values = [trial.value for trial in completed if trial.value is not None]
-    if len(values) < 2:
-        return ""
-    return f"The median of {counted(len(values), 'completed trial')} is {median(values):.6g}."
+def sentences(data: ReportData) -> list[str]:
+    """Return sentences on the trials as a whole, without those that have nothing to say."""
+    fingerprint = data.result.fingerprint
+    found = [
+        _outcomes(data),
+        _cost(data),
+        _frozen_layers(data),
+        f"Fingerprint {fingerprint}: {fingerprint.origin}." if fingerprint else "",
+    ]
+    return [sentence for sentence in found if sentence]
+
+
+def best_parameters(data: ReportData) -> list[tuple[str, str, str]]:
+    """Return path, value, and what was searched, for each parameter of the best trial."""
+    space, config = data.result.config.space.parameters, data.best.config if data.best else {}
+    return [
+        (path, value_text(value, limit=200), _searched(space[path], value))
+        for path, value in config.items()
+    ]
 
 
 def _outcomes(data: ReportData) -> str:

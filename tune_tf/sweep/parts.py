@@ -115,5 +115,9 @@ class SweepParts:
             # After the retention, which may free space.
             self.disk_guard,
             # Last: it only starts a process.
-            *([ExportPrestart(export_process, config.budget)] if logs_best_model else []),
+            *(
+                [ExportPrestart(export_process, config.budget.num_samples)]
+                if logs_best_model
+                else []
+            ),
         ]

@@ -1,6 +1,7 @@
 """Result of a sweep, its report and best model."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,7 +15,7 @@ from tune_tf.inspection import SweepState, SweepView
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.callbacks.recorders import trial_cause
-from tune_tf.sweep.model.best_model import evaluate_best, log_best_model, run_in_thread
+from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
@@ -102,7 +103,7 @@ def record_result(
     """
     tracker, tested = parts.tracker, Future[SweepResult]()
     drawn = result
-    report = run_in_thread(lambda: _write_report(drawn, tested.result), "tune_tf-report")
+    report = _in_thread(lambda: _write_report(drawn, tested.result))
     try:
         result, missing = _record_best(result, parts, export_process)
     finally:
@@ -113,6 +114,20 @@ def record_result(
         reports = _test_reports(best, parts.event_log) if best else {}
         tracker.attach(files, reports, result.fingerprint)
     return result, [*([] if files else ["report"]), *missing]
+
+
+def _in_thread(work: Callable[[], dict[str, Path]]) -> Future[dict[str, Path]]:
+    """Run a function in a daemon thread; an executor's would keep the process from ending."""
+    future = Future[dict[str, Path]]()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001  raised in the thread that asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def _record_best(

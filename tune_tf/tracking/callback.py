@@ -23,7 +23,6 @@ from tune_tf.tracking import environment
 from tune_tf.tracking.descriptions import (
     FINGERPRINT_TAG,
     NODE_TAG,
-    RUNG_TAG,
     SweepDetails,
     node_name,
     trial_description,
@@ -328,9 +327,7 @@ class MLflowCallback(Callback):
             outcome,
             int(last.get(TRAINING_ITERATION, 0)),
             cause=cause,
-            rung=tags.get(RUNG_TAG),
             objective=self._objective,
-            last=last.get(self._objective.metric) if self._objective else None,
             best=self._parent.best_report(trial.trial_id),
         )
         update = RunUpdate(trial.trial_id, tags=tags, status=outcome.mlflow, end_ms=now_ms())

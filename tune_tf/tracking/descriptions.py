@@ -1,7 +1,7 @@
 """Tags and Markdown descriptions of a sweep's MLflow runs."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,7 @@ from ray.tune.result import HOSTNAME, NODE_IP, TRAINING_ITERATION
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.space import SearchSpace, flatten
-from tune_tf.space.declaration import DECLARATION_KINDS
+from tune_tf.space import SearchSpace
 from tune_tf.tracking.names import MAX_TAG_LENGTH, truncate
 from tune_tf.tune_internals.trial_state import trial_number
 
@@ -19,8 +18,6 @@ NODE_TAG = "tune_tf.node"
 RUNG_TAG = "tune_tf.rung"
 FINGERPRINT_TAG = "tune_tf.fingerprint"
 
-_CELL_LENGTH = 200
-_MAX_ROWS = 40
 _STATUS_TEXTS = {
     "RUNNING": "running",
     "FINISHED": "finished",
@@ -118,21 +115,12 @@ def sweep_description(
     ``outcomes`` are those of the ended trials, counted.
     """
     parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
-    if objective is not None:
-        word = "Maximizes" if objective.mode == "max" else "Minimizes"
-        parts[0] += f"{word} `{objective.metric}`. "
     parts[0] += _counts(outcomes, num_results)
     if status == "KILLED" and details.resume_with:
         parts.append(f"Resume with `{details.resume_with}`.")
     if best is not None and objective is not None:
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
-        if best.config:
-            rows = {name: str(value) for name, value in flatten(best.config).items()}
-            parts.append(markdown_table("value", rows))
-    if details.space is not None and (space := details.space.to_dict()):
-        parts.append("Searched:")
-        parts.append(markdown_table("values", dict(_searched(space))))
     return "\n\n".join(parts)
 
 
@@ -141,43 +129,21 @@ def trial_description(
     iteration: int,
     *,
     cause: str | None = None,
-    rung: str | None = None,
     objective: Objective | None = None,
-    last: Any = None,
     best: tuple[float, int] | None = None,
 ) -> str:
     """Return the description of a trial's run.
 
-    ``iteration`` and ``last`` are the last iteration and its value of the objective's metric,
-    ``best`` the best value and its iteration.
+    ``iteration`` is the last one, ``best`` the objective's best value and its iteration.
     """
     parts = [f"**{_OUTCOME_TEXTS[outcome]}**"]
     if iteration:
-        at_rung = f", at rung {rung}" if rung else ""
-        parts[0] += (
-            f" It ended after {iteration} iteration{'' if iteration == 1 else 's'}{at_rung}."
-        )
+        parts[0] += f" It ended after {iteration} iteration{'' if iteration == 1 else 's'}."
     if objective is not None and best is not None:
-        best_text = f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}"
-        is_earlier = last is not None and best[1] != iteration
-        parts.append(best_text + (f"; last {last:.6g}." if is_earlier else "."))
+        parts.append(f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}.")
     if cause:
         parts.append(f"```\n{cause.replace('```', chr(39) * 3)}\n```")
     return "\n\n".join(parts)
-
-
-def markdown_table(heading: str, rows: Mapping[str, str]) -> str:
-    """Return a Markdown table of parameters, truncated after 40 rows."""
-    lines = [f"| parameter | {heading} |", "|---|---|"]
-    visible = list(rows.items())[:_MAX_ROWS]
-    lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in visible]
-    if len(rows) > len(visible):
-        lines.append(f"| ... | {len(rows) - len(visible)} more |")
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return truncate(" ".join(text.split()).replace("|", "\\|"), _CELL_LENGTH)
 
 
 def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:
@@ -190,21 +156,3 @@ def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:
         if counts.get(outcome)
     )
     return f"{number} trial{'' if number == 1 else 's'} ({each}), {num_results} results."
-
-
-def _searched(space: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Yield each parameter of a search space and its values, as text."""
-    for name, declaration in space.items():
-        if not isinstance(declaration, Mapping):
-            yield f"{prefix}{name}", str(declaration)
-        elif kind := next((kind for kind in DECLARATION_KINDS if kind in declaration), None):
-            conditions = declaration.get("when", {}).items()
-            when = " and ".join(f"{key} is {_joined(it, ' or ')}" for key, it in conditions)
-            values = _joined(declaration[kind], ", ")
-            yield f"{prefix}{name}", f"{kind} {values}" + (f", when {when}" if when else "")
-        else:
-            yield from _searched(declaration, f"{prefix}{name}/")
-
-
-def _joined(values: Any, separator: str) -> str:
-    return separator.join(map(str, values)) if isinstance(values, list | tuple) else str(values)

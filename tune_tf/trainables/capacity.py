@@ -7,7 +7,7 @@ import ray
 
 from tune_tf.errors import UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
-from tune_tf.resources import ACCELERATOR_PREFIX, TrialResources, format_bundle
+from tune_tf.resources import TrialResources, format_bundle
 
 _RAY_UNITS = 10_000
 _OF_NODES = ("node:", "memory", "object_store_memory")
@@ -51,19 +51,6 @@ def num_trials(
         cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
         num = min(num, cpus // sum(share.cpus for share in shares))
     return num
-
-
-def largest_node(share: TrialResources) -> dict[str, float]:
-    """Return, for each resource of a share, the largest amount on a single live node.
-
-    Nodes without its type of accelerator do not count.
-    """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if share.accelerator_type is not None:
-        kind = f"{ACCELERATOR_PREFIX}{share.accelerator_type}"
-        nodes = [node for node in nodes if kind in node]
-    kinds = [kind for kind in share.bundle if not kind.startswith(ACCELERATOR_PREFIX)]
-    return {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in kinds}
 
 
 def default_resources(parallelism: Parallelism) -> TrialResources:

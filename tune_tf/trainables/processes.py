@@ -29,7 +29,6 @@ from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.trainables.trial_trainable import TrialTrainable
 from tune_tf.workload import Config
 
-_RESERVATION_S = 60
 _FINISH_S = 10  # for the callbacks at the end of a trial
 
 # Errors of TensorFlow's collectives and of Ray after the loss of a peer; found by killing peers.

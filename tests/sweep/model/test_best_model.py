@@ -14,7 +14,6 @@ from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
-from tune_tf.sweep.model.export_actor import ModelFolder
 from tune_tf.sweep.model.export_process import ModelExportProcess
 
 CONFIG = {
@@ -49,7 +48,7 @@ def writer():
 
         path.mkdir(parents=True, exist_ok=True)
         Model(metadata=metadata).save(str(path / "MLmodel"))
-        return ModelFolder(path)
+        return path
 
     writer = create_autospec(ModelExportProcess, instance=True)
     writer.write.side_effect = write
@@ -107,44 +106,50 @@ def models_in(store):
     ]
 
 
-def test_the_model_of_the_best_trial_is_logged(log, result_of, store, writer, tmp_path):
-    logged = log(result_of(0.5, 0.25))
+def test_the_model_of_the_best_trial_is_logged_once(log, result_of, store, writer, tmp_path):
+    uri = log(result_of(0.5, 0.25))
 
-    assert [logged.uri] == models_in(store)
-    assert writer.write.call_args.args[3] == tmp_path / "s1" / "best_model"
-    assert writer.write.call_args.args[2] == tmp_path / "t1" / "checkpoint_000000"
-    assert "tune_tf.best_model" in store.client.get_run(store.ids["t1"]).data.tags
-    assert "tune_tf.best_model" not in store.client.get_run(store.ids["t0"]).data.tags
-
-
-def test_best_model_is_logged_once(log, result_of, store, writer):
-    first, second = log(result_of(0.5, 0.25)), log(result_of(0.5, 0.25))
-
-    assert first.uri == second.uri
-    assert models_in(store) == [first.uri]
-    assert writer.write.call_count == 1
+    assert log(result_of(0.5, 0.25)) == uri
+    assert [uri] == models_in(store)
+    writer.write.assert_called_once()
+    assert writer.write.call_args.args[2:4] == (
+        tmp_path / "t1" / "checkpoint_000000",
+        tmp_path / "s1" / "best_model",
+    )
+    model = store.client.get_logged_model(uri.rpartition("/")[2])
+    assert model.params == {"width": "8"}
+    expected = {
+        "tune_tf.sweep_id": "s1",
+        "tune_tf.trial_id": "t1",
+        "tune_tf.trial_run_id": store.ids["t1"],
+        "tune_tf.checkpoint": str(tmp_path / "t1" / "checkpoint_000000"),
+        "tune_tf.metric": "val_loss",
+        "tune_tf.value": "0.25",
+    }
+    assert model.tags.items() >= expected.items()
+    for trial_id, tagged in {"": uri, "t1": uri, "t0": None}.items():
+        tags = store.client.get_run(store.ids[trial_id]).data.tags
+        assert tags.get("tune_tf.best_model") == tagged
 
 
 def test_a_better_one_of_a_longer_sweep_takes_its_place(log, result_of, store):
     log(result_of(0.25, 0.5))
-    second = log(result_of(0.25, 0.125))
+    uri = log(result_of(0.25, 0.125))
 
-    assert models_in(store) == [second.uri]
-
-
-def test_best_model_is_registered_once(log, result_of, store):
-    log(result_of(0.5, 0.25), register_best="digits")
-    logged = log(result_of(0.5, 0.25), register_best="digits")
-
-    assert logged.version_uri == "models:/digits/1"
-    assert len(store.client.search_model_versions("name='digits'")) == 1
+    assert store.client.get_run(store.ids[""]).data.tags["tune_tf.best_model"] == uri
+    assert len(models_in(store)) == 2  # the former one may be registered
 
 
-def test_a_logged_one_is_registered_when_that_is_asked_for_later(log, result_of, store, writer):
+def test_a_logged_model_is_registered_when_that_is_asked_for_later(log, result_of, store, writer):
     log(result_of(0.5, 0.25))
-    logged = log(result_of(0.5, 0.25), register_best="digits", best_alias="best")
+    for _ in range(2):
+        uri = log(result_of(0.5, 0.25), register_best="digits", best_alias="best")
 
-    assert store.client.get_model_version_by_alias("digits", "best").source == logged.uri
+    (version,) = store.client.search_model_versions("name='digits'")
+    assert store.client.get_model_version_by_alias("digits", "best").source == uri
+    assert version.tags["tune_tf.trial_id"] == "t1"
+    tags = store.client.get_run(store.ids["t1"]).data.tags
+    assert tags["tune_tf.best_model_version"] == "models:/digits/1"
     assert writer.write.call_count == 1
 
 
@@ -154,80 +159,45 @@ def test_without_a_best_trial_nothing_is_logged_or_said(log, result_of, store, c
     assert caplog.text == ""
 
 
-def test_a_model_that_cannot_be_saved_is_a_warning_that_says_what_to_do(
-    log, result_of, store, writer, caplog
+def refuse(*arguments, **options):
+    raise PermissionError("not yours, https://me:hunter22@mlflow.test")
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ("writer", "was not logged to MLflow: get_config() of Mine is missing"),
+        ("interrupt", "was not logged to MLflow: it was interrupted"),
+        ("register", "is logged as models:/m-"),
+        ("register", ", but not registered: not yours, "),
+        ("connect", "was not logged to MLflow: not yours, "),
+        ("checkpoint", "trial t0 has no checkpoint"),
+        ("runs", "MLflow does not have the runs of this sweep yet"),
+    ],
+)
+def test_what_goes_wrong_is_a_warning_that_says_what_to_do(
+    result_of, store, writer, monkeypatch, caplog, broken, expected
 ):
-    writer.write.side_effect = TypeError("get_config() of Mine is missing")
-
-    assert log(result_of(0.5, 0.25)) is None
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert "get_config() of Mine is missing" in record.message
-    assert "result.export_model('best.keras')" in record.message
-    assert models_in(store) == []
-
-
-def test_a_model_that_is_logged_but_not_registered_is_told_as_that(
-    log, result_of, store, monkeypatch, caplog
-):
-    def refuse(*arguments):
-        raise PermissionError("not yours")
-
-    monkeypatch.setattr(best_model.ModelRegistry, "register", refuse)
-
-    assert log(result_of(0.5), register_best="digits") is None
-    (uri,) = models_in(store)
-    assert f"is logged as {uri}, but not registered: not yours" in caplog.text
-
-
-def test_a_trial_without_a_checkpoint_is_told(log, result_of, caplog):
-    assert log(result_of(0.5, checkpoints=False)) is None
-    assert "trial t0 has no checkpoint" in caplog.text
-
-
-def test_a_store_that_failed_all_along_is_told(result_of, writer, store, caplog):
-    logged = log_best_model(
-        result_of(0.5), MLflowSettings(), writer, tracking_uri=store.uri, run_ids={}
+    if broken in ("register", "connect"):
+        monkeypatch.setattr(best_model, broken, refuse)
+    if broken in ("writer", "interrupt"):
+        errors = {"writer": TypeError("get_config() of Mine is missing")}
+        writer.write.side_effect = errors.get(broken, KeyboardInterrupt)
+    uri = log_best_model(
+        result_of(0.5, checkpoints=broken != "checkpoint"),
+        MLflowSettings(register_best="digits"),
+        writer,
+        tracking_uri=store.uri,
+        run_ids={} if broken == "runs" else store.ids,
     )
 
-    assert logged is None
-    assert "MLflow does not have the runs of this sweep yet" in caplog.text
-    assert not writer.write.called
-
-
-def test_a_store_that_hangs_is_not_waited_for(log, result_of, monkeypatch, caplog, writer):
-    import threading
-
-    held = threading.Event()
-    client = SimpleNamespace(get_run=lambda run_id: held.wait(60))
-    monkeypatch.setattr(best_model, "connect", lambda uri: client)
-    monkeypatch.setattr(best_model, "_ANSWER_S", 0.05)
-    try:
-        assert log(result_of(0.5)) is None
-    finally:
-        held.set()
-    assert "the MLflow store does not answer" in caplog.text
-    assert not writer.write.called
-
-
-def test_a_password_in_a_stores_error_is_not_told(result_of, writer, store, monkeypatch, caplog):
-    uri = "https://me:hunter22@mlflow.test"
-
-    def refuse(tracking_uri):
-        raise ConnectionError(f"cannot reach {tracking_uri}/api")
-
-    monkeypatch.setattr(best_model, "connect", refuse)
-    log_best_model(result_of(0.5), MLflowSettings(), writer, tracking_uri=uri, run_ids=store.ids)
-
-    assert "cannot reach the store/api" in caplog.text
+    assert uri is None
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert expected in record.message
+    assert "result.export_model('best.keras')" in record.message
     assert "hunter22" not in caplog.text
-
-
-def test_an_interrupt_ends_the_waiting_and_not_the_report(log, result_of, writer, caplog):
-    writer.write.side_effect = KeyboardInterrupt
-
-    assert log(result_of(0.5)) is None
-    assert "it was interrupted" in caplog.text
+    assert len(models_in(store)) == (broken == "register")
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 from documented import blocks
 
-from tune_tf.atomic_files import atomic_path
-from tune_tf.config import BudgetSettings
 from tune_tf.sweep.model.export_actor import ExportActor, requirements
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
 
@@ -36,54 +34,26 @@ class Clock:
         return self.now
 
 
-class Trial:
-    """A trial of Tune's that ends when a test says so."""
-
-    def __init__(self, number):
-        self.trial_id = f"{number:05}"
-        self.has_ended = False
-
-    def is_finished(self):
-        return self.has_ended
-
-
 @pytest.mark.parametrize(
-    ("num_ended", "elapsed_s", "time_budget_s", "starts"),
+    ("num_ended", "elapsed_s", "starts"),
     [
-        pytest.param(2, 20, None, False, id="80 s are left"),
-        pytest.param(8, 80, None, True, id="20 s are left"),
-        pytest.param(2, 20, 35, True, id="15 s of the budget are left"),
-        pytest.param(2, 2, None, True, id="a short sweep"),
-        pytest.param(10, 1000, None, True, id="the last trial of long ones"),
+        pytest.param(2, 20, False, id="80 s are left"),
+        pytest.param(8, 80, True, id="20 s are left"),
+        pytest.param(2, 2, True, id="a short sweep"),
+        pytest.param(10, 1000, True, id="the last trial of long ones"),
     ],
 )
-def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, time_budget_s, starts):
+def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, starts):
     writer, clock = Started(), Clock()
-    early = ExportPrestart(
-        writer, BudgetSettings(num_samples=10, time_budget_s=time_budget_s), clock=clock
-    )
-    early.setup()
-    trials = [Trial(number) for number in range(10)]
+    early = ExportPrestart(writer, 10, clock=clock)
+    clock.now = 30.0  # the first processes
+    early.on_trial_start()
     for ended in range(1, num_ended + 1):
         writer.was_started = False
-        clock.now = elapsed_s * ended / num_ended
-        trials[ended - 1].has_ended = True
-        early.on_trial_complete(iteration=0, trials=trials[: ended + 2], trial=trials[ended - 1])
+        clock.now = 30.0 + elapsed_s * ended / num_ended
+        early.on_trial_complete()
 
     assert writer.was_started is starts
-
-
-def test_the_start_of_the_first_processes_counts_once():
-    writer, clock = Started(), Clock()
-    early = ExportPrestart(writer, BudgetSettings(num_samples=10), clock=clock)
-    early.setup()
-    trial = Trial(0)
-    for clock.now in (30.0, 30.5):
-        early.on_trial_start(iteration=0, trials=[trial], trial=trial)
-    clock.now, trial.has_ended = 32.0, True
-    early.on_trial_complete(iteration=0, trials=[trial], trial=trial)
-
-    assert writer.was_started
 
 
 def test_a_writer_that_was_never_needed_ends_nothing():
@@ -140,9 +110,9 @@ def write(tmp_path, monkeypatch):
         trainable.save_checkpoint(str(checkpoint))
         trainable.stop()
         leave_trial()
-        return ExportActor().write(
-            workload, config, checkpoint, tmp_path / "best", {"origin": "s1"}, **options
-        )
+        folder = tmp_path / "best"
+        ExportActor().write(workload, config, checkpoint, folder, {"origin": "s1"}, **options)
+        return folder
 
     return write
 
@@ -166,17 +136,17 @@ def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
 
     written = write(DigitsMLP(), {"width": 8, "batch_size": 256})
     done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(written.path)],
+        [sys.executable, "-c", LOAD, str(written)],
         capture_output=True,
         text=True,
         timeout=240,
-        cwd=written.path,
+        cwd=written,
     )
 
     assert done.returncode == 0, done.stderr
     assert "False (5, 10) adam" in done.stdout
     assert "Tensor('float32', (-1, 8, 8, 1))" in done.stdout
-    lines = (written.path / "requirements.txt").read_text().splitlines()
+    lines = (written / "requirements.txt").read_text().splitlines()
     assert set(requirements()) <= set(lines)
 
 
@@ -186,7 +156,7 @@ def test_inputs_by_name_have_a_signature_by_name(write):
 
     written = write(TwoInputs(), {})
 
-    assert Model.load(str(written.path)).signature.inputs.input_names() == ["left", "right"]
+    assert Model.load(str(written)).signature.inputs.input_names() == ["left", "right"]
 
 
 def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
@@ -196,8 +166,8 @@ def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
     (tmp_path / "best" / "old").write_text("old")
     written = write(TwoInputs(), {})
 
-    assert not (written.path / "old").exists()
-    assert (written.path / "MLmodel").exists()
+    assert not (written / "old").exists()
+    assert (written / "MLmodel").exists()
     assert not list(tmp_path.glob(".best*"))
 
 
@@ -220,26 +190,6 @@ def test_the_written_model_is_evaluated_on_the_test_rows(write, tmp_path):
     told = saved.evaluate(*workload.load_data({}).train, verbose=0, return_dict=True)
     assert metrics == {f"test_{name}": pytest.approx(told[name], abs=1e-6) for name in told}
     assert ExportActor().evaluate(TwoInputs(), *arguments[1:]) == {}
-
-
-def test_what_a_killed_process_left_of_a_folder_goes_away(tmp_path, monkeypatch):
-    torn = tmp_path / ".best_model.4711.partial"
-    torn.mkdir()
-    (torn / "MLmodel").write_text("half of ")
-    process = ModelExportProcess()
-    monkeypatch.setattr(process, "start", lambda: None)
-    with pytest.raises(AttributeError):  # it has no actor
-        process.write(None, {}, None, tmp_path / "best_model", {})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_write_leaves_those_of_files_that_are_named_alike(tmp_path):
-    with atomic_path(tmp_path / "model.v1.keras") as earlier:
-        earlier.write_text("earlier")
-        with atomic_path(tmp_path / "model.keras") as later:
-            later.write_text("later")
-    assert (tmp_path / "model.v1.keras").read_text() == "earlier"
-    assert (tmp_path / "model.keras").read_text() == "later"
 
 
 AWKWARD = (
@@ -285,7 +235,7 @@ def table_model(write, tmp_path):
     workload = TabularMLP(
         path=str(path), target="y", categorical=["postcode"], dates={"sold": "%d.%m.%Y"}
     )
-    return workload, write(workload, {"width": 8}).path, pd.read_csv(path)
+    return workload, write(workload, {"width": 8}), pd.read_csv(path)
 
 
 def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +19,6 @@ from tune_tf.results import TrialResult
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model import best_model, retrain
 from tune_tf.sweep.model.best_model import promote_best
-from tune_tf.sweep.model.export_actor import ModelFolder
 from tune_tf.sweep.model.retrain import retrain_trial
 from tune_tf.sweep.model.retrained_run import (
     RETRAINED_WORSE,
@@ -28,7 +26,7 @@ from tune_tf.sweep.model.retrained_run import (
     ModelComparison,
     record_final_model,
 )
-from tune_tf.tracking.writing.run_update import PARENT, Report
+from tune_tf.tracking.writing.run_update import PARENT
 
 pytestmark = pytest.mark.mlflow
 
@@ -86,12 +84,12 @@ def trained(sweeps, monkeypatch):
 
     def train(config, workload, source, on, parallelism, epochs, path, recorder):
         told.epochs = epochs
-        recorder.reports = [Report(epochs, 0, {"loss": 0.5})]
+        recorder.epochs[epochs] = (0, {"loss": 0.5})
         return SimpleNamespace(checkpoint=SimpleNamespace(path=str(path / "checkpoint_000000")))
 
     class Export:
         def write(self, workload, config, checkpoint, path, metadata):
-            return ModelFolder(path)
+            return path
 
         def evaluate(self, workload, config, location):
             metrics = told.tested[Path(location) == checkpoint]
@@ -99,7 +97,7 @@ def trained(sweeps, monkeypatch):
                 raise metrics
             return metrics
 
-    workload = SimpleNamespace(check_data=lambda: None, global_batch_size=lambda config: 32)
+    workload = SimpleNamespace(check_data=lambda: None)
     monkeypatch.setattr(retrain, "import_workload", lambda *_: workload)
     monkeypatch.setattr(retrain, "cluster", contextlib.nullcontext)
     monkeypatch.setattr(retrain, "runs_as_user", lambda: True)
@@ -189,9 +187,7 @@ def promote(empty_store, tmp_path, monkeypatch):
         result = FinalModelResult(
             "s1", trial, "train", path, path, {}, 1, Mirrored(1), comparison=comparison
         )
-        started = datetime.now(UTC)
-        reports = [Report(1, 0, {"loss": 0.5})]
-        recorded = record_final_model(result, store, ModelFolder(path), reports, started)
+        recorded = record_final_model(result, store, path, {1: (0, {"loss": 0.5})}, 0)
         tags = client.get_run(recorded.mlflow_run_id).data.tags
         return recorded, tags, lambda: promote_best("s1", retrained=True, **options)
 

@@ -23,7 +23,6 @@ def plan(
     file: options.FileArgument,
     overrides: options.OverridesArgument = None,
     settings: options.SettingsOption = None,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Measure the smallest and the largest model of a sweep, and bound what the sweep takes.
@@ -54,7 +53,6 @@ def scale(
     plot: Annotated[
         Path | None, typer.Option(help="Write a plot of the rows a second to this HTML file.")
     ] = None,
-    address: options.AddressOption = None,
     as_json: options.JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
 ) -> None:

@@ -76,8 +76,8 @@ def promote(
 ) -> None:
     """Give the sweep's best model an alias in MLflow's registry.
 
-    Logs and registers the model first if necessary, never twice. Exit code 2: no such sweep, no
-    best trial, a final model that tests worse than its trial, or MLflow does not respond.
+    Registers the model first if necessary. Exit code 2: no such sweep, no model of it in MLflow, a
+    final model that tests worse than its trial, or MLflow does not respond.
 
     Example: `tune-tf promote digits-cnn --alias champion --name digits`
     """
@@ -106,7 +106,7 @@ def retrain(
     ] = "train+validation",
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, help="Replicas; default: all GPUs, or as in the sweep."),
+        typer.Option(min=1, help="Replicas; default: as in the sweep."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Default: those of the epoch that the trial keeps.")
@@ -114,7 +114,7 @@ def retrain(
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Train the best config, or that of another trial, on all rows and devices.
+    """Train the best config, or that of another trial, on all rows.
 
     Writes the model, evaluates it and the trial's own on the test rows, and records it in MLflow
     with the sweep. Exit code 2: no such sweep or trial, missing data, or failed training.

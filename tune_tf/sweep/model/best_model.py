@@ -1,49 +1,37 @@
 """Logging, registration and promotion of a sweep's best model in MLflow."""
 
 import logging
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import (
-    InvalidSettingsError,
-    StoreUnavailableError,
-    UnknownMetricError,
-    first_line,
-)
+from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, first_line
 from tune_tf.events import EventLog
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult, TrialResult
+from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import RETRAINED, RETRAINED_WORSE
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
-from tune_tf.tracking.registry import BestModel, FinalModel, ModelRegistry
+from tune_tf.tracking.registry import (
+    BEST_MODEL_TAG,
+    BEST_VERSION_TAG,
+    log_model,
+    logged_model,
+    register,
+    set_alias,
+)
 from tune_tf.tracking.store import connect
-from tune_tf.tracking.writing.run_update import TRIAL_ID_TAG
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 _log = logging.getLogger(__name__)
-_Value = TypeVar("_Value")
 
-_FOLDER = "best_model"
-_ANSWER_S = 20.0
-
-
-@dataclass(frozen=True)
-class LoggedBestModel:
-    """Best model in MLflow: its URI, and that of its registered version, if any."""
-
-    uri: str
-    version_uri: str | None = None
+_NAME = "best_model"
+_CHECKPOINT = "tune_tf.checkpoint"
 
 
 def log_best_model(
@@ -53,24 +41,48 @@ def log_best_model(
     *,
     tracking_uri: str,
     run_ids: Mapping[str, str],
-) -> LoggedBestModel | None:
-    """Log a sweep's best model and register it if configured; never twice.
+) -> str | None:
+    """Log a sweep's best model, and register it if configured; return its URI in MLflow.
 
     An error becomes a warning with a remedy, as the sweep has its result; it returns None then, and
     without a best trial. ``run_ids`` maps trial ids to those of MLflow runs.
     """
+    trial = result.best_if_any
+    if trial is None:
+        return None  # as the report says
     problem = "The best model was not logged to MLflow"
     try:
-        best, logged, registry = _logged_best(
-            result, settings, export_process, tracking_uri, run_ids
-        )
-        problem = f"The best model is logged as {logged.uri}, but not registered"
-        if settings.register_best is None or logged.version_uri is not None:
-            return logged
-        version = registry.register(best, logged.uri, settings.register_best, settings.best_alias)
-        return replace(logged, version_uri=version)
-    except UnknownMetricError:
-        return None  # no best trial, as the report says
+        run_id, trial_run_id = result.mlflow_run_id, run_ids.get(trial.trial_id)
+        if run_id is None or trial_run_id is None:
+            raise StoreUnavailableError("MLflow does not have the runs of this sweep yet")
+        client, checkpoint = connect(tracking_uri), result.best_checkpoint
+        tags = {
+            SWEEP_ID_TAG: result.sweep_id,
+            TRIAL_ID_TAG: trial.trial_id,
+            "tune_tf.trial_run_id": trial_run_id,
+            _CHECKPOINT: mask_secrets(str(checkpoint)),
+            "tune_tf.metric": result.objective.metric,
+            "tune_tf.value": repr(result.best_value),
+        }
+        model = logged_model(client, run_id)
+        if model is None or model.tags.get(_CHECKPOINT) != tags[_CHECKPOINT]:
+            workload = import_workload(result.config.workload, result.base_dir, result.config.data)
+            folder = result.path / _NAME
+            export_process.write(workload, trial.config, checkpoint, folder, tags)
+            params = mlflow_params(trial.config)
+            uri = log_model(client, run_id, folder, name=_NAME, tags=tags, params=params)
+        else:
+            uri = f"models:/{model.model_id}"
+        found = {BEST_MODEL_TAG: uri}
+        if settings.register_best is not None:
+            problem = f"The best model is logged as {uri}, but not registered"
+            found[BEST_VERSION_TAG] = register(client, uri, settings.register_best, tags)
+            if settings.best_alias is not None:
+                set_alias(client, found[BEST_VERSION_TAG], settings.best_alias)
+        for each in (run_id, trial_run_id):
+            for key, text in found.items():
+                client.set_tag(each, key, text)
+        return uri
     except KeyboardInterrupt:
         reason = "it was interrupted"
     except Exception as error:  # noqa: BLE001  the sweep's result must not be lost with it
@@ -107,71 +119,6 @@ def evaluate_best(
         _log.warning("The best model was not evaluated on the test rows: %s", text)
 
 
-def _logged_best(
-    result: SweepResult,
-    settings: MLflowSettings,
-    export_process: ModelExportProcess,
-    tracking_uri: str,
-    run_ids: Mapping[str, str],
-) -> tuple[BestModel, LoggedBestModel, ModelRegistry]:
-    """Log a sweep's best model unless it is; return it, its URIs in MLflow, and the registry.
-
-    Raises the errors of :func:`promote_best`.
-    """
-    trial = result.best_trial
-    trial_run_id = run_ids.get(trial.trial_id)
-    if result.mlflow_run_id is None or trial_run_id is None:
-        raise StoreUnavailableError("MLflow does not have the runs of this sweep yet")
-    best = BestModel(
-        sweep_id=result.sweep_id,
-        trial_id=trial.trial_id,
-        run_id=trial_run_id,
-        checkpoint=str(result.best_checkpoint),
-        metric=result.objective.metric,
-        value=result.best_value,
-        params=mlflow_params(trial.config),
-    )
-    client = connect(tracking_uri)
-    _await_answer(client, result.mlflow_run_id)
-    registry = ModelRegistry(client, result.mlflow_run_id)
-    logged = registry.latest_model()
-    if logged is not None and best.matches(logged.tags):
-        uri = f"models:/{logged.model_id}"
-        registry.keep(best, uri)
-        version = settings.register_best and registry.version_of(logged, settings.register_best)
-        return best, LoggedBestModel(uri, version), registry
-    written = export_process.write(
-        import_workload(result.config.workload, result.base_dir, result.config.data),
-        trial.config,
-        result.best_checkpoint,
-        result.path / _FOLDER,
-        best.tags,
-    )
-    return best, LoggedBestModel(registry.log(best, written.path)), registry
-
-
-def _await_answer(client: "MlflowClient", run_id: str) -> None:
-    """Raise StoreUnavailableError if no answer comes in time: MLflow itself retries for minutes."""
-    answer = run_in_thread(lambda: client.get_run(run_id), "tune_tf-best-model")
-    if not wait([answer], _ANSWER_S).done:
-        raise StoreUnavailableError("the MLflow store does not answer")
-    answer.result()
-
-
-def run_in_thread(work: Callable[[], _Value], name: str) -> Future[_Value]:
-    """Run a function in a daemon thread; an executor's would keep the process from ending."""
-    future = Future[_Value]()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001  raised in the thread that asks for the result
-            future.set_exception(error)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return future
-
-
 @dataclass(frozen=True)
 class Promotion:
     """Registered model version that received an alias."""
@@ -195,7 +142,7 @@ def promote_best(
 ) -> Promotion:
     """Give an alias to the registered version of a sweep's best or final model.
 
-    The model is logged and registered first if necessary, never twice.
+    The model in MLflow is registered first if necessary.
 
     Args:
         sweep: Folder, id or name of the sweep; a name selects its latest sweep.
@@ -208,46 +155,27 @@ def promote_best(
 
     Raises:
         UnknownSweepError: There is no such sweep.
-        UnknownMetricError: No feasible trial reported a finite value.
-        CheckpointError: The best trial has no checkpoint to log a model from.
-        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, no final
-            model exists, or it tests worse.
+        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, it has no
+            such model, or the final model tests worse.
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
-    mlflow = folder.config.mlflow
-    name = name or (mlflow and mlflow.register_best) or folder.config.name
-    settings = MLflowSettings(register_best=name, best_alias=alias)
-    view = SweepView.open(folder.path)
-    if retrained:
-        return _promote_final(view, MLflowStore.open(folder), name, alias, even_if_worse)
-    _ = view.result.best_trial  # raises without one
-    store = MLflowStore.open(folder)
-    result = replace(view.result, mlflow_run_id=store.parent_run_id)
-    with ModelExportProcess() as export_process, store.clear_errors("MLflow refuses"):
-        best, logged, registry = _logged_best(
-            result, settings, export_process, store.tracking_uri, store.run_ids
-        )
-        version_uri = logged.version_uri or registry.register(best, logged.uri, name, None)
-        before = registry.set_alias(version_uri, alias)
-    uri = f"models:/{name}@{alias}"
-    return Promotion(uri, version_uri, logged.uri, before, result.sweep_id, result.best_trial)
-
-
-def _promote_final(
-    view: SweepView, store: MLflowStore, name: str, alias: str, even_if_worse: bool
-) -> Promotion:
-    """Give an alias to the latest retrained model."""
+    settings = folder.config.mlflow
+    name = name or (settings and settings.register_best) or folder.config.name
+    MLflowSettings(register_best=name, best_alias=alias)  # raises for a name that MLflow rejects
+    view, store = SweepView.open(folder.path), MLflowStore.open(folder)
+    client, run_id = store.client, store.parent_run_id
     with store.clear_errors("MLflow refuses"):
-        client = store.client
-        run_id = client.get_run(store.parent_run_id).data.tags.get(RETRAINED)
-        registry = ModelRegistry(client, run_id) if run_id else None
-        logged = registry.latest_model() if registry else None
-        if run_id is None or registry is None or logged is None:
-            raise InvalidSettingsError(
-                f"{view.sweep_id} has no final model in MLflow: train one with `tune-tf retrain`"
-            )
-        trial = view.trial(logged.tags[TRIAL_ID_TAG]).result
+        if retrained:
+            run_id = client.get_run(run_id).data.tags.get(RETRAINED, "")
+        model = logged_model(client, run_id) if run_id else None
+        if model is None:
+            remedy = "train one with `tune-tf retrain`"
+            if not retrained:
+                remedy = f"end it, or set mlflow.log_best_model, and `tune-tf resume {folder.path}`"
+            kind = "final" if retrained else "best"
+            raise InvalidSettingsError(f"{view.sweep_id} has no {kind} model in MLflow: {remedy}")
+        trial = view.trial(model.tags[TRIAL_ID_TAG]).result
         worse = client.get_run(run_id).data.tags.get(RETRAINED_WORSE)
         if worse and not even_if_worse:
             raise InvalidSettingsError(
@@ -255,8 +183,8 @@ def _promote_final(
                 f"{trial.number}: {worse}. Promote the best model of the sweep (leave out "
                 "--retrained), retrain with other --epochs, or add --even-if-worse"
             )
-        final = FinalModel(view.sweep_id, trial.trial_id, run_id, logged.tags)
-        uri = f"models:/{logged.model_id}"
-        version_uri = registry.version_of(logged, name) or registry.register(final, uri, name, None)
-        before = registry.set_alias(version_uri, alias)
+        uri = f"models:/{model.model_id}"
+        tags = {key: text for key, text in model.tags.items() if not key.startswith("mlflow.")}
+        version_uri = register(client, uri, name, tags)
+        before = set_alias(client, version_uri, alias)
     return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)

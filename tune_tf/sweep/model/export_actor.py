@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,6 @@ from tune_tf.workloads.column_model import DATES_FILE, ColumnModel, column_dtype
 _NICENESS = 10  # the last trials have priority
 _LOADER = "tune_tf_column_model"
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
-
-
-@dataclass(frozen=True)
-class ModelFolder:
-    """Folder with a model in MLflow's format."""
-
-    path: Path
 
 
 class ExportActor:
@@ -58,7 +50,7 @@ class ExportActor:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: dict[str, Any],
-    ) -> ModelFolder:
+    ) -> None:
         """Save the model of a checkpoint, as :meth:`ModelExportProcess.write`."""
         from tune_tf.training.export import input_example, trained_model
 
@@ -75,7 +67,6 @@ class ExportActor:
             else:
                 _save(served, example, folder, metadata)
         self._written = checkpoint, model
-        return ModelFolder(path)
 
     def evaluate(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation

@@ -13,13 +13,10 @@ from typing import Any, Self
 
 import ray
 from ray import tune
-from ray.tune.experiment import Trial
 
-from tune_tf.config import BudgetSettings
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.sweep.cluster import cluster
-from tune_tf.sweep.model.export_actor import ExportActor, ModelFolder
-from tune_tf.tune_internals.trial_state import EndedTrials
+from tune_tf.sweep.model.export_actor import ExportActor
 from tune_tf.workload import Config, Workload
 
 _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer on a busy one
@@ -60,18 +57,16 @@ class ModelExportProcess:
         checkpoint: CheckpointLocation,
         path: Path,
         metadata: Mapping[str, Any],
-    ) -> ModelFolder:
-        """Save the model of a checkpoint, replacing the folder at ``path``.
+    ) -> Path:
+        """Save the model of a checkpoint, replacing the folder at ``path``, which is returned.
 
         MLflow keeps ``metadata``, JSON data about the model's origin, in the folder.
         """
         for partial in path.parent.glob(f".{path.stem}.*.partial"):  # of a killed process
             shutil.rmtree(partial, ignore_errors=True)
         self.start()
-        written: ModelFolder = ray.get(
-            self._actor.write.remote(workload, config, checkpoint, path, dict(metadata))
-        )
-        return written
+        ray.get(self._actor.write.remote(workload, config, checkpoint, path, dict(metadata)))
+        return path
 
     def evaluate(
         self, workload: Workload, config: Config, checkpoint: CheckpointLocation
@@ -93,35 +88,23 @@ class ExportPrestart(tune.Callback):
     def __init__(
         self,
         export_process: ModelExportProcess,
-        budget: BudgetSettings,
+        num_samples: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._export_process = export_process
-        self._budget = budget
+        self._num_samples = num_samples
         self._clock = clock
-        self._num_ended = 0  # in this session, with a hook
-        self._num_finished = 0
-        self._ends = EndedTrials()
-        self._begun_s = clock()
-        self._first_s: float | None = None  # start of the first trial
+        self._num_ended = 0
+        self._begun_s: float | None = None
 
-    def setup(self, *args: Any, **info: Any) -> None:
-        """Note when the session begins."""
-        self._begun_s = self._clock()
-
-    def on_trial_start(self, *args: Any, **info: Any) -> None:
+    def on_trial_start(self, **info: Any) -> None:
         """Note when the first trial starts: the first processes take their time only once."""
-        self._first_s = self._clock() if self._first_s is None else self._first_s
+        self._begun_s = self._clock() if self._begun_s is None else self._begun_s
 
-    def on_trial_complete(self, trials: list[Trial], **info: Any) -> None:
+    def on_trial_complete(self, **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
-        now_s = self._clock()
-        first_s = self._begun_s if self._first_s is None else self._first_s
-        self._num_finished += len(self._ends.take(trials))
-        num_remaining = self._budget.num_samples - self._num_finished
-        remaining_s = (now_s - first_s) / self._num_ended * num_remaining
-        if self._budget.time_budget_s is not None:
-            remaining_s = min(remaining_s, self._budget.time_budget_s - now_s + self._begun_s)
-        if remaining_s <= _EARLY_S:
+        elapsed_s = self._clock() - (self._begun_s or 0.0)
+        num_left = self._num_samples - self._num_ended
+        if elapsed_s / self._num_ended * num_left <= _EARLY_S:
             self._export_process.start()

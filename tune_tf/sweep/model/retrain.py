@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,13 +26,13 @@ from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome import STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
 from tune_tf.parallelism import Mirrored, Parallelism, Subtasks
-from tune_tf.resources import TrialResources
 from tune_tf.results import TrialResult
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment_defaults, runs_as_user
 from tune_tf.sweep.mlflow_store import MLflowStore
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import (
+    EpochMetrics,
     FinalModelResult,
     ModelComparison,
     RetrainRows,
@@ -42,9 +41,9 @@ from tune_tf.sweep.model.retrained_run import (
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.writing.run_update import Report, now_ms
+from tune_tf.tracking.writing.run_update import now_ms
 from tune_tf.trainables import trainable
-from tune_tf.trainables.capacity import check_cluster, default_resources, largest_node
+from tune_tf.trainables.capacity import check_cluster, default_resources
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
@@ -69,18 +68,16 @@ class _AllRows:
 
 
 @dataclass
-class _ReportRecorder(tune.Callback):
-    """Tune callback that keeps the reports of a trial."""
+class _EpochRecorder(tune.Callback):
+    """Tune callback that keeps the metrics of a trial's epochs; a restore repeats some."""
 
     on_epoch: EpochCallback
-    reports: list[Report] = field(default_factory=list)
+    epochs: EpochMetrics = field(default_factory=dict)
 
     def on_trial_result(self, result: dict[str, Any], **info: Any) -> None:
         metrics = mlflow_metrics(result)
         epoch = int(result["training_iteration"])
-        # A restore repeats epochs.
-        self.reports = [report for report in self.reports if report.step < epoch]
-        self.reports.append(Report(epoch, time.time_ns() // 1_000_000, metrics))
+        self.epochs[epoch] = (now_ms(), metrics)
         self.on_epoch(epoch, metrics)
 
 
@@ -94,7 +91,7 @@ def retrain_trial(
     storage_path: str | Path = "sweeps",
     on_epoch: EpochCallback = lambda epoch, metrics: None,
 ) -> FinalModelResult:
-    """Train a trial's config again, by default the best one's, on more rows and devices.
+    """Train a trial's config again, by default the best one's, on more rows or devices.
 
     Training uses the trial's seed, so ``on="train"`` with as many replicas reproduces the trial's
     numbers. The folder lies beside the sweep's. The MLflow run is in the sweep's experiment and is
@@ -106,7 +103,7 @@ def retrain_trial(
         trial: The trial's id, a prefix of it, or its number.
         on: The training rows of the trials, with or without their validation rows. Test rows are
             never included.
-        num_replicas: Model replicas; None for all GPUs of a node, or as in the sweep.
+        num_replicas: Model replicas; None for those of the sweep.
         num_epochs: Number of epochs; None for that of the epoch that the trial keeps (``keep``).
         storage_path: Folder that is searched for ids and names.
         on_epoch: Receives each epoch and its metrics.
@@ -121,7 +118,12 @@ def retrain_trial(
         DivergedError: Training produced NaN or Inf.
         WorkerError: Training failed.
     """
-    _check(on, num_replicas, num_epochs)
+    if on not in _ROWS:
+        raise InvalidSettingsError(
+            f"on must be {one_of(_ROWS)}, not {on!r}{did_you_mean(on, _ROWS)}"
+        )
+    if any(number is not None and number < 1 for number in (num_replicas, num_epochs)):
+        raise InvalidSettingsError("num_replicas and num_epochs must be at least 1")
     folder = SweepFolder.open(sweep, storage_path)
     config = folder.config
     view = SweepView.open(folder.path)
@@ -134,52 +136,39 @@ def retrain_trial(
     workload = import_workload(config.workload, folder.base_dir, config.data)
     workload.check_data()
     store = None if config.mlflow is None else MLflowStore.open(folder)
-    started = datetime.now(UTC).astimezone()
-    name = f"{folder.sweep_id}-retrain-{started:%Y%m%d-%H%M%S}"
-    path = folder.path.parent / name
-    recorder = _ReportRecorder(on_epoch)
+    start_ms = now_ms()
+    path = folder.path.parent / f"{folder.sweep_id}-retrain-{time.strftime('%Y%m%d-%H%M%S')}"
+    recorder, model = _EpochRecorder(on_epoch), path / _MODEL
     with cluster(), environment_defaults(TUNE_ENVIRONMENT), ModelExportProcess() as export_process:
         path.mkdir(mode=0o700 if runs_as_user() else 0o777)
-        batch_size = workload.global_batch_size(source.config)
-        parallelism = final_parallelism(config, num_replicas, batch_size)
+        parallelism = final_parallelism(config, num_replicas)
         trained = _train(config, workload, source, on, parallelism, epochs, path, recorder)
         checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
         origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": source.trial_id}
         # The model is written first, since test rows may be invalid.
-        model = export_process.write(workload, source.config, checkpoint, path / _MODEL, origin)
+        export_process.write(workload, source.config, checkpoint, model, origin)
         test_metrics = export_process.evaluate(workload, source.config, checkpoint)
         trial_metrics = _test_of_trial(export_process, workload, source) if test_metrics else {}
-    last = recorder.reports[-1]
-    metrics = {name: value for name, value in last.metrics.items() if "/" not in name}
+    last = max(recorder.epochs)
+    time_ms, metrics = recorder.epochs[last]
+    recorder.epochs[last] = time_ms, {**metrics, **test_metrics}
     result = FinalModelResult(
         sweep_id=folder.sweep_id,
         trial=source,
         on=on,
         path=path,
-        model_path=model.path / _KERAS_FILE,
-        metrics={**metrics, **test_metrics},
-        num_epochs=last.step,
+        model_path=model / _KERAS_FILE,
+        metrics={
+            **{name: value for name, value in metrics.items() if "/" not in name},
+            **test_metrics,
+        },
+        num_epochs=last,
         parallelism=parallelism,
         comparison=ModelComparison.of(view.result.objective, test_metrics, trial_metrics),
     )
     if store is None:
         return result
-    if test_metrics:
-        recorder.reports.append(Report(last.step, now_ms(), test_metrics, once=False))
-    return record_final_model(result, store, model, recorder.reports, started)
-
-
-def _check(on: str, num_replicas: int | None, num_epochs: int | None) -> None:
-    errors = []
-    if on not in _ROWS:
-        errors.append(f"on must be {one_of(_ROWS)}, not {on!r}{did_you_mean(on, _ROWS)}")
-    errors += [
-        f"{name} must be at least 1, not {value}"
-        for name, value in (("num_replicas", num_replicas), ("num_epochs", num_epochs))
-        if value is not None and value < 1
-    ]
-    if errors:
-        raise InvalidSettingsError(errors)
+    return record_final_model(result, store, model, recorder.epochs, start_ms)
 
 
 def _test_of_trial(
@@ -204,10 +193,12 @@ def _train(
     parallelism: Parallelism,
     epochs: int,
     path: Path,
-    recorder: _ReportRecorder,
+    recorder: _EpochRecorder,
 ) -> Trial:
     """Train and return Tune's trial, which has completed with a checkpoint."""
-    resources = final_resources(config, parallelism)
+    resources = default_resources(parallelism)
+    if parallelism == config.parallelism and config.resources is not None:
+        resources = config.resources
     parallelism.check(resources)
     check_cluster(resources, parallelism)
     if on == "train+validation":
@@ -252,28 +243,23 @@ def _train(
     last = flatten_dict(latest_result(trial))
     if Outcome.of_result(last) is Outcome.DIVERGED:
         raise DivergedError(
-            f"training diverged after {len(recorder.reports)} epochs: {last[STOP_CAUSE]}"
+            f"training diverged after {len(recorder.epochs)} epochs: {last[STOP_CAUSE]}"
         )
     if trial.status != Trial.TERMINATED or trial.checkpoint is None:
         raise KeyboardInterrupt
     return trial
 
 
-def final_parallelism(
-    config: SweepConfig, num_replicas: int | None, batch_size: int
-) -> Parallelism:
+def final_parallelism(config: SweepConfig, num_replicas: int | None) -> Parallelism:
     """Return the parallelism of the final model; folds and ensembles become one model of all rows.
 
-    ``num_replicas`` is None for all GPUs of a node, or as in the sweep without GPUs. Each replica
-    needs at least one row of ``batch_size``, that of all replicas.
+    ``num_replicas`` is None for that of the sweep.
     """
     parallelism = config.parallelism
     if isinstance(parallelism, Subtasks):
         parallelism = Mirrored()
     if num_replicas is None:
-        if not isinstance(parallelism, Mirrored):
-            return parallelism
-        num_replicas = max(parallelism.num_replicas, min(_gpus_of_a_node(config), batch_size))
+        return parallelism
     scaled = parallelism.scaled_to(num_replicas)
     if scaled is not None:
         return scaled
@@ -283,24 +269,3 @@ def final_parallelism(
             f"cannot be scaled to {num_replicas} replica(s): leave out --replicas"
         ]
     )
-
-
-def final_resources(config: SweepConfig, parallelism: Parallelism) -> TrialResources:
-    """Return the resources of the final model: all that it can use of one node."""
-    if not isinstance(parallelism, Mirrored):
-        return config.resources or default_resources(parallelism)
-    on_gpus = _gpus_of_a_node(config) > 0
-    declared = config.resources or TrialResources()
-    cpus = int(largest_node(declared.with_counts(1, 0)).get("CPU", 1))
-    return declared.with_counts(
-        cpus=max(1, cpus, 0 if on_gpus else parallelism.num_replicas),
-        gpus=parallelism.num_replicas if on_gpus else 0,
-    )
-
-
-def _gpus_of_a_node(config: SweepConfig) -> int:
-    """Return the largest GPU count of a node; 0 if the sweep requests none."""
-    if config.resources is not None and not config.resources.gpus:
-        return 0
-    declared = config.resources or TrialResources()
-    return int(largest_node(declared.with_counts(1, 1)).get("GPU", 0))

@@ -2,51 +2,34 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from tune_tf.formatting import value_text
 from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome, is_finite
+from tune_tf.outcome import is_finite
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
-from tune_tf.sweep.model.export_actor import ModelFolder
 from tune_tf.tracking.names import mlflow_params
-from tune_tf.tracking.registry import BEST_MODEL_TAG, log_model
-from tune_tf.tracking.runs import SweepRuns, TrackedSweep
-from tune_tf.tracking.writing.run_update import (
-    DESCRIPTION_TAG,
-    PARENT,
-    STOP_REASON_TAG,
-    SWEEP_ID_TAG,
-    TRIAL_ID_TAG,
-    Report,
-    RunUpdate,
-    now_ms,
-)
+from tune_tf.tracking.registry import log_model
+from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 _log = logging.getLogger(__name__)
 
 RetrainRows = Literal["train+validation", "train"]
+EpochMetrics = dict[int, tuple[int, Mapping[str, float]]]
+"""Time in milliseconds since 1970 and metrics, by epoch."""
 
 RETRAINED = "tune_tf.retrained_run_id"
 """Tag on the runs of sweep and trial: id of the final model's run."""
 
-RETRAINED_SWEEP = "tune_tf.retrained_sweep_id"
-RETRAINED_TRIAL = "tune_tf.retrained_trial_id"
-RETRAINED_TRIAL_RUN = "tune_tf.retrained_trial_run_id"
-RETRAINED_ON = "tune_tf.retrained_on"
-"""Tags on the final model's run: origin of its config, and its training rows."""
-
 RETRAINED_WORSE = "tune_tf.retrained_worse"
 """Tag on the final model's run if it tests worse than the trial's own model: both values."""
 
-_NAME = "retrained_model"
 _ROUND_OFF = 1e-4  # relative: training on the same rows again differs by that
 
 
@@ -88,15 +71,6 @@ class ModelComparison:
         final, trial = value_text(self.final), value_text(self.trial)
         return f"{self.objective.metric} {final}, the trial's own model {trial}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "metric": self.objective.metric,
-            "final": self.final,
-            "trial": self.trial,
-            "is_worse": self.is_worse,
-        }
-
 
 @dataclass(frozen=True)
 class FinalModelResult:
@@ -118,72 +92,50 @@ class FinalModelResult:
 def record_final_model(
     result: FinalModelResult,
     store: MLflowStore,
-    model: ModelFolder,
-    reports: Sequence[Report],
-    started: datetime,
+    folder: Path,
+    epochs: EpochMetrics,
+    start_ms: int,
 ) -> FinalModelResult:
-    """Record a final model and link it from the runs of sweep and trial; return it with its ids.
+    """Record a final model, saved in ``folder``, and link it from the runs of sweep and trial.
 
-    A failure only logs a warning, as the model is on disk.
+    Returns the result with its ids. A failure only logs a warning, as the model is on disk.
     """
+    from mlflow.entities import Metric
     from mlflow.exceptions import MlflowException
 
+    client, trial = store.client, result.trial
+    note = (
+        f"The config of trial {trial.number} of {result.sweep_id}, trained for "
+        f"{result.num_epochs} epochs on the rows of {result.on.replace('+', ' and ')}."
+    )
+    tags = {
+        "tune_tf.retrained_sweep_id": result.sweep_id,
+        "tune_tf.retrained_trial_id": trial.trial_id,
+        "tune_tf.retrained_on": result.on,
+        "tune_tf.parallelism": str(result.parallelism),
+        DESCRIPTION_TAG: note,
+    }
+    if result.comparison is not None and result.comparison.is_worse:
+        tags[RETRAINED_WORSE] = str(result.comparison)
+        tags[DESCRIPTION_TAG] += f" It tests worse: {result.comparison}."
+    params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
+    trial_run_id = store.run_ids.get(trial.trial_id)
     try:
-        update = _run_update(result, reports, started)
-        run_id, uri = _write_run(result, store, model, update)
+        parent = client.get_run(store.parent_run_id).info
+        run = client.create_run(parent.experiment_id, start_ms, tags, result.path.name).info
+        for name, text in params.items():
+            client.log_param(run.run_id, name, text)
+        for epoch, (time_ms, metrics) in epochs.items():
+            points = [Metric(name, value, time_ms, epoch) for name, value in metrics.items()]
+            client.log_batch(run.run_id, points)
+        origin = {SWEEP_ID_TAG: result.sweep_id, TRIAL_ID_TAG: trial.trial_id}
+        name = "retrained_model"
+        uri = log_model(client, run.run_id, folder, name=name, tags=origin, params=params)
+        client.set_terminated(run.run_id)
+        for origin_id in filter(None, (store.parent_run_id, trial_run_id)):
+            client.set_tag(origin_id, RETRAINED, run.run_id)
     except (MlflowException, OSError) as error:
         text = store_error_text(error, store.tracking_uri)
         _log.warning("MLflow did not accept the run: %s; the model is in %s", text, result.path)
         return result
-    return replace(result, mlflow_run_id=run_id, model_uri=uri)
-
-
-def _write_run(
-    result: FinalModelResult, store: MLflowStore, model: ModelFolder, update: RunUpdate
-) -> tuple[str, str]:
-    client, trial = store.client, result.trial
-    params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
-    trial_run_id = store.run_ids.get(trial.trial_id)
-    update.params.update(params)
-    if trial_run_id:
-        update.tags[RETRAINED_TRIAL_RUN] = trial_run_id
-    tracked = TrackedSweep(result.path.name, store.tracking_uri, store.experiment_name)
-    runs = SweepRuns(client, tracked)
-    runs.write(update)
-    run_id = runs.run_ids[PARENT]
-    origin = {SWEEP_ID_TAG: result.sweep_id, TRIAL_ID_TAG: trial.trial_id, RETRAINED_ON: result.on}
-    uri = log_model(client, run_id, model.path, name=_NAME, tags=origin, params=params)
-    client.set_tag(run_id, BEST_MODEL_TAG, uri)
-    for origin_id in (store.parent_run_id, trial_run_id):
-        if origin_id is not None:
-            client.set_tag(origin_id, RETRAINED, run_id)
-    return run_id, uri
-
-
-def _run_update(
-    result: FinalModelResult, reports: Sequence[Report], started: datetime
-) -> RunUpdate:
-    note = (
-        f"The config of trial {result.trial.number} of {result.sweep_id}, trained for "
-        f"{result.num_epochs} epochs on the rows of {result.on.replace('+', ' and ')}."
-    )
-    is_worse = result.comparison is not None and result.comparison.is_worse
-    if is_worse:
-        note += f" It tests worse: {result.comparison}."
-    return RunUpdate(
-        PARENT,
-        round(started.timestamp() * 1000),
-        name=result.path.name,
-        tags={
-            RETRAINED_SWEEP: result.sweep_id,
-            RETRAINED_TRIAL: result.trial.trial_id,
-            RETRAINED_ON: result.on,
-            "tune_tf.parallelism": str(result.parallelism),
-            STOP_REASON_TAG: Outcome.COMPLETED.value,
-            DESCRIPTION_TAG: note,
-            **({RETRAINED_WORSE: str(result.comparison)} if is_worse else {}),
-        },
-        reports=[*reports],
-        status=Outcome.COMPLETED.mlflow,
-        end_ms=now_ms(),
-    )
+    return replace(result, mlflow_run_id=run.run_id, model_uri=uri)
