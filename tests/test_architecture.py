@@ -38,7 +38,7 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1427,
-    "config": 1101,
+    "config": 1096,
     "data": 1048,
     "events": 432,
     "inspection": 391,
@@ -48,8 +48,8 @@ CEILINGS = {
     "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2784,
-    "single modules": 1485,
-    "space": 1065,
+    "single modules": 1490,
+    "space": 1057,
     "sweep": 3824,
     "testing": 320,
     "tracking": 2805,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45379, "tests": 52571, "scripts": 4665}
+LINES = {"tune_tf": 45345, "tests": 52319, "scripts": 4665}
 """Most lines of any kind."""
 
 
