@@ -32,7 +32,7 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/init.py:init",  # a parameter is an option of the command line
+    "cli/verbs/init.py:init",
 }
 
 
@@ -48,8 +48,8 @@ CEILINGS = {
     "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2784,
-    "single modules": 1485,
-    "space": 1065,
+    "single modules": 1490,
+    "space": 1057,
     "sweep": 3824,
     "testing": 320,
     "tracking": 2805,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45328, "tests": 52376, "scripts": 4665}
+LINES = {"tune_tf": 45306, "tests": 52304, "scripts": 4665}
 """Most lines of any kind."""
 
 

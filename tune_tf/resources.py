@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, field_validator
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.validation import validated
@@ -14,39 +14,6 @@ ACCELERATOR_PREFIX = "accelerator_type:"
 
 _ACCELERATOR_SHARE = 0.001  # as Ray's own tasks and actors request it
 _OF_RAY = {"CPU", "GPU", "memory", "object_store_memory"}
-
-
-def _check_gpus(gpus: float) -> float:
-    if gpus > 1 and gpus % 1:
-        raise ValueError(
-            f"must be an integer if above 1, not {gpus!r}: Ray shares a single card in fractions, "
-            "but never one card and a part of another"
-        )
-    return gpus if gpus % 1 else int(gpus)
-
-
-def _check_type(kind: str) -> str:
-    if not kind or ":" in kind:
-        raise ValueError(f"must be a type as Ray names it, like H100, not {kind!r}")
-    return kind
-
-
-def _check_count(count: float) -> float:
-    if count <= 0 or (count > 1 and count % 1):
-        raise ValueError(f"must be a whole number, or a fraction below 1, not {count:g}")
-    return count
-
-
-def _check_names(custom: Mapping[str, float]) -> Mapping[str, float]:
-    errors = []
-    for name in custom:
-        if not name or ":" in name:
-            errors.append(ErrorDetail("", f"must have names without ':' as keys, not {name!r}"))
-        elif name.upper() in ("CPU", "GPU", "CPUS", "GPUS") or name in _OF_RAY:
-            errors.append(ErrorDetail(name, "is a resource of Ray's own, not a custom one"))
-    if errors:
-        raise InvalidSettingsError(errors)
-    return custom
 
 
 @validated
@@ -66,11 +33,42 @@ class TrialResources:
     """
 
     cpus: Annotated[int, Field(ge=1)] = 1
-    gpus: Annotated[float, Field(ge=0), AfterValidator(_check_gpus)] = 0
-    accelerator_type: Annotated[str, AfterValidator(_check_type)] | None = None
-    custom: Annotated[
-        Mapping[str, Annotated[float, AfterValidator(_check_count)]], AfterValidator(_check_names)
-    ] = field(default_factory=dict, hash=False)
+    gpus: Annotated[float, Field(ge=0)] = 0
+    accelerator_type: str | None = None
+    custom: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @field_validator("gpus")
+    @classmethod
+    def _check_gpus(cls, gpus: float) -> float:
+        if gpus > 1 and gpus % 1:
+            raise ValueError(
+                f"must be an integer if above 1, not {gpus!r}: Ray shares a single card in "
+                "fractions, but never one card and a part of another"
+            )
+        return gpus if gpus % 1 else int(gpus)
+
+    @field_validator("accelerator_type")
+    @classmethod
+    def _check_type(cls, kind: str | None) -> str | None:
+        if kind is not None and (not kind or ":" in kind):
+            raise ValueError(f"must be a type as Ray names it, like H100, not {kind!r}")
+        return kind
+
+    @field_validator("custom")
+    @classmethod
+    def _check_custom(cls, custom: Mapping[str, float]) -> Mapping[str, float]:
+        errors = []
+        for name, count in custom.items():
+            if not name or ":" in name:
+                errors.append(ErrorDetail("", f"must have names without ':' as keys, not {name!r}"))
+            elif name.upper() in ("CPU", "GPU", "CPUS", "GPUS") or name in _OF_RAY:
+                errors.append(ErrorDetail(name, "is a resource of Ray's own, not a custom one"))
+            elif count <= 0 or (count > 1 and count % 1):
+                text = f"must be a whole number, or a fraction below 1, not {count:g}"
+                errors.append(ErrorDetail(name, text))
+        if errors:
+            raise InvalidSettingsError(errors)
+        return custom
 
     @classmethod
     def of_bundle(cls, bundle: Mapping[str, float]) -> "TrialResources":

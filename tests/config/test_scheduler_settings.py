@@ -54,7 +54,7 @@ BAD = {
     "factors": (
         {"scheduler": {"name": "pbt", "perturbation_factors": [1.2, 0]}},
         "scheduler.perturbation_factors.1",
-        "must be more than 0.0, not 0",
+        "must be more than 0, not 0",
     ),
     "mutations-text": (
         {"scheduler": {"name": "pbt", "mutations": "learning_rate"}},

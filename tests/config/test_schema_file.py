@@ -54,20 +54,6 @@ def test_a_sweep_file_may_leave_the_space_to_its_workload(errors_in):
     assert errors_in(text) == []
 
 
-def test_every_setting_tells_what_it_is():
-    schema = SweepConfig.json_schema()
-    sections = [schema, *(each for each in schema["$defs"].values() if "properties" in each)]
-    silent = [
-        f"{section['title']}.{name}"
-        for section in sections
-        for name, setting in section["properties"].items()
-        if not setting.get("description")
-    ]
-    assert silent == []
-    expected = schema["$defs"]["BudgetSettings"]["properties"]["cpu_hours"]["description"]
-    assert expected == "Hours of reserved CPUs, of all trials together; None for no limit."
-
-
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(InvalidSettingsError, match=r"missing/a\.json cannot be written: No such"):
         write_schema(tmp_path / "missing" / "a.json")

@@ -11,7 +11,7 @@ import pytest
 from ray import cloudpickle
 
 from tune_tf.config import SweepConfig, import_workload
-from tune_tf.config.stored_workload import STORED_FILE, StoredReference, read_workload
+from tune_tf.config.stored_workload import STORED_FILE, read_workload
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.workload import Workload
@@ -59,27 +59,17 @@ def test_other_objects_are_refused(workload):
 
 def test_an_instance_is_copied_so_that_checks_of_one_sweep_leave_it_as_it_is(tmp_path):
     mine = Sized(4)
-    copy = import_workload(config_of(mine).workload, tmp_path)
-    copy.size = 5
+    import_workload(config_of(mine).workload, tmp_path).size = 5
     assert mine.size == 4
 
 
-def test_a_class_gets_the_settings_of_data(tmp_path):
-    config = config_of(Sized, data={"size": 7}, storage_path=tmp_path)
-    folder = SweepFolder.create(config, tmp_path)
-    opened = SweepFolder.open(folder.path)
-    workload = import_workload(opened.config.workload, opened.base_dir, opened.config.data)
-    assert workload.size == 7
-    with pytest.raises(InvalidSettingsError, match="is already an instance"):
-        import_workload(config_of(Sized()).workload, tmp_path, {"size": 1})
-
-
-def test_a_moved_folder_still_finds_its_workload(tmp_path):
-    folder = SweepFolder.create(config_of(Sized(9), storage_path=tmp_path / "a"), tmp_path)
-    shutil.move(folder.path, tmp_path / "elsewhere")
+def test_a_class_gets_the_settings_of_data_also_from_a_moved_folder(tmp_path):
+    config = config_of(Sized, data={"size": 7}, storage_path=tmp_path / "a")
+    shutil.move(SweepFolder.create(config, tmp_path).path, tmp_path / "elsewhere")
     opened = SweepFolder.open(tmp_path / "elsewhere")
     assert opened.edited() is None
-    assert import_workload(opened.config.workload, opened.base_dir).size == 9
+    workload = import_workload(opened.config.workload, opened.base_dir, opened.config.data)
+    assert workload.size == 7
 
 
 def test_code_of_a_users_module_is_stored_with_its_helpers(tmp_path, monkeypatch):
@@ -121,9 +111,3 @@ def test_what_cannot_be_pickled_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(WorkloadError, match="create open files, locks and datasets in load_data"):
         SweepFolder.create(config_of(mine, storage_path=tmp_path), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_reference_without_its_object_is_plain_text(tmp_path):
-    text = str(StoredReference.of(Sized))
-    with pytest.raises(WorkloadError, match="is missing"):
-        import_workload(text, tmp_path)

@@ -56,7 +56,7 @@ def test_both_ends_are_optunas_too(parameter, low, high):
         ([None, True, 3, 0.5, "a"], [None, True, 3, 0.5, "a"]),
         ([[3, 3], (5, 5)], ["[3, 3]", "(5, 5)"]),
         ([{"a": 1}], ["{'a': 1}"]),
-        (["[1]", [1]], ["[1]", "[1] (2)"]),
+        (["[1]", [1]], ["0: [1]", "1: [1]"]),
         ([np.tanh.__class__], ["numpy.ufunc"]),
         ([pickle.dumps], ["_pickle.dumps"]),
     ],

@@ -32,10 +32,11 @@ def read_sweep_file(
     original = YamlDocument.read(path)
     base_dir = path.absolute().parent
     if trusted and "space" not in original.data:
+        workload = None
         with suppress(InvalidSettingsError):  # reported with the other errors
-            space = getattr(_workload_of(original.data, base_dir), "space", None)
-            if space is not None:
-                original = replace(original, data={**original.data, "space": space.to_dict()})
+            workload = _workload_of(original.data, base_dir)
+        if space := getattr(workload, "space", None):
+            original = replace(original, data={**original.data, "space": space.to_dict()})
     document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
     _drop_other_limit(document)
     errors = [*document.errors, *_unknown_parameters(document, original)]
@@ -49,9 +50,8 @@ def read_sweep_file(
 def _workload_of(settings: Mapping[str, Any], base_dir: Path) -> Workload | None:
     """Return the workload that settings name, if they and ``data`` are well-formed."""
     reference, data = settings.get("workload"), settings.get("data")
-    is_named = isinstance(reference, str) and ":" in reference
     is_mapping = isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
-    if not is_named or not (data is None or is_mapping):
+    if not isinstance(reference, str) or ":" not in reference or not (data is None or is_mapping):
         return None
     return import_workload(reference, base_dir, data)
 

@@ -140,27 +140,12 @@ class YamlDocument:
         return detail
 
 
-def yaml_text(values: Mapping[str, Any], *, inline_leaves: bool = True) -> str:
-    """Dump a mapping of plain data as safe YAML, in order.
-
-    Args:
-        values: Mapping to dump.
-        inline_leaves: Whether mappings and lists of plain values are written on one line.
-    """
-    return _dumped(dict(values), None if inline_leaves else False)
-
-
-def inline_yaml(value: Any) -> str:
-    """Dump plain data as YAML on one line, as in ``{loguniform: [0.0001, 0.1]}``."""
-    return _dumped(value, True, width=10_000).removesuffix("...\n").strip()
-
-
-def _dumped(value: Any, flow_style: bool | None, width: int = 80) -> str:
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Dump a mapping of plain data as safe YAML, in order, plain mappings and lists on a line."""
     yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style, yaml.width = flow_style, width
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     text = io.StringIO()
-    yaml.dump(value, text)
+    yaml.dump(dict(values), text)
     return text.getvalue()
 
 

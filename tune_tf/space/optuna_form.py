@@ -99,19 +99,10 @@ def labels(options: Sequence[Any]) -> list[Label]:
     Raises:
         InvalidSettingsError: An option has no such text.
     """
-    names: list[Label] = []
-    used_texts = {option for option in options if isinstance(option, str)}
-    for option in options:
-        if option is None or isinstance(option, bool | int | float | str):
-            names.append(option)
-            continue
-        text = name = _text(option)
-        count = 1
-        while name in used_texts:
-            count += 1
-            name = f"{text} ({count})"
-        used_texts.add(name)
-        names.append(name)
+    plain = (bool, int, float, str, type(None))
+    names = [each if isinstance(each, plain) else _text(each) for each in options]
+    if len(set(names)) < len(names):  # an option is the text of another one
+        return [f"{index}: {name}" for index, name in enumerate(names)]
     return names
 
 

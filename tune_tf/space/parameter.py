@@ -5,9 +5,9 @@ import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BeforeValidator, PlainValidator, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.space.condition import ALWAYS, Condition
@@ -21,44 +21,8 @@ TOLERANCE = 1e-9
 """Relative rounding error of a float after ``exp(log(x))`` or ``k * step``."""
 
 
-def _plain_number(value: Any) -> Any:
-    """Return the Python number of one of NumPy."""
-    return value.item() if hasattr(value, "item") else value
-
-
-def _whole_number(value: Any) -> Any:
-    """Return the integer that a number such as 1e3 is; others are no integers."""
-    value = _plain_number(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _parse_when(when: Any) -> Condition | None:
+def _condition(when: Any) -> Condition | None:
     return (Condition(when) or None) if when is not None else None
-
-
-def _parse_options(options: Any) -> tuple[Any, ...]:
-    if isinstance(options, str | bytes) or not isinstance(options, Sequence):
-        hint = f": write [{options}]" if isinstance(options, str) else ""
-        raise ValueError(f"must be a list, like [a, b], not {short_repr(options)}{hint}")
-    if not options:
-        raise ValueError("must not be empty: give at least one")
-    first: dict[Any, Any] = {}
-    errors = []
-    for option in options:
-        key = hashable(option)
-        if key not in first:
-            first[key] = option
-            continue
-        alike = "" if repr(first[key]) == repr(option) else f" (equal to {first[key]!r})"
-        errors.append(f"have {option!r}{alike} twice: leave one of them out")
-    if errors:
-        raise InvalidSettingsError(errors)
-    return tuple(options)
-
-
-_Number = Annotated[float, BeforeValidator(_plain_number)]
-_Whole = Annotated[int, BeforeValidator(_whole_number)]
-_When = Annotated[Mapping[str, Any] | None, PlainValidator(_parse_when)]
 
 
 class Parameter(abc.ABC):
@@ -88,16 +52,23 @@ class Parameter(abc.ABC):
 class _Range(Parameter):
     """Numbers between two ends."""
 
-    low: _Number
-    high: _Number
+    low: float
+    high: float
     log: bool = False
-    step: _Number | None = None
-    when: _When = None
+    step: float | None = None
+    when: Mapping[str, Any] | None = None
+
+    _parse_when = field_validator("when", mode="plain")(_condition)
 
     @property
     def num_steps(self) -> int:
         """Number of steps between the ends; 0 without a step."""
         return round((self.high - self.low) / self.step) if self.step else 0
+
+    @field_validator("low", "high", "step", mode="before")
+    @classmethod
+    def _parse_number(cls, value: Any) -> Any:
+        return value.item() if hasattr(value, "item") else value  # of NumPy
 
     @field_validator("high")
     @classmethod
@@ -198,9 +169,15 @@ class Int(_Range):
         InvalidSettingsError: The ends or the step are invalid or do not fit together.
     """
 
-    low: _Whole
-    high: _Whole
-    step: _Whole = 1
+    low: int
+    high: int
+    step: int = 1
+
+    @field_validator("low", "high", "step", mode="before")
+    @classmethod
+    def _parse_number(cls, value: Any) -> Any:
+        value = value.item() if hasattr(value, "item") else value  # of NumPy
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not in the range, or None if it is."""
@@ -231,8 +208,31 @@ class Choice(Parameter):
         InvalidSettingsError: The options are not a list, are empty, or contain equal ones.
     """
 
-    options: Annotated[Sequence[Any], PlainValidator(_parse_options)]
-    when: _When = None
+    options: Sequence[Any]
+    when: Mapping[str, Any] | None = None
+
+    _parse_when = field_validator("when", mode="plain")(_condition)
+
+    @field_validator("options", mode="plain")
+    @classmethod
+    def _parse_options(cls, options: Any) -> tuple[Any, ...]:
+        if isinstance(options, str | bytes) or not isinstance(options, Sequence):
+            hint = f": write [{options}]" if isinstance(options, str) else ""
+            raise ValueError(f"must be a list, like [a, b], not {short_repr(options)}{hint}")
+        if not options:
+            raise ValueError("must not be empty: give at least one")
+        first: dict[Any, Any] = {}
+        errors = []
+        for option in options:
+            key = hashable(option)
+            if key not in first:
+                first[key] = option
+                continue
+            alike = "" if repr(first[key]) == repr(option) else f" (equal to {first[key]!r})"
+            errors.append(f"have {option!r}{alike} twice: leave one of them out")
+        if errors:
+            raise InvalidSettingsError(errors)
+        return tuple(options)
 
     def __hash__(self) -> int:
         """Hash by content, lists and dicts too."""
@@ -265,7 +265,9 @@ class Constant(Parameter):
     """
 
     value: Any
-    when: _When = None
+    when: Mapping[str, Any] | None = None
+
+    _parse_when = field_validator("when", mode="plain")(_condition)
 
     def __hash__(self) -> int:
         """Hash by content, lists and dicts too."""
