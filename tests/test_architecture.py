@@ -37,7 +37,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1406,
+    "cli": 1405,
     "config": 1096,
     "data": 1048,
     "events": 432,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45306, "tests": 52304, "scripts": 4665}
+LINES = {"tune_tf": 45305, "tests": 52304, "scripts": 4665}
 """Most lines of any kind."""
 
 
