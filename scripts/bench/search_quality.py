@@ -50,7 +50,7 @@ _MAX_T = 27
 _AGAINST = ("ray", "random", "random_in_full", "one_epoch")
 """Whom ours is compared with."""
 _RATIO, _RATIO_HELD_OUT = 0.6, 0.7
-"""Ratio to the better of Ray's pairing and our ``tpe_rungs`` to reach."""
+"""Ratio to the better of Ray's pairing and our ``tpe`` to reach."""
 _SPEED = 1000
 _NUM_SEEDS = 20
 
@@ -234,7 +234,7 @@ def _arguments() -> argparse.Namespace:
         "--problems", nargs="+", choices=ALL_PROBLEMS, default=list(ALL_PROBLEMS), help="which"
     )
     parser.add_argument(
-        "--ours", nargs="+", default=["freeze_thaw", "tpe_rungs"], help="the first is judged"
+        "--ours", nargs="+", default=["freeze_thaw", "tpe"], help="the first is judged"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="sweeps at once")
     arguments = parser.parse_args()

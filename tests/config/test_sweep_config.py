@@ -55,6 +55,7 @@ def test_what_is_left_out_has_defaults():
         "searcher": {
             "name": "optuna",
             "sampler": "tpe",
+            "arguments": {},
             "seed": 5,
             "storage": None,
             "study_name": None,
@@ -122,6 +123,7 @@ VARIANTS = {
     "gpu-type": {
         "resources": {"gpus": 1, "accelerator_type": "H100", "custom": {"fast_disk": 1}},
     },
+    "arguments": {"searcher": {"sampler": "NSGAIISampler", "arguments": {"population_size": 9}}},
     "random": {"searcher": {"sampler": "random", "storage": "sqlite:///optuna.db"}},
     "objectives": {
         "objective": [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}],

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tune_tf.config import SweepConfig
 from tune_tf.config.settings import Settings, plain_text
-from tune_tf.searchers.samplers.catalogue import SAMPLER_KINDS, SAMPLERS
+from tune_tf.searchers.samplers.catalogue import SAMPLER_KINDS
 from tune_tf.space.document import inline_yaml
 from tune_tf.workloads.arrays import ArraysModel
 from tune_tf.workloads.image_folder import ImageFolderCNN
@@ -176,14 +176,13 @@ def settings_page() -> str:
         parts += [f"## {section.title}\n", f"{section.text}\n"]
         parts.append(_table(header, [row.cells() for row in section.rows]))
         if section.title == "`searcher`":
-            parts += ["Samplers, none of which has settings of its own:\n", _samplers()]
+            parts += ["Samplers; `arguments` are those of Optuna's class:\n", _samplers()]
     return "\n".join(parts)
 
 
 def _samplers() -> str:
     rows = []
-    for name in SAMPLERS:
-        kind = SAMPLER_KINDS[name]
+    for name, kind in SAMPLER_KINDS.items():
         able = {
             "choices": kind.choices,
             "ranges": kind.continuous,
