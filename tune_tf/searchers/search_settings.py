@@ -112,6 +112,8 @@ class SearchSettings:
 
         A user's sampler may repeat configs on purpose.
         """
+        with quiet_logging():
+            stored = optuna.load_study(study_name=study_name, storage=storage)
         if isinstance(sampler, TPESampler):
             num_objectives = len(self.criteria.objectives)
             storage = RungValues(storage, rungs, num_objectives)  # type: ignore[abstract]
@@ -119,7 +121,7 @@ class SearchSettings:
         is_finite = distributions and not any(map(is_continuous, distributions.values()))
         is_ours = isinstance(self.sampler, str) and not isinstance(sampler, ExhaustiveSampler)
         if is_finite and is_ours:
-            sampler = NewConfigSampler(sampler, self.suggest, distributions, rungs)
+            sampler = NewConfigSampler(sampler, self.suggest, distributions, rungs, stored)
         with quiet_logging():
             return optuna.load_study(study_name=study_name, storage=storage, sampler=sampler)
 

@@ -57,7 +57,7 @@ def make_registry(space=options, sampler="random", rungs=()):
     storage, suggest = InMemoryStorage(), suggest_of(space)
     study = open_study(storage, "s", SearchCriteria((Objective("loss", "min"),)))
     made = sampler if not isinstance(sampler, str) else SAMPLERS[sampler]()
-    study.sampler = NewConfigSampler(made, suggest, DISTRIBUTIONS[space], lambda: rungs)
+    study.sampler = NewConfigSampler(made, suggest, DISTRIBUTIONS[space], lambda: rungs, study)
     registry = TrialRegistry(study, storage, suggest)
     registry.reconcile()
     return registry

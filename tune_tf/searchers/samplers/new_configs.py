@@ -49,6 +49,7 @@ class NewConfigSampler(WrappingSampler):
         suggest: The search space, whose parameters all have finitely many values.
         distributions: Distribution of each of its parameters with several values.
         rungs: Returns the iterations at which a scheduler compares trials.
+        stored: The study with the trials as they are stored; each is read once after its end.
     """
 
     def __init__(
@@ -57,11 +58,17 @@ class NewConfigSampler(WrappingSampler):
         suggest: Suggest,
         distributions: Mapping[str, BaseDistribution],
         rungs: Callable[[], Sequence[int]],
+        stored: optuna.Study,
     ) -> None:
         super().__init__(sampler)
         self._suggest = suggest
         self._distributions = dict(distributions)
         self._rungs = rungs
+        self._stored = stored
+        self._num_seen = 0
+        self._unfinished: list[int] = []
+        self._asked: set[_Point] = set()
+        self._diverged: set[_Point] = set()
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -84,11 +91,8 @@ class NewConfigSampler(WrappingSampler):
                 return relative[name]
             return self._sampler.sample_independent(study, trial, name, distribution)
 
-        trials = [each for each in study.get_trials(deepcopy=False) if each.params]
-        diverged = {self._point(each.params) for each in trials if _is_diverged(each)}
-        excluded = diverged.copy()
-        if self._rungs():
-            excluded |= {self._point(each.params) for each in trials if _is_asked(each)}
+        asked = self._update()
+        excluded = self._diverged | asked if self._rungs() else self._diverged
         configs = [self._drawn(draw)]
         point = self._point(configs[0])
         if point not in excluded:
@@ -100,7 +104,30 @@ class NewConfigSampler(WrappingSampler):
             if self._point(config) not in excluded:
                 return config
             configs.append(config)
-        return next((each for each in configs if self._point(each) not in diverged), configs[0])
+        kept = (each for each in configs if self._point(each) not in self._diverged)
+        return next(kept, configs[0])
+
+    def _update(self) -> set[_Point]:
+        """Note the ends of trials; return what was asked for in this study.
+
+        Configs of an earlier sweep may be tried again, as this one has no checkpoint of them.
+        """
+        trials = self._stored.get_trials(deepcopy=False)
+        numbers = [*self._unfinished, *range(self._num_seen, len(trials))]
+        self._num_seen, self._unfinished = len(trials), []
+        running = set()
+        for trial in (trials[number] for number in numbers):
+            point = self._point(trial.params)
+            if not trial.state.is_finished():
+                self._unfinished.append(trial.number)
+                if trial.params and trial.state is TrialState.RUNNING:
+                    running.add(point)
+            elif trial.params:
+                if _is_diverged(trial):
+                    self._diverged.add(point)
+                if WARM_START not in trial.user_attrs:
+                    self._asked.add(point)
+        return self._asked | running
 
     def _drawn(self, draw: _Draw) -> dict[str, Any]:
         draft = _Draft(draw)
@@ -148,11 +175,3 @@ def _is_diverged(trial: FrozenTrial) -> bool:
         and trial.user_attrs.get(STOP_REASON) == Outcome.DIVERGED.value
         and CONFIG_CHANGED_AT not in trial.user_attrs  # then other parameters caused it
     )
-
-
-def _is_asked(trial: FrozenTrial) -> bool:
-    """Return whether a trial was asked for in this study, finished or running.
-
-    Configs of an earlier sweep may be tried again, as this one has no checkpoint of them.
-    """
-    return trial.state is not TrialState.WAITING and WARM_START not in trial.user_attrs
