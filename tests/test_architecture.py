@@ -37,20 +37,20 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1427,
-    "config": 1096,
+    "cli": 1406,
+    "config": 1107,
     "data": 1048,
     "events": 432,
-    "inspection": 391,
+    "inspection": 380,
     "measure": 679,
     "parallelism": 258,
     "report": 612,
     "scaffold": 518,
     "schedulers": 2252,
-    "searchers": 2784,
+    "searchers": 2558,
     "single modules": 1490,
     "space": 1057,
-    "sweep": 3824,
+    "sweep": 3827,
     "testing": 320,
     "tracking": 2805,
     "trainables": 1355,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45345, "tests": 52319, "scripts": 4665}
+LINES = {"tune_tf": 44956, "tests": 51697, "scripts": 4665}
 """Most lines of any kind."""
 
 
