@@ -56,11 +56,11 @@ CEILINGS = {
     "trainables": 1355,
     "training": 5785,
     "tune_internals": 813,
-    "workloads": 1989,
+    "workloads": 1713,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44956, "tests": 51697, "scripts": 4665}
+LINES = {"tune_tf": 44548, "tests": 51261, "scripts": 4665}
 """Most lines of any kind."""
 
 
