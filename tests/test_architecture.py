@@ -47,7 +47,7 @@ CEILINGS = {
     "forecast": 219,
     "inspection": 709,
     "parallelism": 262,
-    "report": 612,
+    "report": 611,
     "scaffold": 834,
     "schedulers": 2506,
     "searchers": 2784,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54522, "tests": 58505, "scripts": 7135}
+LINES = {"tune_tf": 54521, "tests": 58479, "scripts": 7135}
 """Most lines of any kind."""
 
 
