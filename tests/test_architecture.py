@@ -44,7 +44,7 @@ CEILINGS = {
     "inspection": 380,
     "measure": 679,
     "parallelism": 258,
-    "report": 612,
+    "report": 611,
     "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2558,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44548, "tests": 51261, "scripts": 4665}
+LINES = {"tune_tf": 44547, "tests": 51235, "scripts": 4665}
 """Most lines of any kind."""
 
 
