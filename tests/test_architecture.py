@@ -56,7 +56,7 @@ CEILINGS = {
     "space": 1422,
     "sweep": 3934,
     "testing": 320,
-    "tracking": 2809,
+    "tracking": 2826,
     "trainables": 1355,
     "training": 5785,
     "tune_internals": 674,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54359, "tests": 58646, "scripts": 5286}
+LINES = {"tune_tf": 54378, "tests": 58646, "scripts": 5286}
 """Most lines of any kind."""
 
 
