@@ -52,7 +52,7 @@ CEILINGS = {
     "space": 1057,
     "sweep": 3827,
     "testing": 320,
-    "tracking": 2805,
+    "tracking": 2822,
     "trainables": 1355,
     "training": 5785,
     "tune_internals": 813,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44547, "tests": 51235, "scripts": 4665}
+LINES = {"tune_tf": 44566, "tests": 51232, "scripts": 4665}
 """Most lines of any kind."""
 
 
