@@ -63,7 +63,7 @@ def plot_history(data: ReportData) -> Plot:
     study = study_of(data, [data.objective])
     figure = visualization.plot_optimization_history(study, target_name=data.objective.metric)
     figure.update_traces(marker_color=_BLUE, selector={"name": data.objective.metric})
-    figure.update_traces(line_color=_GREY, selector={"mode": "lines"})
+    figure.update_traces(line={"color": _GREY, "shape": "hv"}, selector={"mode": "lines"})
     for trials in data.by_state.values():
         others = [each for each in trials if each.value is not None and not each.is_completed]
         figure.add_scatter(
