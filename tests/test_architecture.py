@@ -44,7 +44,7 @@ CEILINGS = {
     "data": 1048,
     "events": 432,
     "inspection": 709,
-    "measure": 677,
+    "measure": 678,
     "parallelism": 262,
     "report": 1639,
     "scaffold": 834,
@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 52693, "tests": 57621, "scripts": 7029}
+LINES = {"tune_tf": 52694, "tests": 57623, "scripts": 7029}
 """Most lines of any kind."""
 
 
