@@ -42,7 +42,7 @@ CEILINGS = {
     "data": 1048,
     "events": 432,
     "inspection": 380,
-    "measure": 679,
+    "measure": 680,
     "parallelism": 258,
     "report": 611,
     "scaffold": 518,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44566, "tests": 51232, "scripts": 4665}
+LINES = {"tune_tf": 44567, "tests": 51303, "scripts": 4665}
 """Most lines of any kind."""
 
 
