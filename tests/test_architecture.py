@@ -32,37 +32,35 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/resume.py:extend",  # a parameter is an option of the command line
-    "cli/verbs/simulate.py:simulate_command",
     "cli/verbs/init.py:init",
 }
 
 
 CEILINGS = {
-    "cli": 1427,
-    "config": 1096,
+    "cli": 1406,
+    "config": 1107,
     "data": 1048,
     "events": 432,
-    "inspection": 391,
+    "inspection": 380,
     "measure": 679,
     "parallelism": 258,
-    "report": 612,
+    "report": 611,
     "scaffold": 518,
     "schedulers": 2252,
-    "searchers": 2784,
+    "searchers": 2558,
     "single modules": 1490,
     "space": 1057,
-    "sweep": 3824,
+    "sweep": 3827,
     "testing": 320,
-    "tracking": 2805,
+    "tracking": 2822,
     "trainables": 1355,
     "training": 5785,
     "tune_internals": 813,
-    "workloads": 1989,
+    "workloads": 1713,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 45345, "tests": 52319, "scripts": 4665}
+LINES = {"tune_tf": 44566, "tests": 51232, "scripts": 4665}
 """Most lines of any kind."""
 
 

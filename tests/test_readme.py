@@ -32,11 +32,10 @@ def pages_of_python():
         "looking",
         "stages",
         "folds",
-        "scale",
         "keras_tuner",
     ]
     return [
-        pytest.param(code, id=name, marks=[pytest.mark.slow] if name in ("folds", "scale") else [])
+        pytest.param(code, id=name, marks=[pytest.mark.slow] if name == "folds" else [])
         for name, code in zip(names, blocks("python")[1:], strict=True)
     ]
 

@@ -241,11 +241,15 @@ def test_a_second_driver_is_refused_with_who_drives(sweep, monkeypatch):
         sweep.drive()
 
 
-def test_a_row_has_the_active_parameters_and_the_metrics(ended):
+def test_a_row_has_the_active_parameters_alone(ended):
     first, second, *_ = (seen(ended).row(trial) for trial in seen(ended).trials)
-    assert (first["number"], first["outcome"], first["val_accuracy"]) == (0, "completed", 0.7)
-    assert "config/momentum" not in first
-    assert (second["config/momentum"], second["config/block/width"]) == (0.9, 9)
+    assert (first["number"], first["outcome"], first["metrics"]) == (
+        0,
+        "completed",
+        {"val_accuracy": 0.7},
+    )
+    assert first["config"] == {"optimizer": "adamw", "block": {"width": 8}}
+    assert second["config"] == {"optimizer": "sgd", "momentum": 0.9, "block": {"width": 9}}
 
 
 def test_a_result_and_a_sweep_are_plain_data(sweep):

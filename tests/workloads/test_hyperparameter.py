@@ -10,7 +10,7 @@ from keras_tuner.engine import hyperparameters as kinds
 
 from tune_tf import Choice, Constant, Float, Int
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.workloads.keras_tuner.hypermodel_space import Hyperparameter
+from tune_tf.workloads.keras_tuner.hypermodel_space import _parameter
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_reverse_log_is_searched_evenly_and_said_so():
 
 def test_a_hyperparameter_of_another_class_is_refused_by_name():
     with pytest.raises(InvalidSettingsError, match=r"^odd: .* class HyperParameter have no count"):
-        Hyperparameter.of(kinds.HyperParameter("odd"), {})
+        _parameter(kinds.HyperParameter("odd"))
 
 
 @pytest.mark.parametrize(

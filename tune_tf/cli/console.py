@@ -32,7 +32,6 @@ STATE_STYLES: Final[Mapping[str, str]] = {
 """Style by state, in display order."""
 
 _FILE_WIDTH = 200
-_BARS = "▁▂▃▄▅▆▇█"
 
 
 class PlainConsole(Console):
@@ -152,20 +151,6 @@ def local_time(seconds: float | None) -> str:
     if seconds is None or not 0 <= seconds < LATEST_S:
         return "-"
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """Draw finite values as a line of at most ``width`` bars, sampled evenly, ends included."""
-    if len(values) > width:
-        step = (len(values) - 1) / (width - 1)
-        values = [values[round(index * step)] for index in range(width)]
-    if not values:
-        return ""
-    halves = [value / 2 for value in values]  # the difference of two is finite
-    low, span = min(halves), max(halves) - min(halves)
-    if span == 0:
-        return _BARS[0] * len(values)
-    return "".join(_BARS[round((half - low) / span * (len(_BARS) - 1))] for half in halves)
 
 
 class ExitCode(IntEnum):

@@ -23,10 +23,6 @@ from tune_tf.sweep_folder import SweepFolder, sweep_paths, trial_folder_name
 
 _TRIAL = re.compile(r"trial_(\d+)")
 _MAX_LISTED = 8
-_ROW_FIELDS = (
-    *("number", "trial_id", "outcome", "cause", "iterations", "began_s", "trained_s"),
-    *("node", "mlflow_run_id", "feasible"),
-)
 _log = logging.getLogger(__name__)
 
 
@@ -154,13 +150,8 @@ class SweepView:
         return flatten(space.active(trial.result.config), space.parameters)
 
     def row(self, trial: TrialView) -> dict[str, Any]:
-        """Return a trial's fields without nesting: general ones, active parameters, metrics."""
-        values, config = trial.to_dict(), self.active_config(trial)
-        return {
-            **{name: values[name] for name in _ROW_FIELDS},
-            **{f"config/{path}": value for path, value in config.items()},
-            **trial.result.metrics,
-        }
+        """Return a trial as plain data, without inactive parameters."""
+        return {**trial.to_dict(), "config": self.config.space.active(trial.result.config)}
 
     @property
     def running(self) -> tuple[TrialView, ...]:
@@ -201,8 +192,8 @@ class SweepView:
             "state": self.state.value,
             "driver": self.driver,
             "trials": self.counts,
-            "best": self.best.to_dict() if self.best else None,
-            "running": [trial.to_dict() for trial in self.running],
+            "best": self.row(self.best) if self.best else None,
+            "running": [self.row(trial) for trial in self.running],
             "began_s": self.began_s,
             "worked_s": self.worked_s,
             "left_s": self.left_s,

@@ -40,7 +40,6 @@ class TrialView:
         began_s: First start, in seconds since 1970; None if unknown.
         ended_s: End; None if it has not ended or the time is unknown.
         trained_s: Seconds spent in iterations.
-        last_s: Last result, in whole seconds since 1970; None without one.
         node: Host name and address of the node of its last result; empty without one.
         pid: Process of its last result.
         mlflow_run_id: Id of its run in MLflow, if known.
@@ -54,7 +53,6 @@ class TrialView:
     began_s: float | None = None
     ended_s: float | None = None
     trained_s: float = 0.0
-    last_s: float | None = None
     node: str = ""
     pid: int | None = None
     mlflow_run_id: str | None = None
@@ -108,7 +106,6 @@ class TrialView:
             began_s=events.started_s if events else None,
             ended_s=events.ended_s if events else None,
             trained_s=_number(last.get("time_total_s")) or 0.0,
-            last_s=_number(last.get("timestamp")),
             node=" ".join(dict.fromkeys(names)),
             pid=pid if isinstance(pid, int) else None,
             mlflow_run_id=last.get(MLFLOW_RUN_ID) or run_ids.get(trial_id),

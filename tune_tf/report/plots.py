@@ -219,7 +219,7 @@ def plot_timeline(data: ReportData) -> Plot:
         bars.marker.update(color=[trial.style.colour for trial in those], line_width=0)
         bars.text = [f"trial {trial.number}, {trial.style.word}" for trial in those]
         bars.hovertemplate = "%{text}<extra></extra>"
-    figure.update_layout(xaxis_title=None, yaxis_title="trial", bargap=0.15)
+    figure.update_layout(xaxis_title="local time", yaxis_title="trial", bargap=0.15)
     figure.update_yaxes(autorange="reversed")
     text = "From the start of each trial to its end or last result, pauses included."
     return Plot(text, [_laid_out(figure, min(900, 140 + 14 * len(trials)))])

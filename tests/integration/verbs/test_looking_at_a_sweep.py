@@ -112,7 +112,7 @@ def _assert_that_views_tell_the_truth(verb, folder, cwd):
     assert Path(best["checkpoint"], "trial.npz").is_file()
     code, out, _ = verb("trials", "tiny", "--top", "1", "--csv", cwd=cwd)
     (first,) = csv.DictReader(io.StringIO(out))
-    assert float(first["val_accuracy"]) == best["metrics"]["val_accuracy"]
+    assert float(first["metrics/val_accuracy"]) == best["metrics"]["val_accuracy"]
 
     code, out, _ = verb("show", "tiny", best["trial_id"][:6], "--json", cwd=cwd)
     shown = json.loads(out)
@@ -125,7 +125,7 @@ def _assert_that_views_tell_the_truth(verb, folder, cwd):
 
     code, out, _ = verb("logs", "tiny", str(failed["number"]), "--follow", cwd=cwd)
     assert (code, out.splitlines()[-1]) == (0, "building a model of width 32")
-    widths = {row["number"]: row["config/width"] for row in rows}
+    widths = {row["number"]: row["config"]["width"] for row in rows}
     for number in (0, best["number"]):  # each in its own, though processes serve many trials
         code, out, _ = verb("logs", "tiny", str(number), cwd=cwd)
         told = {line.rpartition(" ")[2] for line in out.splitlines() if "a model of width" in line}

@@ -10,7 +10,13 @@ import typer
 from rich.text import Text
 
 from tune_tf.cli import options
-from tune_tf.cli.console import borderless_table, make_console, named_values, print_json
+from tune_tf.cli.console import (
+    borderless_table,
+    make_console,
+    named_values,
+    print_csv,
+    print_json,
+)
 from tune_tf.formatting import bytes_text, counted, duration
 from tune_tf.measure.extreme_configs import config_text
 
@@ -78,9 +84,7 @@ def scale(
     if as_json:
         print_json(asdict(scaling))
     elif as_csv:
-        import pandas as pd
-
-        typer.echo(pd.DataFrame(map(asdict, scaling.rows)).to_csv(index=False), nl=False)
+        print_csv([asdict(row) for row in scaling.rows])
     else:
         _print_scaling(scaling)
 

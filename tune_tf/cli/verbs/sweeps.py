@@ -4,7 +4,7 @@ import time
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -24,6 +24,7 @@ from tune_tf.cli.console import (
 from tune_tf.cli.sweep_display import print_status, status_display
 from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepState, SweepView, list_sweeps
+from tune_tf.space import flatten
 from tune_tf.sweep_folder import SweepFolder
 
 _READ_EVERY_S = 1.0
@@ -92,8 +93,8 @@ def _best_value(sweep: SweepView) -> str:
 def _list(storage_path: Path, *, as_csv: bool, as_json: bool) -> None:
     sweeps = list_sweeps(storage_path)
     if as_json or as_csv:
-        rows = [_row(sweep) for sweep in sweeps]
-        print_json(rows) if as_json else print_csv(rows)
+        rows = [sweep.to_dict() for sweep in sweeps]
+        print_json(rows) if as_json else print_csv([flatten(row) for row in rows])
         return
     console = make_console()
     if not sweeps:
@@ -110,20 +111,6 @@ def _list(storage_path: Path, *, as_csv: bool, as_json: bool) -> None:
             duration(sweep.worked_s),
         )
     console.print(table)
-
-
-def _row(sweep: SweepView) -> dict[str, Any]:
-    return {
-        "sweep_id": sweep.sweep_id,
-        "state": sweep.state.value,
-        "metric": sweep.config.leading_objective.metric,
-        "best_value": sweep.best_value,
-        "best_trial": sweep.best and sweep.best.number,
-        "trials": sweep.counts,
-        "began_s": sweep.began_s,
-        "worked_s": sweep.worked_s,
-        "path": str(sweep.folder.path),
-    }
 
 
 def report(

@@ -16,7 +16,6 @@ from tune_tf.cli.console import (
     named_values,
     print_csv,
     print_json,
-    sparkline,
     state_text,
 )
 from tune_tf.cli.sweep_display import config_line
@@ -24,7 +23,7 @@ from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
 from tune_tf.events.trial_log import log_text
 from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepView, TrialView
-from tune_tf.space import Constant
+from tune_tf.space import Constant, flatten
 
 
 def trials(
@@ -48,7 +47,7 @@ def trials(
     if as_json:
         print_json(rows)
     elif as_csv:
-        print_csv(rows)
+        print_csv([flatten(row) for row in rows])
     else:
         _print_table(view, listed)
 
@@ -87,7 +86,7 @@ def show(
         print_json(
             {
                 "sweep_id": view.sweep_id,
-                **trial_view.to_dict(),
+                **view.row(trial_view),
                 "curve": {"metric": metric, "values": trial_view.curve(metric)},
                 "checkpoints": trial_view.checkpoints,
                 "log": trial_view.log,
@@ -117,11 +116,9 @@ def _print_trial(sweep: SweepView, trial: TrialView, metric: str) -> None:
     for title, values in sections.items():
         console.print(title, style="bold")
         console.print(named_values({name: value_text(value) for name, value in values.items()}))
-    curve = list(trial.curve(metric).values())
-    if curve:
-        ends = f"{value_text(curve[0])} to {value_text(curve[-1])}"
-        console.print(f"Curve of {metric}", style="bold")
-        console.print(f"  {sparkline(curve)}  {ends}", soft_wrap=True)
+    curve = ", ".join(f"{value:.4g}" for value in trial.curve(metric).values())
+    console.print("Each epoch", style="bold")
+    console.print(named_values({metric: curve or "no results"}))
     none = "removed (keep_checkpoints)" if result.checkpoints_removed else "none"
     for title, paths in {
         "Checkpoints": [*map(str, trial.checkpoints)] or [none],
