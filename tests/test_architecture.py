@@ -47,9 +47,9 @@ CEILINGS = {
     "report": 611,
     "scaffold": 518,
     "schedulers": 2252,
-    "searchers": 2558,
+    "searchers": 2553,
     "single modules": 1490,
-    "space": 1057,
+    "space": 1054,
     "sweep": 3827,
     "testing": 320,
     "tracking": 2822,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44567, "tests": 51303, "scripts": 4665}
+LINES = {"tune_tf": 44547, "tests": 51299, "scripts": 4665}
 """Most lines of any kind."""
 
 
