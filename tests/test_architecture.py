@@ -60,11 +60,11 @@ CEILINGS = {
     "trainables": 1363,
     "training": 5785,
     "tune_internals": 674,
-    "workloads": 1694,
+    "workloads": 1696,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54791, "tests": 58157, "scripts": 7135}
+LINES = {"tune_tf": 54793, "tests": 58159, "scripts": 7135}
 """Most lines of any kind."""
 
 

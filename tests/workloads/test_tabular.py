@@ -136,6 +136,8 @@ def test_a_column_that_names_rows_is_warned_of(table, caplog):
     ("target", "task", "num_classes"),
     [
         pytest.param(["a", "b"] * 5, "auto", 2, id="text"),
+        pytest.param(["1", "02"] * 5, "auto", 2, id="digits as text"),
+        pytest.param(["1,5", "2"] * 5, "classification", 2, id="text told classification"),
         pytest.param([True, False] * 5, "auto", 2, id="truth"),
         pytest.param([3, 1, 7, 3, 1] * 2, "auto", 3, id="few whole numbers"),
         pytest.param([0.5, 1.5] * 5, "auto", None, id="numbers"),

@@ -261,7 +261,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
             raise WorkloadError(
                 f"{self.settings.path}: column {column.name!r} is read as text, such as "
                 f"{values.iloc[0]!r}: if it holds numbers, write decimal: ',' or thousands: ',' "
-                "under data (init: --decimal , or --thousands ,); if not, put it under categorical"
+                "under data (init: --decimal , or --thousands ,); if not, put it under categorical "
+                "(for the target, task: classification)"
             )
 
     def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:
