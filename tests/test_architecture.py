@@ -56,11 +56,11 @@ CEILINGS = {
     "trainables": 1355,
     "training": 5785,
     "tune_internals": 813,
-    "workloads": 1713,
+    "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44547, "tests": 51299, "scripts": 4665}
+LINES = {"tune_tf": 44529, "tests": 51255, "scripts": 4665}
 """Most lines of any kind."""
 
 

@@ -148,14 +148,6 @@ def test_a_fit_that_trains_in_its_own_way_is_refused(fit, match):
         space(fitting(fit))
 
 
-def test_a_fit_that_fails_is_told():
-    def fit(self, hp, model, *args, **kwargs):
-        return model.fit(*args, batch_size=kwargs["batch_size"])
-
-    with pytest.raises(WorkloadError, match="raised KeyError: 'batch_size'"):
-        space(fitting(fit))
-
-
 def test_the_order_of_rows_is_as_fit_wants_it():
     def fit(self, hp, model, *args, **kwargs):
         return model.fit(*args, shuffle=hp.Boolean("shuffle", default=True), **kwargs)
