@@ -47,7 +47,7 @@ def pages_of_python():
     [
         pytest.param(code, name, id=name, marks=[] if name == "build-model" else [pytest.mark.slow])
         for code, name in zip(
-            blocks("script"), ("build-model", "exp", "pbt_test", "iris"), strict=True
+            blocks("script"), ("build-model", "exp", "pbt_test"), strict=True
         )
     ],
 )
