@@ -49,7 +49,7 @@ leading_metric: null
 constraints: {}
 seed: 5
 reproducible: false
-searcher: {name: optuna, sampler: tpe, seed: 5, storage: null, study_name: null,
+searcher: {name: optuna, sampler: tpe, arguments: {}, seed: 5, storage: null, study_name: null,
   points_to_evaluate: [], warm_start_from: null, allow_changed_space: false}
 epochs: 100
 scheduler: {name: fifo}
@@ -98,6 +98,7 @@ VARIANTS = {
     "gpu-type": {
         "resources": {"gpus": 1, "accelerator_type": "H100", "custom": {"fast_disk": 1}},
     },
+    "arguments": {"searcher": {"sampler": "NSGAIISampler", "arguments": {"population_size": 9}}},
     "random": {"searcher": {"sampler": "random", "storage": "sqlite:///optuna.db"}},
     "objectives": {
         "objective": [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}],

@@ -230,7 +230,7 @@ MOMENTS = {
     "one run names the best model and the other does not": Moment(
         f"{_CLIENT}.set_tag", after=True, only=_is_best_model
     ),
-    "the version is made and has no alias": Moment(f"{_CLIENT}.create_model_version", after=True),
+    "the version is made and has no alias": Moment("mlflow:register_model", after=True),
     "the version has its alias and no run names it": Moment(
         f"{_CLIENT}.set_registered_model_alias", after=True
     ),

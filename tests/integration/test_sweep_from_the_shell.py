@@ -54,7 +54,7 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(
 
 PAIRINGS = {
     "pbt": (
-        "searcher.sampler=qmc",
+        "searcher.sampler=QMCSampler",
         "scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",
         "max_concurrent_trials=2",
     ),

@@ -4,7 +4,7 @@ from tune_tf.measure.extreme_configs import extreme_values, fill_with_middle, la
 from tune_tf.space import Choice, Float, SearchSpace
 from tune_tf.space.paths import nest
 
-SPACE = SearchSpace.from_dict(
+SPACE = SearchSpace(
     {
         "kind": {"choice": ["dense", "conv"]},
         "filters": {"int": [4, 64], "when": {"kind": "conv"}},

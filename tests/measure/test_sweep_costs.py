@@ -62,8 +62,9 @@ def test_the_extremes_are_found_by_building_with_one_for_the_smallest_batches():
             "workload": "tune_tf.workloads.digits:DigitsMLP",
             "objective": {"metric": "val_accuracy", "mode": "max"},
             "space": {
-                "optimizer": "sgd",
-                "momentum": 0.5,
+                "optimizer": {"choice": ["rmsprop", "adamw", "sgd"]},
+                "momentum": 0.0,
+                "weight_decay": 0.1,
                 "learning_rate": {"loguniform": [1e-4, 1e-1]},
                 "dropout": 0.1,
                 "width": {"choice": [32, 16]},
@@ -73,11 +74,12 @@ def test_the_extremes_are_found_by_building_with_one_for_the_smallest_batches():
         }
     )
     found = _find_extremes(DigitsMLP(), config.space)
-    chosen = {label: (it["width"], it["batch_size"]) for label, (it, _) in found.items()}
+    names = ("optimizer", "width", "batch_size")
+    chosen = {label: [it[name] for name in names] for label, (it, _) in found.items()}
     assert chosen == {
-        "smallest": (16, 16),
-        "largest, smallest batch": (32, 16),
-        "largest": (32, 64),
+        "smallest": ["sgd", 16, 16],
+        "largest, smallest batch": ["adamw", 32, 16],
+        "largest": ["adamw", 32, 64],
     }
     assert found["smallest"][1] < found["largest"][1]
     with pytest.raises(WorkloadError, match=r"width=0.*cannot be built"):

@@ -1,4 +1,4 @@
-"""Finished sweeps as a report finds them: a result, and the trials' folders."""
+"""Finished sweeps as a report finds them: a result, the event log, and the trials' folders."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 
 START_S = 1_790_000_000
-SPACE = {
-    "optimizer": {"choice": ["adamw", "sgd"]},
-    "momentum": {"uniform": [0.0, 0.95], "when": {"optimizer": "sgd"}},
-    "learning_rate": {"loguniform": [1e-4, 1e-1]},
-    "layers": {"choice": [[64], [64, 32], None]},
-    "norm": {"choice": [True, False]},
-    "width": {"int": [8, 128]},
-    "batch_size": 32,
-}
+EPOCH_S = 2
 SETTINGS = {
     "name": "small",
     "workload": "models:Mine",
     "objective": {"metric": "val_accuracy", "mode": "max"},
-    "space": SPACE,
+    "space": {
+        "optimizer": {"choice": ["adamw", "sgd"]},
+        "momentum": {"uniform": [0.0, 0.95], "when": {"optimizer": "sgd"}},
+        "learning_rate": {"loguniform": [1e-4, 1e-1]},
+        "layers": {"choice": [[64], [64, 32], None]},
+        "norm": {"choice": [True, False]},
+        "width": {"int": [8, 128]},
+        "batch_size": 32,
+    },
     "scheduler": {"name": "asha", "max_t": 9, "grace_period": 1, "reduction_factor": 3},
     "budget": {"num_samples": 4},
 }
@@ -32,68 +32,58 @@ SETTINGS = {
 
 @dataclass
 class Told:
-    """What is said of one trial: its curve, one value an iteration, and how it ended."""
+    """What is said of one trial: its curve, one value an epoch, and how it ended."""
 
     curve: list
     outcome: Outcome | None = Outcome.COMPLETED
     config: dict = field(default_factory=dict)
     metrics: dict = field(default_factory=dict)
     started_after_s: float = 0.0
-    pid: int = 1
-    host: str = "node-1"
-    iteration_s: float = 2.0
     feasible: bool = True
     cause: str | None = None
-    results: dict = field(default_factory=dict)  # further ones of each iteration
+    results: dict = field(default_factory=dict)  # further ones of each epoch
 
 
 def sweep_on_disk(folder, told, **settings):
-    """Write the trials' folders of a sweep and return its result."""
+    """Write the folder of a sweep and return its result."""
     config = SweepConfig.from_dict(SETTINGS | settings)
     metric = config.leading_objective.metric
     path = folder / f"{config.name}-20260921-101320"
     path.mkdir()
-    (path / "sweep.yaml").write_text(config.to_yaml())
     trials, events = [], []
     for number, it in enumerate(told):
         values = it.config or config.space.sample(np.random.default_rng(number))
+        start_s, trained_s = START_S + it.started_after_s, len(it.curve) * EPOCH_S
         lines = [
             {
                 metric: value,
-                "training_iteration": done,
-                "timestamp": int(START_S + it.started_after_s + done * it.iteration_s),
-                "time_total_s": done * it.iteration_s,
-                "time_this_iter_s": it.iteration_s,
-                "time_since_restore": done * it.iteration_s,
-                "pid": it.pid,
-                "hostname": it.host,
+                "training_iteration": epoch,
+                "timestamp": int(start_s + epoch * EPOCH_S),
+                "time_total_s": epoch * EPOCH_S,
                 "config": values,
                 **it.results,
             }
-            for done, value in enumerate(it.curve, start=1)
+            for epoch, value in enumerate(it.curve, start=1)
         ]
-        (path / f"trial_{number:05d}").mkdir()
-        (path / f"trial_{number:05d}" / "result.json").write_text(
-            "".join(json.dumps(line) + "\n" for line in lines)
-        )
+        trial = path / f"trial_{number:05d}"
+        trial.mkdir()
+        (trial / "result.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        event = {"trial_id": f"id{number}", "number": number, "config": values, "cause": None}
         if it.curve:
-            start_s = START_S + it.started_after_s
-            event = {"trial_id": f"id{number}", "number": number, "config": values, "cause": None}
             events.append({"event": "started", "at": start_s, **event})
-            if it.outcome:
-                end_s = start_s + len(it.curve) * it.iteration_s
-                ended = {"event": "ended", "at": end_s, "outcome": it.outcome.value}
-                events.append({**event, **ended})
-        last = {metric: it.curve[-1]} if it.curve else {}
+        if it.curve and it.outcome:
+            end = {"event": "ended", "at": start_s + trained_s, "outcome": it.outcome.value}
+            events.append({**event, **end})
+        metrics = ({metric: it.curve[-1]} if it.curve else {}) | it.metrics
         trials.append(
             TrialResult(
-                trial_id=f"id{number}",
-                number=number,
-                config=values,
-                outcome=it.outcome,
-                cause=it.cause,
-                iterations=len(it.curve),
-                metrics=last | it.metrics,
+                event["trial_id"],
+                number,
+                values,
+                it.outcome,
+                it.cause,
+                len(it.curve),
+                metrics,
                 feasible=it.feasible,
             )
         )
@@ -102,29 +92,16 @@ def sweep_on_disk(folder, told, **settings):
 
 
 def many_trials(count, max_t=27, seed=0):
-    """Told trials of a sweep with stopping and every kind of end, on eight slots."""
+    """Told trials of a sweep with stopping and every kind of end."""
     rng = np.random.default_rng(seed)
-    free = np.zeros(8)
     told = []
-    for _ in range(count):
+    for number in range(count):
         limit = rng.choice([1, 3, 9, max_t], p=[0.5, 0.25, 0.15, 0.1])
         top, pace = rng.uniform(0.4, 0.98), rng.uniform(1, 8)
         curve = top * (1 - np.exp(-np.arange(1, limit + 1) / pace)) + rng.normal(0, 0.01, limit)
-        outcome = Outcome.COMPLETED if limit == max_t else Outcome.PRUNED
-        cause = None
+        outcome, cause = Outcome.COMPLETED if limit == max_t else Outcome.PRUNED, None
         if rng.random() < 0.03:
             outcome = rng.choice([Outcome.ERROR, Outcome.DIVERGED, Outcome.OOM])
             cause = f"ValueError: it {outcome.value}"
-        slot = int(free.argmin())
-        told.append(
-            Told(
-                [float(value) for value in curve],
-                outcome,
-                started_after_s=float(free[slot]),
-                pid=100 + slot,
-                host=f"node-{slot // 4 + 1}",
-                cause=cause,
-            )
-        )
-        free[slot] += limit * 2.0 + rng.uniform(0, 2)
+        told.append(Told(curve.tolist(), outcome, started_after_s=2.0 * number, cause=cause))
     return told

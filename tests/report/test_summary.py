@@ -29,31 +29,28 @@ def frozen(text):
 
 
 @pytest.mark.parametrize(
-    ("told", "settings", "sentence"),
+    ("told", "sentence"),
     [
         (
             [Told([1.0]), Told([0.1], STOPPED), Told([0.1], STOPPED), Told([], Outcome.OOM)],
-            {},
             "4 trials: 1 completed, 2 stopped early by the scheduler, 1 ran out of memory.",
         ),
         (
             [Told([0.1] * 9), Told([0.1] * 3, STOPPED), Told([0.1], Outcome.ERROR)],
-            {},
             "13 epochs trained in 18 s (26 s of training in all trials). Early stopping saved 6 "
             "epochs: all trials run to their limit of 9 would have taken 27, so it trained 48% "
             "of that.",
         ),
-        ([Told([0.1] * 9)], {}, "9 epochs trained in 18 s (18 s of training in all trials)."),
+        ([Told([0.1] * 9)], "9 epochs trained in 18 s (18 s of training in all trials)."),
         (
             [frozen("shared: 1 MB"), frozen("not shared: flip"), frozen("shared: 1 MB")],
-            {},
             "Frozen layers: 2 trials shared: 1 MB; 1 trial not shared: flip.",
         ),
     ],
     ids=["outcomes", "saved", "nothing saved", "frozen layers"],
 )
-def test_a_sentence_says_what_there_is_to_say(summary, told, settings, sentence):
-    assert sentence in summary(*told, **settings)[1]
+def test_a_sentence_says_what_there_is_to_say(summary, told, sentence):
+    assert sentence in summary(*told)[1]
 
 
 def test_nothing_is_said_of_what_there_is_not(summary):

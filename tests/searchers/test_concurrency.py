@@ -123,13 +123,6 @@ def test_a_mean_of_one_of_several_objectives_is_refused():
         repeated(searcher, [{"loss": 1.0}, {"loss": 2.0}])
 
 
-def test_bohbs_notes_of_pauses_are_taken():
-    searcher = make()
-    searcher.suggest("a")
-    searcher.on_pause("a")
-    searcher.on_unpause("a")
-
-
 def steps():
     from ray import tune
 

@@ -5,7 +5,7 @@ import math
 import optuna
 import pytest
 
-from tune_tf.errors import InvalidSettingsError, SweepConflictError, UnknownMetricError
+from tune_tf.errors import SweepConflictError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.space import Choice, Float, Int, SearchSpace
@@ -81,30 +81,12 @@ def test_the_pareto_front_and_the_curves_can_be_drawn():
     assert optuna.visualization.plot_pareto_front(searcher.study).data
 
 
-def test_other_directions_are_refused_with_both_named(tmp_path):
-    settings = {"storage": tmp_path / "s.journal", "study_name": "s"}
-    make(**settings)
-    with pytest.raises(
-        SweepConflictError, match=r"directions minimize and maximize, .* needs minimize:"
-    ):
-        make(LOSS, **settings)
-
-
 def test_another_metric_of_the_same_direction_is_refused(tmp_path):
     settings = {"storage": tmp_path / "s.journal", "study_name": "s"}
     make(LOSS, **settings)
     expected = "exists with the objective min loss, not min val_loss"
     with pytest.raises(SweepConflictError, match=expected):
         make(Objective("val_loss", "min"), **settings)
-
-
-def test_another_space_is_refused_unless_it_is_allowed(tmp_path):
-    settings = {"storage": tmp_path / "s.journal", "study_name": "s"}
-    make(LOSS, **settings)
-    wider = SearchSpace({**SPACE.parameters, "units": Int(4, 128)})
-    with pytest.raises(SweepConflictError, match=r"~ units: .*\[4, 64\]\} -> .*\[4, 128\]"):
-        make(LOSS, space=wider, **settings)
-    assert make(LOSS, space=wider, allow_changed_space=True, **settings).suggest("a")
 
 
 @pytest.mark.parametrize(("size", "violation"), [(12, 2.0), (8, -2.0), (math.nan, 10.0)])
@@ -238,11 +220,6 @@ def test_a_kill_after_a_point_was_run_proposes_the_same_points_again(tmp_path):
     second.restore(tmp_path / "state")
     assert [second.suggest("A"), second.suggest("B")] == points
     assert len(second.study.trials) == 2
-
-
-def test_points_that_the_space_does_not_hold_are_refused():
-    with pytest.raises(InvalidSettingsError, match=r"points_to_evaluate.0.units: "):
-        make(LOSS, points_to_evaluate=[{"rate": 1e-3, "units": 999}])
 
 
 def test_earlier_results_are_no_trials_of_this_sweep(tmp_path):

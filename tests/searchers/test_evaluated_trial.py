@@ -134,7 +134,7 @@ def test_an_added_point_breaks_constraints_on_unreported_metrics():
     assert trial.constraints == {"loss <= 1": -0.5, "latency_ms <= 3": 3.0}
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "tpe_rungs", "nsga2", "random", "qmc"])
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "QMCSampler"])
 def test_each_sampler_goes_on_with_points_of_a_conditional_space(sampler):
     searcher = make(sampler=sampler, seed=1)
     for index, config in enumerate([ADAM, SGD] * 8):
@@ -247,8 +247,8 @@ def test_an_option_is_found_by_the_text_that_mlflow_has_of_it(options):
     from tune_tf.space.optuna_form import stored_value
 
     space = SearchSpace({"option": Choice(options)})
-    params = {"option": str(options[1])}
-    earlier = EarlierTrial("run", optuna.trial.TrialState.COMPLETE, params, True, (1.0,), {}, None)
+    config = {"option": str(options[1])}
+    earlier = EarlierTrial("run", optuna.trial.TrialState.COMPLETE, config, (1.0,), {}, None)
 
     trial = to_optuna_trial(earlier, space, SearchCriteria.of(LOSS, None), {})
     assert trial.params == {"option": stored_value(options[1], space.parameters["option"])}

@@ -55,12 +55,3 @@ def test_points_are_asked_for_first_in_order():
     first, second = suggest(study.ask()), suggest(study.ask())
     assert (first["optimizer"], first["shape"], first["batch"]) == ("adam", (3, 4), 32)
     assert (second["momentum"], second["layer/units"]) == (0.5, 4)
-
-
-def test_points_are_asked_for_once_however_often_the_study_is_opened():
-    study = optuna.create_study()
-    params = points_to_params(SPACE, [ADAM, SGD])
-    enqueue(study, params)
-    study.ask()
-    enqueue(study, params)
-    assert [trial.state.name for trial in study.trials] == ["RUNNING", "WAITING"]

@@ -5,7 +5,6 @@ import pytest
 from searchers_by_hand import CONDITIONAL, CONTINUOUS, loss_of, make, names, run, trials_of
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.objective import Objective
 from tune_tf.space import Int, SearchSpace, flatten
 
 
@@ -79,10 +78,6 @@ def test_public_api_differs_from_rays_searcher_only_as_listed():
         ], name
 
 
-def test_the_metric_and_mode_are_the_objectives():
-    assert (make().metric, make().mode) == ("loss", "min")
-
-
 def test_what_tune_was_given_is_accepted_where_it_agrees():
     assert make().set_search_properties("loss", "min", {"batch": 32}, stop={})
     assert make().set_search_properties(None, None, {})
@@ -98,27 +93,6 @@ def test_a_config_with_values_to_search_is_not_accepted():
 
     assert not make().set_search_properties(None, None, {"x": tune.uniform(0, 1)})
     assert not make().set_search_properties(None, None, {"x": tune.grid_search([0, 1])})
-
-
-def test_a_study_of_another_direction_is_refused(tmp_path):
-    from tune_tf.searchers import OptunaSearcher
-
-    make(storage=tmp_path / "s.journal", study_name="s")
-    with pytest.raises(SweepConflictError, match="directions minimize"):
-        OptunaSearcher(
-            CONTINUOUS, Objective("acc", "max"), storage=tmp_path / "s.journal", study_name="s"
-        )
-
-
-def test_a_concurrency_limiter_passes_everything_on():
-    from ray.tune.search import ConcurrencyLimiter
-
-    searcher = make()
-    limiter = ConcurrencyLimiter(searcher, max_concurrent=2)
-    assert [limiter.suggest(name) is None for name in "abc"] == [False, False, True]
-    limiter.on_trial_complete("a", {"loss": 1.0, "training_iteration": 1, "stop_reason": "pruned"})
-    assert limiter.suggest("c")
-    assert [trial.state.name for trial in trials_of(searcher)] == ["PRUNED", "RUNNING", "RUNNING"]
 
 
 def test_a_locked_database_is_named_and_used_again_once_unlocked(tmp_path):

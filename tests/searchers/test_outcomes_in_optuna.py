@@ -179,29 +179,6 @@ def test_each_trial_ends_in_optuna_as_it_did_in_tune(scheduler, kind, under, tmp
 
 
 @pytest.mark.usefixtures("inline")
-@pytest.mark.parametrize("name", ["asha", "fifo"])
-def test_schedulers_write_the_stop_reason_into_the_last_result(name, tmp_path):
-    from ray.tune import Callback
-
-    reasons = {}
-
-    class Note(Callback):
-        def on_trial_complete(self, iteration, trials, trial, **info):
-            reasons[trial.config["ending"]] = trial.last_result[STOP_REASON]
-
-    endings = ("limit", "bad", "returns", "nan")
-    _, _, analysis = sweep(
-        tmp_path, class_trainable(), endings, scheduler=ours(name), callbacks=[Note()]
-    )
-    bad = "pruned" if name == "asha" else "completed"
-    expected = {"limit": "completed", "bad": bad, "returns": "completed", "nan": "diverged"}
-    assert reasons == expected
-    state = "".join(path.read_text() for path in tmp_path.glob("*/experiment_state-*.json"))
-    assert "diverged" in state
-    assert {t.config["ending"]: t.last_result[STOP_REASON] for t in analysis.trials} == expected
-
-
-@pytest.mark.usefixtures("inline")
 @pytest.mark.parametrize("config", [None, {"other": 1}], ids=["no config", "config"])
 def test_the_limit_is_known_whether_tune_tells_it_or_not(config, tmp_path):
     """Tune tells stop criteria to a searcher only if it was given a config."""
@@ -214,47 +191,3 @@ def test_the_limit_is_known_whether_tune_tells_it_or_not(config, tmp_path):
         config=config,
     )
     assert trials["bad"].user_attrs[STOP_REASON] == "completed"
-
-
-@pytest.mark.usefixtures("inline")
-def test_a_driver_that_dies_and_resumes_leaves_each_trial_once(tmp_path):
-    from ray import tune
-    from ray.tune import Callback
-
-    from tune_tf.schedulers import scheduler
-    from tune_tf.searchers import OptunaSearcher
-
-    class Die(Callback):
-        completed = 0
-
-        def on_trial_complete(self, **info):
-            self.completed += 1
-
-        def on_step_end(self, **info):
-            if self.completed == 3:
-                raise SystemExit("killed")
-
-    def run(**settings):
-        def with_folder(trial):
-            return {"rate": trial.suggest_float("rate", 0, 1), "ending": "limit", "folder": ""}
-
-        searcher = OptunaSearcher(with_folder, LOSS, "random", 1, tmp_path / "study.journal", "s")
-        tune.run(
-            class_trainable(),
-            name="sweep",
-            search_alg=searcher,
-            scheduler=scheduler("fifo", LOSS, max_t=LIMIT),
-            num_samples=5,
-            max_concurrent_trials=1,
-            storage_path=str(tmp_path),
-            verbose=0,
-            **settings,
-        )
-        return searcher._reconcile().study.trials
-
-    with pytest.raises(SystemExit, match="killed"):
-        run(callbacks=[Die()])
-    trials = run(resume=True)
-    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 5
-    assert len({trial.params["rate"] for trial in trials}) == 5
-    assert all(set(trial.intermediate_values) == {1, 2, 3, 4} for trial in trials)

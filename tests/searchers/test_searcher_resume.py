@@ -114,19 +114,6 @@ def test_a_state_of_another_objective_is_refused(tmp_path):
         OptunaSearcher(CONTINUOUS, Objective("acc", "max")).restore(tmp_path / "state.pkl")
 
 
-def test_trials_that_the_study_has_lost_are_there_again_and_told(tmp_path, caplog):
-    searcher = make(storage=tmp_path / "one.journal", study_name="s")
-    run(searcher, names(2))
-    searcher.save(tmp_path / "state.pkl")
-    other = make(storage=tmp_path / "two.journal", study_name="s")
-    other.restore(tmp_path / "state.pkl")
-
-    assert other.suggest("new")
-    assert "study s had lost its last 2 trials" in caplog.text
-    causes = [trial.user_attrs.get("stop_cause") for trial in other.study.trials]
-    assert causes == ["the storage lost its end", "the storage lost its end", None]
-
-
 def test_a_new_outcome_of_a_rerun_trial_is_recorded_in_the_study(tmp_path):
     from tune_tf.searchers.trial_attrs import RELINKED
 

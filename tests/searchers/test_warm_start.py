@@ -100,12 +100,12 @@ def test_trials_become_evaluated_trials_of_the_new_space(journal):
 @pytest.mark.parametrize(
     ("trial", "reason"),
     [
-        (trial_of(GOOD | {"optimizer": "lion"}), "their optimizer is out of range here"),
-        (trial_of(GOOD | {"units": 100}), "their units is out of range here"),
-        (trial_of(GOOD | {"other": 0.5}), "their other is not a parameter here"),
-        (trial_of(GOOD | {"momentum": 0.5}), "their momentum is inactive here"),
-        (trial_of(GOOD | {"optimizer": "sgd"}), "they lack momentum"),
-        (trial_of({"optimizer": "adam", "units": 8}), "they lack shape"),
+        (trial_of(GOOD | {"optimizer": "lion"}), "their optimizer must be one of 'adam', 'sgd'"),
+        (trial_of(GOOD | {"units": 100}), "their units must be an integer from 4 to 64"),
+        (trial_of(GOOD | {"other": 0.5}), "their other is not a parameter"),
+        (trial_of(GOOD | {"momentum": 0.5}), "their momentum is inactive"),
+        (trial_of(GOOD | {"optimizer": "sgd"}), "their momentum is missing"),
+        (trial_of({"optimizer": "adam", "units": 8}), "their shape is missing"),
         (trial_of(GOOD, TrialState.PRUNED), "they were stopped before a value of loss"),
         (
             trial_of(GOOD, TrialState.PRUNED, curve={1: math.nan}),
@@ -147,7 +147,7 @@ def test_what_was_taken_is_logged_once_and_taken_once(journal, caplog):
     [record] = [each for each in caplog.records if each.name.startswith("tune_tf")]
     assert record.getMessage() == (
         f"1 earlier trials imported from {journal}; 1 skipped: "
-        "1 because their units is out of range here"
+        "1 because their units must be an integer from 4 to 64"
     )
     assert first == second
     assert len(study.trials) == 1
@@ -193,7 +193,7 @@ def test_trials_of_several_objectives_are_taken(journal):
 
 def test_a_study_of_another_direction_is_refused(journal):
     earlier(journal, criteria=SearchCriteria((Objective("acc", "max"),)))
-    with pytest.raises(InvalidSettingsError, match="directions maximize, not those of min loss"):
+    with pytest.raises(InvalidSettingsError, match="objective is maximize, this one's is min loss"):
         taken_from(journal)
 
 
@@ -219,7 +219,7 @@ def test_a_study_among_several_is_named(journal):
 @pytest.mark.parametrize(
     ("source", "match"),
     [
-        ("nowhere/study.journal", "there is no such file"),
+        ("nowhere/study.journal", "it holds 0 journals, not one"),
         ("nowhere", "must be a sweep's folder, a journal file, a database URL or mlflow:"),
         ("sqlite:////nowhere/at/all.db", "cannot be opened as a database"),
     ],
@@ -230,7 +230,7 @@ def test_a_source_that_is_not_there_is_refused(source, match):
 
 
 def test_a_folder_without_a_journal_is_refused(tmp_path):
-    with pytest.raises(InvalidSettingsError, match="expected one journal, found 0"):
+    with pytest.raises(InvalidSettingsError, match="it holds 0 journals, not one"):
         taken_from(tmp_path)
 
 
@@ -290,8 +290,8 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     import_trials(study, SPACE, by_speed, WarmStart("mlflow:digits", uri))
     assert (study.trials[0].value, study.trials[0].intermediate_values) == (2.5, {2: 2.5})
     assert taken.skipped == {
-        "their batch is not 32": 1,
-        "their units is out of range here": 1,
+        "their batch must be 32": 1,
+        "their units must be an integer from 4 to 64": 1,
     }
     with pytest.raises(InvalidSettingsError, match=r"'mlflow:digit' at .* did you mean 'digits'"):
         import_trials(study, SPACE, criteria, WarmStart("mlflow:digit", uri))

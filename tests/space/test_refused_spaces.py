@@ -105,7 +105,7 @@ def test_all_errors_are_reported_at_once():
         "x.y": 1,
     }
     with pytest.raises(InvalidSettingsError, match="5 errors") as caught:
-        SearchSpace.from_dict(declared)
+        SearchSpace(declared)
     assert [detail.where for detail in caught.value.details] == ["a", "g.b", "x.y", "a", "g.d"]
     with pytest.raises(InvalidSettingsError, match="3 errors"):
         Float(2, -1, log=True, step=1, when=3)

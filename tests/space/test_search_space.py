@@ -46,7 +46,7 @@ SPACE = SearchSpace(
 )
 def test_each_kind_is_read_and_written(declared, parameter):
     other = {"choice": [1, 2]}
-    space = SearchSpace.from_dict({"it": declared, "other": other})
+    space = SearchSpace({"it": declared, "other": other})
     assert space.parameters["it"] == parameter
     assert space.to_dict() == {"it": declared, "other": other}
 

@@ -113,7 +113,7 @@ REFUSED = {  # arrays (and task), what the message names
     "negative": ({"x": X, "y": Y - 1}, r"row\(s\) 0, 4, .* hold\(s\) -1"),
     "halves": ({"x": X, "y": Y + 0.5, "task": "classification"}, "integers from 0"),
     "one class": ({"x": X, "y": Y * 0}, "holds only one class"),
-    "one-hot": ({"x": X, "y": np.eye(4, dtype=int)[Y]}, r"\[20, 4\], but classes are one number"),
+    "one-hot": ({"x": X, "y": np.eye(4, dtype=int)[Y]}, r"\[20, 4\], but classes are one integer"),
     "ragged": ({"x": np.array([[1], [1, 2]] * 10, object), "y": Y}, "ragged rows are objects"),
     "text": ({"x": X.astype(str), "y": Y}, "but a model takes numbers"),
     "shapes": (

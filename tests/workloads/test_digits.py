@@ -17,14 +17,6 @@ def test_the_rows_are_split_without_overlap():
     assert {label for _, y in (data.train, data.test) for label in y} == set(range(10))
 
 
-def test_the_split_follows_from_its_seed_alone():
-    first, again = (DigitsMLP().load_data({"learning_rate": r}).test[1] for r in (0.1, 0.2))
-    other = DigitsMLP().load_data({"split_seed": 1}).test[1]
-
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 @pytest.mark.parametrize(
     ("workload", "config", "num_weights"),
     [

@@ -124,11 +124,11 @@ def returns_a_number(self, hp, model, *args, **kwargs):
         ),
         pytest.param(returns_a_number, r"fit uses \.history of the result of", id="history"),
         pytest.param(
-            lambda self, hp, model, *args, **kw: 0.5, "fit calls model.fit never;", id="never"
+            lambda self, hp, model, *args, **kw: 0.5, "fit returns 0.5 instead", id="never"
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: [model.fit(*args, **kw) for _ in "12"],
-            "fit calls model.fit 2 times; .*train_step",
+            "fit calls model.fit several times; .*train_step",
             id="twice",
         ),
         pytest.param(
@@ -138,21 +138,13 @@ def returns_a_number(self, hp, model, *args, **kwargs):
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: model.fit(*args, validation_split=0.2),
-            r"fit passes validation_split=0.2 to model.fit, which has no counterpart",
+            r"fit passes validation_split to model.fit, which has no counterpart",
             id="split",
         ),
     ],
 )
 def test_a_fit_that_trains_in_its_own_way_is_refused(fit, match):
     with pytest.raises(WorkloadError, match=f"^Fitted: {match}"):
-        space(fitting(fit))
-
-
-def test_a_fit_that_fails_is_told():
-    def fit(self, hp, model, *args, **kwargs):
-        return model.fit(*args, batch_size=kwargs["batch_size"])
-
-    with pytest.raises(WorkloadError, match="raised KeyError: 'batch_size'"):
         space(fitting(fit))
 
 

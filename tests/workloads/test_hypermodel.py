@@ -8,10 +8,13 @@ import pytest
 pytest.importorskip("keras_tuner")
 
 import cloudpickle
+import keras
+import keras_tuner
 from hypermodels import DATA, Classifier, X, Y, space, workload_of
 from keras import layers
 
-from tune_tf.errors import InvalidSettingsError
+from tune_tf import Choice, Constant, Float, Int
+from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 
 pytestmark = pytest.mark.tf
@@ -26,7 +29,7 @@ pytestmark = pytest.mark.tf
 )
 def test_a_hypermodel_comes_in_two_forms(hypermodel, tutorial):
     workload = workload_of(hypermodel)
-    workload._probed_space = tutorial._probed_space  # as if it were probed, which takes a second
+    workload._found = tutorial._found  # found once: it takes a second
     config = {"model_type": "mlp", "num_layers": 2, "units_0": 8, "units_1": 24}
 
     model = workload.build_model(config)
@@ -55,7 +58,7 @@ def test_without_keras_tuner_the_error_says_how_to_install_it(monkeypatch):
         from_hypermodel(Classifier(), DATA)
 
 
-def test_a_pickled_workload_is_not_probed_again():
+def test_a_pickled_workload_is_not_built_again_to_find_its_space():
     calls = []
 
     def build(hp):
@@ -72,6 +75,62 @@ def test_a_pickled_workload_is_not_probed_again():
     assert copy.build_model({"a": 3}) == 3
     assert copy.load_data({}).train[1].tolist() == Y.tolist()
     assert len(there) == 1
+
+
+def test_an_argument_that_fit_does_not_have_is_refused_at_once():
+    with pytest.raises(WorkloadError, match=r"keras.Model.fit got an unexpected .*'max_trials'"):
+        workload_of(Classifier().build, max_trials=3)
+    with pytest.raises(WorkloadError, match=r"validation_split .* no counterpart"):
+        workload_of(Classifier().build, validation_split=0.2)
+
+
+def of_rate(hp):
+    model = keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten()])
+    for i in range(hp.Int("layers", 1, 3)):
+        model.add(layers.Dense(hp.Int(f"units_{i}", 4, 8)))
+    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.1, 0.5)), "mse")
+    return model
+
+
+def test_given_hyperparameters_replace_those_of_the_hypermodel():
+    hp = keras_tuner.HyperParameters()
+    hp.Fixed("rate", 0.25)
+    hp.Int("layers", 2, 2)
+    workload = workload_of(of_rate, hyperparameters=hp)
+
+    assert workload.space.parameters["rate"] == Constant(0.25)
+    assert workload.space.parameters["layers"] == Int(2, 2)
+    model = workload.build_model({"layers": 2, "units_0": 5, "units_1": 6, "rate": 0.25})
+    assert float(model.optimizer.learning_rate) == 0.25
+    assert [layer.units for layer in model.layers[1:]] == [5, 6]
+
+
+def test_without_new_entries_all_others_keep_their_defaults(caplog):
+    hp = keras_tuner.HyperParameters()
+    hp.Float("rate", 0.01, 0.02)
+    hp.Choice("units_2", [5, 7])
+    workload = workload_of(of_rate, hyperparameters=hp, tune_new_entries=False)
+    assert dict(workload.space.parameters) == {"rate": Float(0.01, 0.02), "units_2": Choice([5, 7])}
+
+    workload = pickle.loads(cloudpickle.dumps(workload))
+    model = workload.build_model({"rate": 0.015, "units_2": 7})
+    assert [layer.units for layer in model.layers[1:]] == [4]
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.015)
+    assert not caplog.records
+    with pytest.raises(InvalidSettingsError, match="tune_new_entries=False needs hyperparameters"):
+        workload_of(of_rate, tune_new_entries=False)
+
+
+def test_a_hypermodel_that_is_not_tunable_is_searched_by_given_hyperparameters():
+    class Fixed(keras_tuner.HyperModel):
+        def build(self, hp):
+            return hp.Int("a", 1, 3) + hp.Int("b", 1, 3)
+
+    hp = keras_tuner.HyperParameters()
+    hp.Int("a", 5, 9)
+    workload = workload_of(Fixed(tunable=False), hyperparameters=hp)
+    assert dict(workload.space.parameters) == {"a": Int(5, 9)}
+    assert workload.build_model({"a": 8}) == 9
 
 
 def test_a_hypermodel_finds_its_parameters_in_the_same_order_each_time(tutorial):

@@ -136,6 +136,8 @@ def test_a_column_that_names_rows_is_warned_of(table, caplog):
     ("target", "task", "num_classes"),
     [
         pytest.param(["a", "b"] * 5, "auto", 2, id="text"),
+        pytest.param(["1", "02"] * 5, "auto", 2, id="digits as text"),
+        pytest.param(["1,5", "2"] * 5, "classification", 2, id="text told classification"),
         pytest.param([True, False] * 5, "auto", 2, id="truth"),
         pytest.param([3, 1, 7, 3, 1] * 2, "auto", 3, id="few whole numbers"),
         pytest.param([0.5, 1.5] * 5, "auto", None, id="numbers"),
@@ -248,11 +250,6 @@ def test_a_table_that_cannot_be_learnt_from_says_why_before_training(
         ({"target": "kind"}, "path: is missing: say where"),
         ({"path": "a", "target": 3}, "target: must be text, not 3"),
         ({"path": "a", "target": "b", "ignore": "c"}, "must be a list of names"),
-        ({"path": "a", "target": "b", "columns": ["b"]}, "holds the target 'b'"),
-        (
-            {"path": "a", "target": "b", "dates": {"c": "%Y"}, "categorical": ["c"]},
-            "categorical both hold c",
-        ),
         ({"path": "a", "target": "b", "validation_share": 0.5, "test_share": 0.5}, "less than 1"),
         ({"path": "a", "taget": "b"}, "did you mean 'target'"),
     ],
@@ -284,11 +281,6 @@ def test_dates_become_days_since_the_first_one(values, date_format, table):
     assert np.isnan(numbers[0]).all()
     np.testing.assert_allclose(np.diff(numbers[1:, 0]), 97)
     assert 0 <= np.nanmin(numbers) <= 97
-
-
-def test_texts_that_are_no_whole_dates_stay_texts(table):
-    columns = made(table(size=["2020-01-31", "soon"] * 5)).properties.columns
-    assert list(columns.categories) == ["size", "colour"]
 
 
 def test_a_model_sees_weekday_time_of_day_and_time_of_year(table):

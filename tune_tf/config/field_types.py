@@ -80,7 +80,7 @@ def _plain_constraints(constraints: tuple[Constraint, ...]) -> dict[str, Any]:
 
 
 def _parse_space(value: object) -> SearchSpace:
-    space = value if isinstance(value, SearchSpace) else SearchSpace.from_dict(value)  # type: ignore[arg-type]
+    space = value if isinstance(value, SearchSpace) else SearchSpace(value)  # type: ignore[arg-type]
     if not space.parameters:
         raise InvalidSettingsError(
             "has no parameter: say what to search, {learning_rate: {loguniform: [1.0e-4, 1.0e-1]}}"

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -10,10 +10,12 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
 )
 
 from tune_tf.config.settings import Settings
+from tune_tf.errors import did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.validation import short_repr, unknown_key_error
@@ -132,15 +134,42 @@ _Points = Annotated[
 ]
 
 
+def _parse_arguments(value: Any) -> Any:
+    if not isinstance(value, dict | FrozenMapping):
+        raise ValueError(f"must be a mapping of arguments, not {short_repr(value)}")
+    return FrozenMapping(value)
+
+
+_Arguments = Annotated[
+    Any,
+    BeforeValidator(_parse_arguments),
+    PlainSerializer(dict),
+    WithJsonSchema({"type": "object"}),
+]
+_SAMPLERS = ("auto", "tpe", "random", "freeze_thaw", "cmaes", "gp", "nsga2", "nsga3", "grid")
+_SAMPLER_FORMS: Any = {"anyOf": [{"enum": [*_SAMPLERS]}, {"type": "string", "pattern": "^[A-Z]"}]}
+
+
+def _check_sampler(name: str) -> str:
+    """Refuse a name that is none of these; classes of Optuna are looked up where it is loaded."""
+    if name not in _SAMPLERS and not name[:1].isupper():
+        raise ValueError(
+            f"must be {one_of(_SAMPLERS)}, or a class of Optuna such as QMCSampler, not {name!r}"
+            f"{did_you_mean(name, _SAMPLERS)}"
+        )
+    return name
+
+
 class SearcherSettings(Settings):
     """The searcher, which proposes configs.
 
     Args:
         name: The searcher; there is one.
-        sampler: Optuna's sampler; ``auto`` is ``freeze_thaw`` with the scheduler of that name, else
-            ``tpe``. ``tpe`` learns from all results, running trials included;
-            ``tpe_rungs`` compares trials only where a scheduler does; ``random`` does not learn;
-            ``freeze_thaw`` takes the proposals of the scheduler of that name.
+        sampler: Optuna's sampler, by its name here or by that of its class; ``auto`` is
+            ``freeze_thaw`` with the scheduler of that name, else ``tpe``. ``tpe`` learns from all
+            results, running trials included; ``random`` does not learn; ``freeze_thaw`` takes the
+            proposals of the scheduler of that name. Example: ``tpe``.
+        arguments: Arguments of the sampler's class. Example: ``{n_startup_trials: 5}``.
         seed: Seed of the sampler; None for the sweep's. Example: ``7``.
         storage: URL of an Optuna database; None for a journal file in the sweep's folder. Example:
             ``postgresql+psycopg://user@host/optuna``.
@@ -155,20 +184,10 @@ class SearcherSettings(Settings):
     main_setting: ClassVar[str] = "sampler"
 
     name: Literal["optuna"] = "optuna"
-    sampler: Literal[
-        "auto",
-        "tpe",
-        "tpe_rungs",
-        "random",
-        "freeze_thaw",
-        "cmaes",
-        "gp",
-        "nsga2",
-        "nsga3",
-        "qmc",
-        "grid",
-        "bruteforce",
+    sampler: Annotated[
+        str, AfterValidator(_check_sampler), Field(json_schema_extra=_SAMPLER_FORMS)
     ] = "auto"
+    arguments: _Arguments = Field(default_factory=lambda: FrozenMapping({}))
     seed: Annotated[int, Field(ge=0)] | None = None
     storage: str | None = None
     study_name: str | None = None
@@ -179,7 +198,7 @@ class SearcherSettings(Settings):
     @field_validator("name", mode="before")
     @classmethod
     def _check_name(cls, name: Any) -> Any:
-        if name in get_args(cls.model_fields["sampler"].annotation):
+        if name in _SAMPLERS:
             raise ValueError(f"must be 'optuna', not {name!r}: write `sampler: {name}`")
         if isinstance(name, str) and "asha" in name.lower():
             line = "scheduler: {name: asha}"

@@ -180,9 +180,10 @@ def _find_extremes(workload: Workload, space: SearchSpace) -> dict[str, tuple[Co
                 model = build_for_checkpoint(workload, config, seed=0)
             except Exception as error:
                 raise WorkloadError(f"the model of {text} cannot be built: {error}") from error
-            num_parameters = model.count_params()
-            score = math.log1p(num_parameters) + math.log1p(_num_outputs(model))
-            known[text] = score, num_parameters
+            variables = [*model.variables, *model.optimizer.variables]
+            num_numbers = sum(math.prod(variable.shape) for variable in variables)
+            score = math.log1p(num_numbers) + math.log1p(_num_outputs(model))
+            known[text] = score, model.count_params()
         return known[text][0]
 
     batch_size = workload.global_batch_size

@@ -63,7 +63,7 @@ def plot_history(data: ReportData) -> Plot:
     study = study_of(data, [data.objective])
     figure = visualization.plot_optimization_history(study, target_name=data.objective.metric)
     figure.update_traces(marker_color=_BLUE, selector={"name": data.objective.metric})
-    figure.update_traces(line_color=_GREY, selector={"mode": "lines"})
+    figure.update_traces(line={"color": _GREY, "shape": "hv"}, selector={"mode": "lines"})
     for trials in data.by_state.values():
         others = [each for each in trials if each.value is not None and not each.is_completed]
         figure.add_scatter(
@@ -219,7 +219,7 @@ def plot_timeline(data: ReportData) -> Plot:
         bars.marker.update(color=[trial.style.colour for trial in those], line_width=0)
         bars.text = [f"trial {trial.number}, {trial.style.word}" for trial in those]
         bars.hovertemplate = "%{text}<extra></extra>"
-    figure.update_layout(xaxis_title=None, yaxis_title="trial", bargap=0.15)
+    figure.update_layout(xaxis_title="local time", yaxis_title="trial", bargap=0.15)
     figure.update_yaxes(autorange="reversed")
     text = "From the start of each trial to its end or last result, pauses included."
     return Plot(text, [_laid_out(figure, min(900, 140 + 14 * len(trials)))])

@@ -86,11 +86,10 @@ class ReportData:
         """Leading objective."""
         return self.result.objective
 
-    @cached_property
+    @property
     def best(self) -> ReportTrial | None:
         """Best trial, or None."""
-        best = self.result.best_if_any
-        return next((trial for trial in self.trials if best and trial.number == best.number), None)
+        return self.ranking[0] if self.result.best_if_any else None
 
     @property
     def searched(self) -> list[str]:

@@ -103,6 +103,6 @@ def make_stopping_scheduler(objective: Objective, settings: SchedulerSettings) -
     Scheduler.__name__ = kind.__name__
     try:
         return Scheduler()
-    except (AssertionError, TypeError, ValueError) as error:
+    except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         text = f"{kind.__name__} refuses its arguments: {error}; correct {', '.join(arguments)}"
         raise InvalidSettingsError(text) from error

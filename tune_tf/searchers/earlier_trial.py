@@ -1,8 +1,10 @@
 """Conversion of configs evaluated elsewhere to Optuna trials."""
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,16 +20,16 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.outcome import STOP_REASON, Outcome, is_finite
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.space_adapter import (
+    DefineByRun,
     SpaceLike,
     distributions_of,
     point_params,
     suggest_of,
 )
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.space import Choice, Constant, SearchSpace
+from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, flatten
 from tune_tf.space.frozen import hashable
-from tune_tf.space.optuna_form import stored_value, to_distribution
-from tune_tf.space.paths import dotted
+from tune_tf.space.optuna_form import labels, stored_value, to_distribution
 
 EVALUATED: Final = "evaluated point"
 """Origin of a trial whose value a user gave."""
@@ -40,22 +42,18 @@ class EarlierTrial:
     Args:
         key: Its identifier in the source.
         state: Its Optuna state.
-        params: Value by path: as Optuna stores it or, in text, as MLflow does.
-        text: Whether the parameters are texts.
+        config: Value by path: an option itself, what Optuna stores for it, or its text.
         values: The objectives' values; None for a trial that was stopped early.
         curve: The leading objective's values by iteration.
         violations: By how much each constraint is violated, by its text; None if unknown.
-        constants: Values by path that are not Optuna parameters, as far as they are known.
     """
 
     key: str
     state: TrialState
-    params: Mapping[str, Any]
-    text: bool
+    config: Mapping[str, Any]
     values: tuple[float, ...] | None
     curve: Mapping[int, float]
     violations: Mapping[str, float] | None
-    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,15 +81,14 @@ class EvaluatedPoint:
         """
         if not isinstance(self.config, Mapping):
             raise InvalidSettingsError(f"an evaluated point must be a config, not {self.config!r}")
-        params, errors = point_params(space, self.config)
+        _, errors = point_params(space, self.config)
         if errors:
             raise InvalidSettingsError(errors)
         outcome, values = self._outcome(criteria)
         earlier = EarlierTrial(
             key="",
             state=TrialState[outcome.optuna],
-            params=params,
-            text=False,
+            config=flatten(self.config, space.parameters if isinstance(space, SearchSpace) else ()),
             values=values,
             curve=dict(enumerate(self.curve, start=1)),
             # An unknown constraint counts as violated, as it does for any trial.
@@ -150,7 +147,7 @@ def to_optuna_trial(
         raise OutsideSpaceError(f"they were stopped before a value of {criteria.leading.metric}")
     if criteria.constraints and earlier.violations is None:
         raise OutsideSpaceError("they do not report all constrained metrics")
-    params, distributions = _fit_params(_convert_params(earlier, space), space)
+    params, distributions = _params_here(earlier.config, space)
     values = earlier.values
     if not values and curve and len(criteria.objectives) == 1:
         values = (curve[max(curve)],)
@@ -175,78 +172,62 @@ def to_optuna_trial(
     return trial
 
 
-def _convert_params(earlier: EarlierTrial, space: SpaceLike) -> dict[str, Any]:
-    """Return an earlier trial's values by path, as Optuna stores them in this space."""
-    params = {**earlier.constants, **earlier.params}
-    if isinstance(space, SearchSpace):
-        for path in space.parameters.keys() & params.keys():
-            parameter = space.parameters[path]
-            if path in earlier.constants:
-                params[path] = stored_value(params[path], parameter)
-            elif earlier.text and isinstance(parameter, Choice):
-                options = (each for each in parameter.options if str(each) == params[path])
-                params[path] = stored_value(next(options, params[path]), parameter)
-    if not earlier.text:
-        return params
-    distributions = distributions_of(space)
-    if distributions is None:
-        raise OutsideSpaceError(
-            "MLflow's parameters cannot be converted for a space that is a callable"
-        )
-    return {path: _parse_text(text, distributions.get(path)) for path, text in params.items()}
-
-
-def _parse_text(text: Any, distribution: BaseDistribution | None) -> Any:
-    """Return the value that a text represents; the text itself if there is none."""
-    try:
-        match distribution:
-            case FloatDistribution():
-                return float(text)
-            case IntDistribution():
-                return int(float(text)) if float(text).is_integer() else float(text)
-            case CategoricalDistribution(choices=choices):
-                return next((each for each in choices if str(each) == str(text)), text)
-    except ValueError:
-        return text
-    return text
-
-
-def _fit_params(
-    params: Mapping[str, Any], space: SpaceLike
+def _params_here(
+    config: Mapping[str, Any], space: SpaceLike
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Return the active parameters of a space that contains them, with their distributions."""
-    fixed = FixedTrial(dict(params))
+    """Return a config's parameters as Optuna stores them in a space, with their distributions.
+
+    Raises:
+        OutsideSpaceError: The space does not contain it.
+    """
+    if isinstance(space, SearchSpace):
+        known: Mapping[str, Any] = space.parameters
+    elif callable(space):
+        return _params_of_function(config, space)
+    else:
+        known = space
+    here = {path: _value_here(value, known.get(path)) for path, value in config.items()}
+    params, errors = point_params(space, here)
+    if errors:
+        rule, *_ = re.split(", not | but |; ", errors[0].what)  # alike for all values
+        raise OutsideSpaceError(f"their {errors[0].where} {rule}")
+    distributions = distributions_of(space) or {}
+    return params, {path: distributions[path] for path in params}
+
+
+def _params_of_function(
+    config: Mapping[str, Any], space: DefineByRun
+) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    fixed = FixedTrial(dict(config))
     try:
         with warnings.catch_warnings(action="error"):  # Optuna warns of what is out of range
             values = suggest_of(space)(fixed)
-    except (ValueError, UserWarning) as error:
-        raise OutsideSpaceError(_describe_mismatch(params, fixed, space)) from error
-    for path, value in params.items():
-        if path in fixed.params:
-            continue
-        if callable(space) and path in values and _is_equal(value, values[path]):
-            continue
-        parameter = space.parameters.get(path) if isinstance(space, SearchSpace) else None
-        if not isinstance(parameter, Constant):
-            what = "is inactive here" if parameter is not None else "is not a parameter here"
-            raise OutsideSpaceError(f"their {dotted(path)} {what}")
-        if path in values and not _is_equal(value, parameter.value):
-            raise OutsideSpaceError(f"their {dotted(path)} is not {parameter.value!r}")
+    except (ValueError, TypeError, UserWarning) as error:
+        raise OutsideSpaceError("their parameters are out of range here") from error
+    for path in config.keys() - fixed.params.keys():
+        if path not in values or not _is_equal(config[path], values[path]):
+            raise OutsideSpaceError(f"their {path} is not a parameter here")
     return dict(fixed.params), dict(fixed.distributions)
 
 
-def _describe_mismatch(params: Mapping[str, Any], fixed: FixedTrial, space: SpaceLike) -> str:
-    """Return the first parameter that the space did not accept, as a reason."""
-    if isinstance(space, SearchSpace):
-        for path, parameter in space.parameters.items():
-            if path in fixed.params or isinstance(parameter, Constant):
-                continue
-            if path in params:
-                return f"their {dotted(path)} is out of range here"
-            if parameter.condition.holds(fixed.params):
-                return f"they lack {dotted(path)}"
-    return "their parameters are out of range here"
+def _value_here(value: Any, parameter: Parameter | BaseDistribution | None) -> Any:
+    """Return the value of a parameter that a stored one or a text stands for, if there is any."""
+    options: Sequence[Any] = ()
+    match parameter:
+        case Choice(options=options):
+            pairs = zip(labels(options), options, strict=True)
+            options = [option for label, option in pairs if _is_equal(value, label)] or options
+        case CategoricalDistribution(choices=options):
+            pass
+        case Constant(value=constant):
+            options = (constant,)
+        case Float() | FloatDistribution() | Int() | IntDistribution() if isinstance(value, str):
+            with suppress(ValueError):
+                number = float(value)
+                is_whole = isinstance(parameter, Int | IntDistribution) and number.is_integer()
+                return int(number) if is_whole else number
+    return next((option for option in options if _is_equal(value, option)), value)
 
 
-def _is_equal(value: Any, constant: Any) -> bool:
-    return hashable(value) == hashable(constant) or str(value) == str(constant)
+def _is_equal(value: Any, other: Any) -> bool:
+    return hashable(value) == hashable(other) or str(value) == str(other)

@@ -20,7 +20,7 @@ from tune_tf.searchers.earlier_trial import EvaluatedPoint
 from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.search_settings import SearchSettings
 from tune_tf.searchers.space_adapter import SpaceLike, suggest_of
-from tune_tf.searchers.storage.filtered import RungSource
+from tune_tf.searchers.storage.rung_values import RungSource
 from tune_tf.searchers.storage.study_storage import Storage
 from tune_tf.searchers.study_searcher import StudySearcher, unfinished_ends
 from tune_tf.searchers.trial_attrs import attrs_from_result, config_changed_at
@@ -59,7 +59,8 @@ class OptunaSearcher(StudySearcher):
             Optuna distributions, nested or by path. Groups are joined by ``/`` in paths.
         objective: The metric that trials report, with its direction; or several, of which the
             first is the one whose curve is stored.
-        sampler: Name of a sampler, such as ``"tpe"``, or an Optuna sampler.
+        sampler: Name of a sampler, such as ``"tpe"``, or of a class of Optuna; or an Optuna
+            sampler.
         seed: Seed of a sampler given by name.
         storage: None to keep the study in memory; a database URL such as ``sqlite:///optuna.db``;
             a journal file ending in ``.journal`` or ``.log``; or an Optuna storage.
@@ -75,6 +76,7 @@ class OptunaSearcher(StudySearcher):
             or database URL, ``mlflow:<experiment name>``, or a
             :class:`~tune_tf.searchers.WarmStart`; see :attr:`warm_start`.
         allow_changed_space: Whether a study may continue with another search space.
+        sampler_arguments: Arguments of Optuna's class, of a sampler given by name.
 
     Raises:
         InvalidSettingsError: A setting is not one of those above, or the storage cannot be opened.
@@ -96,6 +98,7 @@ class OptunaSearcher(StudySearcher):
         evaluated_rewards: Sequence[float | Sequence[float]] | None = None,
         warm_start_from: str | os.PathLike[str] | WarmStart | None = None,
         allow_changed_space: bool = False,
+        sampler_arguments: Mapping[str, Any] | None = None,
     ) -> None:
         """Validate the settings, and open the study if it has a name."""
         if warm_start_from is not None and not isinstance(warm_start_from, WarmStart):
@@ -116,6 +119,7 @@ class OptunaSearcher(StudySearcher):
                 tuple(evaluated_rewards or ()),
                 warm_start_from,
                 allow_changed_space,
+                sampler_arguments,
             )
         )
         self._stop_criteria: dict[str, Any] = {}
@@ -330,7 +334,7 @@ class OptunaSearcher(StudySearcher):
         attrs = attrs_from_result(last, self._rungs())
         if run_id := controller.run_id_of(trial_id):
             attrs[MLFLOW_RUN_ID] = run_id
-        violations = self.criteria.violations(last) if last else {}
+        violations = self.criteria.violations(last)
         self._reconcile().tell(trial_id, end, attrs, violations)
 
     def _check_metrics(self, result: Mapping[str, Any]) -> None:

@@ -6,23 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import optuna
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EvaluatedPoint
-from tune_tf.searchers.sampler_view import SamplerView
-from tune_tf.searchers.samplers.catalogue import (
-    make_sampler,
-    needs_dense,
-    reseed_sampler,
-    visibility_for,
-)
-from tune_tf.searchers.space_adapter import SpaceLike, Suggest, point_params, suggest_of
+from tune_tf.searchers.samplers.catalogue import make_sampler, needs_dense, reseed_sampler
+from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler, is_continuous
+from tune_tf.searchers.samplers.new_configs import NewConfigSampler
+from tune_tf.searchers.space_adapter import Outline, SpaceLike, Suggest, point_params, suggest_of
 from tune_tf.searchers.space_record import check_space
-from tune_tf.searchers.storage.filtered import FilteredStorage, RungSource, no_rungs
+from tune_tf.searchers.storage.rung_values import RungSource, RungValues
 from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
 from tune_tf.searchers.warm_start import OBJECTIVE, ImportSummary, WarmStart, import_trials
 
@@ -46,6 +42,7 @@ class SearchSettings:
         rewards: Values of the points, if they were evaluated already.
         warm_start: Source of earlier results, if any.
         allow_changed_space: Whether a study may continue with another space.
+        arguments: Further arguments of a sampler given by name.
 
     Raises:
         InvalidSettingsError: The space does not contain a point, or the number of rewards differs
@@ -63,6 +60,7 @@ class SearchSettings:
     rewards: tuple[Any, ...] = ()
     warm_start: WarmStart | None = None
     allow_changed_space: bool = False
+    arguments: Mapping[str, Any] | None = None
     params: tuple[dict[str, Any], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +86,11 @@ class SearchSettings:
             InvalidSettingsError: It is unknown, or does not support the space or the criteria.
         """
         return make_sampler(
-            self.sampler, self.seed, space=self.space, num_objectives=len(self.criteria.objectives)
+            self.sampler,
+            self.seed,
+            space=self.space,
+            num_objectives=len(self.criteria.objectives),
+            arguments=self.arguments,
         )
 
     def reseed_sampler(self, current: BaseSampler, num_trials: int) -> BaseSampler:
@@ -100,22 +102,28 @@ class SearchSettings:
             num_trials,
             space=self.space,
             num_objectives=len(self.criteria.objectives),
+            arguments=self.arguments,
         )
 
-    def sampler_view(
+    def sampled_study(
         self, storage: BaseStorage, study_name: str, sampler: BaseSampler, rungs: RungSource
-    ) -> SamplerView:
-        """Return the sampler's view of the study: trials at rungs, running ones included."""
-        visibility = visibility_for(
-            self.sampler,
-            len(self.criteria.objectives),
-            has_constraints=bool(self.criteria.constraints),
-        )
-        filtered = FilteredStorage(storage, rungs, visibility)  # type: ignore[abstract]
+    ) -> optuna.Study:
+        """Return the study as a sampler sees it, with what it is asked through.
+
+        A user's sampler may repeat configs on purpose.
+        """
         with quiet_logging():
-            study = optuna.load_study(study_name=study_name, storage=filtered, sampler=sampler)
-        # A user's sampler may repeat configs on purpose.
-        return SamplerView(study, filtered, rungs if isinstance(self.sampler, str) else no_rungs)
+            stored = optuna.load_study(study_name=study_name, storage=storage)
+        if isinstance(sampler, TPESampler):
+            num_objectives = len(self.criteria.objectives)
+            storage = RungValues(storage, rungs, num_objectives)  # type: ignore[abstract]
+        distributions = Outline.of(self.space).distributions or {}
+        is_finite = distributions and not any(map(is_continuous, distributions.values()))
+        is_ours = isinstance(self.sampler, str) and not isinstance(sampler, ExhaustiveSampler)
+        if is_finite and is_ours:
+            sampler = NewConfigSampler(sampler, self.suggest, distributions, rungs, stored)
+        with quiet_logging():
+            return optuna.load_study(study_name=study_name, storage=storage, sampler=sampler)
 
     def open_study(
         self, storage: BaseStorage, study_name: str | None

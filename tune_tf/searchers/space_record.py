@@ -80,15 +80,16 @@ def check_space(study: optuna.Study, space: SpaceLike, *, allow_changed: bool) -
     if new is None:
         return
     old = study.user_attrs.get(SEARCH_SPACE)
-    changes = changed_lines(old, new) if old is not None else _diff_with_trials(study, space)
+    changes = changed_lines(old or new, new)
     change = "\n".join(changes)
     if changes and not allow_changed:
         raise SweepConflictError(
             f"study {study.study_name!r} was created with another search space:\n{change}\n"
             "use the old space or another study_name, or set allow_changed_space"
         )
-    if changes:
+    if changes or old is None:
         _refuse_incompatible(study, space)
+    if changes:
         _log.warning(
             "study %r continues with a changed search space:\n%s", study.study_name, change
         )
@@ -112,18 +113,6 @@ def _stored_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
     for trial in study.get_trials(deepcopy=False):
         stored.update(trial.distributions)
     return stored
-
-
-def _diff_with_trials(study: optuna.Study, space: SpaceLike) -> list[str]:
-    """Compare a space with the trials of a study that has no recorded space.
-
-    A parameter that no trial has may never have been active, so it does not count as added.
-    """
-    stored, new = _stored_distributions(study), distributions_of(space) or {}
-    return changed_lines(
-        {path: repr(each) for path, each in stored.items()},
-        {path: repr(new[path]) for path in stored if path in new},
-    )
 
 
 def _refuse_incompatible(study: optuna.Study, space: SpaceLike) -> None:

@@ -114,12 +114,10 @@ class StudySearcher(Searcher):
             with self._clear_errors():
                 study, self._import_summary = settings.open_study(storage, self._study_name)
                 self._study_name = study.study_name
-                sampler_view = settings.sampler_view(
+                sampled = settings.sampled_study(
                     storage, study.study_name, self._sampler, self._rungs
                 )
-                self._registry = TrialRegistry(
-                    study, storage, settings.suggest, state, sampler_view
-                )
+                self._registry = TrialRegistry(study, storage, settings.suggest, state, sampled)
         return self._registry
 
     def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:
@@ -138,7 +136,9 @@ class StudySearcher(Searcher):
         num_trials = registry.reconcile(controller.trial_ids(), configs)
         if num_trials is not None:
             self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
-            registry.sampler_view.study.sampler = self._sampler
+            registry.sampled = self._settings.sampled_study(
+                self._storage, registry.study.study_name, self._sampler, self._rungs
+            )
         if not controller.delays_completions():
             for trial_id, failed in unfinished_ends(registry, ended).items():
                 self.on_trial_complete(trial_id, self._lost_result(trial_id), failed)

@@ -23,7 +23,6 @@ from tune_tf.searchers.registry_state import (
     last_step,
     next_number,
 )
-from tune_tf.searchers.sampler_view import SamplerView
 from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
@@ -38,9 +37,10 @@ class TrialRegistry:
         storage: The study's storage.
         suggest: The search space.
         state: Saved state to continue from.
-        sampler_view: The sampler's view, if it differs from the study.
+        sampled: The study as its sampler sees it, if that differs.
 
     Attributes:
+        sampled: The same.
         reconciled: Whether the study was compared with Tune in this session.
 
     Raises:
@@ -54,11 +54,11 @@ class TrialRegistry:
         storage: BaseStorage,
         suggest: Suggest,
         state: RegistryState | None = None,
-        sampler_view: SamplerView | None = None,
+        sampled: optuna.Study | None = None,
     ) -> None:
         """Open the registry; the study is not changed."""
         self.study = study
-        self.sampler_view = sampler_view or SamplerView(study, storage)
+        self.sampled = sampled or study
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._suggest = suggest
@@ -76,7 +76,7 @@ class TrialRegistry:
     @property
     def exhausted(self) -> bool:
         """Whether all configs of a finite space have been assigned."""
-        sampler = self.sampler_view.study.sampler
+        sampler = self.sampled.sampler
         if self.state.orphans or not isinstance(sampler, ExhaustiveSampler):
             return False
         waiting = self.study.get_trials(False, (TrialState.WAITING,))
@@ -120,7 +120,7 @@ class TrialRegistry:
         """Return ``path -> value`` for a Tune trial: an orphan's parameters, else new ones."""
         if self.state.orphans:
             return self._assign_orphan(tune_id, self.state.orphans.pop(0))
-        trial = self.sampler_view.ask(self._suggest, self.study)
+        trial = self.sampled.ask()
         self.state.num_known = max(self.state.num_known, trial.number + 1)
         self.state.records[tune_id] = TrialRecord(trial.number)
         return self._suggest_params(tune_id, trial)
@@ -198,7 +198,7 @@ class TrialRegistry:
                     trial.set_user_attr(key, value)
             if state is not TrialState.FAIL:
                 self._constrain(trial, violations or {})
-            self.sampler_view.study.tell(trial, values, state)
+            self.sampled.tell(trial, values, state)
         except UpdateFinishedTrialError:
             pass  # reported by another process in the meantime
         self._close(tune_id)
@@ -269,9 +269,7 @@ class TrialRegistry:
             self._relink(number, tune_id)
             return self._suggest(FixedTrial(frozen.params, number))
         record.reported = last_step(frozen)
-        return self._suggest_params(
-            tune_id, optuna.Trial(self.sampler_view.study, self._id_of(number))
-        )
+        return self._suggest_params(tune_id, optuna.Trial(self.sampled, self._id_of(number)))
 
     def _suggest_params(self, tune_id: str, trial: optuna.Trial) -> dict[str, Any]:
         """Sample the missing parameters of a trial."""
@@ -319,9 +317,7 @@ class TrialRegistry:
                 record.finished = True
                 return None
             record.reported = last_step(frozen)
-            self._open_trials[tune_id] = optuna.Trial(
-                self.sampler_view.study, self._id_of(record.number)
-            )
+            self._open_trials[tune_id] = optuna.Trial(self.sampled, self._id_of(record.number))
         return self._open_trials[tune_id]
 
     def _close(self, tune_id: str) -> None:

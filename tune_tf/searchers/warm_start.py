@@ -21,7 +21,6 @@ from tune_tf.searchers.space_record import constants_of
 from tune_tf.searchers.storage.study_storage import (
     JOURNAL_SUFFIXES,
     directions_text,
-    is_journal,
     open_storage,
     quiet_logging,
     storage_label,
@@ -147,19 +146,13 @@ def import_trials(
 def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
     """Yield the trials of a study that are COMPLETE or PRUNED."""
     study = _open_study(source)
-    if study.directions != criteria.directions:
-        raise _unusable(
-            source,
-            f"its study has the directions {directions_text(study.directions)}, not those of "
-            f"{criteria}; name a sweep with the same objective",
-        )
-    objective = study.user_attrs.get(OBJECTIVE, str(criteria))
-    if objective != str(criteria):
-        raise _unusable(
-            source,
-            f"its objective is {objective}, this one's is {criteria}; name a sweep with the same "
-            "objective",
-        )
+    objective = study.user_attrs.get(OBJECTIVE, directions_text(study.directions))
+    if study.directions != criteria.directions or objective not in (
+        str(criteria),
+        directions_text(criteria.directions),
+    ):
+        text = f"its objective is {objective}, this one's is {criteria}"
+        raise _unusable(source, f"{text}; name a sweep with the same objective")
     constants = constants_of(study)
     for trial in study.get_trials(deepcopy=False):
         if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
@@ -170,34 +163,24 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
             yield EarlierTrial(
                 key=str(trial.number),
                 state=trial.state,
-                params=trial.params,
-                text=False,
+                config=constants | trial.params,
                 values=tuple(trial.values) if trial.state is TrialState.COMPLETE else None,
                 curve=trial.intermediate_values,
                 violations=reported if len(reported) == len(violations) else None,
-                constants=constants,
             )
 
 
 def _open_study(source: str) -> optuna.Study:
     """Open the study of a sweep's folder, a journal or a database, with ``#name`` if needed."""
     location, _, name = source.partition("#")
-    if "://" not in location and Path(location).is_dir():
-        folder = sorted(Path(location).iterdir())
-        journals = [each for each in folder if each.suffix in JOURNAL_SUFFIXES]
+    if "://" not in location:
+        path = Path(location)
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        journals = [each for each in files if each.suffix in JOURNAL_SUFFIXES and each.is_file()]
         if len(journals) != 1:
-            raise _unusable(
-                location,
-                f"expected one journal, found {len(journals)}; name the study's file or database "
-                "URL instead",
-            )
+            kinds = "a sweep's folder, a journal file, a database URL or mlflow:<experiment>"
+            raise _unusable(source, f"must be {kinds}; it holds {len(journals)} journals, not one")
         location = str(journals[0])
-    missing = "://" not in location and not Path(location).is_file()
-    if missing or not (is_journal(location) or "://" in location):
-        raise InvalidSettingsError(
-            f"warm_start_from {source!r} must be a sweep's folder, a journal file, a database URL "
-            "or mlflow:<experiment>; there is no such file"
-        )
     storage = open_storage(location)
     with quiet_logging():
         names = optuna.get_all_study_names(storage)
@@ -237,16 +220,14 @@ def _read_experiment(
         reason = f"there is no such experiment{did_you_mean(name, names)}"
         raise InvalidSettingsError(unusable + reason)
     token = None
-    while True:
+    while token != "":
         page = client.search_runs(
             [experiment.experiment_id], order_by=["attributes.start_time"], page_token=token
         )
         for run in page:
             if _PARENT in run.data.tags and run.info.status in _STATES:
                 yield _from_run(client, run, criteria)
-        token = page.token
-        if not token:
-            return
+        token = page.token or ""
 
 
 def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
@@ -261,8 +242,7 @@ def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> E
     return EarlierTrial(
         key=run.info.run_id,
         state=state,
-        params=run.data.params,
-        text=True,
+        config=run.data.params,
         values=criteria.values(metrics) if state is TrialState.COMPLETE else None,
         curve={point.step: point.value for point in history},
         violations=criteria.violations(metrics) if all_reported else None,

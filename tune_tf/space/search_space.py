@@ -56,15 +56,6 @@ class SearchSpace:
         return any(parameter.when for parameter in self.parameters.values())
 
     @classmethod
-    def from_dict(cls, mapping: Mapping[str, Any]) -> "SearchSpace":
-        """Return the space of the ``space`` section of a sweep file.
-
-        Raises:
-            InvalidSettingsError: With all errors, each at the dotted path of its parameter.
-        """
-        return cls(mapping)
-
-    @classmethod
     def from_yaml(cls, source: str | Path) -> "SearchSpace":
         """Return the space of a YAML text or file.
 
@@ -76,13 +67,13 @@ class SearchSpace:
         document = YamlDocument.load(source)
         errors = list(document.errors)
         with adding_errors_to(errors):
-            space = cls.from_dict(document.data)
+            space = cls(document.data)
         if errors:
             raise InvalidSettingsError(document.locate(errors), document.source)
         return space
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ``space`` section that :meth:`from_dict` reads."""
+        """Return the ``space`` section that a sweep file has."""
         return space_section(self.parameters)
 
     @classmethod

@@ -65,6 +65,7 @@ def check_settings(config: SweepConfig, base_dir: Path, folder: Path | None = No
         config.searcher.seed,
         space=config.space,
         num_objectives=len(config.objectives),
+        arguments=config.searcher.arguments,
     )
     checked_tracking_uri(config)
     _check_searcher(config, is_new=folder is None)
@@ -86,6 +87,7 @@ def _check_searcher(config: SweepConfig, *, is_new: bool) -> None:
         searcher.sampler,
         seed=searcher.seed,
         points_to_evaluate=searcher.points_to_evaluate,
+        sampler_arguments=searcher.arguments,
     )
     if is_new and searcher.warm_start_from:
         source = expand_references(searcher.warm_start_from, "searcher.warm_start_from")
@@ -230,6 +232,7 @@ def study_searcher(
         points_to_evaluate=searcher.points_to_evaluate,
         warm_start_from=earlier and WarmStart(earlier, tracking_uri),
         allow_changed_space=searcher.allow_changed_space,
+        sampler_arguments=searcher.arguments,
     )
 
 

@@ -142,7 +142,7 @@ def packages() -> str:
 
 
 def hardware() -> str:
-    """Return the driver's machine and the resources of the Ray cluster as JSON."""
+    """Return the driver's machine and the Ray cluster as JSON."""
     machine: dict[str, Any] = {
         "host": platform.node(),
         "os": platform.platform(),
@@ -152,7 +152,7 @@ def hardware() -> str:
         "usable_cpu_cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": gpus(),
-        "ray_resources": ray.cluster_resources() if ray.is_initialized() else {},
+        "ray_nodes": _nodes(),
     }
     return json.dumps(machine, indent=2) + "\n"
 
@@ -187,3 +187,22 @@ def _output(command: list[str], env: Mapping[str, str] | None = None) -> str | N
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.decode(errors="replace")
+
+
+def _nodes() -> list[dict[str, Any]]:
+    try:
+        nodes = ray.nodes() if ray.is_initialized() else []
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError):  # the cluster is shutting down
+        return []
+    return [
+        {
+            "host": node["NodeManagerHostname"],
+            "resources": {
+                name: amount
+                for name, amount in sorted(node["Resources"].items())
+                if not name.startswith("node:")
+            },
+        }
+        for node in nodes
+        if node["Alive"]
+    ]

@@ -22,8 +22,6 @@ from tune_tf.workloads.settings_workload import (
     row_splits,
 )
 
-_BLOCK_ROWS = 4096
-
 Parts = dict[str, tuple[Any, Any]]
 """Inputs and targets by part, at least those of ``train``."""
 
@@ -96,7 +94,8 @@ class ArrayWorkload(SettingsWorkload[SettingsT, ArrayProperties, Parts]):
         convert = _numbers if self.properties.head.num_classes is None else class_numbers
         parts: dict[str, Any] = {}
         for part, (x, y) in source.items():
-            _refuse_non_finite(x, f"x of {part}")
+            if x.dtype.kind == "f":
+                _refuse_non_finite(x, f"x of {part}")
             parts[part] = x.astype(self.properties.dtype, copy=False), convert(y, part)
         x, y = parts["train"]
         parts |= {part: (x[rows], y[rows]) for part, rows in self._rows_by_part(source).items()}
@@ -120,12 +119,7 @@ def _numbers(y: Any, part: str) -> Any:
 
 
 def _refuse_non_finite(values: Any, where: str) -> None:
-    if values.dtype.kind != "f":
-        return
-    wrong = np.zeros(len(values), bool)
-    for start in range(0, len(values), _BLOCK_ROWS):  # a mask of all would take much memory
-        block = np.asarray(values[start : start + _BLOCK_ROWS])
-        wrong[start : start + len(block)] = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if wrong.any():
         raise WorkloadError(
             f"{where} holds NaN or infinity in {format_rows(wrong)}: fix or remove these rows"

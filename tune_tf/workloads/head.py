@@ -83,13 +83,11 @@ def class_numbers(y: Any, part: str) -> "np.ndarray[Any, Any]":
     """
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim != 1:
+    if y.ndim != 1 or y.dtype.kind not in "biuf":
         raise WorkloadError(
-            f"y of {part} has shape {list(y.shape)}, but classes are one number per row: convert "
-            "one-hot rows with argmax, or set task: regression"
+            f"y of {part} is {y.dtype} of shape {list(y.shape)}, but classes are one integer from "
+            "0 per row: convert one-hot rows with argmax, or set task: regression"
         )
-    if y.dtype.kind not in "biuf":
-        raise WorkloadError(f"y of {part} holds {y.dtype}, but classes are integers from 0")
     wrong = ~np.isfinite(y) | (y != np.floor(y)) | (y < 0)
     if wrong.any():
         raise WorkloadError(

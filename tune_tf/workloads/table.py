@@ -91,9 +91,10 @@ def holds_dates(column: "pd.Series[Any]") -> bool:
 
 
 def looks_like_numbers(column: "pd.Series[Any]") -> bool:
-    """Return whether all texts of a column are numbers, with a decimal comma or thousands."""
+    """Return whether all texts of a column are numbers, some with a fraction or thousands."""
     texts = column.dropna().astype(str)
-    return len(texts) > 0 and bool(texts.map(lambda text: bool(_NUMBER.fullmatch(text))).all())
+    are_numbers = texts.map(lambda text: bool(_NUMBER.fullmatch(text))).all()
+    return bool(are_numbers and texts.str.contains("[.,' ]", regex=True).any())
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
@@ -84,18 +84,6 @@ class TabularSettings(DataSettings):
     thousands: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     encoding: Text = "utf-8"
     missing: Names = ()
-
-    @field_validator("columns", "ignore", "categorical", "dates")
-    @classmethod
-    def _check_names(cls, names: Any, info: ValidationInfo) -> Any:
-        target = info.data.get("target")
-        if target is not None and target in (names or ()):
-            raise ValueError(f"holds the target {target!r}: leave it out here")
-        if info.field_name == "dates" and (both := {*names} & {*info.data.get("categorical", ())}):
-            raise ValueError(
-                f"and categorical both hold {', '.join(sorted(both))}: put each in only one"
-            )
-        return names
 
     @property
     def text_format(self) -> TextFormat:
@@ -206,7 +194,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 _warn(
                     f"{settings.path}: column {name!r} holds {len(categories)} distinct texts in "
                     f"{len(rows)} training rows, such as {categories[0]!r}, so it identifies rows "
-                    "rather than categories: put it under data.ignore or data.dates"
+                    "rather than categories: put it under data.ignore, or with its format under "
+                    "data.dates"
                 )
         return TableProperties(
             columns, classes, Head(len(classes)) if classes else Head.of_numbers(y[rows])
@@ -272,7 +261,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
             raise WorkloadError(
                 f"{self.settings.path}: column {column.name!r} is read as text, such as "
                 f"{values.iloc[0]!r}: if it holds numbers, write decimal: ',' or thousands: ',' "
-                "under data (init: --decimal , or --thousands ,); if not, put it under categorical"
+                "under data (init: --decimal , or --thousands ,); if not, put it under categorical "
+                "(for the target, task: classification)"
             )
 
     def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:

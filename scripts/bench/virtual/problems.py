@@ -395,7 +395,7 @@ def _read_table(path: Path) -> Problem:
     with np.load(path, allow_pickle=False) as file:
         codes, description = file["curves"], json.loads(str(file["description"]))
     objective = Objective(description["metric"], description["mode"])
-    space = SearchSpace.from_dict(description["space"])
+    space = SearchSpace(description["space"])
     parameters: Mapping[str, Any] = space.parameters
     axes = {name: _Axis(parameters[name], grid) for name, grid in description["axes"].items()}
     low, high = description["log_low"], description["log_high"]

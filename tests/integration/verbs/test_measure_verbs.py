@@ -33,25 +33,15 @@ def test_plan_measures_the_models_and_bounds_the_sweep(verb, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--json", "--csv"])
-def test_scale_measures_advises_and_draws(verb, sweep_file, tmp_path, option):
-    code, out, err = verb(
-        "scale", str(sweep_file), "--max-devices=1", "--plot=scale.html", option, cwd=tmp_path
-    )
+def test_scale_measures_and_advises(verb, sweep_file, tmp_path):
+    code, out, err = verb("scale", str(sweep_file), "--max-devices=1", "--json", cwd=tmp_path)
     assert code == 0, err
-    if option == "--csv":
-        header, first, *_ = out.splitlines()
-        assert header.startswith("what,devices,batch_size,rows_per_s,speed_up")
-        assert first.startswith("1 replica,1,64,")
-        return
     found = json.loads(out)
     assert [each["batch_size"] for each in found["rows"]] == [64, 32, 128, 256, 64, 64]
     assert all(each["rows_per_s"] > 0 for each in found["rows"])
     assert found["failures"] == {}
     assert found["config"]["optimizer"] == "adamw"
     assert found["advice"].startswith("Give a trial one core")
-    page = (tmp_path / "scale.html").read_text()
-    assert "How tiny scales" in page
 
 
 BAD = {

@@ -26,13 +26,12 @@ MAX_T = 9
 PBT = {"perturbation_interval": 2, "mutations": ["momentum"]}
 CASES = [
     ({"name": "fifo"}, "random"),
-    ({"name": "fifo"}, "qmc"),
+    ({"name": "fifo"}, "QMCSampler"),
     ({"name": "fifo"}, "grid"),
     ({"name": "asha"}, "tpe"),
-    ({"name": "asha"}, "tpe_rungs"),
     ({"name": "asha"}, "nsga2"),
     ({"name": "asha", "brackets": 2, "reduction_factor": 1.5}, "nsga3"),
-    ({"name": "asha", "reduction_factor": 1.6}, "bruteforce"),
+    ({"name": "asha", "reduction_factor": 1.6}, "BruteForceSampler"),
     ({"name": "HyperBandScheduler"}, "tpe"),
     ({"name": "HyperBandForBOHB"}, "cmaes"),
     ({"name": "MedianStoppingRule", "grace_period": 2}, "tpe"),
@@ -52,7 +51,7 @@ IDS = ["-".join([*map(str, settings.values()), sampler]) for settings, sampler i
 
 def make_sweep(settings, sampler, *, num_slots=4, num_samples=12, end_reason=None, several=False):
     """Create a sweep in logical time, with a constraint."""
-    space = {"cmaes": NUMBERS, "grid": GRID, "bruteforce": GRID}.get(sampler, SPACE)
+    space = {"cmaes": NUMBERS, "grid": GRID, "BruteForceSampler": GRID}.get(sampler, SPACE)
     constraints = (Constraint.parse("size", "<= 56"),)
     seeded = {"seed": 1} if settings["name"] == "freeze_thaw" else {}
     scheduler = make_scheduler(

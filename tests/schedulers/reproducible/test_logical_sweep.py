@@ -84,7 +84,7 @@ def test_some_trial_may_train_until_all_have_ended(case, runs):
     sweep = runs.disturbed(case)
     assert sweep.has_all_trials
     assert None not in outcomes(sweep)
-    assert sweep.num_created == (12 if case[1] not in ("grid", "bruteforce") else 6)
+    assert sweep.num_created == (12 if case[1] not in ("grid", "BruteForceSampler") else 6)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

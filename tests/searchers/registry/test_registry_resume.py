@@ -12,27 +12,6 @@ from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
 
 
-def test_trials_asked_for_after_the_last_save_are_proposed_again_in_order(storage):
-    first = open_registry(storage)
-    asked(first, "a")
-    saved = first.state.copy()
-    lost = asked(first, "b", "c", "d")
-    first.report("c", 1, 0.5)
-    first.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 1))  # finished, and lost all the same
-    registry = open_registry(storage, saved)
-    assert registry.reconcile() == 4
-    again = [registry.ask(tune_id) for tune_id in ("B", "C", "D")]
-    assert again == lost
-    assert [trial.user_attrs["tune_trial_id"] for trial in registry.study.trials] == list("abCD")
-    registry.ask("E")
-    for tune_id in "aBCDE":
-        registry.report(tune_id, 1, 0.25)
-        registry.tell(tune_id, TrialOutcome(Outcome.COMPLETED, 0.125, 2))
-    assert states(registry) == ["COMPLETE"] * 5
-    assert [trial.value for trial in registry.study.trials] == [0.125, 0.5, 0.125, 0.125, 0.125]
-    assert registry.study.trials[2].intermediate_values == {1: 0.5, 2: 0.125}
-
-
 def test_a_trial_that_ended_unsaved_is_linked_to_its_rerun(storage):
     registry = open_registry(storage)
     asked(registry, "a")
@@ -72,17 +51,6 @@ def test_a_trial_killed_while_drawing_parameters_gets_the_missing_ones(storage):
     assert set(registry.ask("a")) == {"x", "fixed"}
     assert len(registry.study.trials) == 1
     assert registry.study.trials[0].user_attrs["tune_trial_id"] == "a"
-
-
-def test_a_new_registry_proposes_running_trials_and_skips_finished_ones(storage):
-    first = open_registry(storage)
-    _, running = asked(first, "a", "b")
-    first.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
-    registry = open_registry(storage)
-    assert registry.reconcile() == 2
-    assert registry.ask("c") == running
-    registry.ask("d")
-    assert states(registry) == ["COMPLETE", "RUNNING", "RUNNING"]
 
 
 def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):

@@ -64,14 +64,6 @@ def test_trials_without_an_end_are_counted_and_named(storage):
     assert registry.study.trials[1].user_attrs["stop_cause"] == "error"
 
 
-def test_registry_records_the_last_iteration_that_tune_reported(storage):
-    registry = open_registry(storage)
-    asked(registry, "a")
-    assert registry.record("a").seen is None
-    registry.note_result("a", 3)
-    assert registry.record("a").seen == 3
-
-
 def test_the_last_value_of_a_trial_is_known_from_its_curve(storage):
     registry = open_registry(storage)
     asked(registry, "a", "b")
@@ -152,9 +144,3 @@ def test_a_space_that_raises_leaves_no_running_trial(storage):
         asked(registry, "a")
     assert states(registry) == ["FAIL"]
     assert registry.study.trials[0].user_attrs["stop_cause"].endswith("division by zero")
-
-
-def test_trials_that_the_user_enqueued_come_first(storage):
-    registry = open_registry(storage)
-    registry.study.enqueue_trial({"x": 0.75})
-    assert asked(registry, "a") == [{"x": 0.75, "fixed": 3}]

@@ -5,18 +5,15 @@ from optuna.samplers import (
     BruteForceSampler,
     GridSampler,
 )
-from optuna.storages import InMemoryStorage
 from optuna.trial import create_trial
 from sampler_spaces import FINITE, define
 
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
     reseed_sampler,
-    visibility_for,
 )
 from tune_tf.searchers.samplers.custom_samplers import grid_points
 from tune_tf.searchers.space_adapter import suggest_of
-from tune_tf.searchers.storage.filtered import FilteredStorage
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
 
@@ -43,15 +40,14 @@ TREE = SearchSpace({"a": Choice(["x", "y"]), "b": Int(1, 2, when={"a": "y"})})
 @pytest.mark.parametrize("num_running", [1, 3], ids=["one at a time", "three at a time"])
 @pytest.mark.parametrize(
     ("name", "space", "num_configs"),
-    [("grid", SMALL, 6), ("bruteforce", SMALL, 6), ("bruteforce", TREE, 3)],
+    [("grid", SMALL, 6), ("BruteForceSampler", SMALL, 6), ("BruteForceSampler", TREE, 3)],
     ids=["grid", "bruteforce", "conditional"],
 )
 def test_finite_samplers_hand_out_each_config_once_and_are_exhausted(
     name, space, num_configs, num_running
 ):
-    storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
     sampler = make_sampler(name, 3, space=space)
-    study = optuna.create_study(storage=storage, sampler=sampler)
+    study = optuna.create_study(sampler=sampler)
     running, configs = [], []
     while not sampler.exhausted(study):
         running.append(study.ask())
@@ -66,7 +62,7 @@ def test_finite_samplers_hand_out_each_config_once_and_are_exhausted(
 
 
 def test_an_exhaustive_search_of_a_callable_knows_its_end():
-    sampler = make_sampler("bruteforce", 1, space=define)
+    sampler = make_sampler("BruteForceSampler", 1, space=define)
     study = optuna.create_study(sampler=sampler)
     num_asked = 0
     while not sampler.exhausted(study):

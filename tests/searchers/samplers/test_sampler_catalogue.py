@@ -22,13 +22,14 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
 from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
 
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.samplers.catalogue import (
-    SAMPLERS,
+    SAMPLER_KINDS,
     make_sampler,
     needs_dense,
+    optuna_samplers,
     reseed_sampler,
     uses_constraints,
-    visibility_for,
 )
 from tune_tf.searchers.samplers.custom_samplers import (
     ExhaustiveSampler,
@@ -37,15 +38,7 @@ from tune_tf.searchers.samplers.custom_samplers import (
     grid_points,
 )
 from tune_tf.searchers.space_adapter import suggest_of
-from tune_tf.searchers.storage.filtered import FilteredStorage
-from tune_tf.searchers.storage.visibility import (
-    UNFILTERED,
-    FinalValues,
-    HighestRung,
-    PredictedValues,
-    RungValues,
-    Unfiltered,
-)
+from tune_tf.searchers.storage.rung_values import RungValues
 from tune_tf.space import Float, SearchSpace
 
 
@@ -57,22 +50,21 @@ class Own(BaseSampler):
 
 KINDS = {
     "tpe": (TPESampler, MIXED, lambda seed: TPESampler(seed=seed, multivariate=False)),
-    "tpe_rungs": (TPESampler, NUMBERS, lambda seed: TPESampler(seed=seed)),
     "random": (NumberedRandomSampler, MIXED, NumberedRandomSampler),
     "freeze_thaw": (ProposalSampler, MIXED, NumberedRandomSampler),
     "cmaes": (CmaEsSampler, NUMBERS, lambda seed: CmaEsSampler(seed=seed)),
     "gp": (GPSampler, MIXED, lambda seed: GPSampler(seed=seed)),
     "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
     "nsga3": (NSGAIIISampler, MIXED, lambda seed: NSGAIIISampler(seed=seed)),
-    "qmc": (QMCSampler, MIXED, lambda seed: QMCSampler(seed=seed)),
+    "QMCSampler": (QMCSampler, MIXED, lambda seed: QMCSampler(seed=seed)),
     "grid": (
         ExhaustiveSampler,
         FINITE,
         lambda seed: GridSampler(grid_points(FINITE.distributions()), seed=seed),
     ),
-    "bruteforce": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
+    "BruteForceSampler": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
 }
-SEVERAL = [name for name in KINDS if name not in ("tpe_rungs", "freeze_thaw", "cmaes")]
+SEVERAL = [name for name in KINDS if name not in ("freeze_thaw", "cmaes")]
 table = pytest.mark.parametrize("name", KINDS)
 
 
@@ -83,6 +75,12 @@ def _packages(request):
     if given.get("name") == "gp" or request.node.get_closest_marker("gp"):
         for package in ("torch", "greenlet"):
             pytest.importorskip(package)
+
+
+def seen_by(name, num_objectives=1):
+    """Return a storage as a sampler sees it where a scheduler has no rungs."""
+    storage = InMemoryStorage()
+    return RungValues(storage, lambda: (), num_objectives) if name == "tpe" else storage
 
 
 def loss(params):
@@ -115,7 +113,7 @@ def test_a_sampler_is_optunas_of_that_name(name):
 
 
 def test_every_sampler_is_in_these_tests():
-    assert set(KINDS) == set(SAMPLERS)
+    assert set(SAMPLER_KINDS) <= set(KINDS) <= {*SAMPLER_KINDS, *optuna_samplers()}
 
 
 @table
@@ -123,7 +121,7 @@ def test_every_sampler_is_in_these_tests():
 def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name):
     _, space, plain = KINDS[name]
     suggest = suggest_of(space, dense=needs_dense(name))
-    ours = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
+    ours = seen_by(name)
     sampler = make_sampler(name, 7, space=space)
     num_trials = 18 if name == "gp" else 30  # the 10 ended ones that it waits for, and slow ones
     expected = proposals(plain(7), InMemoryStorage(), suggest, num_trials)
@@ -133,7 +131,7 @@ def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name)
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_objectives_and_stopped_trials_with_curves_are_no_obstacle(name):
     _, space, _ = KINDS[name]
-    storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name, num_objectives=2))
+    storage = seen_by(name, num_objectives=2)
     sampler = make_sampler(name, 7, space=space, num_objectives=2)
     configs = proposals(sampler, storage, suggest_of(space), 16, num_objectives=2)
     assert len({str(config) for config in configs}) > 10
@@ -148,7 +146,7 @@ def test_samplers_chosen_by_name_log_no_warnings(name, caplog):
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "Constraints have been set, but CmaEsSampler")
             sampler = make_sampler(name, 1, space=space)
-            storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
+            storage = seen_by(name)
             study = optuna.create_study(storage=storage, sampler=sampler)
             for _ in range(14):
                 trial = study.ask()
@@ -180,15 +178,15 @@ def test_tpe_is_set_by_what_is_searched(space, num_objectives, joint, group):
     assert (sampler._multivariate, sampler._group, sampler._constant_liar) == (joint, group, True)
 
 
-DENSE = ["cmaes", "gp", "nsga2", "nsga3", "qmc"]
+DENSE = ["cmaes", "gp", "nsga2", "nsga3", "QMCSampler"]
 
 
-@pytest.mark.parametrize("name", ["tpe", *DENSE, "random", "bruteforce"])
+@pytest.mark.parametrize("name", ["tpe", *DENSE, "random", "BruteForceSampler"])
 def test_conditional_spaces_are_searched(name):
     space = SearchSpace({**CONDITIONAL.parameters, "rate": Float(0, 1, step=0.5)})
     assert needs_dense(name) is (name in DENSE)
     suggest = suggest_of(space, dense=needs_dense(name))
-    storage = FilteredStorage(InMemoryStorage(), visibility=visibility_for(name))
+    storage = seen_by(name)
     study = optuna.create_study(storage=storage, sampler=make_sampler(name, 1, space=space))
     for _ in range(14):
         trial = study.ask()
@@ -234,37 +232,35 @@ def test_uses_constraints_recognizes_samplers_that_learn_from_them(sampler, uses
     assert uses_constraints(sampler) is uses
 
 
-@pytest.mark.parametrize(
-    ("sampler", "num_objectives", "visibility"),
-    [
-        ("tpe", 1, RungValues()),
-        ("tpe", 2, FinalValues()),
-        ("tpe_rungs", 1, HighestRung()),
-        ("gp", 1, PredictedValues()),
-        ("nsga2", 1, PredictedValues()),
-        ("cmaes", 1, PredictedValues()),
-        ("nsga2", 2, UNFILTERED),
-        ("gp", 2, UNFILTERED),
-        ("random", 1, UNFILTERED),
-        (TPESampler(), 1, RungValues()),
-        (Own(), 1, UNFILTERED),
-    ],
-    ids=str,
-)
-def test_each_sampler_is_shown_what_it_can_learn_from(sampler, num_objectives, visibility):
-    assert visibility_for(sampler, num_objectives) == visibility
+def test_any_other_sampler_of_optuna_is_made_by_its_class_with_its_arguments():
+    made = make_sampler("QMCSampler", 3, space=MIXED, arguments={"qmc_type": "halton"})
+    assert (type(made), made._qmc_type, made._seed) == (QMCSampler, "halton", 3)
+    made = make_sampler("nsga2", 3, space=MIXED, arguments={"population_size": 7})
+    assert (type(made), made.population_size) == (NSGAIISampler, 7)
+    made = make_sampler("tpe", 3, space=MIXED, arguments={"n_startup_trials": 2})
+    assert (made._n_startup_trials, made._multivariate) == (2, False)
+    plain = make_sampler("TPESampler", 3, space=MIXED)
+    assert (type(plain), plain._multivariate) == (TPESampler, TPESampler()._multivariate)
 
 
-@pytest.mark.parametrize(
-    ("sampler", "visibility"),
-    [
-        ("gp", Unfiltered(constrained=True)),
-        ("nsga2", UNFILTERED),
-        ("tpe", RungValues()),
-    ],
-)
-def test_stopped_trials_without_constraints_are_not_shown_as_completed(sampler, visibility):
-    assert visibility_for(sampler, has_constraints=True) == visibility
+ARGUMENTS = {
+    "unknown": (
+        "nsga2",
+        {"population": 7},
+        "no argument 'population'; did you mean 'population_si",
+    ),
+    "of random": ("random", {"n": 7}, "'random' has no argument 'n'; it takes none"),
+    "given": ("QMCSampler", {"seed": 7}, "no argument 'seed'; it takes qmc_type, scramble"),
+    "value": ("nsga2", {"population_size": 1}, "'nsga2' refuses its arguments: `population_size`"),
+    "made": (TPESampler(), {"n": 7}, r"sampler_arguments=\{'n': 7\} has no effect on a sampler"),
+}
+
+
+@pytest.mark.parametrize(("sampler", "arguments", "text"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_wrong_arguments_are_refused_with_the_right_ones(sampler, arguments, text):
+    seed = None if isinstance(sampler, BaseSampler) else 1
+    with pytest.raises(InvalidSettingsError, match=text):
+        make_sampler(sampler, seed, space=MIXED, arguments=arguments)
 
 
 def first_draw(sampler):
@@ -330,7 +326,7 @@ def test_a_sampler_without_a_seed_of_ours_is_seeded_afresh(sampler):
 @pytest.mark.parametrize(("rungs", "random"), [((), True), ((1,), False)], ids=["no", "a rung"])
 def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, random):
     def seventeenth(sampler):
-        storage = FilteredStorage(InMemoryStorage(), lambda: rungs)
+        storage = RungValues(InMemoryStorage(), lambda: rungs)
         study = optuna.create_study(storage=storage, sampler=sampler)
         for _ in range(16):
             trial = study.ask()
@@ -339,19 +335,3 @@ def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, rando
 
     ours = make_sampler("tpe", 1, space={"rate": FloatDistribution(0, 1)})
     assert (seventeenth(ours) == seventeenth(RandomSampler(seed=1))) is random
-
-
-@pytest.mark.gp
-def test_a_gaussian_process_copes_with_results_that_have_no_constraints():
-    visibility = visibility_for("gp", has_constraints=True)
-    sampler = make_sampler("gp", 1, space=NUMBERS)
-    study = optuna.create_study(
-        storage=FilteredStorage(InMemoryStorage(), visibility=visibility), sampler=sampler
-    )
-    for number in range(12):
-        trial = study.ask()
-        suggest_of(NUMBERS)(trial)
-        if number != 3:
-            trial.set_constraint("size", -1.0)
-        study.tell(trial, number)
-    assert NUMBERS.validate(suggest_of(NUMBERS)(study.ask())) == []

@@ -16,7 +16,7 @@ from tune_tf.space import Choice, Float, SearchSpace
 def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
     with pytest.raises(
         InvalidSettingsError,
-        match=r"unknown sampler 'tpes': it must be one of 'bruteforce', .* did you mean 'tpe'",
+        match=r"unknown sampler 'tpes': it must be one of 'tpe', .*did you mean 'tpe'",
     ):
         make_sampler("tpes", 1, space=MIXED)
 
@@ -35,7 +35,7 @@ REFUSED = {
     "cmaes-choice-in-group": (
         "cmaes",
         SearchSpace({"g": {"act": Choice([1, 2])}}),
-        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'bruteforce'$",
+        r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'QMCSampler'$",
     ),
     "cmaes-choice-in-dict": (
         "cmaes",
@@ -51,7 +51,7 @@ REFUSED = {
         {name: IntDistribution(1, 101) for name in "abc"},
         "'grid' would try 1030301 configs, more than 1000000",
     ),
-    "bruteforce-continuous": ("bruteforce", MIXED, "^rate: has infinitely many values"),
+    "bruteforce-continuous": ("BruteForceSampler", MIXED, "^rate: has infinitely many values"),
 }
 
 
@@ -62,11 +62,13 @@ def test_a_space_that_a_sampler_cannot_take_is_refused(name, space, message):
 
 
 def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
-    with pytest.raises(InvalidSettingsError, match=r"(?s)width: has a `when`.*bruteforce.*skip:"):
+    with pytest.raises(
+        InvalidSettingsError, match=r"(?s)width: has a `when`.*BruteForceSampler.*skip:"
+    ):
         make_sampler("grid", 1, space=CONDITIONAL)
 
 
-@pytest.mark.parametrize("name", ["cmaes", "tpe_rungs"])
+@pytest.mark.parametrize("name", ["cmaes", "freeze_thaw"])
 def test_several_objectives_are_refused_by_samplers_of_one(name):
     with pytest.raises(
         InvalidSettingsError, match=f"'{name}' supports one objective, not 2: .*'tpe'"

@@ -7,7 +7,7 @@ left RUNNING, and the values are Tune's last ones.
 import time
 
 import pytest
-from tuned_runs import after_six, agree, falling, inline, make, reasons, run, states
+from tuned_runs import after_six, agree, inline, make, reasons, run, states
 
 
 @inline
@@ -51,14 +51,6 @@ def test_a_batch_limiter_proposes_only_after_the_whole_batch_ended(tmp_path):
     assert states(trials) == ["COMPLETE"] * 4
     ended = max(trial.datetime_complete for trial in trials[:2])
     assert all(trial.datetime_start >= ended for trial in trials[2:])
-
-
-@inline
-def test_a_limit_holds_and_trials_end_one_by_one(tmp_path):
-    trials, of_tune = run(falling, make(), tmp_path, num_samples=3, max_concurrent_trials=2)
-    agree(trials, of_tune)
-    assert states(trials) == ["COMPLETE"] * 3
-    assert trials[2].datetime_start >= min(trial.datetime_complete for trial in trials[:2])
 
 
 @inline

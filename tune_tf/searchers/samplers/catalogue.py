@@ -1,12 +1,14 @@
 """Optuna samplers by name, with what they support."""
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from optuna import samplers
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import (
@@ -34,15 +36,6 @@ from tune_tf.searchers.samplers.custom_samplers import (
     num_values,
 )
 from tune_tf.searchers.space_adapter import Outline, SpaceLike
-from tune_tf.searchers.storage.visibility import (
-    UNFILTERED,
-    FinalValues,
-    HighestRung,
-    PredictedValues,
-    RungValues,
-    Unfiltered,
-    Visibility,
-)
 from tune_tf.space import SearchSpace
 from tune_tf.space.paths import dotted
 
@@ -55,6 +48,7 @@ class SamplerRequest:
     outline: Outline
     seed: int | None
     num_objectives: int
+    arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,6 @@ class SamplerKind:
         reseeded: Whether a resumed sweep must reseed it so that it does not repeat its draws; not
             if they follow from the study.
         extra: Extra of tune_tf that installs what it needs.
-        visibility: Which parts of trials it sees.
-        multi_visibility: The same with several objectives.
     """
 
     optuna: type[Any]
@@ -89,17 +81,16 @@ class SamplerKind:
     constraints: bool = False
     reseeded: bool = True
     extra: str | None = None
-    visibility: Visibility = UNFILTERED
-    multi_visibility: Visibility = UNFILTERED
 
 
 def _tpe(request: SamplerRequest) -> BaseSampler:
     # Joint sampling, Optuna's default, searches much worse where there are categoricals: 0.7 times
     # the epochs to a good config without it, over five problems and 30 seeds.
     if request.outline.has_choices or request.num_objectives > 1:
-        return TPESampler(seed=request.seed, multivariate=False)
+        return TPESampler(**{"seed": request.seed, "multivariate": False, **request.arguments})
     # Without groups, joint sampling draws what only some trials have at random.
-    return TPESampler(seed=request.seed, group=bool(request.outline.conditional))
+    group = bool(request.outline.conditional)
+    return TPESampler(**{"seed": request.seed, "group": group, **request.arguments})
 
 
 def _grid(request: SamplerRequest) -> BaseSampler:
@@ -108,7 +99,7 @@ def _grid(request: SamplerRequest) -> BaseSampler:
 
 
 def _bruteforce(request: SamplerRequest) -> BaseSampler:
-    return ExhaustiveSampler(BruteForceSampler(seed=request.seed))
+    return ExhaustiveSampler(BruteForceSampler(seed=request.seed, **request.arguments))
 
 
 def _proposals(request: SamplerRequest) -> BaseSampler:
@@ -122,12 +113,7 @@ def _proposals(request: SamplerRequest) -> BaseSampler:
 _QUIET: Final = {"warn_independent_sampling": False}
 
 SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
-    "tpe": SamplerKind(
-        TPESampler, _tpe, constraints=True, visibility=RungValues(), multi_visibility=FinalValues()
-    ),
-    "tpe_rungs": SamplerKind(
-        TPESampler, _tpe, constraints=True, multi_objective=False, visibility=HighestRung()
-    ),
+    "tpe": SamplerKind(TPESampler, _tpe, constraints=True),
     "random": SamplerKind(
         RandomSampler, lambda request: NumberedRandomSampler(request.seed), reseeded=False
     ),
@@ -139,7 +125,6 @@ SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
         choices=False,
         multi_objective=False,
         extra="cmaes",
-        visibility=PredictedValues(),
     ),
     "gp": SamplerKind(
         GPSampler,
@@ -147,20 +132,32 @@ SAMPLER_KINDS: Final[dict[str, SamplerKind]] = {
         dense=True,
         constraints=True,
         extra="gp",
-        visibility=PredictedValues(),
     ),
-    "nsga2": SamplerKind(NSGAIISampler, dense=True, constraints=True, visibility=PredictedValues()),
-    "nsga3": SamplerKind(
-        NSGAIIISampler, dense=True, constraints=True, visibility=PredictedValues()
-    ),
-    "qmc": SamplerKind(QMCSampler, options=_QUIET, dense=True),
-    "grid": SamplerKind(ExhaustiveSampler, _grid, continuous=False, grid=True, reseeded=False),
-    "bruteforce": SamplerKind(ExhaustiveSampler, _bruteforce, continuous=False),
+    "nsga2": SamplerKind(NSGAIISampler, dense=True, constraints=True),
+    "nsga3": SamplerKind(NSGAIIISampler, dense=True, constraints=True),
+    "grid": SamplerKind(GridSampler, _grid, continuous=False, grid=True, reseeded=False),
 }
-"""Sampler by name."""
+"""Samplers with a name of their own."""
 
-SAMPLERS: Final = tuple(SAMPLER_KINDS)
-"""Names of all samplers."""
+_BY_CLASS: Final[dict[str, SamplerKind]] = {
+    "BruteForceSampler": SamplerKind(BruteForceSampler, _bruteforce, continuous=False),
+    "QMCSampler": SamplerKind(QMCSampler, options=_QUIET, dense=True),
+}
+"""Those of Optuna's that are known by the name of their class, with what they support."""
+
+_GIVEN: Final = ("seed", "space", "search_space", "constraints_func")
+"""Arguments that follow from the search."""
+
+
+def optuna_samplers() -> list[str]:
+    """Return the class names of Optuna's samplers that need no objects as arguments."""
+    return [
+        name
+        for name, kind in inspect.getmembers(samplers, inspect.isclass)
+        if issubclass(kind, BaseSampler)
+        and not inspect.isabstract(kind)
+        and kind not in (GridSampler, samplers.PartialFixedSampler)
+    ]
 
 
 def make_sampler(
@@ -169,42 +166,53 @@ def make_sampler(
     *,
     space: SpaceLike,
     num_objectives: int = 1,
+    arguments: Mapping[str, Any] | None = None,
 ) -> BaseSampler:
     """Create a sampler by name, or return the given one.
 
     Args:
-        sampler: One of :data:`SAMPLERS`, or an Optuna sampler, which is returned unchanged except
-            that a grid or an exhaustive search is wrapped in an :class:`ExhaustiveSampler`.
+        sampler: One of :data:`SAMPLER_KINDS`, the name of a class of Optuna, or an Optuna sampler,
+            which is returned unchanged except that a grid or an exhaustive search is wrapped in an
+            :class:`ExhaustiveSampler`.
         seed: Seed of a sampler given by name.
         space: The space as given to the searcher.
         num_objectives: Number of optimized metrics.
+        arguments: Further arguments of Optuna's class, of a sampler given by name.
 
     Raises:
         InvalidSettingsError: There is no such sampler, or it does not support the search; lists all
             errors.
     """
     if isinstance(sampler, BaseSampler):
-        if seed is not None:
+        if seed is not None or arguments:
+            what = f"seed={seed}" if seed is not None else f"sampler_arguments={arguments}"
             raise InvalidSettingsError(
-                f"seed={seed} has no effect on a sampler object: pass the seed to its constructor"
+                f"{what} has no effect on a sampler object: pass it to its constructor"
             )
         if isinstance(sampler, GridSampler | BruteForceSampler):
             return ExhaustiveSampler(sampler)
         return sampler
-    if sampler not in SAMPLER_KINDS:
-        names = sorted(SAMPLER_KINDS)
+    names = [*SAMPLER_KINDS, *optuna_samplers()]
+    if sampler not in names:
         raise InvalidSettingsError(
             f"unknown sampler {sampler!r}: it must be {one_of(names)} or an Optuna sampler"
             f"{did_you_mean(sampler, names)}"
         )
-    request = SamplerRequest(space, Outline.of(space), seed, num_objectives)
+    request = SamplerRequest(space, Outline.of(space), seed, num_objectives, arguments or {})
     if errors := _unsupported(sampler, request):
         raise InvalidSettingsError(errors)
+    kind = _kind(sampler) or SamplerKind(getattr(samplers, sampler))
     with warnings.catch_warnings():
         # The sampler was chosen by name, so the warning is of no use.
         warnings.simplefilter("ignore", ExperimentalWarning)
-        kind = SAMPLER_KINDS[sampler]
-        return kind.make(request) if kind.make else kind.optuna(seed=seed, **kind.options)
+        try:
+            if kind.make:
+                return kind.make(request)
+            return kind.optuna(**{"seed": seed, **kind.options, **request.arguments})
+        except (TypeError, ValueError) as error:
+            raise InvalidSettingsError(
+                f"sampler {sampler!r} refuses its arguments: {error}"
+            ) from error
 
 
 def reseed_sampler(
@@ -228,7 +236,7 @@ def reseed_sampler(
         num_trials: Number of trials in the study.
         search: The other arguments of :func:`make_sampler`.
     """
-    if isinstance(sampler, str) and not SAMPLER_KINDS[sampler].reseeded:
+    if isinstance(sampler, str) and (kind := _kind(sampler)) and not kind.reseeded:
         return current
     if isinstance(sampler, BaseSampler) or seed is None:
         current.reseed_rng()
@@ -249,31 +257,29 @@ def uses_constraints(sampler: str | BaseSampler) -> bool:
     return kind is None or kind.constraints
 
 
-def visibility_for(
-    sampler: str | BaseSampler, num_objectives: int = 1, *, has_constraints: bool = False
-) -> Visibility:
-    """Return which parts of trials a sampler is to see."""
-    kind = _kind(sampler)
-    if kind is None:
-        return UNFILTERED
-    if has_constraints and kind.dense:  # stopped trials may have none
-        return Unfiltered(constrained=kind.optuna is GPSampler)
-    return kind.visibility if num_objectives == 1 else kind.multi_visibility
-
-
 def _kind(sampler: str | BaseSampler) -> SamplerKind | None:
-    """Return the entry of a name or of a sampler's class; None for a foreign sampler."""
-    if isinstance(sampler, str):
-        return SAMPLER_KINDS[sampler]
-    if isinstance(sampler, GridSampler | BruteForceSampler):
-        return SAMPLER_KINDS["bruteforce"]
-    return next((kind for kind in SAMPLER_KINDS.values() if isinstance(sampler, kind.optuna)), None)
+    """Return the entry of a name or of a sampler's class; None for one that is not known."""
+    kinds = SAMPLER_KINDS | _BY_CLASS
+    if isinstance(sampler, str) and sampler in kinds:
+        return kinds[sampler]
+    if isinstance(sampler, GridSampler):
+        return kinds["BruteForceSampler"]
+    made = getattr(samplers, sampler) if isinstance(sampler, str) else type(sampler)
+    kind = next((kind for kind in kinds.values() if issubclass(made, kind.optuna)), None)
+    return replace(kind, make=None, reseeded=True) if kind else None
 
 
 def _unsupported(name: str, request: SamplerRequest) -> list[ErrorDetail]:
     """Return all reasons why a sampler does not support a search."""
-    kind = SAMPLER_KINDS[name]
+    kind = _kind(name) or SamplerKind(getattr(samplers, name))
     errors = []
+    taken = [key for key in inspect.signature(kind.optuna).parameters if key not in _GIVEN]
+    errors += [
+        f"sampler {name!r} has no argument {key!r}{did_you_mean(key, taken)}; it takes "
+        f"{', '.join(taken) or 'none'}"
+        for key in request.arguments
+        if key not in taken
+    ]
     if kind.extra and (missing := missing_extra(kind.extra)):
         errors.append(f"sampler {name!r} needs {missing}")
     if request.num_objectives > 1 and not kind.multi_objective:
@@ -334,7 +340,6 @@ def _unsupported_parameter(
 def _others(**capability: bool) -> str:
     """Return the names of samplers with a capability, for an error text."""
     [(attribute, value)] = capability.items()
-    names = [
-        repr(name) for name, kind in SAMPLER_KINDS.items() if getattr(kind, attribute) is value
-    ]
+    kinds = SAMPLER_KINDS | _BY_CLASS
+    names = [repr(name) for name, kind in kinds.items() if getattr(kind, attribute) is value]
     return " or ".join([", ".join(names[:-1]), names[-1]])

@@ -23,7 +23,6 @@ from optuna.samplers import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_tf.searchers.storage.overlay import forward_to
 from tune_tf.space import SearchSpace
 from tune_tf.space.optuna_form import stored_value
 from tune_tf.tune_internals import controller
@@ -97,7 +96,48 @@ class ProposalSampler(NumberedRandomSampler):
         return {path: stored_value(self._proposal[path], parameters[path]) for path in search_space}
 
 
-class ExhaustiveSampler(BaseSampler):
+class WrappingSampler(BaseSampler):
+    """Base of a sampler that asks another one, except where it knows better."""
+
+    def __init__(self, sampler: BaseSampler) -> None:
+        self._sampler = sampler
+
+    def reseed_rng(self) -> None:
+        """Reseed the other sampler."""
+        self._sampler.reseed_rng()
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return what the other sampler draws together."""
+        return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return what the other sampler draws together."""
+        return self._sampler.sample_relative(study, trial, search_space)
+
+    def sample_independent(self, study: optuna.Study, trial: FrozenTrial, *asked: Any) -> Any:
+        """Return the other sampler's value of a parameter of a distribution."""
+        return self._sampler.sample_independent(study, trial, *asked)
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Notify the other sampler."""
+        self._sampler.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Notify the other sampler."""
+        self._sampler.after_trial(study, trial, state, values)
+
+
+class ExhaustiveSampler(WrappingSampler):
     """Grid or exhaustive sampler for trials that are asked for one by one.
 
     Optuna's samplers stop the loop of ``study.optimize`` when they are exhausted, and raise without
@@ -108,18 +148,12 @@ class ExhaustiveSampler(BaseSampler):
         points: Values of each parameter of a grid, by path; None if only the sampler knows them.
     """
 
-    reseed_rng = forward_to("_sampler", "reseed_rng")
-    infer_relative_search_space = forward_to("_sampler", "infer_relative_search_space")
-    sample_relative = forward_to("_sampler", "sample_relative")
-    sample_independent = forward_to("_sampler", "sample_independent")
-    before_trial = forward_to("_sampler", "before_trial")
-
     def __init__(
         self,
         sampler: GridSampler | BruteForceSampler,
         points: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        self._sampler = sampler
+        super().__init__(sampler)
         self._points = points
 
     def exhausted(self, study: optuna.Study) -> bool:
@@ -147,9 +181,7 @@ class ExhaustiveSampler(BaseSampler):
         """Do nothing: Optuna's samplers only stop a loop here, and there is none."""
 
 
-def _is_exhausted(
-    sampler: BruteForceSampler, study: optuna.Study, trials: Sequence[FrozenTrial]
-) -> bool:
+def _is_exhausted(sampler: BaseSampler, study: optuna.Study, trials: Sequence[FrozenTrial]) -> bool:
     """Return whether an exhaustive search has no config left to assign.
 
     At the end of a trial Optuna's sampler stops the loop if nothing is left, counting running

