@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44528, "tests": 51258, "scripts": 4665}
+LINES = {"tune_tf": 44528, "tests": 51256, "scripts": 4665}
 """Most lines of any kind."""
 
 
