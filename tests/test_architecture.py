@@ -38,31 +38,31 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1842,
-    "config": 1474,
+    "cli": 1840,
+    "config": 1480,
     "data": 1048,
-    "estimate": 2810,
-    "events": 432,
+    "estimate": 2805,
+    "events": 440,
     "forecast": 219,
     "inspection": 709,
     "parallelism": 262,
     "report": 1655,
     "scaffold": 834,
-    "schedulers": 2506,
+    "schedulers": 2265,
     "searchers": 2784,
-    "single modules": 1345,
+    "single modules": 1344,
     "space": 1422,
-    "sweep": 4261,
+    "sweep": 4141,
     "testing": 1000,
     "tracking": 2997,
-    "trainables": 1363,
-    "training": 5785,
-    "tune_internals": 812,
+    "trainables": 1358,
+    "training": 5769,
+    "tune_internals": 530,
     "workloads": 2554,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 54984, "tests": 58063, "scripts": 6365}
+LINES = {"tune_tf": 54077, "tests": 57466, "scripts": 6524}
 """Most lines of any kind."""
 
 

@@ -18,6 +18,7 @@ REFUSED = {
     "CPU-hours": ({"budget": {"num_samples": 4, "cpu_hours": 1}}, "budget.cpu_hours"),
     "GPU-hours": ({"budget": {"num_samples": 4, "gpu_hours": 1}}, "budget.gpu_hours"),
     "devices": ({"scheduler": {"name": "resource_changing"}}, "scheduler.name"),
+    "checkpoints of others": ({"scheduler": {"name": "pbt"}}, "scheduler.name"),
     "updates": (
         {"parallelism": {"kind": "asynchronous", "num_workers": 2}},
         "parallelism.kind",

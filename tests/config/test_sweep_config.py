@@ -52,6 +52,7 @@ def test_what_is_left_out_has_defaults():
         "constraints": {},
         "seed": 5,
         "reproducible": False,
+        "slots": 16,
         "searcher": {
             "name": "optuna",
             "sampler": "tpe",

@@ -124,9 +124,3 @@ def test_a_sweep_larger_than_the_simulated_one_goes_on_as_it_did(tmp_path):
     assert large.trials.likely == 250
     assert large.epochs.likely == pytest.approx(2.5 * small.epochs.likely, rel=0.15)
     assert any("250 for 100" in each for each in large.assumptions)
-
-
-def test_the_number_of_slots_of_a_reproducible_sweep_is_to_be_written_down(tmp_path):
-    several = forecast(tmp_path, reproducible=True, max_concurrent_trials=4)
-    assert any("`max_concurrent_trials: 4`" in each for each in several.assumptions)
-    assert not any("eproducible" in each for each in forecast(tmp_path).assumptions)

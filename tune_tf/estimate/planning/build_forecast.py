@@ -121,11 +121,6 @@ def _assumptions(sweep: MeasuredSweep) -> tuple[str, ...]:
         _choice(config),
         "Trials neither fail nor stop by themselves, and nothing else runs on the machine.",
     ]
-    if config.reproducible:
-        assumptions.append(
-            f"Reproducible: `max_concurrent_trials: {config.max_concurrent_trials}`. Write that "
-            "into the sweep file, so that a larger cluster runs the same sweep."
-        )
     if sweep.frozen_layers.num_bytes is not None and measured.scale > 1:
         assumptions.append(
             "The first trial of a node also computes the outputs of frozen layers for the rows "
