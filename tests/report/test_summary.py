@@ -154,4 +154,4 @@ def test_the_fingerprint_of_a_reproducible_sweep_is_told(tmp_path):
     assert Summary.of(ReportData.of(result)).fingerprint == ""
     found = SweepFingerprint("7144807a4add01ec", 104, {"keras": "3.15", "slots": "4"})
     text = Summary.of(ReportData.of(replace(result, fingerprint=found))).fingerprint
-    assert text == "Fingerprint 7144807a4add01ec: 104 events, with keras 3.15, slots 4."
+    assert text == "Fingerprint 7144807a4add01ec: 104 results, with keras 3.15, slots 4."
