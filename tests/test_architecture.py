@@ -50,7 +50,7 @@ CEILINGS = {
     "report": 1651,
     "scaffold": 833,
     "schedulers": 2252,
-    "searchers": 2558,
+    "searchers": 2553,
     "simulation": 708,
     "single modules": 1345,
     "space": 1422,
@@ -64,7 +64,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 55075, "tests": 57477, "scripts": 7135}
+LINES = {"tune_tf": 55064, "tests": 57458, "scripts": 7135}
 """Most lines of any kind."""
 
 
