@@ -38,7 +38,7 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1406,
-    "config": 1107,
+    "config": 1106,
     "data": 1048,
     "events": 432,
     "inspection": 380,
@@ -48,7 +48,7 @@ CEILINGS = {
     "scaffold": 518,
     "schedulers": 2252,
     "searchers": 2558,
-    "single modules": 1490,
+    "single modules": 1495,
     "space": 1054,
     "sweep": 3827,
     "testing": 320,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44557, "tests": 51232, "scripts": 4665}
+LINES = {"tune_tf": 44561, "tests": 51232, "scripts": 4665}
 """Most lines of any kind."""
 
 
