@@ -38,7 +38,7 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1404,
-    "config": 1112,
+    "config": 1111,
     "data": 1048,
     "events": 440,
     "inspection": 380,
@@ -48,7 +48,7 @@ CEILINGS = {
     "scaffold": 518,
     "schedulers": 2011,
     "searchers": 2553,
-    "single modules": 1489,
+    "single modules": 1494,
     "space": 1054,
     "sweep": 3707,
     "testing": 320,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43626, "tests": 50651, "scripts": 4824}
+LINES = {"tune_tf": 43630, "tests": 50651, "scripts": 4824}
 """Most lines of any kind."""
 
 
