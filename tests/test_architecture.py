@@ -37,7 +37,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1404,
+    "cli": 1403,
     "config": 1111,
     "data": 1048,
     "events": 440,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43630, "tests": 50651, "scripts": 4824}
+LINES = {"tune_tf": 43629, "tests": 50654, "scripts": 4824}
 """Most lines of any kind."""
 
 
