@@ -93,14 +93,14 @@ FILES = {
     ),
     "long-name": (changed("name", "x" * 201), "line 7: name: .* at most 200"),
     "null": (changed("seed", "null"), "line 8: seed: must be an integer, not nothing .*leave"),
-    "mlflow-true": (changed("mlflow", "true"), "line 7: mlflow: .* leave it out, or write"),
+    "mlflow-true": (changed("mlflow", "true"), "line 7: mlflow: .*: leave it out for the default"),
     "mlflow-number": (
         changed("mlflow", "3"),
         "mlflow: must be a mapping of settings, not 3; they are",
     ),
     "parallelism": (
         changed("parallelism", "null"),
-        "parallelism: .*nothing .null.: give some, leave it out",
+        "parallelism: .*nothing .null.: leave it out for the default",
     ),
     "cpus": (changed("resources", "{cpus: 9999}"), "a trial asks for 9999 CPUs, .*ask for less"),
     "replicas": (changed("parallelism", "{num_replicas: 999}"), "a trial asks for 999 CPUs"),
