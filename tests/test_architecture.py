@@ -63,7 +63,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 52694, "tests": 57692, "scripts": 7029}
+LINES = {"tune_tf": 52694, "tests": 57693, "scripts": 7029}
 """Most lines of any kind."""
 
 
