@@ -1,7 +1,7 @@
 """Run the tests in rings; none is lost, and each retry is reported.
 
-Rings are named as arguments, all by default: ``fast`` is what `make test` runs, ``slow`` and ``alone``
-are the rest. Other arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a
+Rings are named as arguments, all by default: ``fast`` is what `make test` runs; ``slow`` and
+``alone`` are the rest. Other arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a
 submission must pass them.
 
 Some tests start clusters, kill nodes and wait for the effects; on a busy machine one of them
