@@ -137,10 +137,6 @@ def test_without_validation_rows_the_training_rows_are_split():
     assert all_of(held_out(folded, 5)) == list(range(10))
 
 
-class Pipeline:
-    """Rows that have no numbers."""
-
-
 RARE = Data((np.zeros((9, 1)), np.array([0] * 7 + [4] * 2)))
 TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
 
@@ -171,7 +167,7 @@ TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
             data(groups=range(20)), Folds(grouped=True), r"\(30,\), not \(20,\)", id="few groups"
         ),
         pytest.param(
-            Data(numbered(20), Pipeline()), Folds(), "Data.validation is a Pipeline", id="pipeline"
+            Data(numbered(20), range(3)), Folds(), "Data.validation is a range", id="no arrays"
         ),
         pytest.param([], Folds(), "must return tune_tf.Data", id="no data"),
         pytest.param(

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from setting_workloads import Process, Sets
 
-from tune_tf.data import Pipeline, has_loaded
+from tune_tf.data import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
 
@@ -93,53 +93,8 @@ def test_arrays_are_floatx_read_only_and_without_test_rows():
     assert x[0].tolist() == [1, 0]
 
 
-def test_a_pipeline_is_shared_with_its_arrays():
-    size = 3
-
-    class Piped(Sets):
-        def load_data(self, config):
-            a = config["a"]
-            return Data(Pipeline((rows, rows), lambda x, y: (x * a * size, y)), (rows, rows))
-
-    rows = np.arange(4.0)
-    process = Process(Piped())
-    first, second, third = (process.start(config)[0] for config in (A, {**A, "lr": 3}, B))
-    assert first.key == second.key != third.key
-    assert [each.data.train.map(2, 0) for each in (first, second, third)] == [
-        (6, 0),
-        (6, 0),
-        (12, 0),
-    ]
-    assert not second.data.train.rows[0].flags.writeable
-
-
-def mapped_file(folder):
-    np.save(folder / "x.npy", ROWS_IN_FILE)
-    return np.load(folder / "x.npy", mmap_mode="r")
-
-
-ROWS_IN_FILE = np.arange(4.0)
-OWN = {
-    "no arrays": lambda folder: range(3),
-    "a file of its own": lambda folder: Pipeline((mapped_file(folder), ROWS_IN_FILE)),
-    "what cannot be pickled": lambda folder: Pipeline((ROWS_IN_FILE,) * 2, map=Locked()),
-}
-
-
-class Locked:
-    def __init__(self):
-        self.lock = threading.Lock()
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __call__(self, x, y):
-        return x, y
-
-
-@pytest.mark.parametrize("make", OWN.values(), ids=OWN.keys())
-def test_what_is_not_for_other_trials_is_loaded_by_each(make, tmp_path):
-    part = make(tmp_path)
+def test_data_without_arrays_are_loaded_by_each_trial():
+    part = range(3)
 
     class Own(Sets):
         def load_data(self, config):
@@ -152,6 +107,21 @@ def test_what_is_not_for_other_trials_is_loaded_by_each(make, tmp_path):
         assert loaded.key is None
         assert loaded.data.train is part
         assert workload.a == config["a"]
+
+
+def test_rows_of_a_mapped_file_are_those_of_any_array(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(8.0, dtype=np.float32).reshape(4, 2))
+
+    class Mapped(Sets):
+        def load_data(self, config):
+            rows = np.load(tmp_path / "x.npy", mmap_mode="r")
+            return Data((rows[:3], rows[:3]), (rows[3:], rows[3:]))
+
+    process = Process(Mapped())
+    first, second = (process.start(A)[0] for _ in range(2))
+    assert first.key == second.key
+    assert second.data.train[0].tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert second.data.validation[0].tolist() == [[6, 7]]
 
 
 def test_an_attribute_that_cannot_be_pickled_is_said_and_set(caplog):

@@ -2,7 +2,6 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loading import DataLoader, has_loaded
-from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.prepared_rows import BadRecord, Prepared, prepared
 from tune_tf.data.rows import Rows, first_rows, rows_of
 from tune_tf.data.vectorized import vectorized
@@ -11,7 +10,6 @@ __all__ = [
     "BadRecord",
     "DataLoader",
     "FoldedRows",
-    "Pipeline",
     "Prepared",
     "Rows",
     "first_rows",

@@ -189,7 +189,7 @@ class TrialProcess:
         from tune_tf.data.node_store import node_store
         from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
 
-        return FrozenOutputs(replicas, node_store(), self._settings.data_id)
+        return FrozenOutputs(replicas, node_store())
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
