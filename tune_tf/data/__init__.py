@@ -2,9 +2,9 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loading import DataLoader, has_loaded
-from tune_tf.data.prepared_rows import BadRecord, Prepared, prepared
+from tune_tf.data.preparation import BadRecord
+from tune_tf.data.prepared_rows import Prepared, prepared
 from tune_tf.data.rows import Rows, first_rows, rows_of
-from tune_tf.data.vectorized import vectorized
 
 __all__ = [
     "BadRecord",
@@ -16,5 +16,4 @@ __all__ = [
     "has_loaded",
     "prepared",
     "rows_of",
-    "vectorized",
 ]

@@ -201,12 +201,12 @@ class TrialProcess:
         self._loop.finish()
         with self._beginning(trial):
             self._loop.callback_context = self._callback_context()
-            workload, loaded = self._load(trial)
+            loaded = self._load(trial)
             rows = self._rows_of(loaded, trial.config)
-            self._loop.start(workload, trial.config, rows, trial.seed)
+            self._loop.start(loaded.workload, trial.config, rows, trial.seed)
 
-    def _load(self, trial: TrialStart) -> "tuple[Workload, Loaded]":
-        """Return a new workload for a trial, and its data; data sets follow from its seed."""
+    def _load(self, trial: TrialStart) -> "Loaded":
+        """Return the data and the workload of a trial; data sets follow from its seed."""
         from tune_tf.training.seeds import (
             derive_seed,
             seed_python_and_numpy,
@@ -215,7 +215,7 @@ class TrialProcess:
 
         seed_python_and_numpy(derive_seed(trial.seed, 1))  # of layers that the workload keeps
         workload, around = self._new_workload(), partial(seeded_generators, trial.seed)
-        return workload, self._loader.load(workload, trial.config, around)
+        return self._loader.load(workload, trial.config, around)
 
     def _new_workload(self) -> Workload:
         return self._pickled.load(str(self))

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tune_tf.data import rows_of, vectorized
+from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.workload import Config, Data, Workload
@@ -36,7 +36,7 @@ class PerExample:
             if fn is not None:
                 name = f"the function that {type(workload).__name__}.per_example returned"
                 self._specs[training] = _traced_row(name, fn, row)
-                self._fns[training] = vectorized(fn)
+                self._fns[training] = fn
         #: A few training rows after the transformation.
         self.sample = self.transform(sample, _row_numbers(sample), training=True)
 
@@ -52,7 +52,8 @@ class PerExample:
                 lambda spec: tf.zeros((0, *spec.shape), spec.dtype), self._specs[training]
             )
         first = tf.fill(tf.shape(numbers), tf.cast(seed[0], tf.int32))
-        return fn(rows, tf.stack([first, seed[1] + numbers], axis=1))
+        seeds = tf.stack([first, seed[1] + numbers], axis=1)
+        return tf.vectorized_map(lambda row: fn(*row), (rows, seeds))
 
 
 def _traced_row(name: str, fn: Callable[..., Any], row: Any) -> Any:
