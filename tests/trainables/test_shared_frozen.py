@@ -1,5 +1,6 @@
 """Trials of each parallelism with frozen layers that are computed once."""
 
+import functools
 import sys
 
 import keras
@@ -17,7 +18,8 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster]
+pytestmark = pytest.mark.tf
+of_workers = functools.partial(pytest.param, marks=[pytest.mark.slow, pytest.mark.cluster])
 
 
 class Frozen(Workload):
@@ -84,13 +86,15 @@ def results(parallelism, share, workload=Frozen):
     ("parallelism", "workload"),
     [
         pytest.param(Mirrored(), Frozen, id="mirrored"),
-        pytest.param(Mirrored(micro_batches=2), Frozen, id="micro-batches"),
-        pytest.param(MultiWorker(2), Frozen, id="workers"),
-        slow(MultiWorker(2), FrozenPipelines, id="workers that stream"),
-        pytest.param(Folds(3, num_devices=1), Frozen, id="folds"),
+        slow(Mirrored(micro_batches=2), Frozen, id="micro-batches"),
+        of_workers(MultiWorker(2), Frozen, id="workers"),
+        of_workers(MultiWorker(2), FrozenPipelines, id="workers that stream"),
+        slow(Folds(3, num_devices=1), Frozen, id="folds"),
     ],
 )
-def test_numbers_are_those_of_trials_that_share_nothing(parallelism, workload, ray_cluster):
+def test_numbers_are_those_of_trials_that_share_nothing(parallelism, workload, request):
+    if parallelism.num_workers > 1:
+        request.getfixturevalue("ray_cluster")
     shared, alone = (results(parallelism, share, workload) for share in (True, False))
     assert all(FROZEN_SHARE in each for each in shared)
     assert not any(FROZEN_SHARE in each for each in alone)
