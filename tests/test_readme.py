@@ -46,9 +46,7 @@ def pages_of_python():
     ("code", "name"),
     [
         pytest.param(code, name, id=name, marks=[] if name == "build-model" else [pytest.mark.slow])
-        for code, name in zip(
-            blocks("script"), ("build-model", "exp", "pbt_test"), strict=True
-        )
+        for code, name in zip(blocks("script"), ("build-model", "exp", "pbt_test"), strict=True)
     ],
 )
 def test_a_documented_search_runs_as_a_script(code, name, tmp_path):
