@@ -37,30 +37,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1406,
-    "config": 1107,
+    "cli": 1403,
+    "config": 1111,
     "data": 1048,
-    "events": 432,
+    "events": 440,
     "inspection": 380,
     "measure": 680,
     "parallelism": 258,
     "report": 611,
     "scaffold": 518,
-    "schedulers": 2252,
+    "schedulers": 2011,
     "searchers": 2553,
-    "single modules": 1490,
+    "single modules": 1494,
     "space": 1054,
-    "sweep": 3827,
+    "sweep": 3707,
     "testing": 320,
     "tracking": 2822,
-    "trainables": 1355,
-    "training": 5785,
-    "tune_internals": 813,
+    "trainables": 1350,
+    "training": 5769,
+    "tune_internals": 531,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44529, "tests": 51255, "scripts": 4665}
+LINES = {"tune_tf": 43629, "tests": 50609, "scripts": 4824}
 """Most lines of any kind."""
 
 

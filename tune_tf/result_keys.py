@@ -86,9 +86,6 @@ NOT_SHARED: Final = "not shared: "
 WEIGHTS_DIFFER: Final = "the weights differ between trials: load them, or give initializers seeds"
 """Reason why the outputs of frozen layers with random weights are not shared."""
 
-EPOCH_COST: Final = f"{PERFORMANCE}epoch_cost"
-"""Seconds of an epoch on a reference processor, counted from its operations and not measured."""
-
 STALENESS_MEAN: Final = "async/staleness_mean"
 """Mean number of updates by which the gradients of an epoch were behind."""
 

@@ -172,6 +172,6 @@ def test_status_tells_the_fingerprint_of_a_reproducible_sweep_once_it_has_ended(
     sweep.leave()
     lines = run_verb("status", "small").splitlines()
     assert "Fingerprint 7144807a4add01ec, not comparable: it was ended by hand" in lines
-    assert "  104 events, with keras 3.15" in lines
+    assert "  104 results, with keras 3.15" in lines
     sweep.drive()  # what it was is no longer so
     assert "Fingerprint" not in run_verb("status", "small")

@@ -68,10 +68,13 @@ def evil(sweeps):
 @pytest.mark.parametrize(
     ("arguments", "holds"),
     [
-        *((each, True) for each in ("status {}", "trials {}", "show {} 0", "show {} 1")),
+        *((each, True) for each in ("status {}", "show {} 0", "show {} 1")),
         *((each, True) for each in ("logs {} 1", "run EVIL")),
         *((each, False) for each in ("status --storage-path {}/..", "status EVIL", "init EVIL")),
-        *((each, False) for each in ("status {} --json", "trials {} --csv", "logs {} 0")),
+        *(
+            (each, False)
+            for each in ("status {} --json", "trials {}", "trials {} --csv", "logs {} 0")
+        ),
         *((each, False) for each in ("stop {}", "resume {}", "export {}", "sync {}", "report {}")),
         *((each, False) for each in ("promote {}", "run sweep.yaml", "run sweep.yaml EVIL=1")),
         *((each, False) for each in ("init --schema -o EVIL/a", "nonsenseEVIL")),

@@ -17,6 +17,7 @@ REFUSED = {
     "time": ({"budget": {"num_samples": 4, "time_budget_s": 60}}, "budget.time_budget_s"),
     "CPU-hours": ({"budget": {"num_samples": 4, "cpu_hours": 1}}, "budget.cpu_hours"),
     "GPU-hours": ({"budget": {"num_samples": 4, "gpu_hours": 1}}, "budget.gpu_hours"),
+    "checkpoints of others": ({"scheduler": {"name": "pbt"}}, "scheduler.name"),
     "updates": (
         {"parallelism": {"kind": "asynchronous", "num_workers": 2}},
         "parallelism.kind",

@@ -49,6 +49,7 @@ leading_metric: null
 constraints: {}
 seed: 5
 reproducible: false
+slots: 16
 searcher: {name: optuna, sampler: tpe, arguments: {}, seed: 5, storage: null, study_name: null,
   points_to_evaluate: [], warm_start_from: null, allow_changed_space: false}
 epochs: 100

@@ -85,8 +85,6 @@ _REPRODUCIBLE: list[dict[str, Any]] = [
     {"name": "MedianStoppingRule", "hard_stop": False},
     {"name": "HyperBandScheduler", "reduction_factor": 2},
     {"name": "HyperBandForBOHB", "reduction_factor": 2},
-    {"name": "pbt", "perturbation_interval": 1, "mutations": ["rate"]},
-    {"name": "pbt", "perturbation_interval": 2, "mutations": ["rate"], "synch": True},
 ]
 
 
@@ -356,9 +354,9 @@ class SimulatedSweep:
             "seed": rng.randrange(1000),
             "searcher": {"sampler": rng.choice(samplers)},
             "budget": budget,
-            "max_concurrent_trials": rng.choice([1, 2, 3, 5]),
+            "slots": rng.choice([1, 2, 3, 5]),
             "max_failures": 20,
-            "keep": rng.choice(["best", "last"]) if scheduler["name"] != "pbt" else "last",
+            "keep": rng.choice(["best", "last"]),
         }
         self.config = SweepConfig.from_dict(settings)
         self.faults.fails = frozenset(rng.sample(range(8), rng.choice([0, 1, 2])))

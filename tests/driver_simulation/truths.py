@@ -19,10 +19,10 @@ from tune_tf.events import EVENT_LOG, EventHistory
 from tune_tf.inspection.reported_results import RESULTS, read_results
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
 from tune_tf.results import SweepResult
-from tune_tf.schedulers.logical_sweep import LogicalSweep
+from tune_tf.schedulers.ordered_sweep import OrderedSweep
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
 from tune_tf.space import flatten
-from tune_tf.sweep.reproducibility import make_reproducible_scheduler
+from tune_tf.sweep.reproducibility import ordered_sweep_of
 from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
@@ -71,7 +71,6 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     _check_budget(sweep, tune, ended_early=ended_early)
     was_away = sweep.store.num_failures > 0
     standings, ends = {}, {}
-    logical = logical_sweep(folder) if folder.config.reproducible else None
     for trial_id, (status, _, last) in tune.items():
         if trial_id not in runs:
             never_began = told[trial_id].user_attrs.get("stop_reason") == "out_of_budget"
@@ -79,7 +78,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
             check(never_began, f"{trial_id} has no run in MLflow")
             continue
         run, trial = runs[trial_id], told[trial_id]
-        curve, ends[trial_id] = _check_history(sweep, result, tune, trial_id, run, logical)
+        curve, ends[trial_id] = _check_history(sweep, result, tune, trial_id, run)
         standings[trial_id] = TrialStates(
             tune=status,
             optuna=trial.state.name,
@@ -114,7 +113,10 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         right = named == wanted or (named is None and was_away)
         check(right, f"Optuna names {named} as the run of {each.trial_id}, not {wanted}")
     _check_event_log(pages, standings, parent, was_away=was_away)
-    _check_target(sweep) if logical is None else _check_decisions(logical, result)
+    if folder.config.reproducible:
+        _check_decisions(advanced_sweep(folder, result), result)
+    else:
+        _check_target(sweep)
     completed = {key for key, each in standings.items() if each.outcome is Outcome.COMPLETED}
     _check_best(result, {key: ends[key] for key in completed}, parent)
     if result.config.keep == "best":
@@ -194,17 +196,12 @@ def _check_history(
     tune: dict[str, tuple[str, dict[str, Any], dict[str, Any]]],
     trial_id: str,
     run: StoredRun,
-    logical: LogicalSweep | None,
 ) -> tuple[dict[int, float], float]:
     """Check a trial's values in MLflow.
 
     Returns:
         The curve of its first config, and the value that counts as its end; NaN if there is none.
     """
-    if logical is not None and sweep.config.scheduler.name == "pbt":
-        number = next(each.number for each in result.trials if each.trial_id == trial_id)
-        history = run.history(METRIC)
-        return _check_segments(logical, number, run), history[-1].value if history else math.nan
     _, config, last = tune[trial_id]
     curve = _curve(run)
     _check_curve(sweep, result, trial_id, config, last, curve)
@@ -295,33 +292,32 @@ def _check_target(sweep: "SimulatedSweep") -> None:
             )
 
 
-def logical_sweep(folder: SweepFolder) -> LogicalSweep:
-    """Return a reproducible sweep in logical time, as it follows from settings and results."""
-    sweep = make_reproducible_scheduler(folder, 1)._sweep
-    sweep.advance()
-    return sweep
+def advanced_sweep(folder: SweepFolder, result: SweepResult) -> OrderedSweep:
+    """Return the ordered sweep of a reproducible one, as it follows from settings and results."""
+    ordered = ordered_sweep_of(folder)
+    for trial in result.trials:
+        if trial.outcome is Outcome.ERROR:
+            ordered.report_failure(trial.number)
+    ordered.advance()
+    return ordered
 
 
-def _check_decisions(logical: LogicalSweep, result: SweepResult) -> None:
-    """Check that exactly the trials exist that follow in logical time, and ended as they do there.
+def _check_decisions(ordered: OrderedSweep, result: SweepResult) -> None:
+    """Check that exactly the trials exist that follow from the results, and ended as they do there.
 
-    A trial that ran at the end of the sweep there has trained up to the next decision on it.
+    A trial that runs when the sweep ends has trained to the end of its turn.
     """
-    count = logical.num_created
+    count = len(ordered.trials)
     check(len(result.trials) == count, f"{len(result.trials)} trials, {count} follow")
     for trial in result.trials:
-        due = logical.assignment(trial.number)
-        known = [each for each in logical.results if each.trial == trial.number]
-        segment = max((each.segment for each in known if logical.results[each]), default=0)
-        config = logical.config(trial.number, segment)
+        config = ordered.config(trial.number)
         check(flatten(trial.config) == config, f"{trial} has not the config that follows: {config}")
-        if due.outcome is None:
-            check(logical.end_reason, f"{trial} has ended, and nothing follows")
-            check(trial.iterations <= due.limit, f"{trial} has passed {due}")
-            continue
-        check(trial.outcome is due.outcome, f"{trial} has ended, and what follows is {due}")
-        limit = logical.reached(trial.number, segment)
-        check(trial.iterations == limit, f"{trial} has ended, and what follows is {due}")
+        outcome, limit = ordered.outcome(trial.number)[0], ordered.limit(trial.number)
+        check(trial.iterations <= limit, f"{trial} has passed {limit}")
+        if outcome is None:
+            check(ordered.is_over, f"{trial} has ended, and nothing follows")
+        else:
+            check(trial.outcome is outcome, f"{trial} has ended, and what follows is {outcome}")
 
 
 def digest_of_decisions(sweep: "SimulatedSweep", result: SweepResult) -> str:
@@ -331,26 +327,9 @@ def digest_of_decisions(sweep: "SimulatedSweep", result: SweepResult) -> str:
         for each in result.trials
     ]
     best = result.best_if_any
-    fingerprint = logical_sweep(sweep.folder).fingerprint
+    fingerprint = advanced_sweep(sweep.folder, result).digest
     text = repr((fingerprint, trials, best and best.number, result.ended_early))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_segments(logical: LogicalSweep, number: int, run: StoredRun) -> dict[int, float]:
-    """Check that MLflow has each result of a trial once, where steps go back under ``pbt``.
-
-    Returns:
-        The curve of its first config.
-    """
-    known = {
-        (position.segment, position.iteration): metrics[METRIC]
-        for position, metrics in sorted(logical.results.items())
-        if position.trial == number and metrics
-    }
-    wanted = sorted(f"{step} {value}" for (_, step), value in known.items())
-    found = sorted(f"{point.step} {point.value}" for point in run.history(METRIC))
-    check(found == wanted, f"trial {number} has {found} in MLflow, and reported {wanted}")
-    return {step: value for (segment, step), value in known.items() if segment == 0}
 
 
 def _check_kept(

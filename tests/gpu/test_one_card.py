@@ -299,7 +299,7 @@ def test_a_reproducible_sweep_repeats_bit_for_bit(sweep, tmp_path, workload):
             },
             epochs=9,
             scheduler={"name": "asha"},
-            max_concurrent_trials=4,
+            slots=4,
             resources={"cpus": 1, "gpus": 0.5},
             budget={"num_samples": 9},
             mlflow=None,

@@ -103,4 +103,4 @@ def test_the_fingerprint_of_a_reproducible_sweep_is_said(tmp_path):
     found = SweepFingerprint("7144807a4add01ec", 104, {"keras": "3.15", "slots": "4"})
     result = replace(sweep_on_disk(tmp_path, [Told([0.5])]), fingerprint=found)
     text = sentences(ReportData.of(result))[-1]
-    assert text == "Fingerprint 7144807a4add01ec: 104 events, with keras 3.15, slots 4."
+    assert text == "Fingerprint 7144807a4add01ec: 104 results, with keras 3.15, slots 4."

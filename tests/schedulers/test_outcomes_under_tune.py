@@ -164,21 +164,6 @@ def test_tune_the_last_result_and_optuna_agree_on_every_end(name, swept):
 
 
 @pytest.mark.usefixtures("inline")
-@pytest.mark.parametrize(
-    ("name", "who"),
-    [("asha", "worst"), ("MedianStoppingRule", "worst"), ("HyperBandForBOHB", "bad")],
-)
-def test_a_trial_that_falls_behind_is_pruned_with_its_last_report(name, who, swept):
-    analysis, storage = swept(name)
-    (behind,) = [trial for trial in analysis.trials if trial.config["ending"] == who]
-    assert behind.last_result[STOP_REASON] == "pruned"
-    iteration = behind.last_result["training_iteration"]
-    assert iteration < LIMIT
-    assert behind.last_result["loss"] == VALUES[who] / iteration
-    assert states(storage)[behind.trial_id] == "PRUNED"
-
-
-@pytest.mark.usefixtures("inline")
 def test_an_exploiting_trial_reports_when_its_config_changed(swept):
     analysis, _ = swept("pbt_synch")
     changed = [trial for trial in analysis.trials if CONFIG_CHANGED_AT in trial.last_result]

@@ -65,12 +65,12 @@ def test_a_variable_that_is_not_set_is_told(given_to, monkeypatch):
 @pytest.mark.parametrize(
     ("environment", "text"),
     [
-        ({"pips": []}, "cluster.runtime_env: .*'pips': unknown key; did you mean 'pip'"),
-        ({"env_vars": {"A": 1}}, "must hold text as env_vars, not 'A': 1"),
-        ({"env_vars": ["A"]}, "must hold env_vars as a mapping"),
+        ({"pips": []}, "cluster.runtime_env.pips: unknown key; did you mean 'pip'"),
+        ({"env_vars": {"A": 1}}, r"runtime_env\.env_vars\.A: must be text, not 1"),
+        ({"env_vars": ["A"]}, "env_vars: must be a mapping of names to text"),
         (
             {"env_vars": {"API_TOKEN": "abcdef123456"}},
-            r"looks like a secret in env_vars.API_TOKEN: write \$\{API_TOKEN\} there",
+            r"env_vars\.API_TOKEN: looks like a secret: write \$\{API_TOKEN\}",
         ),
     ],
     ids=["an unknown key", "a number", "no mapping", "a secret"],

@@ -23,7 +23,7 @@ def search(proposer):
     return SweepSearch(searcher, BudgetSettings(num_samples=1), 1, guard, proposer)
 
 
-def test_no_trial_is_created_before_logical_time_has_one(search):
+def test_no_trial_is_created_before_it_is_its_turn(search):
     assert search.next_trial() is None
 
 

@@ -98,17 +98,6 @@ def metrics_of(result):
     return {name: result[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")}
 
 
-def test_trials_of_a_reproducible_sweep_report_the_cost_of_their_epochs(begin):
-    costs = []
-    for width in (2, 2, 64):
-        trainable = begin({"width": width}, reproducible=True)
-        costs.append([trainable.train()["perf/epoch_cost"] for _ in range(2)])
-    assert costs[0] == costs[1]
-    assert len(set(costs[0])) == 1  # not measured
-    assert costs[2][0] > costs[0][0]
-    assert "perf/epoch_cost" not in begin({}).train()
-
-
 def test_an_iteration_is_an_epoch(begin):
     trainable = begin()
     results = [trainable.train() for _ in range(3)]

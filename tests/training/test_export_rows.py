@@ -6,7 +6,6 @@ from trials import Given, dense_model, draw
 
 from tune_tf.data import Pipeline
 from tune_tf.training.export import evaluate_test_rows
-from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -21,7 +20,3 @@ def test_test_rows_of_a_pipeline_are_evaluated_as_arrays_are():
 
     assert by_pipeline.keys() == {"test_loss"}
     assert by_pipeline == pytest.approx(by_arrays, rel=1e-6)
-
-
-def test_batches_of_a_size_that_is_not_known_have_a_cost():
-    assert epoch_cost(dense_model({}), 21, 0) >= epoch_cost(dense_model({}), 21, 8) > 0

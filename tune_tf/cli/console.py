@@ -109,13 +109,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def borderless_table(*headers: str, right: Iterable[str] = ()) -> Table:
-    """Return an empty table without lines; all columns but the first wrap where they must."""
+def borderless_table(*headers: str, right: Iterable[str] = (), wrap: Iterable[str] = ()) -> Table:
+    """Return an empty table without lines; columns named in ``wrap`` are the first to wrap."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header in headers:
         justify: Any = "right" if header in right else "left"
-        no_wrap = header == headers[0]
-        table.add_column(header, justify=justify, no_wrap=no_wrap, overflow="fold")
+        table.add_column(header, justify=justify, no_wrap=header not in wrap, overflow="fold")
     return table
 
 

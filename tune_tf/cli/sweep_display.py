@@ -131,7 +131,7 @@ def status_display(sweep: SweepView) -> RenderableType:
 
 def _running(sweep: SweepView) -> Table:
     metrics = [objective.metric for objective in sweep.config.objectives]
-    table = borderless_table("running", "epoch", *metrics, "trained", "node")
+    table = borderless_table("running", "epoch", *metrics, "trained", "node", wrap=["node"])
     for trial in sweep.running:
         result = trial.result
         values = (result.metrics.get(metric) for metric in metrics)

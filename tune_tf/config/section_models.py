@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from tune_tf.config.settings import Settings
-from tune_tf.errors import did_you_mean, one_of
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.validation import short_repr, unknown_key_error
@@ -78,24 +78,23 @@ def _check_address(address: str) -> str:
 
 
 def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
-    for key in environment:
-        if key not in _RUNTIME_ENV:
-            raise ValueError(
-                f"holds {short_repr(key)}: {unknown_key_error(key, _RUNTIME_ENV).what}"
-            )
+    errors = [
+        unknown_key_error(key, _RUNTIME_ENV) for key in environment if key not in _RUNTIME_ENV
+    ]
     variables = environment.get("env_vars", {})
     if not isinstance(variables, dict):
-        raise ValueError(
-            f"must hold env_vars as a mapping of names to text, not {short_repr(variables)}"
-        )
+        text = f"must be a mapping of names to text, not {short_repr(variables)}"
+        raise InvalidSettingsError([*errors, ErrorDetail("env_vars", text)])
     for name, value in variables.items():
+        where = f"env_vars.{name}"
         if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"must hold text as env_vars, not {name!r}: {short_repr(value)}")
-        if mask_secrets(f"{name}={value}") != f"{name}={value}":
-            raise ValueError(
-                f"holds what looks like a secret in env_vars.{name}: write ${{{name}}} there, and "
-                "set the variable where the sweep is started"
-            )
+            text = f"must be text, not {short_repr(value)}: put it in quotes"
+            errors.append(ErrorDetail(where, text))
+        elif mask_secrets(f"{name}={value}") != f"{name}={value}":
+            text = f"looks like a secret: write ${{{name}}} and set it where the sweep is started"
+            errors.append(ErrorDetail(where, text))
+    if errors:
+        raise InvalidSettingsError(errors)
     return environment
 
 

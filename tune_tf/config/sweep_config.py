@@ -25,6 +25,7 @@ from tune_tf.config.field_types import (
 from tune_tf.config.scheduler_settings import (
     AutoSettings,
     FifoSettings,
+    PopulationSettings,
     SchedulerSection,
     SchedulerSettings,
 )
@@ -81,8 +82,9 @@ class SweepConfig(Settings):
             workloads have one. Example: ``{learning_rate: {loguniform: [0.0001, 0.1]}}``.
         seed: Seed of data order, weights and sampler.
         reproducible: Whether the same settings give the same trials, decisions and results,
-            whatever the number of workers, their load, failures and restarts; then
-            ``max_concurrent_trials`` is the number of trials at once in logical time.
+            whatever the number of workers, their load, failures and restarts.
+        slots: Trials of a reproducible sweep that are decided on at once; four times as many as its
+            workers keep these busy. Another number gives another sweep.
         searcher: Proposes configs. Example: ``{sampler: gp}``.
         epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
             that of the scheduler, 100 by default. Example: ``27``.
@@ -130,6 +132,7 @@ class SweepConfig(Settings):
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
     reproducible: bool = False
+    slots: Annotated[int, Field(ge=1)] = 16
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
         SearcherSettings()
     )
@@ -412,6 +415,9 @@ def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
         if getattr(config.budget, name) is not None:
             text = "depends on the speed of the machine, and reproducible is true: use epochs"
             yield ErrorDetail(f"budget.{name}", text)
+    if isinstance(config.scheduler, PopulationSettings):
+        text = f"{config.scheduler.name} goes on with the checkpoints of other trials"
+        yield ErrorDetail("scheduler.name", f"{text}, and reproducible is true: use freeze_thaw")
     if isinstance(config.parallelism, Asynchronous):
         text = "asynchronous updates depend on the speed of workers, and reproducible is true"
         yield ErrorDetail("parallelism.kind", f"{text}: use mirrored")

@@ -20,14 +20,14 @@ class SweepFingerprint:
     """Digest of a reproducible sweep, and what it depends on besides the settings.
 
     Args:
-        digest: Of all configs, results and outcomes in logical order, 16 hexadecimal digits.
-        num_events: Number of these configs and results.
-        environment: Versions, device, reserved CPUs of a trial and slots, by name.
+        digest: Of all configs, results and outcomes, 16 hexadecimal digits.
+        num_results: Number of these results.
+        environment: Versions, device and reserved CPUs of a trial, by name.
         reasons: Why it cannot be compared with that of another run; empty if it can.
     """
 
     digest: str
-    num_events: int
+    num_results: int
     environment: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
 
@@ -38,7 +38,7 @@ class SweepFingerprint:
             return None
         environment = {str(name): str(it) for name, it in dict(data["environment"]).items()}
         reasons = tuple(map(str, data["reasons"]))
-        return cls(str(data["digest"]), int(data["num_events"]), environment, reasons)
+        return cls(str(data["digest"]), int(data["num_results"]), environment, reasons)
 
     def __str__(self) -> str:
         """Return the digest, with the reasons why it cannot be compared, if any."""
@@ -47,9 +47,9 @@ class SweepFingerprint:
 
     @property
     def origin(self) -> str:
-        """Text with the number of events and the environment."""
+        """Text with the number of results and the environment."""
         environment = ", ".join(f"{name} {value}" for name, value in self.environment.items())
-        return f"{self.num_events} events, with {environment}"
+        return f"{self.num_results} results, with {environment}"
 
 
 @dataclass
@@ -103,6 +103,9 @@ class EventHistory:
     run_id: str | None = None  # MLflow's id of the sweep's parent run
     run_ids: dict[str, str] = field(default_factory=dict)
     """MLflow's ids of the trials' runs, by Tune's id, as far as known."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What the results of a reproducible sweep depend on besides its settings, by name."""
+    reasons: tuple[str, ...] = ()  # why they cannot be compared with those of another sweep
 
     @classmethod
     def read(cls, folder: Path) -> "EventHistory":
@@ -127,6 +130,9 @@ class EventHistory:
             self._begin_session(int(event["process"]), str(event["host"]), at)
         elif kind == "tracked":
             self.run_id = str(event["run_id"])
+        elif kind == "environment":
+            self.environment = {name: str(it) for name, it in dict(event["environment"]).items()}
+            self.reasons = tuple(map(str, event["reasons"]))
         elif kind in ("suspended", "resumed"):
             self.suspension = _text(event.get("why"))
         elif kind == "over":
@@ -139,6 +145,7 @@ class EventHistory:
                 session.ended_early = _text(event.get("ended_early"))
                 session.missing_outputs = tuple(map(str, event.get("left", ())))
                 session.fingerprint = fingerprint
+                self.reasons = fingerprint.reasons if fingerprint else ()
         else:
             self._apply_to_trial(kind, event, at)
         if self.sessions:

@@ -56,6 +56,10 @@ class EventLog:
         """Record MLflow's id of the sweep's parent run."""
         self._write("tracked", run_id=run_id)
 
+    def record_environment(self, environment: Mapping[str, str], reasons: Sequence[str]) -> None:
+        """Record what the results of this session depend on, and why they are not comparable."""
+        self._write("environment", environment=dict(environment), reasons=list(reasons))
+
     def record_creation(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
         """Record that a trial waits for its first start."""
         self._write("created", trial_id=trial_id, number=number, config=config)

@@ -42,11 +42,10 @@ class SweepParts:
     ) -> None:
         config = folder.config
         self.folder, self.plan, self.event_log, self.recovery = folder, plan, event_log, recovery
-        workers, mutations = plan.max_concurrent_trials, plan.mutations
         self.scheduler = (
-            make_reproducible_scheduler(folder, workers, mutations)
+            make_reproducible_scheduler(folder, plan, event_log)
             if config.reproducible
-            else make_scheduler(config, mutations)
+            else make_scheduler(config, plan.mutations)
         )
         self.searcher = searcher or make_searcher(folder)
         self.tracker = make_tracker(folder, plan.workload, self.scheduler, self.searcher)

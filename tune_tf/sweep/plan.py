@@ -32,8 +32,6 @@ from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.trainables.capacity import default_resources
 from tune_tf.workload import Workload
 
-_SLOTS_PER_WORKER = 2  # in logical time, so that a worker seldom waits for another's result
-
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -111,16 +109,11 @@ def plan_sweep(
     workload = workload or check_settings(config, base_dir)
     resources = config.resources or default_resources(config.parallelism)
     fitting = num_fitting(resources, config.parallelism)
-    if config.reproducible and config.max_concurrent_trials is None:
-        config = config.model_copy(update={"max_concurrent_trials": _SLOTS_PER_WORKER * fitting})
     limit = config.max_concurrent_trials or fitting
     max_concurrent = min(limit, fitting, config.budget.num_samples)
     rng = np.random.default_rng(config.seed)
     examples = tuple(config.space.sample(rng) for _ in range(3))
     mutations = allowed_mutations(config, workload)
-    if config.reproducible and mutations is not None:
-        scheduler_settings = config.scheduler.model_copy(update={"mutations": mutations})
-        config = config.model_copy(update={"scheduler": scheduler_settings})
     return SweepPlan(config, workload, resources, max_concurrent, examples, mutations)
 
 

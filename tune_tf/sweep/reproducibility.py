@@ -1,4 +1,4 @@
-"""Sweep in logical time from the settings and the folder of a sweep."""
+"""Ordered sweep of a reproducible one, from its settings and the results in its folder."""
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -7,9 +7,12 @@ from typing import Any, Final
 from ray.tune.experiment import Trial
 
 from tune_tf.config import SweepConfig
+from tune_tf.events import EventLog
+from tune_tf.inspection.reported_results import RESULTS, read_results
 from tune_tf.outcome import Outcome
-from tune_tf.schedulers.logical_sweep import LogicalSweep
-from tune_tf.schedulers.reproducible import ReproducibleScheduler
+from tune_tf.result_keys import TRAINING_ITERATION
+from tune_tf.schedulers.ordered_sweep import OrderedSweep, lasting_metrics
+from tune_tf.schedulers.reproducible import ReproducibleScheduler, value_differences
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, study_searcher
@@ -18,20 +21,17 @@ from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.environment import trial_device, versions
 from tune_tf.tune_internals.trial_state import EndedTrials
 
-LOGICAL_RESULTS: Final = "results.jsonl"
-"""File in a sweep's folder with the results of its trials, in the order of arrival."""
-
 _EARLIER_RESULTS: Final = "earlier/study.journal"
 """Copy of the earlier results of a warm start, as they were when the sweep began."""
 
 
-class LogicalBudget:
-    """Budget of a sweep in logical time: epochs, target and patience as in any other sweep."""
+class OrderedBudget:
+    """Budget in results: epochs, target and patience as in any other sweep."""
 
     def __init__(self, config: SweepConfig) -> None:
         config = config.model_copy(update={"reproducible": False})
         self._outcomes: dict[str, Outcome] = {}
-        self._stopper = SweepStopper(f"logical {config.name}", config)
+        self._stopper = SweepStopper(f"ordered {config.name}", config)
         tracker: Any = SimpleNamespace(outcomes=self._outcomes)
         self._limit = BudgetLimit(config, self._stopper, tracker)
         self._ends = EndedTrials()
@@ -62,31 +62,46 @@ def trial_environment(plan: SweepPlan) -> dict[str, str]:
         "device": trial_device(on_gpu=resources.gpus > 0),
         "CPUs per trial": str(resources.cpus),
         **({"GPUs per trial": f"{resources.gpus:g}"} if resources.gpus else {}),
-        "slots": str(plan.config.max_concurrent_trials),
     }
 
 
 def make_reproducible_scheduler(
-    folder: SweepFolder, num_workers: int, mutations: Sequence[str] | None = None
+    folder: SweepFolder, plan: SweepPlan, event_log: EventLog
 ) -> ReproducibleScheduler:
-    """Create the scheduler of a reproducible sweep, with the results in its folder.
-
-    Args:
-        folder: The sweep's folder.
-        num_workers: Trials that run at a time.
-        mutations: Parameters that the scheduler may change; None for those of the settings.
-    """
-    config = folder.config
-    sweep = LogicalSweep(
-        _searcher(folder),
-        make_scheduler(config, mutations),
-        num_slots=config.max_concurrent_trials or num_workers,
-        num_samples=config.budget.num_samples,
-        space=config.space,
-        seed=config.seed,
-        end_reason=LogicalBudget(config).end_reason,
+    """Create the scheduler of a reproducible sweep, and record what its results depend on."""
+    history, environment = event_log.history, trial_environment(plan)
+    reasons = list(history.reasons)
+    if history.environment and history.environment != environment:
+        changes = value_differences(history.environment, environment)
+        reasons.append(f"it was resumed with another environment: {changes}")
+    event_log.record_environment(environment, reasons)
+    return ReproducibleScheduler(
+        ordered_sweep_of(folder),
+        num_workers=plan.max_concurrent_trials,
+        environment=environment,
+        reasons=reasons,
     )
-    return ReproducibleScheduler(sweep, num_workers=num_workers, file=folder.path / LOGICAL_RESULTS)
+
+
+def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
+    """Return a sweep's ordered one, with the results in its folder reported."""
+    config = folder.config
+    ordered = OrderedSweep(
+        _searcher(folder),
+        make_scheduler(config),
+        num_slots=config.slots,
+        num_samples=config.budget.num_samples,
+        seed=config.seed,
+        max_epochs=config.budget.epochs,
+        end_reason=OrderedBudget(config).end_reason,
+    )
+    for path in folder.path.glob("trial_*"):
+        for result in read_results(path / RESULTS):
+            metrics = lasting_metrics(result, config.leading_objective.metric)
+            done = bool(result.get("done"))
+            number = int(path.name.rpartition("_")[2])
+            ordered.report(number, int(result[TRAINING_ITERATION]), metrics, done=done)
+    return ordered
 
 
 def _searcher(folder: SweepFolder) -> OptunaSearcher:

@@ -19,7 +19,6 @@ from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
-from tune_tf.sweep.reproducibility import trial_environment
 from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_result, sweep_result
@@ -118,12 +117,10 @@ def run_trials(
     RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     budget, is_reproducible = folder.config.budget, folder.config.reproducible
-    if is_reproducible:
-        parts.scheduler.begin_session(trial_environment(plan))
     search = SweepSearch(
         parts.searcher,
         budget,
-        # Those of a reproducible sweep are created when they begin in logical time.
+        # Those of a reproducible sweep are created when it is their turn.
         budget.num_samples if is_reproducible else plan.max_concurrent_trials,
         parts.disk_guard,
         parts.scheduler if is_reproducible else None,

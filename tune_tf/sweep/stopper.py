@@ -60,7 +60,9 @@ class SweepStopper(Stopper):
         reached = self._reached_target(result)
         if reached:
             self.end_trial(trial_id, Outcome.COMPLETED, reached)
-            if self._config is None or not self._config.reproducible:  # else in logical time
+            if (
+                self._config is None or not self._config.reproducible
+            ):  # else in the order of results
                 self.end(f"a trial's {reached}")
         elif self._trials.get(trial_id, (None, ""))[0] is Outcome.COMPLETED:
             del self._trials[trial_id]  # it is repeated: its process was lost after the target

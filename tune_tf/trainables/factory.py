@@ -71,8 +71,8 @@ def trainable(
             one's metrics as ``kept/...`` with each result. None for the last epoch.
         share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
             beginning of their models once, where that saves much, and train only the rest.
-        reproducible: Whether GPUs use deterministic kernels, and a trial reports the cost of its
-            epochs, as a sweep with ``reproducible: true`` needs. An operation that has no
+        reproducible: Whether GPUs use deterministic kernels, as a sweep with ``reproducible: true``
+            needs. An operation that has no
             deterministic kernel raises an error that names it.
 
     Raises:

@@ -18,7 +18,6 @@ from tune_tf.errors import WorkloadError
 from tune_tf.events import TrialLog
 from tune_tf.events.trial_log import FILES
 from tune_tf.resources import TrialResources
-from tune_tf.result_keys import EPOCH_COST
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
 from tune_tf.trainables.trial_settings import TrialSettings
@@ -151,7 +150,6 @@ class TrialProcess:
         self._loader: DataLoader
         self._place_data: Callable[[Any, Config], Any]
         self._placed: dict[str, Any] = {}  # the most recently used last
-        self._cost = 0.0  # of an epoch of the trial; 0 before the first
         self._system_metrics: SystemMetrics | None = None
 
     def claim(
@@ -274,7 +272,7 @@ class TrialProcess:
     @contextlib.contextmanager
     def _beginning(self, trial: TrialStart) -> Iterator[None]:
         """Set up log, MLflow run and system metrics around the start of a trial."""
-        self._trial, self._cost = trial, 0.0
+        self._trial = trial
         self.log.begin(trial.log)
         enter_trial(trial.trial_id, self._settings.tracking, starting=True)
         self._stop_autologging()
@@ -308,7 +306,4 @@ class TrialProcess:
         if loop is None:
             return EpochReport(metrics, stop_training=False, recycle=recycle, system_metrics=load)
         load |= loop.performance
-        if self._settings.reproducible:
-            self._cost = self._cost or loop.cost
-            load[EPOCH_COST] = self._cost
         return EpochReport(metrics, loop.stop_training, recycle, load)

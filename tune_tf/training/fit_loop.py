@@ -29,7 +29,6 @@ from tune_tf.training.scalars import (
 )
 from tune_tf.training.seeds import seed_python_and_numpy
 from tune_tf.training.step import prepare_norms, trains_by_workload
-from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Config, Data, Workload
 
 _FOR_EVER = 10**9
@@ -152,13 +151,6 @@ class FitLoop:
         self.callback_context = CallbackContext()
         #: Speed of the last epoch, by result key.
         self.performance: dict[str, float] = {}
-
-    @property
-    def cost(self) -> float:
-        """Seconds of an epoch on a reference processor, from its operations alone."""
-        trial = self._current
-        batch_size = trial.workload.global_batch_size(trial.config)
-        return epoch_cost(trial.model, _num_rows(trial.data), batch_size)
 
     @property
     def stop_training(self) -> bool:

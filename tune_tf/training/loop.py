@@ -31,7 +31,6 @@ from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.scalars import LearningRate, learning_rate
 from tune_tf.training.seeds import seed_python_and_numpy
 from tune_tf.training.step import ReplicaBuilder
-from tune_tf.training.system_metrics import epoch_cost
 from tune_tf.workload import Config, Workload
 
 
@@ -88,12 +87,6 @@ class GraphLoop:
     def num_programs(self) -> int:
         """Number of traced graphs."""
         return self._graphs.num_traced
-
-    @property
-    def cost(self) -> float:
-        """Seconds of an epoch on a reference processor, from its operations alone."""
-        program, num_rows = self.trial.program, self.trial.inputs.rows.num_train
-        return epoch_cost(program.model, num_rows or _check_seen(self.trial), program.batch_size)
 
     @property
     def stop_training(self) -> bool:

@@ -50,17 +50,6 @@ def peak_memory_result() -> dict[str, float]:
     return {} if peak is None else {PEAK_MEMORY: float(peak)}
 
 
-def epoch_cost(model: Any, num_rows: int, batch_size: int) -> float:
-    """Return the seconds of an epoch on a reference processor, from the model's operations alone.
-
-    A row's backward pass counts twice as much as its forward pass. Three digits are kept. The batch
-    size is 0 for batches of unknown size, which count as of one row.
-    """
-    operations = 3 * num_rows * multiplications_per_row(model)
-    seconds = operations * _OPERATION_S + math.ceil(num_rows / max(1, batch_size)) * _BATCH_S
-    return float(f"{seconds:.3g}")
-
-
 def multiplications_per_row(model: Any) -> float:
     """Return the approximate number of multiplications of a forward pass for one row."""
     shapes = ((layer, output_shape(layer)) for layer in leaf_layers(model))
@@ -86,7 +75,6 @@ def output_shape(layer: Any) -> tuple[int, ...]:
     return tuple(1 if side is None else int(side) for side in shape)
 
 
-_OPERATION_S, _BATCH_S = 1e-10, 2e-4  # of the reference processor
 _INTERVAL_S = 1.0
 _MB = 1e6
 

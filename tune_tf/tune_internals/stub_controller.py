@@ -172,7 +172,7 @@ class StubController:
                 trial_id=trial_id,
                 storage=self._storage,
                 evaluated_params=flatten(config),
-                experiment_tag=trial_id,
+                experiment_tag=str(len(self._trials) + 1),
                 stopping_criterion={TRAINING_ITERATION: self._max_t},
                 stub=True,
             )

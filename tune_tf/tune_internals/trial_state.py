@@ -1,6 +1,5 @@
 """State of Tune's trials: last results, errors, status, checkpoints and running averages."""
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,13 +8,10 @@ from typing import Any
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
-from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import WorkerLostError
 from tune_tf.secrets import mask_secrets
-from tune_tf.space import flatten
 
-_SEGMENT = re.compile(r"@segment(\d+)$")
 _ANSI = re.compile(r"\x1b\[\d+m")
 
 
@@ -105,67 +101,6 @@ def restore_result(trial: Trial) -> dict[str, Any] | None:
     if saved_iteration(trial) > int(reported_result(trial).get(TRAINING_ITERATION, 0)):
         trial.update_last_result(dict(saved.metrics))
     return dict(saved.metrics)
-
-
-def save_trial(controller: Any, trial: Trial) -> None:
-    """Have Tune save a trial that has just reported, before it trains on."""
-    controller._schedule_trial_save(trial)  # noqa: SLF001 - see the module
-
-
-def forget_wait(controller: Any, trial: Trial) -> None:
-    """Have Tune forget that a trial was to wait: a resume restores that, and no decision undoes it.
-
-    Tune keeps a decision while it saves a trial, also in its snapshots.
-    """
-    controller = getattr(controller, "_tune_controller", controller)  # schedulers get a wrapper
-    for name in ("_cached_trial_decisions", "_queued_trial_decisions"):
-        decisions = getattr(controller, name, {})
-        if decisions.get(trial.trial_id) == TrialScheduler.NOOP:
-            del decisions[trial.trial_id]
-
-
-def train_trial(controller: Any, trial: Trial) -> bool:
-    """Have Tune train a trial that waits in its process; return False if it cannot."""
-    controller = getattr(controller, "_tune_controller", controller)  # schedulers get a wrapper
-    train = getattr(controller, "_schedule_trial_train", None)
-    if train is None:
-        return False
-    train(trial)
-    return True
-
-
-def find_checkpoint(trial: Trial, iteration: int, config: Mapping[str, Any]) -> Any | None:
-    """Return Tune's newest checkpoint of a trial at an iteration with a flat config, or None."""
-    manager = trial.run_metadata.checkpoint_manager
-    for saved in reversed(getattr(manager, "_checkpoint_results", ())):
-        at = saved.metrics.get(TRAINING_ITERATION)
-        if at == iteration and flatten(saved.metrics.get("config", {})) == config:
-            return saved
-    return None
-
-
-def begin_segment(trial: Trial, segment: int, saved: Any, config: dict[str, Any]) -> None:
-    """Have a paused trial continue from a checkpoint with another config, as Ray's PBT.
-
-    It may be another trial's; None starts over.
-    """
-    tag = first_tag(str(trial.experiment_tag))
-    trial.set_experiment_tag(f"{tag}@segment{segment}" if segment else tag)
-    trial.set_config(config)
-    manager = trial.run_metadata.checkpoint_manager
-    manager._latest_checkpoint_result = copy.copy(saved)  # noqa: SLF001
-    trial.run_metadata.invalidate_cache()  # or a resume would go on from the checkpoint of before
-
-
-def first_tag(tag: str) -> str:
-    """Return the tag that a trial had before it continued from another one's checkpoint."""
-    return _SEGMENT.sub("", tag)
-
-
-def trial_segment(trial: Trial) -> int:
-    """Return how often a trial has continued from another one's checkpoint."""
-    match = _SEGMENT.search(str(trial.experiment_tag))
-    return int(match[1]) if match else 0
 
 
 class NewTrials:

@@ -9,30 +9,33 @@ pytestmark = [pytest.mark.cluster, pytest.mark.tf, pytest.mark.slow]
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_sweep_is_verified_as_a_whole_and_by_trials(verb, sweep_file, tmp_path):
-    settings = ("reproducible=true", "mlflow=null", "scheduler.max_t=3", "budget.num_samples=3")
-    code, out, err = verb("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file, tmp_path):
+    settings = ["reproducible=true", "mlflow=null", "scheduler.max_t=3", "budget.num_samples=3"]
+    one = [*settings, "max_concurrent_trials=1"]
+    code, out, err = verb("run", str(sweep_file), "--json", "--set", *one, cwd=tmp_path)
     assert code == 0, err
     ran = json.loads(out)
     folder, found = Path(ran["path"]), ran["fingerprint"]
-    assert found["environment"]["slots"] == "1"
+    assert found["environment"]["CPUs per trial"] == "1"
     assert found["reasons"] == []
 
     code, out, err = verb("verify", "tiny", cwd=tmp_path)
     assert code == 0, err
-    identical, rerun = out.splitlines()
-    number, digest = found["num_events"], found["digest"]
-    assert identical == f"identical: {number} events, fingerprint {digest}"
-    assert Path(rerun.removeprefix("rerun: ")).parent == folder.parent
+    identical, other = out.splitlines()
+    assert identical == f"identical: 3 trials, {found['num_results']} results"
+    rerun = Path(other.removeprefix("compared with "))
+    assert rerun.parent == folder.parent
 
-    lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
-    wrong = [line for line in lines if '"position": [2, 0, 1]' in line]
-    changed = {**json.loads(wrong[0]), "metrics": {"val_accuracy": 2.0}}
-    lines[lines.index(wrong[0])] = json.dumps(changed) + "\n"
-    (folder / "results.jsonl").write_text("".join(lines))
-    code, out, _ = verb("verify", str(folder), "--trials", "0,2", "--json", cwd=tmp_path)
+    options = [*settings, "max_concurrent_trials=2", "name=two"]
+    code, out, err = verb("run", str(sweep_file), "--json", "--set", *options, cwd=tmp_path)
+    assert code == 0, err
+    assert json.loads(out)["fingerprint"]["digest"] == found["digest"]
+
+    results = folder / "trial_00002" / "result.json"
+    first, *others = results.read_text().splitlines()
+    changed = json.dumps({**json.loads(first), "val_accuracy": 2.0})
+    results.write_text("\n".join([changed, *others]) + "\n")
+    code, out, _ = verb("verify", str(folder), "--with", str(rerun), "--json", cwd=tmp_path)
     assert code == 1
     data = json.loads(out)
     assert data["difference"].startswith("in trial 2, iteration 1: val_accuracy 2.0 and 0.")
-    assert any(note.startswith(f"its fingerprint was {digest}") for note in data["notes"])
-    assert len(list(folder.parent.glob("tiny-*"))) == 2  # trials leave no folder

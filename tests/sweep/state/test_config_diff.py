@@ -79,10 +79,10 @@ def test_what_the_sweep_s_state_is_made_of_cannot_be_changed(settings, why):
     "settings",
     [
         {"budget": {"num_samples": 20}},
-        {"max_concurrent_trials": 1},
+        {"slots": 4},
         {"space": {"width": {"int": [8, 64]}}, "searcher": {"allow_changed_space": True}},
     ],
-    ids=["number of trials", "trials at a time", "space"],
+    ids=["number of trials", "trials at once", "space"],
 )
 def test_what_the_decisions_of_a_reproducible_sweep_follow_from_cannot_be_changed(settings):
     old = SweepConfig.from_dict(SETTINGS | {"reproducible": True})

@@ -100,7 +100,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str], object]]:
 def _print_costs(costs: "SweepCosts") -> None:
     console = make_console()
     headers = ["model", "parameters", "memory", "GPU", "epoch", "start", "checkpoint", "at once"]
-    table = borderless_table(*headers, right=headers[1:])
+    table = borderless_table(*headers, right=headers[1:], wrap=headers[:1])
     for model in costs.models:
         each = model.costs
         table.add_row(

@@ -22,7 +22,7 @@ from tune_tf.cli.console import (
     state_text,
 )
 from tune_tf.cli.sweep_display import print_status, status_display
-from tune_tf.formatting import duration, value_text
+from tune_tf.formatting import value_text
 from tune_tf.inspection import SweepState, SweepView, list_sweeps
 from tune_tf.space import flatten
 from tune_tf.sweep_folder import SweepFolder
@@ -100,7 +100,8 @@ def _list(storage_path: Path, *, as_csv: bool, as_json: bool) -> None:
     if not sweeps:
         console.print(f"There are no sweeps in {storage_path}.", soft_wrap=True)
         return
-    table = borderless_table("sweep", "state", "best", "trials", "began", "work")
+    wrap = ("trials", "began")
+    table = borderless_table("sweep", "state", "best", *wrap, wrap=wrap)
     for sweep in sweeps:
         table.add_row(
             sweep.sweep_id,
@@ -108,7 +109,6 @@ def _list(storage_path: Path, *, as_csv: bool, as_json: bool) -> None:
             _best_value(sweep),
             counted_states(sweep.counts),
             local_time(sweep.began_s),
-            duration(sweep.worked_s),
         )
     console.print(table)
 

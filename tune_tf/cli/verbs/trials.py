@@ -56,7 +56,7 @@ def _print_table(view: SweepView, listed: tuple[TrialView, ...]) -> None:
     metrics = [objective.metric for objective in view.config.objectives]
     parameters = view.config.space.parameters
     varied = {path for path, each in parameters.items() if not isinstance(each, Constant)}
-    table = borderless_table("trial", "outcome", *metrics, "epochs", "config")
+    table = borderless_table("trial", "outcome", *metrics, "epochs", "config", wrap=["config"])
     for trial in listed:
         result, config = trial.result, view.active_config(trial)
         table.add_row(

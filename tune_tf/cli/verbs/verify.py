@@ -14,10 +14,10 @@ from tune_tf.sweep_folder import SweepFolder
 
 def verify(
     sweep: options.SweepArgument,
-    trials: Annotated[
+    other: Annotated[
         str | None,
         typer.Option(
-            metavar="N,N,...", help="Train only these trials again, by number or id, like 3,5."
+            "--with", metavar="SWEEP", help="Compare with this run of it, and run nothing."
         ),
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
@@ -25,11 +25,10 @@ def verify(
 ) -> None:
     """Run a reproducible sweep again, and say where the first difference is.
 
-    The rerun goes without MLflow, into a folder beside: NAME-verify-TIME. With `--trials`, the
-    configs of some trials are trained again, and their metrics compared. Exit code 0: identical;
+    The rerun goes without MLflow, into a folder beside: NAME-verify-TIME. Exit code 0: identical;
     1: different; 2: no such sweep, it is running, or it is not reproducible.
 
-    Example: `tune-tf verify digits-cnn --trials 3,5`
+    Example: `tune-tf verify digits-cnn`
     """
     folder = SweepFolder.open(sweep, storage_path)
     options.allow_remote_ray(os.environ, folder.config.cluster.address)
@@ -37,16 +36,14 @@ def verify(
         from tune_tf.cli.progress import run_with_progress
         from tune_tf.sweep.verify import verify_sweep
 
-        config, names = folder.config, trials.split(",") if trials is not None else []
-        budget = config.budget.model_copy(update={"num_samples": len(names)} if names else {})
-        config = config.model_copy(update={"name": f"{config.name}-verify", "budget": budget})
-        run = partial(verify_sweep, folder.path, names)
-        found = run_with_progress(run, config, as_json=as_json)
+        config = folder.config.model_copy(update={"name": f"{folder.config.name}-verify"})
+        run = partial(verify_sweep, folder.path, other, storage_path=storage_path)
+        found = run_with_progress(run, config, as_json=as_json) if other is None else run()
     head, code = f"identical: {found.compared}", ExitCode.ENDED
     if found.difference:
         head, code = f"first difference {found.difference}", ExitCode.NOTHING_COMPLETED
     elif found.interrupted:
         head, code = f"interrupted, so far {head}", ExitCode.INTERRUPTED
-    rerun = [f"rerun: {found.rerun}"] if found.rerun else []
-    print_json_or_lines(asdict(found), head, *found.notes, *rerun, as_json=as_json)
+    compared_with = f"compared with {found.other}"
+    print_json_or_lines(asdict(found), head, *found.notes, compared_with, as_json=as_json)
     raise typer.Exit(code)

@@ -148,7 +148,7 @@ class BudgetLimit(Callback):
 
     def _spent(self) -> str | None:
         if self._config.reproducible:
-            return None  # decided in logical time
+            return None  # decided in the order of results
         budget, spent = self._config.budget, self.spending
         for limit, so_far, what in (
             (budget.epochs, spent.epochs, "epochs"),

@@ -35,7 +35,6 @@ _FIXED_IF_REPRODUCIBLE = (
     "searcher",
     "parallelism",
     "budget",
-    "max_concurrent_trials",
     "share_frozen",
 )
 """Settings that decisions and results of a reproducible sweep follow from."""

@@ -19,7 +19,7 @@ from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import trial_folder_name
-from tune_tf.tune_internals.trial_state import first_tag, to_training_result
+from tune_tf.tune_internals.trial_state import to_training_result
 
 _PICKLED = "CLOUDPICKLE_FALLBACK"
 _ENDED = ("TERMINATED", "ERROR")
@@ -104,7 +104,7 @@ class TuneTrial:
         state, run = deepcopy(self._state), deepcopy(self._run)
         name = trial_folder_name(events.number)
         config = dict(events.config)
-        tag = first_tag(f"{events.number + 1}_{str(state['experiment_tag']).partition('_')[2]}")
+        tag = f"{events.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
         state |= {
             "trial_id": events.trial_id,
             "config": config,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.config import SweepConfig
-from tune_tf.config.scheduler_settings import PopulationSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.events import EventHistory, TrialEvents
 from tune_tf.inspection.reported_results import RESULTS, read_last_result, read_results
@@ -77,9 +76,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     state, snapshot = _newest_state(folder, storage, history, losses)
     if state is None:
         return Recovery(storage, losses=tuple(losses))
-    # Others may continue from states that a trial had before its end: it writes them again.
-    repeats = config.reproducible and isinstance(config.scheduler, PopulationSettings)
-    ended = _bring_up_to_date(folder, storage, state, history, losses, repeats=repeats)
+    ended = _bring_up_to_date(folder, storage, state, history, losses)
     all_events = history.trials.values()
     without_checkpoints = {each.trial_id for each in all_events if each.checkpoints_removed}
     for trial in state.trials:
@@ -139,13 +136,8 @@ def _bring_up_to_date(
     state: TuneState,
     history: EventHistory,
     losses: list[str],
-    *,
-    repeats: bool,
 ) -> dict[str, Outcome]:
-    """Add ends of trials that Tune's state lacks; return all outcomes by trial id.
-
-    If it ``repeats`` trials, only failures are added.
-    """
+    """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
     numbers = {trial.number for trial in state.trials}
     for events in history.trials.values():
@@ -154,8 +146,7 @@ def _bring_up_to_date(
         trial = by_id.get(events.trial_id)
         if not events.outcome or events.outcome is Outcome.INTERRUPTED:
             continue
-        repeats_this = repeats and events.outcome is not Outcome.ERROR
-        if trial and not trial.has_ended and not repeats_this:
+        if trial and not trial.has_ended:
             trial.end(events, _last_of(folder / trial.folder_name, events))
             saved = _newest_stored(folder, storage, trial)
             if saved:
