@@ -54,13 +54,13 @@ CEILINGS = {
     "testing": 320,
     "tracking": 2822,
     "trainables": 1350,
-    "training": 5769,
+    "training": 5752,
     "tune_internals": 531,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43629, "tests": 50609, "scripts": 4824}
+LINES = {"tune_tf": 43603, "tests": 48043, "scripts": 4824}
 """Most lines of any kind."""
 
 
