@@ -52,12 +52,10 @@ class Uneven(Workload):
             [
                 keras.Input((6,)),
                 keras.layers.Dense(8, "relu", kernel_regularizer=keras.regularizers.L2(1e-3)),
-                keras.layers.BatchNormalization(synchronized=config.get("synchronized", True)),
+                keras.layers.BatchNormalization(synchronized=True),
                 keras.layers.Dense(3),
             ]
         )
-        if not config.get("batch_norm", True):
-            model = keras.Sequential([keras.Input((6,)), model.layers[0], model.layers[-1]])
         model.compile(
             keras.optimizers.SGD(config["learning_rate"], momentum=0.9, global_clipnorm=0.3),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -101,24 +99,10 @@ def refusal_of(act):
 
 
 @pytest.fixture(scope="module")
-def begin(ray_cluster):
-    """Return a function that begins a trial in two processes."""
-    made = []
-
-    def begin(config, **settings):
-        made.append(trainable(Uneven(), MultiWorker(2, **settings), seed=1)(config=config))
-        return made[-1]
-
-    yield begin
-    for each in made:
-        each.stop()
-
-
-@pytest.fixture(scope="module")
-def history(begin, tmp_path_factory):
+def history(ray_cluster, tmp_path_factory):
     """What a trial, a checkpoint of it and the trials after it in the same processes gave."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    trial = begin({"learning_rate": 0.1})
+    trial = trainable(Uneven(), MultiWorker(2), seed=1)(config={"learning_rate": 0.1})
     told = {"first": [metrics_of(trial.train()) for _ in range(2)], "folder": folder}
     trial.save_checkpoint(str(folder))
     told["third"] = metrics_of(trial.train())
@@ -140,6 +124,7 @@ def history(begin, tmp_path_factory):
         refusal_of(lambda: trial.reset({"learning_rate": 0.1, "batch_size": 1})),
         refusal_of(trial.train),
     ]
+    trial.stop()
     return told
 
 
@@ -158,24 +143,6 @@ def test_workers_share_the_batches_of_a_data_set(history):
 
     assert np.allclose(history["of a data set"], of_one, rtol=1e-5)
     assert not np.allclose(history["of a data set"], history["first"], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "model"),
-    [
-        pytest.param(
-            {"synchronized_batch_norm": True}, {"synchronized": False}, id="batch norm over all"
-        ),
-        pytest.param({"micro_batches": 3}, {"batch_norm": False}, id="in pieces"),
-    ],
-)
-def test_settings_of_the_step_hold_for_workers_too(begin, settings, model):
-    config = {"learning_rate": 0.1, **model}
-    trial = begin(config, **settings)
-    seen = [metrics_of(trial.train()) for _ in range(2)]
-    trial.stop()
-
-    assert np.allclose(seen, on_one_device(config, 2), rtol=1e-5)
 
 
 def test_a_reused_worker_gives_the_numbers_of_a_fresh_one(history):
