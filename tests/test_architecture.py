@@ -54,13 +54,13 @@ CEILINGS = {
     "testing": 320,
     "tracking": 2822,
     "trainables": 1350,
-    "training": 5634,
+    "training": 5617,
     "tune_internals": 531,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43264, "tests": 49727, "scripts": 4824}
+LINES = {"tune_tf": 43238, "tests": 47178, "scripts": 4824}
 """Most lines of any kind."""
 
 

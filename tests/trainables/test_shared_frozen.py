@@ -1,5 +1,6 @@
 """Trials of each parallelism with frozen layers that are computed once."""
 
+import functools
 import sys
 
 import keras
@@ -15,7 +16,8 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster]
+pytestmark = pytest.mark.tf
+of_workers = functools.partial(pytest.param, marks=[pytest.mark.slow, pytest.mark.cluster])
 
 
 class Frozen(Workload):
@@ -74,12 +76,14 @@ def results(parallelism, share):
     "parallelism",
     [
         pytest.param(Mirrored(), id="mirrored"),
-        pytest.param(Mirrored(micro_batches=2), id="micro-batches"),
-        pytest.param(MultiWorker(2), id="workers"),
-        pytest.param(Folds(3, num_devices=1), id="folds"),
+        slow(Mirrored(micro_batches=2), id="micro-batches"),
+        of_workers(MultiWorker(2), id="workers"),
+        slow(Folds(3, num_devices=1), id="folds"),
     ],
 )
-def test_numbers_are_those_of_trials_that_share_nothing(parallelism, ray_cluster):
+def test_numbers_are_those_of_trials_that_share_nothing(parallelism, request):
+    if parallelism.num_workers > 1:
+        request.getfixturevalue("ray_cluster")
     shared, alone = (results(parallelism, share) for share in (True, False))
     assert all(FROZEN_SHARE in each for each in shared)
     assert not any(FROZEN_SHARE in each for each in alone)
