@@ -52,7 +52,7 @@ CEILINGS = {
     "space": 1054,
     "sweep": 3707,
     "testing": 320,
-    "tracking": 2822,
+    "tracking": 2632,
     "trainables": 1350,
     "training": 5769,
     "tune_internals": 531,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43629, "tests": 50654, "scripts": 4824}
+LINES = {"tune_tf": 43398, "tests": 49390, "scripts": 4824}
 """Most lines of any kind."""
 
 

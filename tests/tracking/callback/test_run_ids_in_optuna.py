@@ -1,7 +1,5 @@
 """Each Optuna trial of plain ``tune.run`` names its MLflow run, however short the trial was."""
 
-import threading
-
 import pytest
 from inline_actors import run_inline
 from ray import tune
@@ -86,29 +84,3 @@ def test_a_store_that_is_down_is_not_waited_for(tmp_path, monkeypatch):
     trials, named = sweep(tmp_path, callback)
     assert all(trial.is_finished() for trial in trials)
     assert set(named.values()) == {None}
-
-
-@pytest.mark.usefixtures("inline")
-def test_a_store_that_hangs_is_waited_for_once(tmp_path, monkeypatch, callback_of):
-    hangs, waits = threading.Event(), []
-    opened = run_writer.connect
-    monkeypatch.setattr(run_writer, "connect", lambda uri: hangs.wait(20) and opened(uri))
-    monkeypatch.setattr(run_writer, "_RUN_TIMEOUT_S", 0.2)
-    write_until = run_writer.BackgroundWriter.write_until
-
-    def counted(writer, until, timeout_s):
-        waits.append(timeout_s)
-        write_until(writer, until, timeout_s)
-
-    def over(*args):
-        hangs.set()
-        return flush(*args)
-
-    monkeypatch.setattr(run_writer.BackgroundWriter, "write_until", counted)
-    flush = run_writer.BackgroundWriter.close
-    monkeypatch.setattr(run_writer.BackgroundWriter, "close", over)
-    callback = callback_of(objective=LOSS)
-    _, named = sweep(tmp_path, callback)
-    assert waits == [0.2]
-    assert set(named.values()) == {None}
-    assert len(callback.run_ids()) == 12
