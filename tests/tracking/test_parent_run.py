@@ -46,11 +46,6 @@ def test_of_equally_good_trials_the_first_is_the_best_at_the_end_whichever_ended
     assert parent.end_update(trials, outcomes).tags["tune_tf.best_trial_id"] == "a"
 
 
-def test_without_any_finite_value_there_is_no_best(parent):
-    assert not end(parent, "a", float("nan"))
-    assert parent.best_tags() == {}
-
-
 def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
     end(parent, "a", 2.0)
     outcomes = Counter([Outcome.COMPLETED, Outcome.INTERRUPTED])

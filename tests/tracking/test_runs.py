@@ -1,4 +1,3 @@
-import math
 from pathlib import Path
 
 import pytest
@@ -28,18 +27,6 @@ def test_an_experiment_opens_as_one_of_model_training(client, open_runs):
     open_runs().write(RunUpdate(PARENT))
     tags = client.get_experiment_by_name("digits").tags
     assert tags["mlflow.experimentKind"] == "custom_model_development"
-
-
-@pytest.mark.parametrize(
-    ("tags", "kind"),
-    [({}, "custom_model_development"), ({"mlflow.experimentKind": "automl"}, "automl")],
-)
-def test_an_experiment_of_the_user_gets_a_kind_if_it_has_none(client, open_runs, tags, kind):
-    client.create_experiment("digits", tags={"owner": "me", **tags})
-    open_runs().write(RunUpdate(PARENT))
-    experiment = client.get_experiment_by_name("digits")
-    assert experiment.tags["mlflow.experimentKind"] == kind
-    assert experiment.tags["owner"] == "me"
 
 
 def result(trial_id, step, loss=1.0):
@@ -108,21 +95,6 @@ def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
     assert len(data.metrics) == 2500
     assert data.tags["t249"] == "249"
     assert entry.size == 0
-
-
-def test_nan_and_inf_are_kept_by_the_store(client, open_runs):
-    runs = open_runs()
-    runs.write(RunUpdate("t1", 0, reports=[Report(1, 0, {"nan": math.nan, "inf": math.inf})]))
-    metrics = client.get_run(runs.run_ids["t1"]).data.metrics
-    assert math.isnan(metrics["nan"])
-    assert metrics["inf"] > 1e308
-
-
-def test_a_step_that_a_run_has_is_not_logged_again(client, open_runs):
-    runs = open_runs()
-    for step in (1, 2, 3, 2, 3, 4):
-        runs.write(result("t1", step, loss=float(step)))
-    assert points(client, runs.run_ids["t1"]) == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]
 
 
 def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
@@ -202,13 +174,6 @@ def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_pat
     for path in ("report.html", "plots/made.html"):
         assert Path(client.download_artifacts(run_id, path)).read_text() == "a plot"
     assert entry.size == 0
-
-
-def test_a_file_that_is_gone_is_told_and_left_out(open_runs, tmp_path, caplog):
-    runs = open_runs()
-    runs.write(RunUpdate("t1", 0, files={"report.html": str(tmp_path / "gone.html")}))
-    assert "gone.html no longer exists" in caplog.text
-    assert runs.num_refused == 1
 
 
 def test_of_a_batch_with_a_value_that_mlflow_refuses_the_rest_is_written(client, open_runs, caplog):

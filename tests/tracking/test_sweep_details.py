@@ -24,17 +24,15 @@ def trial(tmp_path):
 
 
 def test_a_trial_is_told_with_its_numbers_and_what_it_reserves(trial):
-    details = SweepDetails(optuna_number={"t1": 17}.get)
+    details = SweepDetails()
     assert details.start_tags(trial) == {
         "tune_tf.trial_name": str(trial),
         "tune_tf.trial_number": "3",
         "tune_tf.devices": "2 CPU, 0.5 GPU",
-        "tune_tf.optuna_number": "17",
     }
 
 
-def test_what_a_sweep_does_not_know_is_left_out(trial):
-    assert "tune_tf.optuna_number" not in SweepDetails().start_tags(trial)
+def test_what_a_sweep_does_not_know_is_left_out():
     assert SweepDetails().end_tags({"training_iteration": 5}) == {}
     assert SweepDetails().artifacts() == {}
 

@@ -189,31 +189,6 @@ def test_credentials_that_the_node_lacks_come_from_the_driver(make_run, tracking
     assert found == ["own", "abc"]
 
 
-def test_what_is_logged_is_in_the_run(run_id, client, tmp_path):
-    from matplotlib.figure import Figure
-
-    (tmp_path / "notes.md").write_text("hello")
-    run = mlflow_run()
-    run.log_figure(Figure(), "plots/empty.png")
-    run.log_text("a", "a.txt")
-    run.log_dict({"a": 1}, "a.json")
-    run.log_artifact(tmp_path / "notes.md", "notes")
-    run.log_table({"a": [1, 2]}, "table.json")
-    run.set_tag("team", "blue")
-
-    top = {file.path for file in client.list_artifacts(run_id)}
-    assert top == {"plots", "a.txt", "a.json", "notes", "table.json"}
-    assert [file.path for file in client.list_artifacts(run_id, "notes")] == ["notes/notes.md"]
-    assert client.get_run(run_id).data.tags["team"] == "blue"
-
-
-def test_a_tag_of_the_sweep_is_refused(run_id):
-    with pytest.raises(
-        InvalidSettingsError, match=r"'tune_tf\.stop_reason' is reserved for the sweep"
-    ):
-        mlflow_run().set_tag("tune_tf.stop_reason", "fun")
-
-
 @pytest.mark.parametrize("status", ["RUNNING", "KILLED"])
 def test_fluent_calls_go_to_the_run_and_leave_its_state_alone(status, run_id, client, monkeypatch):
     import mlflow
@@ -256,9 +231,8 @@ def test_building_a_model_outside_trials_logs_to_a_discarded_run(run_id, client)
 
     with throwaway_run():
         run = mlflow_run()
-        run.log_text("a", "a.txt")
         with run:
-            mlflow.log_metric("extra", 1.0)
+            mlflow.log_text("a", "a.txt")
         written = [file.path for file in run.client.list_artifacts(run.run_id)]
     store = run.tracking_uri.removeprefix("sqlite:///")
 

@@ -80,8 +80,7 @@ class MLflowCallback(Callback):
             its runs.
         tags: Tags of all runs.
         spool_path: Folder for unwritten updates, which then survive a killed driver and an
-            unavailable store; None to keep them in memory. With a spool, searchers do not wait for
-            run ids.
+            unavailable store; None to keep them in memory.
         details: Details of the sweep and its trials.
 
     Raises:
@@ -149,15 +148,6 @@ class MLflowCallback(Callback):
     def run_ids(self) -> dict[str, str]:
         """Return MLflow's run ids by trial id, for the runs created so far."""
         return {run: run_id for run, run_id in self._writer.run_ids.items() if run != PARENT}
-
-    def await_run_id(self, trial: Trial) -> str | None:
-        """Return the run id of a trial about to end, once the run is created.
-
-        For searchers, which cannot add to an ended trial. None if the store is down.
-        """
-        if not trial.is_finished():
-            self.outcome_tracker.track(trial)
-        return self._writer.await_run_id(trial.trial_id)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all reports are written; return False on timeout."""

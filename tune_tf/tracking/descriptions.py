@@ -43,7 +43,6 @@ class SweepDetails:
     space: SearchSpace | None = None
     resume_with: str | None = None  # command
     rungs: Callable[[], Collection[int]] = tuple  # iterations at which trials are compared
-    optuna_number: Callable[[str], int | None] | None = None  # of a trial, by Tune's id
     texts: Mapping[str, str] = field(default_factory=dict)  # more artifacts of the parent, by path
     dataset: Mapping[str, str] | None = None  # fields of MLflow's Dataset
 
@@ -56,12 +55,10 @@ class SweepDetails:
 
     def start_tags(self, trial: Trial) -> dict[str, str]:
         """Return the tags of a trial that starts."""
-        number = self.optuna_number(trial.trial_id) if self.optuna_number is not None else None
         tags = {
             "tune_tf.trial_name": truncate(str(trial), MAX_TAG_LENGTH),
             "tune_tf.trial_number": str(trial_number(trial)),
             "tune_tf.devices": reserved_devices(trial),
-            "tune_tf.optuna_number": "" if number is None else str(number),
         }
         return {name: value for name, value in tags.items() if value}
 

@@ -1,7 +1,6 @@
 """MLflow runs of a sweep, opened in the writer's thread, since that takes seconds."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,7 @@ from tune_tf.tracking.writing.run_update import (
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Run
 
 _PAGE = 1000
 _GIT_COMMIT = "mlflow.source.git.commit"
@@ -113,7 +112,6 @@ class SweepRuns:
         name = self._sweep.experiment_name
         experiment = self._client.get_experiment_by_name(name)
         if experiment is not None:
-            self._add_experiment_tags(experiment)
             return experiment.experiment_id
         path = sqlite_path(self._sweep.tracking_uri)
         if path is None or path.absolute().parent == Path.cwd():
@@ -123,15 +121,6 @@ class SweepRuns:
         return self._client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
-
-    def _add_experiment_tags(self, experiment: "Experiment") -> None:
-        """Add the tags that an experiment lacks, unless MLflow refuses, as without permission."""
-        from mlflow.exceptions import MlflowException  # loaded with the client
-
-        for key, value in _EXPERIMENT_TAGS.items():
-            if key not in experiment.tags:
-                with suppress(MlflowException):
-                    self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
     def _search(self, condition: str = "") -> "list[Run]":
         return search_sweep(self._client, self._experiment, self._sweep.sweep_id, condition)

@@ -40,6 +40,18 @@ def test_a_trial_that_the_time_budget_ended_before_it_started_has_no_run(
     assert (store.parent.info.status, store.children) == ("FINISHED", [])
 
 
+def test_a_result_carries_the_id_of_its_run_to_the_searcher(callback_of, trial_of, client):
+    callback = callback_of()
+    callback.setup()
+    trial = trial_of("t1")
+    start(callback, trial)
+    callback.flush()
+    result = report(callback, trial, 1, done=True)
+    callback.on_experiment_end([trial])
+    (child,) = Store(client).children
+    assert result["mlflow_run_id"] == child.info.run_id
+
+
 def test_a_store_that_cannot_be_opened_does_not_end_the_sweep(
     callback_of, trial_of, caplog, monkeypatch
 ):

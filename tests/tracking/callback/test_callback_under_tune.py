@@ -42,7 +42,7 @@ def function_trainable(num_results=3):
     return train
 
 
-def class_trainable(fails_at=0, at_step=lambda step: None):
+def class_trainable(at_step=lambda step: None):
     from ray import tune
 
     class Scripted(tune.Trainable):
@@ -51,8 +51,6 @@ def class_trainable(fails_at=0, at_step=lambda step: None):
 
         def step(self):
             at_step(self.iteration + 1)
-            if self.iteration + 1 == fails_at:
-                raise ValueError("boom at last")
             return {"val_accuracy": self.rate * (self.iteration + 1)}
 
         def save_checkpoint(self, checkpoint_dir):
@@ -108,7 +106,13 @@ def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
 
     callback = callback_of(details=SweepDetails(texts={"sweep.yaml": "name: digits"}))
     config = {"rate": tune.grid_search([1.0, 2.0])}
-    store = sweep(class_trainable(), config, callback=callback, stop={"training_iteration": 3})
+    store = sweep(
+        class_trainable(),
+        config,
+        callback=callback,
+        stop={"training_iteration": 3},
+        checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+    )
     parent, best = store.parent, store.child(rate=2.0)
     assert parent.info.status == "FINISHED"
     assert parent.info.run_name == "exp"
@@ -120,6 +124,7 @@ def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
         "trials/ended": 2.0,
     }
     assert parent.data.tags["tune_tf.best_config"] == '{"rate": 2.0}'
+    assert "/exp/" in parent.data.tags["tune_tf.best_checkpoint"]
     assert parent.data.tags["tune_tf.best_trial_id"] == best.data.tags["tune_tf.trial_id"]
     note = parent.data.tags["mlflow.note.content"]
     assert "finished.** 2 trials (2 completed), 6 results." in note
@@ -131,46 +136,35 @@ def test_the_parent_shows_the_best_trial_and_the_counts(sweep, callback_of):
     assert {file.path for file in files} == {"sweep.yaml", "environment"}
 
 
-def test_the_best_checkpoint_is_named(sweep):
-    from ray import tune
-
-    checkpoints = tune.CheckpointConfig(checkpoint_at_end=True)
-    store = sweep(
-        class_trainable(),
-        {"rate": 1.0},
-        stop={"training_iteration": 2},
-        checkpoint_config=checkpoints,
-    )
-    assert "/exp/" in store.parent.data.tags["tune_tf.best_checkpoint"]
-
-
-def test_what_rays_asha_stops_is_pruned_and_the_rest_completed(sweep):
+def test_each_way_of_ending_has_its_state_and_reason(sweep):
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
 
+    def train(config):
+        for step in range(1, 5):
+            tune.report({"val_accuracy": config["rate"] * step})
+            if config["rate"] == 4.0:
+                raise ValueError("boom at last")
+
     asha = ASHAScheduler(
-        metric="val_accuracy", mode="max", grace_period=1, reduction_factor=2, max_t=100
+        metric="val_accuracy", mode="max", grace_period=2, reduction_factor=2, max_t=100
     )
-    store = sweep(
-        class_trainable(),
-        {"rate": tune.grid_search([2.0, 1.0])},
-        scheduler=asha,
-        stop={"training_iteration": 4},
-        max_concurrent_trials=1,
-    )
-    assert store.states("rate") == {"2.0": ("FINISHED", "completed"), "1.0": ("KILLED", "pruned")}
-    assert store.points(store.child(rate=1.0), "val_accuracy") == [(1, 1.0)]
-
-
-def test_an_error_is_kept_with_its_cause_and_text(sweep):
-    store = sweep(class_trainable(fails_at=2), {"rate": 1.0})
-    (child,) = store.children
-    assert (child.info.status, child.data.tags["tune_tf.stop_reason"]) == ("FAILED", "error")
-    assert child.data.tags["tune_tf.stop_cause"].endswith("ValueError: boom at last")
-    text = Path(store.client.download_artifacts(child.info.run_id, "error.txt")).read_text()
+    rates = [3.0, 1.0, 4.0, float("nan")]
+    config = {"rate": tune.grid_search(rates)}
+    store = sweep(train, config, scheduler=asha, max_concurrent_trials=1)
+    assert store.states("rate") == {
+        "3.0": ("FINISHED", "completed"),
+        "1.0": ("KILLED", "pruned"),
+        "4.0": ("FAILED", "error"),
+        "nan": ("FAILED", "diverged"),
+    }
+    assert store.points(store.child(rate=1.0), "val_accuracy") == [(1, 1.0), (2, 2.0)]
+    assert store.parent.data.metrics["best/val_accuracy"] == 12.0
+    failed = store.child(rate=4.0)
+    assert failed.data.tags["tune_tf.stop_cause"].endswith("ValueError: boom at last")
+    text = Path(store.client.download_artifacts(failed.info.run_id, "error.txt")).read_text()
     assert text.startswith("Failure # 1")
     assert "raise ValueError" in text
-    assert store.parent.info.status == "FAILED"
 
 
 def test_a_retried_trial_stands_once_with_every_step_once(sweep, tmp_path):
@@ -188,18 +182,6 @@ def test_a_retried_trial_stands_once_with_every_step_once(sweep, tmp_path):
     store = sweep(train, {"rate": 1.0}, max_failures=1)
     assert store.states("rate") == {"1.0": ("FINISHED", "completed")}
     assert [step for step, _ in store.points(store.children[0], "val_accuracy")] == [1, 2, 3, 4]
-
-
-def test_a_diverged_trial_fails_and_is_never_the_best(sweep):
-    from ray import tune
-
-    def train(config):
-        for _ in range(2):
-            tune.report({"val_accuracy": config["rate"]})
-
-    store = sweep(train, {"rate": tune.grid_search([float("nan"), 1.0])})
-    assert store.states("rate") == {"nan": ("FAILED", "diverged"), "1.0": ("FINISHED", "completed")}
-    assert store.parent.data.metrics["best/val_accuracy"] == 1.0
 
 
 def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(
@@ -259,7 +241,7 @@ def population(sweep, recorded):
     )
 
 
-def test_pbt_logs_changed_parameters_as_curves_and_names_the_donor(population):
+def test_under_pbt_reports_stand_once_and_changed_parameters_are_curves(population, recorded):
     states = {run.data.tags["tune_tf.stop_reason"] for run in population.children}
     assert states == {"completed"}
     changed = [run for run in population.children if "hp/rate" in run.data.metrics]
@@ -272,9 +254,6 @@ def test_pbt_logs_changed_parameters_as_curves_and_names_the_donor(population):
     ids = {run.data.tags["tune_tf.trial_id"] for run in population.children}
     cloned = {run.data.tags.get("tune_tf.cloned_from") for run in population.children}
     assert ids & cloned
-
-
-def test_under_pbt_every_report_stands_exactly_once(population, recorded):
     for run in population.children:
         reported = recorded.points[run.data.tags["tune_tf.trial_id"]]
         assert population.points(run, "val_accuracy") == sorted(reported)

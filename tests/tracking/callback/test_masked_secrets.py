@@ -32,7 +32,7 @@ def _files_with(secret, *folders):
 
 
 @pytest.fixture
-def written(ray_cluster, store_uri, client, tmp_path, monkeypatch, caplog, capfd):
+def written(inline, store_uri, client, tmp_path, monkeypatch, caplog, capfd):
     """Run a sweep that comes across secrets; return where it has written, and what it has said."""
     from ray import tune
 

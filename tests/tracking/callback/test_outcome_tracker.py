@@ -175,10 +175,17 @@ class Truth:
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's calls of NumPy
-@pytest.mark.parametrize(("name", "stop"), PAIRS)
-def test_tracked_outcomes_match_what_stopped_each_trial(name, stop, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "stop", "tracked"),
+    [
+        *[(*pair, True) for pair in PAIRS],
+        *[(*pair, False) for pair in PAIRS if "our" not in pair[0] and pair[0] != "pbt"],
+    ],
+)
+def test_outcomes_match_what_stopped_each_trial(name, stop, tracked, tmp_path, monkeypatch):
+    """With a tracker; a searcher knows it without one too, where no trial leaves by itself."""
     scheduler, scripts = SCHEDULERS[name](), list(SCRIPTS)
-    if name == "hyperband":
+    if name == "hyperband" or not tracked:
         scripts = [script for script in SCRIPTS if script not in LEAVES]
     limit = math.inf if name in ("fifo", "median", "pbt") else LIMIT
     truth, endings = Truth(monkeypatch, scheduler, limit), OutcomeTracker(LOSS)
@@ -187,16 +194,15 @@ def test_tracked_outcomes_match_what_stopped_each_trial(name, stop, tmp_path, mo
         trainable(),
         tmp_path,
         scheduler=scheduler,
-        callbacks=[endings],
+        callbacks=[endings] if tracked else [],
         stop=stops()[stop],
         **proposed_by(searcher, scripts),
     )
     expected = {trial.trial_id: truth.of(trial) for trial in trials}
-    assert endings.outcomes == expected
-    if searcher is None:  # Ray's PBT takes none
-        return
-    told = {key: each for key, each in expected.items() if each is not Outcome.OUT_OF_BUDGET}
-    assert in_optuna(searcher, told) == {key: each.optuna for key, each in told.items()}
+    assert endings.outcomes == (expected if tracked else {})
+    if searcher is not None:  # Ray's PBT takes none
+        told = {key: each for key, each in expected.items() if each is not Outcome.OUT_OF_BUDGET}
+        assert in_optuna(searcher, told) == {key: each.optuna for key, each in told.items()}
 
 
 def searcher_of(scripts):
@@ -220,29 +226,3 @@ def in_optuna(searcher, trial_ids):
     """Return Optuna's states of trials, by Tune's ids."""
     states = {t.user_attrs["tune_trial_id"]: t.state.name for t in searcher.study.trials}
     return {trial_id: states[trial_id] for trial_id in trial_ids}
-
-
-@pytest.mark.filterwarnings("ignore")  # Ray's calls of NumPy
-@pytest.mark.parametrize(
-    ("name", "stop"),
-    [pair for pair in PAIRS if "our" not in pair[0] and pair[0] != "pbt"],
-)
-def test_the_searcher_knows_it_without_a_callback(name, stop, tmp_path, monkeypatch):
-    scheduler = SCHEDULERS[name]()
-    scripts = [script for script in SCRIPTS if script not in LEAVES]
-    limit = math.inf if name in ("fifo", "median", "pbt") else LIMIT
-    truth, searcher = Truth(monkeypatch, scheduler, limit), searcher_of(scripts)
-    trials = run_inline(
-        trainable(),
-        tmp_path,
-        scheduler=scheduler,
-        callbacks=[],
-        stop=stops()[stop],
-        **proposed_by(searcher, scripts),
-    )
-    told = {
-        trial.trial_id: truth.of(trial).optuna
-        for trial in trials
-        if truth.of(trial) is not Outcome.OUT_OF_BUDGET
-    }
-    assert in_optuna(searcher, told) == told

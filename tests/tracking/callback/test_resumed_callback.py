@@ -3,11 +3,8 @@
 import pickle
 import threading
 
-import pytest
 from hooks import complete, report, start
 from store import Store
-
-from tune_tf.outcome import Outcome
 
 
 def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
@@ -34,71 +31,6 @@ def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
     assert store.parent.data.metrics["trials/interrupted"] == 0.0
     assert [step for step, _ in store.points(store.children[0], "val_accuracy")] == [1, 2]
     assert store.parent.info.status == "FINISHED"
-
-
-def test_a_trial_that_is_ended_before_it_goes_on_has_that_end(callback_of, trial_of, client):
-    """As by `stop --end` right after a resume, of a trial that had not reported yet."""
-    first = callback_of()
-    first.setup()
-    begun = trial_of("begun")
-    start(first, begun)
-    state = first.get_state()
-    first.on_experiment_end([begun])
-    assert Store(client).states("rate") == {"1.0": ("KILLED", "interrupted")}
-
-    second = callback_of()
-    second.set_state(state)
-    second.outcome_tracker.restore_outcomes({}, {"begun"})
-    second.setup()
-    begun, never = trial_of("begun"), trial_of("never", 2.0)
-    second.on_step_end(0, [begun, never])
-    for trial in (begun, never):
-        trial.set_status("TERMINATED")
-    second.on_step_end(1, [begun, never])
-    second.on_experiment_end([begun, never])
-    assert Store(client).states("rate") == {"1.0": ("KILLED", "out_of_budget")}
-
-
-@pytest.mark.parametrize("saved", ["nothing", "a start", "a result"])
-def test_a_resume_with_nothing_left_to_run_settles_every_trial(
-    callback_of, trial_of, client, saved
-):
-    """Tune makes no step then, and calls nothing but the first hook and the last."""
-    first = callback_of()
-    first.setup()
-    states = {"nothing": first.get_state()}
-    good, bad, silent = trial_of("good", 3.0), trial_of("bad", 2.0), trial_of("silent", 1.0)
-    start(first, good, bad, silent)
-    states["a start"] = first.get_state()
-    for trial in (good, bad):
-        report(first, trial, 1, done=True)
-    states["a result"] = first.get_state()
-    first.flush()  # and then the process is killed
-
-    second = callback_of()
-    second.set_state(states[saved])
-    ended = {"good": Outcome.COMPLETED, "bad": Outcome.PRUNED, "silent": Outcome.DIVERGED}
-    second.outcome_tracker.restore_outcomes({**ended, "never": Outcome.OUT_OF_BUDGET}, ended.keys())
-    second.setup()
-    trials = [
-        trial_of(trial.trial_id, trial.config["rate"], outcome.tune, trial.last_result)
-        for trial, outcome in zip((good, bad, silent), ended.values(), strict=True)
-    ]
-    trials.append(trial_of("never", 4.0, "TERMINATED"))
-    second.on_experiment_end(trials)
-
-    store = Store(client)
-    assert second.outcome_tracker.outcomes == {**ended, "never": Outcome.OUT_OF_BUDGET}
-    assert second.run_ids() == {
-        run.data.tags["tune_tf.trial_id"]: run.info.run_id for run in store.children
-    }
-    assert store.states("rate") == {
-        "3.0": ("FINISHED", "completed"),
-        "2.0": ("KILLED", "pruned"),
-        "1.0": ("FAILED", "diverged"),
-    }
-    assert store.parent.info.status == "FINISHED"
-    assert store.parent.data.tags["tune_tf.best_trial_id"] == "good"
 
 
 def test_what_a_killed_driver_had_not_written_is_written_by_the_resume(

@@ -31,21 +31,6 @@ def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of,
     assert [each[-1] for each in state["summary"]["candidates"]] == [True, False]
 
 
-def test_a_value_that_is_too_long_is_cut_and_kept_whole_as_an_artifact(
-    callback_of, trial_of, client, tmp_path
-):
-    callback = callback_of()
-    callback.setup()
-    trial = trial_of("t1")
-    trial.config["layers"] = "x" * 7000
-    start(callback, trial)
-    callback.on_experiment_end([trial])
-    (child,) = Store(client).children
-    assert len(child.data.params["layers"]) == 6000
-    path = client.download_artifacts(child.info.run_id, "params/layers.txt", str(tmp_path))
-    assert Path(path).read_text() == "x" * 7000
-
-
 def test_a_child_tells_its_node_code_rung_and_end(callback_of, trial_of, client):
     from tune_tf.tracking import SweepDetails
 

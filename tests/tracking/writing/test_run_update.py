@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tune_tf.tracking.writing.run_update import Report, RunUpdate, split_into_batches
+from tune_tf.tracking.writing.run_update import Report, RunUpdate
 
 
 def report(step, num_metrics=2):
@@ -27,22 +27,6 @@ def test_reopening_takes_back_an_end_not_yet_written():
     entry = RunUpdate("t", 1, status="KILLED", end_ms=1)
     entry.merge(RunUpdate("t", 2, reopen=True))
     assert (entry.status, entry.end_ms, entry.reopen) == (None, None, True)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "groups"),
-    [([], []), ([2, 2], [[2, 2]]), ([2, 2, 2], [[2, 2], [2]]), ([3, 2], [[3], [2]])],
-)
-def test_reports_are_grouped_whole_within_the_limit(sizes, groups):
-    reports = [report(step, size) for step, size in enumerate(sizes)]
-    got = [[len(part.metrics) for part in group] for group in split_into_batches(reports, 4)]
-    assert got == groups
-
-
-def test_a_report_over_the_limit_is_split_and_its_rest_is_always_needed():
-    parts = [part for group in split_into_batches([report(1, 5)], 2) for part in group]
-    assert [len(part.metrics) for part in parts] == [2, 2, 1]
-    assert [part.once for part in parts] == [True, False, False]
 
 
 FULL = RunUpdate(

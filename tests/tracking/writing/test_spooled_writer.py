@@ -171,21 +171,3 @@ def test_entries_wait_in_memory_while_the_disk_is_full(path, writer_of, monkeypa
         "MLflow updates cannot be spooled to disk and are kept in memory",
         "MLflow updates are spooled to disk again",
     ]
-
-
-def test_a_full_disk_and_a_full_queue_block_the_caller(writer_of, monkeypatch):
-    disk = FullDisk(room=0)
-    monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", disk)
-    store = Store(down=True)
-    writer = writer_of(store, capacity=1, backlog=1, delays_s=(0.01,), patience_s=60.0)
-    steps = iter(range(100))
-    blocked = threading.Thread(target=lambda: [writer.put(result("t", step)) for step in steps])
-    blocked.start()
-    blocked.join(0.2)
-    assert blocked.is_alive()
-    disk.room = 10**6
-    blocked.join(240)
-    assert not blocked.is_alive()
-    store.down = False
-    writer.close()
-    assert store.steps == {"t": list(range(100))}
