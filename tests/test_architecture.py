@@ -47,20 +47,20 @@ CEILINGS = {
     "report": 611,
     "scaffold": 518,
     "schedulers": 2011,
-    "searchers": 2553,
+    "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3707,
+    "sweep": 3706,
     "testing": 320,
-    "tracking": 2822,
+    "tracking": 2582,
     "trainables": 1350,
     "training": 5617,
-    "tune_internals": 531,
+    "tune_internals": 522,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43238, "tests": 47178, "scripts": 4824}
+LINES = {"tune_tf": 42890, "tests": 43749, "scripts": 4824}
 """Most lines of any kind."""
 
 

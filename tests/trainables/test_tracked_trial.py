@@ -20,17 +20,22 @@ from tune_tf.workload import Data, Workload
 pytestmark = pytest.mark.tf
 
 
+def log_text(text, name):
+    run = tune_tf.mlflow_run(timeout_s=0)
+    run.client.log_text(run.run_id, text, name)
+
+
 class Writing(Workload):
     """A workload whose code writes to its run wherever it runs."""
 
     def load_data(self, config):
-        tune_tf.mlflow_run(timeout_s=0).log_text(str(config["width"]), "data.txt")
+        log_text(str(config["width"]), "data.txt")
         rng = np.random.default_rng(0)
         x = rng.normal(size=(24, 4)).astype("float32")
         return Data(train=(x, x[:, 0]), validation=(x[:8], x[:8, 0]))
 
     def build_model(self, config):
-        tune_tf.mlflow_run(timeout_s=0).log_text("built", "model.txt")
+        log_text("built", "model.txt")
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.1), keras.losses.MeanSquaredError())
         return model
