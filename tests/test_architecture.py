@@ -37,20 +37,20 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1403,
+    "cli": 1387,
     "config": 1111,
     "data": 943,
     "events": 440,
     "inspection": 380,
     "measure": 676,
     "parallelism": 258,
-    "report": 611,
+    "report": 605,
     "scaffold": 518,
     "schedulers": 2011,
     "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3706,
+    "sweep": 3602,
     "testing": 320,
     "tracking": 2582,
     "trainables": 1350,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42890, "tests": 43749, "scripts": 4824}
+LINES = {"tune_tf": 42729, "tests": 41229, "scripts": 4824}
 """Most lines of any kind."""
 
 

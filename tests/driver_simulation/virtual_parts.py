@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -167,10 +167,7 @@ def _untrained(*_: Any, keep: Any, **__: Any) -> type[Untrained]:
     return Untrained
 
 
-def _report(
-    result: SweepResult, folder: Path, updated: Callable[[], SweepResult]
-) -> dict[str, Path]:
-    result = updated()
+def _report(result: SweepResult, folder: Path) -> dict[str, Path]:
     folder.mkdir(exist_ok=True)
     path = folder / "report.html"
     write_atomically(path, f"<html>{len(result.trials)} trials</html>")
