@@ -76,9 +76,9 @@ def results(parallelism, share):
     "parallelism",
     [
         pytest.param(Mirrored(), id="mirrored"),
-        slow(Mirrored(micro_batches=2), id="micro-batches"),
+        pytest.param(Mirrored(micro_batches=2), id="micro-batches", marks=pytest.mark.slow),
         of_workers(MultiWorker(2), id="workers"),
-        slow(Folds(3, num_devices=1), id="folds"),
+        pytest.param(Folds(3, num_devices=1), id="folds", marks=pytest.mark.slow),
     ],
 )
 def test_numbers_are_those_of_trials_that_share_nothing(parallelism, request):
