@@ -37,7 +37,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1387,
+    "cli": 1403,
     "config": 1111,
     "data": 943,
     "events": 440,
@@ -50,7 +50,7 @@ CEILINGS = {
     "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3602,
+    "sweep": 3660,
     "testing": 320,
     "tracking": 2582,
     "trainables": 1350,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42729, "tests": 41229, "scripts": 4824}
+LINES = {"tune_tf": 42827, "tests": 41402, "scripts": 4824}
 """Most lines of any kind."""
 
 
