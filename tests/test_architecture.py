@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 44164, "tests": 50362, "scripts": 4665}
+LINES = {"tune_tf": 44165, "tests": 50327, "scripts": 4665}
 """Most lines of any kind."""
 
 
