@@ -13,7 +13,6 @@ from frozen_models import (
     inline,
     masked,
     nested,
-    penalized,
     pretrained,
     tokens,
 )
@@ -114,14 +113,6 @@ def test_trials_of_other_heads_share_one_computation(build, data, replicas_of):
     assert cache.num_computed == 1
 
 
-def test_a_penalty_on_frozen_layers_needs_no_computation_of_its_own(replicas_of):
-    cache, workload = Counted(), Given(penalized, images())
-    loop = loop_with(workload, replicas_of(1), cache)
-    for penalty in (0.01, 0.1, 0.2):
-        assert find(loop, workload, {"penalty": penalty})[0] is not None
-    assert cache.num_computed == 1
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -167,18 +158,6 @@ def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of):
     assert [skipped is not None for skipped, _, _ in found] == [True, True, False, False]
     assert cache.num_computed == 3  # the third finds out
     assert "differ between trials" in found[-1][-1]
-
-
-def test_outputs_without_room_on_the_disk_are_computed_by_each_trial(replicas_of):
-    class Full(Counted):
-        def _write(self, key, value):
-            return False
-
-    cache, workload = Full(), Given(nested, images())
-    loop = loop_with(workload, replicas_of(1), cache)
-    for _ in range(2):
-        assert find(loop, workload)[0] is not None
-    assert cache.num_computed == 2
 
 
 def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):

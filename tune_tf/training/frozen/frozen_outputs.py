@@ -236,7 +236,8 @@ class FrozenOutputs:
 
     def _chunks(self, compute: Callable[[Any], list[Any]], part: Any) -> Iterator[list[Any]]:
         """Yield the outputs for a few rows after others."""
-        x = self._replicas.first_copy(part[0]) if isinstance(part, tuple) else part.tensors[0]
+        # Of a stream not the tensors, which TensorFlow would copy to a GPU as a whole.
+        x = self._replicas.first_copy(part[0]) if isinstance(part, tuple) else part.arrays[0]
         num_rows = len(tf.nest.flatten(x)[0])
         for begin in range(0, num_rows, _CHUNK_ROWS):
             yield compute(rows_between(x, begin, min(begin + _CHUNK_ROWS, num_rows)))
