@@ -223,6 +223,15 @@ def test_every_class_of_keras_is_known():
     assert classes == SERVING | refused | UNAVAILABLE
 
 
+def test_early_stopping_ends_with_the_weights_that_it_leaves_in_fit(both_ways):
+    in_loop, by_fit = both_ways(
+        lambda who: [callbacks.EarlyStopping("val_loss", mode="max", restore_best_weights=True)]
+    )
+
+    assert len(in_loop[0]) == 2
+    assert_same(in_loop, by_fit)
+
+
 def test_training_ends_where_it_ends_in_fit_when_the_loss_is_nan(both_ways):
     (found, _), (by_fit, _) = both_ways(lambda who: [NanLoss(), callbacks.TerminateOnNaN()])
 

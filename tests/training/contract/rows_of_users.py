@@ -50,12 +50,6 @@ def step_of_workload(config):
 
 
 CALLBACKS = {
-    "EarlyStopping": lambda: callbacks.EarlyStopping(
-        "loss", min_delta=1e6, patience=1, restore_best_weights=True
-    ),
-    "EarlyStopping upwards": lambda: callbacks.EarlyStopping(
-        "val_loss", mode="max", patience=1, restore_best_weights=True
-    ),
     "ReduceLROnPlateau": lambda: callbacks.ReduceLROnPlateau(
         "loss", factor=0.5, patience=1, min_delta=1e6
     ),

@@ -70,7 +70,6 @@ GUARDS = (
     "variable that a metric makes",
     "callback that sets momentum",
     "callback that remembers",
-    "EarlyStopping",
     "SwapEMAWeights",
     "number that code in C reads",
     "train_step reads the workload",
