@@ -39,10 +39,10 @@ LARGE = {
 CEILINGS = {
     "cli": 1403,
     "config": 1111,
-    "data": 1048,
+    "data": 943,
     "events": 440,
     "inspection": 380,
-    "measure": 680,
+    "measure": 676,
     "parallelism": 258,
     "report": 611,
     "scaffold": 518,
@@ -54,13 +54,13 @@ CEILINGS = {
     "testing": 320,
     "tracking": 2582,
     "trainables": 1350,
-    "training": 5769,
+    "training": 5634,
     "tune_internals": 522,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43281, "tests": 47282, "scripts": 4824}
+LINES = {"tune_tf": 42916, "tests": 46348, "scripts": 4824}
 """Most lines of any kind."""
 
 

@@ -110,7 +110,7 @@ FILES = {
     ),
     "warm-start": (
         changed("searcher", "{warm_start_from: a.journal}"),
-        "warm_start_from 'a.journal' must be a sweep's folder.*there is no such file",
+        "warm_start_from 'a.journal': must be a sweep's folder, a journal file, a database",
     ),
     "warm-start-kind": (
         changed("searcher", "{warm_start_from: 'foo://x'}"),
@@ -235,7 +235,7 @@ def test_a_sweep_refuses_what_its_folder_rules_out(arguments, told, ended, verb)
     ("settings", "told"),
     [
         ({"workload": "models:Mine"}, "there is no module 'models'"),
-        ({"searcher": {"warm_start_from": "a.journal"}}, "'a.journal' must be a sweep's folder"),
+        ({"searcher": {"warm_start_from": "a.journal"}}, "'a.journal': must be a sweep's folder"),
         ({"mlflow": {"tracking_uri": "${NOT_SET_URI}"}}, "NOT_SET_URI, which is not set"),
         ({"resources": {"cpus": 9999}}, "a trial asks for 9999 CPUs"),
         ({"objective": {"metric": "loss", "mode": "min"}}, "exists with the directions maximize"),

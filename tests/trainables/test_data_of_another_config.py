@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from ray import tune
 
-from tune_tf.data import Pipeline, prepared
+from tune_tf.data import prepared
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 
@@ -81,15 +81,6 @@ class ByRowsOfSelf(BySelf):
         return lambda example, seed: (example[0] * self.scale, example[1])
 
 
-class ByPipeline(Level):
-    """Rows are mapped while a trial trains."""
-
-    def load_data(self, config):
-        ones = np.ones((4, 1), "float32")
-        rows = Pipeline((ones, 0 * ones), lambda x, y: (x * float(config["level"]), y))
-        return Data(train=rows, validation=(ones, 0 * ones))
-
-
 def of_records(self, config):
     def row(record):
         return np.float32(record * config["level"])
@@ -104,7 +95,6 @@ WORKLOADS = {
     "self": BySelf(),
     "single rows": ByRows(),
     "single rows by self": ByRowsOfSelf(),
-    "a pipeline": ByPipeline(),
 }
 
 

@@ -151,7 +151,7 @@ def test_the_new_learning_rate_wins_after_a_restore(replicas_of, tmp_path):
     restored.finish()
 
 
-def test_a_tf_data_pipeline_is_trained_on(replicas_of):
+def test_a_tf_data_dataset_is_trained_on(replicas_of):
     import tensorflow as tf
 
     from tune_tf.workload import Data

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ray
 
-from tune_tf.data import Pipeline, rows_of
+from tune_tf.data import rows_of
 from tune_tf.errors import TuneTfError
 from tune_tf.parallelism import MultiWorker
 from tune_tf.trainables import trainable
@@ -36,9 +36,6 @@ class Uneven(Workload):
         rng = np.random.default_rng(0)
         x = rng.normal(size=(81, 6)).astype("float32")
         y = (x @ rng.normal(size=(6, 3))).argmax(-1).astype("int32")
-        if "streamed" in config:
-            parts = (x[:65], y[:65]), (x[65:], y[65:])
-            return Data(*(Pipeline(part, lambda *row: row) for part in parts))
         if "dataset" in config:
             train, validation = (
                 tf.data.Dataset.from_tensor_slices(part)
@@ -131,8 +128,6 @@ def history(begin, tmp_path_factory):
     told["restored"] = metrics_of(trial.train())
     trial.reset({"learning_rate": 0.1, "log": str(folder / "log.csv")})
     told["stopping"] = [trial.train() for _ in range(2)]
-    trial.reset({"learning_rate": 0.1, "streamed": True})
-    told["streamed"] = [metrics_of(trial.train()) for _ in range(2)]
     trial.reset({"learning_rate": 0.1, "dataset": 5})
     told["of a data set"] = [metrics_of(trial.train()) for _ in range(2)]
     told["refusals"] = [
@@ -147,10 +142,6 @@ def test_two_workers_give_the_numbers_of_one_device(history):
     expected = on_one_device({"learning_rate": 0.1}, 3)
 
     assert np.allclose([*history["first"], history["third"]], expected, rtol=1e-5)
-
-
-def test_workers_stream_their_rows_of_each_batch(history):
-    assert np.allclose(history["streamed"], history["first"][:2], rtol=1e-5)
 
 
 def test_workers_share_the_batches_of_a_data_set(history):

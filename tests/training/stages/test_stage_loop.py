@@ -11,7 +11,7 @@ from guards import guarded, slow
 from trials import Given, begin, draw, furthest, furthest_values, run, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.training.input.stream import graph_operations
+from tune_tf.training.input.per_example import graph_operations
 
 pytestmark = pytest.mark.tf
 
