@@ -46,7 +46,7 @@ kills: install   ## a driver killed at each moment of a sweep, and one resume af
 	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py
 
 reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (ten minutes)
-	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract tests/trainables/test_reuse_under_tune.py
+	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract
 
 mutants: install ## small mutations of a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/vocabulary/test_objective.py)
 	@test -x $(VENV)/mutants/bin/cosmic-ray || $(PYTHON) -m venv $(VENV)/mutants

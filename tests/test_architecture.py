@@ -38,29 +38,29 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1403,
-    "config": 1111,
+    "config": 1108,
     "data": 1048,
     "events": 440,
     "inspection": 380,
     "measure": 680,
-    "parallelism": 258,
+    "parallelism": 255,
     "report": 611,
     "scaffold": 518,
     "schedulers": 2011,
     "searchers": 2553,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3707,
+    "sweep": 3703,
     "testing": 320,
     "tracking": 2822,
     "trainables": 1350,
-    "training": 5769,
+    "training": 5752,
     "tune_internals": 531,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43629, "tests": 50609, "scripts": 4824}
+LINES = {"tune_tf": 43591, "tests": 50558, "scripts": 4679}
 """Most lines of any kind."""
 
 
