@@ -11,7 +11,7 @@ SWEEP  ?= search_spaces/digits_cnn.yaml
 # Hundreds of processes import the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install sweep test test-all test-gpu fuzz kills mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
+.PHONY: help install sweep test test-all test-gpu fuzz mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -41,9 +41,6 @@ test-gpu: install ## what needs a GPU, how fast an epoch is on it, and the six h
 fuzz: install    ## so many simulated sweeps that are killed and resumed (make fuzz SEEDS=5000)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS)
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS) --reproducible
-
-kills: install   ## a driver killed at each moment of a sweep, and one resume after it; half an hour
-	@$(BIN)/python -m pytest tests/integration/test_kill_moments.py
 
 reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (ten minutes)
 	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract

@@ -39,28 +39,28 @@ LARGE = {
 CEILINGS = {
     "cli": 1403,
     "config": 1108,
-    "data": 1048,
+    "data": 943,
     "events": 440,
     "inspection": 380,
-    "measure": 680,
+    "measure": 676,
     "parallelism": 255,
-    "report": 611,
+    "report": 605,
     "scaffold": 518,
     "schedulers": 2011,
-    "searchers": 2553,
+    "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3703,
+    "sweep": 3656,
     "testing": 320,
-    "tracking": 2822,
+    "tracking": 2582,
     "trainables": 1350,
-    "training": 5752,
-    "tune_internals": 531,
+    "training": 5617,
+    "tune_internals": 522,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43591, "tests": 50558, "scripts": 4679}
+LINES = {"tune_tf": 42815, "tests": 41351, "scripts": 4679}
 """Most lines of any kind."""
 
 

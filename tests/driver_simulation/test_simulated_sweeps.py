@@ -10,7 +10,6 @@ import pytest
 pytestmark = pytest.mark.timeout(1800)
 
 SIMULATE = Path(__file__).with_name("simulate.py")
-NUM_SEEDS = 200  # `make fuzz SEEDS=5000` runs more
 
 
 def simulated(*arguments):
@@ -30,28 +29,33 @@ def simulated(*arguments):
     return done.returncode, done.stdout
 
 
+# `make fuzz SEEDS=5000` runs more.
 @pytest.mark.mlflow
-def test_tune_optuna_and_mlflow_agree_after_kills_and_resumes(capsys):
-    code, told = simulated("--seeds", str(NUM_SEEDS))
+@pytest.mark.parametrize("num_seeds", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_tune_optuna_and_mlflow_agree_after_kills_and_resumes(num_seeds, capsys):
+    code, told = simulated("--seeds", str(num_seeds))
     with capsys.disabled():
         print(f"\n{told.strip().splitlines()[-1]}")
     assert code == 0, told
 
 
 @pytest.mark.mlflow
-def test_reproducible_sweeps_are_the_same_whatever_happened_on_the_way(capsys):
-    code, told = simulated("--reproducible", "--first", "8", "--seeds", "56")
+@pytest.mark.parametrize("num_seeds", [8, pytest.param(56, marks=pytest.mark.slow)])
+def test_reproducible_sweeps_are_the_same_whatever_happened_on_the_way(num_seeds, capsys):
+    code, told = simulated("--reproducible", "--first", "8", "--seeds", str(num_seeds))
     with capsys.disabled():
         print(f"\n{told.strip().splitlines()[-1]}")
     assert code == 0, told
 
 
+@pytest.mark.slow
 def test_simulating_a_seed_twice_gives_the_same_trace():
     code, told = simulated("--seeds", "8", "--twice")
     assert code == 0, told
 
 
 @pytest.mark.mlflow
+@pytest.mark.slow
 def test_simulation_finds_reintroduced_bugs_of_earlier_versions():
     code, told = simulated("--bugs")
     assert code == 0, told

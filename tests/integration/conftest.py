@@ -52,7 +52,7 @@ def command() -> Callable[..., "subprocess.Popen[str]"]:
 @pytest.fixture(scope="session")
 def untrained() -> Callable[..., "subprocess.Popen[str]"]:
     """Start the same, with trials that train nothing: where the driver alone is the point."""
-    return partial(_start, Path(__file__).with_name("kill_moments.py"), "", "SIGKILL")
+    return partial(_start, Path(__file__).with_name("untrained.py"))
 
 
 def _unchecked(arguments: Sequence[str]) -> list[str]:

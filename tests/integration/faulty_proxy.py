@@ -1,6 +1,5 @@
 """An HTTP proxy before a server that fails as it is told to."""
 
-import random
 import threading
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,16 +14,12 @@ class FaultyProxy:
     Attributes:
         fault: ``pass``; ``refuse``: answer 500 and do nothing; ``forget``: do it and answer 500;
             ``hang``: answer nothing until the fault is another one.
-        share: Of the requests, how many fail, drawn from a seed: a fixed number of requests apart
-            they could meet the same one of a writer's again and again.
         authorization: What a request must have as its header of this name; None if nothing.
     """
 
     def __init__(self, port):
         self.server_port = port
         self.fault = "pass"
-        self.share = 1.0
-        self._random = random.Random(0)
         self.authorization = None
         self.num_failed = 0
         self._changed = threading.Condition()
@@ -53,10 +48,10 @@ class FaultyProxy:
         self._http.server_close()
         self._thread.join()
 
-    def become(self, fault, share=1.0):
+    def become(self, fault):
         """Fail in another way from now on."""
         with self._changed:
-            self.fault, self.share, self.num_failed = fault, share, 0
+            self.fault, self.num_failed = fault, 0
             self._changed.notify_all()
 
     def wait_for_failures(self, count=1, timeout_s=240):
@@ -90,7 +85,7 @@ class FaultyProxy:
 
     def _next_fault(self):
         with self._changed:
-            if self.fault == "pass" or self._random.random() >= self.share:
+            if self.fault == "pass":
                 return "pass"
             self.num_failed += 1
             self._changed.notify_all()

@@ -65,39 +65,24 @@ def free_port():
     return free_port
 
 
-@pytest.fixture
-def ray_job():
-    """The specification of the job for Kubernetes, as a user fills it in."""
+def test_the_job_for_kubernetes_runs_the_sweep_file_on_nodes_that_share_image_and_folder():
     text = Template((TEMPLATES / "rayjob.yaml").read_text()).substitute(RAY_JOB)
     job = YAML(typ="safe").load(text)
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
-    return job["spec"]
-
-
-def test_the_job_for_kubernetes_runs_the_sweep_file_on_its_cluster(ray_job):
-    program, verb, *arguments = ray_job["entrypoint"].split()
+    program, verb, *arguments = job["spec"]["entrypoint"].split()
     assert program == "tune-tf"
     with get_command(app).commands[verb].make_context(verb, arguments) as context:
         assert str(context.params["file"]) == "digits.yaml"
         assert list(context.params["settings"]) == ["cluster.address=auto"]
-    assert set(YAML(typ="safe").load(ray_job["runtimeEnvYAML"])) == {"working_dir"}
-
-
-def test_kubernetes_nodes_share_an_image_and_a_folder(ray_job):
-    cluster = ray_job["rayClusterSpec"]
+    cluster = job["spec"]["rayClusterSpec"]
+    assert cluster["rayVersion"] == version("ray")
     (workers,) = cluster["workerGroupSpecs"]
-    pods = [each["template"]["spec"] for each in (cluster["headGroupSpec"], workers)]
-    assert {pod["containers"][0]["image"] for pod in pods} == {"registry.internal/sweeps:1"}
-    for pod in pods:
-        assert pod["containers"][0]["volumeMounts"] == [{"name": "sweeps", "mountPath": "/sweeps"}]
+    for pod in (each["template"]["spec"] for each in (cluster["headGroupSpec"], workers)):
+        (container,) = pod["containers"]
+        assert container["image"] == "registry.internal/sweeps:1"
+        assert container["volumeMounts"] == [{"name": "sweeps", "mountPath": "/sweeps"}]
         assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "sweeps"}
     assert workers["replicas"] == workers["minReplicas"] == workers["maxReplicas"] == 4
-    resources = workers["template"]["spec"]["containers"][0]["resources"]
-    assert resources["requests"] == resources["limits"]
-
-
-def test_the_job_for_kubernetes_names_the_ray_that_was_tested(ray_job):
-    assert ray_job["rayClusterSpec"]["rayVersion"] == version("ray")
 
 
 @pytest.mark.cluster

@@ -36,7 +36,7 @@ class Worsening(Workload):
 """
 
 
-@pytest.fixture(scope="module", params=["fifo", "freeze_thaw", "MedianStoppingRule"])
+@pytest.fixture(scope="module", params=["fifo", "freeze_thaw"])
 def swept(request, tmp_path_factory, ray_cluster, empty_store):
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "worsening.py").write_text(WORKLOAD)
@@ -67,6 +67,7 @@ def swept(request, tmp_path_factory, ray_cluster, empty_store):
 @pytest.mark.tf
 @pytest.mark.mlflow
 @pytest.mark.cluster
+@pytest.mark.slow
 class TestKeptEpoch:
     """What is said of the trials of one sweep."""
 

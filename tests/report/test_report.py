@@ -18,8 +18,8 @@ EVIL_NAME = "<script>alert(1)$\\frac$"
 def page(tmp_path):
     """Return the page of a result."""
 
-    def of(result, updated=None):
-        return write_report(result, tmp_path / "report", updated)["report.html"].read_text()
+    def of(result):
+        return write_report(result, tmp_path / "report")["report.html"].read_text()
 
     return of
 
@@ -94,10 +94,10 @@ def test_the_best_trials_are_listed_as_the_best_one_is_chosen(page, tmp_path, mo
     assert "The 4 best of 5 trials." in text
 
 
-def test_metrics_on_the_test_rows_come_after_the_plots(page, tmp_path):
+def test_metrics_on_the_test_rows_are_told(page, tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0])])
     tested = replace(result.trials[1], test_metrics={"test_loss": 0.25, "test_accuracy": 0.75})
-    text = page(result, lambda: replace(result, trials=(result.trials[0], tested)))
+    text = page(replace(result, trials=(result.trials[0], tested)))
     assert (
         "Best val_accuracy: 1, by trial 1. On the test rows, which no trial has seen: "
         "test_accuracy 0.75, test_loss 0.25."

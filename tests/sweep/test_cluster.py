@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.config import ClusterSettings, SweepConfig
-from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
+from tune_tf.errors import InvalidSettingsError
 
 
 @pytest.fixture
@@ -44,10 +44,6 @@ def test_paths_are_relative_to_the_sweep_file(given_to, folder):
         "py_modules": [str(folder / "models"), "s3://b/c.zip"],
         "pip": str(folder / "needed.txt"),
     }
-
-
-def test_packages_are_no_paths(given_to):
-    assert given_to(pip=["lightgbm>=4"]) == {"pip": ["lightgbm>=4"]}
 
 
 def test_secrets_are_read_from_the_environment(given_to, monkeypatch):
@@ -113,33 +109,3 @@ def test_check_paths_accepts_locations_that_all_nodes_reach(settings):
     from tune_tf.sweep.cluster import check_paths
 
     check_paths(sweep_with(**settings))
-
-
-def test_a_head_that_answers_but_starts_no_process_is_told(monkeypatch):
-    from tune_tf.errors import UnavailableResourcesError
-    from tune_tf.sweep import cluster
-
-    def refused(*_, **__):
-        raise ConnectionAbortedError("Starting Ray client server failed")
-
-    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(cluster.ray, "init", refused)
-    with (
-        pytest.raises(UnavailableResourcesError, match="GRPC_ENABLE_FORK_SUPPORT=0 ray start"),
-        cluster.cluster(ClusterSettings(address="ray://HEAD")),
-    ):
-        pass
-
-
-def test_a_machine_on_which_ray_does_not_start_in_time_is_told(monkeypatch):
-    import ray
-
-    from tune_tf.sweep.cluster import cluster
-
-    def time_out(*_, **__):
-        raise Exception("The current node timed out during startup. This could happen because ...")
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", time_out)
-    with pytest.raises(UnavailableResourcesError, match="this machine is too busy"), cluster():
-        pytest.fail("there is no cluster")

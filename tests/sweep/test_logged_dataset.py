@@ -3,10 +3,9 @@
 import json
 
 import numpy as np
-import pytest
 
 from tune_tf.sweep.mlflow_store import dataset_of
-from tune_tf.workload import Data, Workload
+from tune_tf.workload import Data
 from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.function_workload import FunctionWorkload
 from tune_tf.workloads.tabular import TabularMLP
@@ -53,33 +52,3 @@ def test_other_data_count_by_the_code_that_loads_them():
     first.rows, second.rows = 1, 2
     assert dataset_of(first, "a.py:Own") == dataset_of(first, "a.py:Own")
     assert dataset_of(first, "a.py:Own")["digest"] != dataset_of(second, "a.py:Own")["digest"]
-
-
-def test_an_attribute_named_data_is_one_of_all():
-    first, second = DigitsMLP(), DigitsMLP()
-    first.data = second.data = None
-    first.rows, second.rows = 1, 2
-    assert dataset_of(first, "a.py:Own")["digest"] != dataset_of(second, "a.py:Own")["digest"]
-
-
-def test_data_that_cannot_be_compared_are_not_recorded():
-    import tensorflow as tf
-
-    class Streams(Workload):
-        def __init__(self):
-            self.rows = tf.data.Dataset.range(3)
-
-        def load_data(self, config):
-            return Data(self.rows)
-
-        def build_model(self, config):
-            raise NotImplementedError
-
-    assert dataset_of(Streams(), "a.py:Streams") is None
-
-
-@pytest.mark.parametrize("field", ["name", "digest", "source_type", "source"])
-def test_what_mlflow_requires_is_text_within_its_limits(field):
-    found = of_arrays(np.ones((2, 2)))[field]
-    assert isinstance(found, str)
-    assert 0 < len(found) <= 36 or field == "source"

@@ -7,7 +7,7 @@ import pytest
 from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError
 from tune_tf.sweep import mlflow_store as sweep_store
-from tune_tf.sweep.mlflow_store import MLflowStore
+from tune_tf.sweep.mlflow_store import MLflowStore, sync_sweep
 from tune_tf.sweep_folder import SweepFolder
 
 
@@ -45,11 +45,11 @@ def test_the_runs_of_a_sweep_are_found(folder, tmp_path):
     assert (store.parent_run_id, store.experiment_name) == (parent, "mine")
 
 
-def test_a_sweep_without_tracking_has_none(folder):
-    with pytest.raises(
-        InvalidSettingsError, match="is not tracked: its settings have no mlflow section"
-    ):
-        MLflowStore.open(folder())
+def test_a_sweep_that_is_not_tracked_is_told(folder):
+    sweep = folder()
+    for connect in (MLflowStore.open, lambda sweep: sync_sweep(sweep.path)):
+        with pytest.raises(InvalidSettingsError, match="its settings have no mlflow section"):
+            connect(sweep)
 
 
 def test_a_store_without_the_runs_is_told_with_what_to_do(folder):

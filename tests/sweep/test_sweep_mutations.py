@@ -47,18 +47,6 @@ def test_mutable_parameters_are_found_in_a_process_that_ends(tmp_path):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_pb2_changes_what_moves_evenly():
-    assert allowed({"name": "pb2"}) == (
-        "learning_rate",
-        "dropout",
-    )
-
-
-def test_a_scheduler_that_changes_nothing_is_not_asked():
-    assert allowed({"name": "asha"}) is None
-
-
-@pytest.mark.usefixtures("ray_cluster")
 def test_a_named_parameter_that_shapes_the_model_is_refused():
     with pytest.raises(InvalidSettingsError, match="width cannot change while a trial runs"):
         allowed({"name": "pbt", "mutations": ["learning_rate", "width"]})

@@ -82,11 +82,6 @@ def test_a_resume_has_work_to_do_after(settled, what):
     assert found(settled) is None
 
 
-def test_a_sweep_that_runs_has_no_result_yet(settled):
-    settled.drive()
-    assert found(settled) is None
-
-
 def test_missing_outputs_are_retried_by_one_resume_only(settled):
     fail_to_log(settled)
     settled.drive()

@@ -61,13 +61,6 @@ def test_the_first_difference_is_named_with_both_values(other, found):
     assert first_difference(ONE, other, "accuracy", is_whole=True) == found
 
 
-def test_a_metric_is_named_before_the_configs_that_followed_from_it():
-    other = run_of({(1, 1): {"accuracy": 0.6}})
-    other[0] = RecordedTrial({"rate": 7}, {}, None)
-    found = first_difference(ONE, other, "accuracy", is_whole=True)
-    assert found == "in trial 1, iteration 1: accuracy 0.5 and 0.6"
-
-
 def test_an_interrupted_sweep_is_compared_as_far_as_it_goes():
     one, other = run_of(num_results=1, outcome=None), run_of(num_trials=4)
     assert first_difference(one, other, "accuracy", is_whole=False) is None

@@ -41,15 +41,6 @@ def test_each_trial_that_has_ended_is_found_once():
     assert ends.unfinished == [trials[1]]
 
 
-def test_an_ended_trial_is_not_looked_at_again():
-    trials = trials_of(*[Trial.TERMINATED] * 100, Trial.RUNNING)
-    ends = EndedTrials()
-    ends.take(trials)
-    before = sum(trial.num_asked for trial in trials[:100])
-    ends.take(trials)
-    assert sum(trial.num_asked for trial in trials[:100]) == before
-
-
 def test_a_trial_that_tune_retries_and_so_moves_to_the_end_changes_nothing():
     trials = trials_of(Trial.RUNNING, Trial.TERMINATED, Trial.RUNNING, Trial.TERMINATED)
     first, ends = trials[0], EndedTrials()
@@ -61,14 +52,6 @@ def test_a_trial_that_tune_retries_and_so_moves_to_the_end_changes_nothing():
     assert ends.unfinished == [first, second, new]
     first.status = Trial.TERMINATED
     assert ends.take(trials) == [first]
-
-
-def test_another_run_of_tune_is_begun_from_its_first_trial():
-    ends = EndedTrials()
-    assert ends.take([]) == []
-    ends.take(trials_of(*[Trial.TERMINATED] * 3))
-    for other in (trials_of(Trial.PENDING, Trial.TERMINATED), trials_of(*[Trial.TERMINATED] * 5)):
-        assert ends.take(other) == [trial for trial in other if trial.is_finished()]
 
 
 class Trials(tune.Callback):

@@ -36,15 +36,6 @@ def made(name, trial, **settings):
     return scheduler
 
 
-def test_the_schedulers_that_have_a_limit_are_those_that_are_known():
-    assert set(LIMITED) == {
-        "AsyncHyperBandScheduler",
-        "ASHAScheduler",
-        "HyperBandScheduler",
-        "HyperBandForBOHB",
-    }
-
-
 @pytest.mark.parametrize("name", LIMITED)
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "wrapped"])
 def test_a_trial_at_the_schedulers_limit_has_reached_it(name, wrapped, trial):
@@ -94,14 +85,6 @@ def test_what_a_stopper_says_is_passed_on_and_noted(max_iter):
     assert not observed.has_ended("t1")
     assert observed._max_iter == max_iter
     assert not observed.stop_all()
-
-
-def test_a_trial_that_goes_on_after_its_end_has_not_ended():
-    observed = ObservedStopper(stopper.NoopStopper())
-    observed("t0", {"done": True})
-    assert observed.has_ended("t0")
-    observed("t0", {"done": False})  # retried, or restored
-    assert not observed.has_ended("t0")
 
 
 def test_a_snapshot_holds_the_users_stopper_and_needs_no_tune_tf():

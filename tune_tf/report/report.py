@@ -1,7 +1,5 @@
 """Report of a sweep: one HTML page."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from tune_tf.atomic_files import write_atomically
@@ -13,9 +11,7 @@ from tune_tf.report.report_data import ReportData
 from tune_tf.results import SweepResult
 
 
-def write_report(
-    result: SweepResult, folder: Path, updated: Callable[[], SweepResult] | None = None
-) -> dict[str, Path]:
+def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
     """Write the report of a sweep: ``report.html``, which works offline.
 
     For a plot that cannot be drawn, such as importances of two trials, the page gives the reason.
@@ -23,7 +19,6 @@ def write_report(
     Args:
         result: The result.
         folder: Folder to write to.
-        updated: Returns the result with test metrics; called after the plots are drawn.
 
     Returns:
         Path of the file by its name, to be used as artifact path.
@@ -32,11 +27,9 @@ def write_report(
         OSError: The file cannot be written.
     """
     data = ReportData.of(result)
-    plots = draw_plots(data)
-    data = replace(data, result=updated()) if updated else data
     path = folder / "report.html"
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render_report(data, plots))
+    write_atomically(path, render_report(data, draw_plots(data)))
     return {path.name: path}
 
 

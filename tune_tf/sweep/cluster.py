@@ -87,25 +87,12 @@ def cluster(
                 logging_level=logging.ERROR,
                 runtime_env=environment,
             )
-        except ConnectionAbortedError as error:
-            raise UnavailableResourcesError(
-                f"the Ray cluster at {address!r} started no process for this connection: {error}; "
-                "if this names no cause, try again, and start the head of the cluster with "
-                "`GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`"
-            ) from error
         except ConnectionError as error:
             raise _no_answer(address, error) from error
         except (ValueError, TypeError) as error:
             if not settings.runtime_env:
                 raise
             raise InvalidSettingsError(ErrorDetail("cluster.runtime_env", str(error))) from error
-        except Exception as error:
-            if "timed out during startup" not in str(error):
-                raise
-            raise UnavailableResourcesError(
-                "Ray did not start within a minute: this machine is too busy, or short of memory "
-                "or disk; look at what runs, and try again"
-            ) from error
     try:
         yield
     finally:

@@ -247,7 +247,6 @@ def make_tracker(
             space=folder.config.space,
             resume_with=f"tune-tf resume {folder.path}",
             rungs=lambda: scheduler.rungs,
-            optuna_number=searcher.number_of,
             texts={"sweep.yaml": folder.masked_file},
             dataset=dataset_of(workload, folder.config.workload_name),
         ),

@@ -1,9 +1,7 @@
 """Result of a sweep, its report and best model."""
 
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,38 +94,16 @@ def record_result(
 ) -> tuple[SweepResult, list[str]]:
     """Log the best model, evaluate it on the test rows, and write the report.
 
-    A thread draws the report's plots meanwhile.
-
     Returns:
         The result with the test metrics, and the names of missing outputs.
     """
-    tracker, tested = parts.tracker, Future[SweepResult]()
-    drawn = result
-    report = _in_thread(lambda: _write_report(drawn, tested.result))
-    try:
-        result, missing = _record_best(result, parts, export_process)
-    finally:
-        tested.set_result(result)
-    files = report.result()
-    if tracker is not None:
+    result, missing = _record_best(result, parts, export_process)
+    files = _write_report(result)
+    if parts.tracker is not None:
         best = result.best_if_any
         reports = _test_reports(best, parts.event_log) if best else {}
-        tracker.attach(files, reports, result.fingerprint)
+        parts.tracker.attach(files, reports, result.fingerprint)
     return result, [*([] if files else ["report"]), *missing]
-
-
-def _in_thread(work: Callable[[], dict[str, Path]]) -> Future[dict[str, Path]]:
-    """Run a function in a daemon thread; an executor's would keep the process from ending."""
-    future = Future[dict[str, Path]]()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001  raised in the thread that asks for the result
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 def _record_best(
@@ -175,18 +151,15 @@ def _test_reports(best: TrialResult, event_log: EventLog) -> dict[str, Report]:
     return {PARENT: report, best.trial_id: report}
 
 
-def _write_report(result: SweepResult, updated: Callable[[], SweepResult]) -> dict[str, Path]:
-    """Write the report and return its files by artifact path; on failure none.
-
-    ``updated`` is as in :func:`tune_tf.report.write_report`.
-    """
+def _write_report(result: SweepResult) -> dict[str, Path]:
+    """Write the report and return its files by artifact path; on failure none."""
     from tune_tf.report import write_report  # slow to import
 
     folder = result.report_path.parent
     try:
         for partial in folder.rglob(".*"):  # left by a killed driver
             partial.unlink()
-        return write_report(result, folder, updated)
+        return write_report(result, folder)
     except OSError as error:
         _log.warning("the report of %s could not be written: %s", result.sweep_id, error)
         return {}

@@ -1,9 +1,6 @@
 """Which checkpoints are removed while a sweep runs, the hooks called by hand as Tune calls them."""
 
-import errno
-
 import pytest
-from ray.train._internal.storage import StorageContext
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
@@ -108,20 +105,6 @@ def test_the_best_that_ended_and_those_that_run_keep_their_checkpoints(sweep):
     assert sweep.left == ["t2/0"]
 
 
-def test_a_trial_that_ended_before_it_started_has_no_checkpoints_to_remove(sweep):
-    unstarted, best = sweep.trial(), sweep.trial(0)
-
-    class Unstarted(type(unstarted)):
-        path = property(lambda trial: trial.storage.trial_fs_path)
-
-    unstarted.__class__ = Unstarted
-    unstarted.storage = StorageContext(sweep.folder, "kept")
-    sweep.end(unstarted, 0.9, Outcome.OUT_OF_BUDGET)
-    sweep.end(best, 0.1)
-    sweep.step()
-    assert sweep.left == ["t1/0"]
-
-
 def test_checkpoints_stay_until_a_snapshot_records_the_trials_end(sweep):
     sweep.step()
     sweep.end(sweep.trial(0), 0.9)
@@ -132,15 +115,6 @@ def test_checkpoints_stay_until_a_snapshot_records_the_trials_end(sweep):
     assert sweep.left == ["t1/0"]
 
 
-def test_a_trial_that_ended_after_the_newest_state_keeps_its_own(sweep):
-    running = sweep.trial(0)
-    sweep.end(sweep.trial(0), 0.1)
-    sweep.step()
-    sweep.end(running, 0.9)
-    sweep.step(written=False)
-    assert sweep.left == ["t0/0", "t1/0"]
-
-
 def test_a_trial_that_was_stopped_early_makes_room_for_completed_ones(sweep):
     pruned, completed = sweep.trial(0), sweep.trial(0)
     sweep.end(pruned, 0.1, Outcome.PRUNED)
@@ -149,13 +123,6 @@ def test_a_trial_that_was_stopped_early_makes_room_for_completed_ones(sweep):
     sweep.end(completed, 0.9)
     sweep.step()
     assert sweep.left == ["t1/0"]
-
-
-def test_an_interrupted_trial_goes_on_from_its_checkpoint(sweep):
-    sweep.end(sweep.trial(0), 0.9, Outcome.INTERRUPTED)
-    sweep.end(sweep.trial(0), 0.1)
-    sweep.step()
-    assert sweep.left == ["t0/0", "t1/0"]
 
 
 def test_a_donors_checkpoint_stays_until_its_clone_has_its_own(sweep):
@@ -196,30 +163,6 @@ def test_the_pareto_front_stays_where_there_are_several_objectives(tmp_path):
     assert sweep.left == ["t0/0", "t1/0"]
 
 
-def test_trials_that_break_a_constraint_fill_the_places_that_are_left(tmp_path):
-    sweep = Sweep(tmp_path, constraints={"ms": "<= 3"}, keep_checkpoints=2)
-    for loss, ms in ((0.1, 9), (0.2, 8), (0.9, 1)):
-        sweep.end(sweep.trial(0), loss, ms=ms)
-    sweep.step()
-    assert sweep.left == ["t0/0", "t2/0"]
-
-
-def test_on_a_full_disk_what_is_removed_makes_room_to_note_it(tmp_path):
-    sweep = Sweep(tmp_path)
-    told = []
-
-    def tell(trial_id):
-        if "t0/0" in sweep.left:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        told.append(trial_id)
-
-    sweep.keeper._on_removal = tell
-    sweep.end(sweep.trial(0), 0.9)
-    sweep.end(sweep.trial(0), 0.1)
-    sweep.step()
-    assert (sweep.left, told) == (["t1/0"], ["t0"])
-
-
 def test_keep_checkpoints_all_removes_none(tmp_path):
     sweep = Sweep(tmp_path, keep_checkpoints="all")
     sweep.end(sweep.trial(0), 0.9)
@@ -227,21 +170,3 @@ def test_keep_checkpoints_all_removes_none(tmp_path):
     sweep.step()
     sweep.keeper.remove_unneeded()
     assert sweep.left == ["t0/0", "t1/0"]
-
-
-@pytest.mark.parametrize("num_ended", [2, 20])
-def test_trials_that_have_ended_are_not_looked_at_again(sweep, num_ended, monkeypatch):
-    from ray.tune.experiment import Trial
-
-    for number in range(num_ended):
-        sweep.end(sweep.trial(0), loss=number / 100)
-    sweep.step()
-    running, looked_at = sweep.trial(0), []
-    is_finished = Trial.is_finished
-    monkeypatch.setattr(
-        Trial, "is_finished", lambda trial: looked_at.append(trial) or is_finished(trial)
-    )
-    sweep.step()
-    sweep.keeper.on_trial_start(iteration=0, trials=sweep.trials, trial=sweep.trial(0))
-    sweep.step()
-    assert set(looked_at) == {running, sweep.trials[-1]}

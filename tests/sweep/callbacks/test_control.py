@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.errors import SweepConflictError, UnknownTrialError
+from tune_tf.errors import SweepConflictError
 from tune_tf.events import ControlChannel
 from tune_tf.outcome import Outcome
 from tune_tf.sweep import stop_sweep, stop_trials
@@ -47,52 +47,6 @@ def test_a_trial_is_stopped_with_its_next_result(sweep, heeding):
     assert not end.stop_all()
 
 
-def test_control_without_requests_changes_nothing(sweep, heeding):
-    end, told = heeding(sweep.path)()
-    assert (end.reason, told) == (None, [])
-
-
-def test_stopping_waits_until_the_sweep_has_stopped(sweep):
-    pauses = []
-
-    def pause(seconds):
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            sweep.finish(interrupted=True)
-
-    seen = stop_sweep(sweep.path, pause=pause)
-    assert seen.state.value == "interrupted"
-    assert len(pauses) == 3
-
-
-def test_stopping_a_trial_waits_until_it_has_ended(sweep):
-    sweep.start(0)
-    sweep.start(1)
-
-    def pause(_seconds):
-        sweep.report(0, 0.5, done=Outcome.PRUNED)
-        sweep.end(0, Outcome.PRUNED, "stopped by hand")
-
-    seen = stop_trials(sweep.path, ["0"], pause=pause)
-    assert [trial.state for trial in seen.trials] == ["pruned", "running"]
-
-
-@pytest.mark.parametrize(
-    ("interrupted", "text"),
-    [
-        (True, "is not running, it is interrupted; `tune-tf resume .*` resumes it"),
-        (False, r"is not running, it is ended; `tune-tf extend .* num_samples=\+10`"),
-    ],
-    ids=["an interrupted one", "an ended one"],
-)
-def test_a_sweep_that_does_not_run_cannot_be_stopped(sweep, interrupted, text):
-    sweep.run(0, 0.5)
-    sweep.finish(interrupted=interrupted)
-    with pytest.raises(SweepConflictError, match=text):
-        stop_sweep(sweep.path)
-    assert list(ControlChannel(sweep.path).take()) == []
-
-
 def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
     sweep.run(0, 0.5)
     sweep.start(1)
@@ -101,9 +55,3 @@ def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
     ):
         stop_trials(sweep.path, ["1", "0"])
     assert list(ControlChannel(sweep.path).take()) == []
-
-
-def test_an_unknown_trial_is_told(sweep):
-    sweep.start(0)
-    with pytest.raises(UnknownTrialError, match="has no trial '7'"):
-        stop_trials(sweep.path, ["7"])

@@ -43,14 +43,6 @@ def test_the_message_is_told_without_the_traceback_of_another_process(error_of):
         BrokenWorkloadCheck().on_trial_error(iteration=1, trials=[trial], trial=trial)
 
 
-def test_another_error_ends_no_sweep(error_of):
-    error_of("Traceback (most recent call last):\nValueError: something else")
-    trial = Trial()
-
-    BrokenWorkloadCheck().on_trial_error(iteration=1, trials=[trial], trial=trial)
-    assert trial.last_result is None
-
-
 FOLDER = SimpleNamespace(path=Path("/sweeps/small-20261126-120450"))
 UNWRITABLE = {
     "read-only": OSError(errno.EROFS, os.strerror(errno.EROFS)),
@@ -69,8 +61,3 @@ def test_a_folder_that_became_unwritable_is_told_with_how_to_resume(error, is_wr
     raised.__cause__ = error if is_wrapped else None
     with pytest.raises(UnwritableStorageError, match=told), unwrap_tune_errors(FOLDER):
         raise raised
-
-
-def test_an_error_about_another_file_is_left_as_it_is():
-    with pytest.raises(FileNotFoundError), unwrap_tune_errors(FOLDER):
-        raise FileNotFoundError(errno.ENOENT, "no", "/data/photos")

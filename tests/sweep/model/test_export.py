@@ -11,7 +11,6 @@ from tune_tf import SweepConfig
 from tune_tf.errors import CheckpointError, InvalidSettingsError, WorkloadError
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
-from tune_tf.workload import Data, Workload
 
 SERVED = {
     "keras": """
@@ -116,41 +115,6 @@ def test_a_clean_process_predicts_what_the_trial_did(trained, file_format, name,
     )
     assert done.returncode == 0, done.stderr
     assert "(36, 3)" in done.stdout
-
-
-class Sequential(Workload):
-    """A model that is a list of layers, with an input."""
-
-    def load_data(self, config):
-        return Data((np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)))
-
-    def build_model(self, config):
-        import keras
-
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-        return model
-
-    def global_batch_size(self, config):
-        return 4
-
-
-def test_a_sequential_model_is_exported_for_serving(tmp_path):
-    import tensorflow as tf
-
-    from tune_tf import trainable
-    from tune_tf.training.export import export_trained
-
-    trial = trainable(Sequential, seed=1)(config={})
-    trial.train()
-    (tmp_path / "checkpoint").mkdir()
-    trial.save_checkpoint(str(tmp_path / "checkpoint"))
-    trial.stop()
-    path = tmp_path / "model"
-    model = export_trained(Sequential(), {}, tmp_path / "checkpoint", path, "saved_model")
-    x = np.ones((8, 4), np.float32)
-    loaded = tf.saved_model.load(str(path))
-    assert loaded.serve(x).numpy() == pytest.approx(model.predict(x, verbose=0))
 
 
 def test_what_was_there_is_left_if_the_model_cannot_be_written(trained, tmp_path, monkeypatch):

@@ -2,81 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from documented import blocks
 
-from tune_tf.sweep.model.export_actor import ExportActor, requirements
-from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
-
-
-class Started:
-    """A writer that notes whether it was started."""
-
-    def __init__(self):
-        self.was_started = False
-
-    def start(self):
-        self.was_started = True
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.mark.parametrize(
-    ("num_ended", "elapsed_s", "starts"),
-    [
-        pytest.param(2, 20, False, id="80 s are left"),
-        pytest.param(8, 80, True, id="20 s are left"),
-        pytest.param(2, 2, True, id="a short sweep"),
-        pytest.param(10, 1000, True, id="the last trial of long ones"),
-    ],
-)
-def test_the_process_is_started_shortly_before_the_end(num_ended, elapsed_s, starts):
-    writer, clock = Started(), Clock()
-    early = ExportPrestart(writer, 10, clock=clock)
-    clock.now = 30.0  # the first processes
-    early.on_trial_start()
-    for ended in range(1, num_ended + 1):
-        writer.was_started = False
-        clock.now = 30.0 + elapsed_s * ended / num_ended
-        early.on_trial_complete()
-
-    assert writer.was_started is starts
-
-
-def test_a_writer_that_was_never_needed_ends_nothing():
-    with ModelExportProcess():
-        pass
-
-
-def test_the_process_imports_neither_tune_nor_pandas_with_its_class():
-    code = (
-        "import sys, tune_tf.sweep.model.export_actor\n"
-        "print({'ray.tune', 'pandas', 'optuna', 'tune_tf.config'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "set()"
-
-
-def test_what_a_clean_process_needs_is_pinned():
-    import keras
-    import tensorflow as tf
-
-    assert f"keras=={keras.__version__}" in requirements()
-    assert f"tensorflow=={tf.__version__}" in requirements()
+from tune_tf.sweep.model.export_actor import ExportActor
 
 
 @pytest.fixture
@@ -117,39 +49,6 @@ def write(tmp_path, monkeypatch):
     return write
 
 
-LOAD = """
-import sys, mlflow
-path = sys.argv[1]
-model = mlflow.keras.load_model(path)
-served = mlflow.pyfunc.load_model(path)
-example = served.input_example
-told = served.predict(example)
-assert abs(told - model.predict(example, verbose=0)).max() < 1e-6
-assert served.metadata.metadata == {"origin": "s1"}
-print("tune_tf" in sys.modules, told.shape, model.optimizer.name, served.metadata.signature.inputs)
-"""
-
-
-@pytest.mark.slow
-def test_a_process_that_knows_nothing_of_the_sweep_loads_it(write):
-    from tune_tf.workloads.digits import DigitsMLP
-
-    written = write(DigitsMLP(), {"width": 8, "batch_size": 256})
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(written)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=written,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert "False (5, 10) adam" in done.stdout
-    assert "Tensor('float32', (-1, 8, 8, 1))" in done.stdout
-    lines = (written / "requirements.txt").read_text().splitlines()
-    assert set(requirements()) <= set(lines)
-
-
 def test_inputs_by_name_have_a_signature_by_name(write):
     from input_workloads import TwoInputs
     from mlflow.models import Model
@@ -157,18 +56,6 @@ def test_inputs_by_name_have_a_signature_by_name(write):
     written = write(TwoInputs(), {})
 
     assert Model.load(str(written)).signature.inputs.input_names() == ["left", "right"]
-
-
-def test_a_folder_takes_the_place_of_the_one_before(write, tmp_path):
-    from input_workloads import TwoInputs
-
-    (tmp_path / "best").mkdir()
-    (tmp_path / "best" / "old").write_text("old")
-    written = write(TwoInputs(), {})
-
-    assert not (written / "old").exists()
-    assert (written / "MLmodel").exists()
-    assert not list(tmp_path.glob(".best*"))
 
 
 def test_the_written_model_is_evaluated_on_the_test_rows(write, tmp_path):
@@ -239,9 +126,7 @@ def table_model(write, tmp_path):
 
 
 def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_path):
-    import keras
     import mlflow
-    import tensorflow as tf
     from mlflow.models.utils import load_serving_example
     from mlflow.pyfunc.scoring_server import infer_and_parse_data
     from mlflow.types.schema import AnyType
@@ -290,17 +175,6 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
     assert sorted(request["dataframe_split"]["columns"]) == sorted(names)
     assert served.predict(served.input_example).shape == (5, 2)
 
-    # The same model as a SavedModel.
-    model.export(tmp_path / "exported", verbose=False)
-    exported = tf.saved_model.load(tmp_path / "exported")
-    tensors = {
-        name: tf.constant(values.tolist(), keras.tree.flatten(model.input[name])[0].dtype)
-        for name, values in columns.items()
-    }
-    np.testing.assert_allclose(exported.serve(tensors), wanted, atol=1e-6)
-    signature = exported.signatures["serving_default"].structured_input_signature[1]
-    assert {"column_0", "column_1", "x0", "A", "a_", "postcode", "sold"} <= set(signature)
-
 
 @pytest.mark.parametrize(
     ("column", "value", "match"),
@@ -311,7 +185,6 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
             r"'Größe \(cm\)' must hold finite numbers, but row\(s\) 3 .* 'tall'",
         ),
         ("sold", "2020-01-31", r"'sold' must hold dates of the format %d.%m.%Y, but row\(s\) 3"),
-        ("sold", 20200131, r"'sold' must hold dates of the format %d.%m.%Y, but row\(s\) 3"),
     ],
 )
 def test_a_served_table_with_a_wrong_value_is_refused(column, value, match, table_model):
@@ -322,19 +195,3 @@ def test_a_served_table_with_a_wrong_value_is_refused(column, value, match, tabl
     wrong.loc[2, column] = value
     with pytest.raises(ValueError, match=match):
         mlflow.pyfunc.load_model(str(path)).predict(wrong)
-
-
-def test_the_documented_lines_serve_texts_dates_and_missing_values(
-    table_model, tmp_path, monkeypatch, capsys
-):
-    import mlflow
-
-    _, path, table = table_model
-    table.drop(columns="y").to_csv(tmp_path / "new_customers.csv", index=False)
-    wanted = mlflow.pyfunc.load_model(str(path)).predict(table)
-    (documented,) = set(blocks("served"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mlflow, "set_tracking_uri", lambda uri: None)  # that of all tests
-    exec(documented.replace("models:/customers@champion", str(path)), {})
-    assert table.isna().any().sum() >= 16
-    assert capsys.readouterr().out.split() == str(wanted.argmax(axis=1)).split()

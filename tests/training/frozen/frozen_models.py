@@ -87,18 +87,6 @@ def nested(config):
     return compiled(keras.Model(image, head(features, config)), config, metrics=["accuracy"])
 
 
-def called_for_training(config):
-    image = keras.Input((8, 8, 3))
-    features = L.Flatten()(pretrained(backbone())(image, training=True))
-    return compiled(keras.Model(image, head(features, config)), config)
-
-
-def sequential(config):
-    parts = [pretrained(backbone()), L.GlobalMaxPooling2D(), L.Dropout(0.2)]
-    model = keras.Sequential([L.Input((8, 8, 3)), *parts, L.Dense(3, activation="softmax")])
-    return compiled(model, config)
-
-
 def inline(config):
     base = pretrained(backbone())
     features = L.GlobalAveragePooling2D()(base.output)
@@ -126,16 +114,6 @@ def masked(config):
     return compiled(keras.Model(words, head(L.LSTM(3)(encoder(words)), config)), config)
 
 
-def attention(config):
-    words = keras.Input((12,), dtype="int32")
-    x = L.Embedding(50, 16)(words)
-    x = L.LayerNormalization()(x + L.MultiHeadAttention(2, 16)(x, x))
-    encoder = pretrained(keras.Model(words, L.Dense(32, activation="gelu")(x)))
-    tokens = keras.Input((12,), dtype="int32")
-    features = keras.ops.mean(encoder(tokens), axis=1)
-    return compiled(keras.Model(tokens, head(features, config)), config)
-
-
 def text(config):
     codes = L.TextVectorization(vocabulary=["red", "green", "blue"], output_sequence_length=6)
     encoder = pretrained(keras.Sequential([L.Embedding(9, 32), L.Conv1D(64, 3), L.Flatten()]))
@@ -149,19 +127,6 @@ def two_inputs(config):
     joined = L.Concatenate()([features, L.Dense(4)(numbers)])
     inputs = {"picture": picture, "numbers": numbers}
     return compiled(keras.Model(inputs, head(joined, config)), config)
-
-
-def two_outputs(config):
-    image = keras.Input((8, 8, 3))
-    features = L.GlobalAveragePooling2D()(pretrained(backbone())(image))
-    outputs = [head(features, config), L.Dense(3, activation="softmax")(features)]
-    return compiled(keras.Model(image, outputs), config, ["sparse_categorical_crossentropy"] * 2)
-
-
-def two_labels():
-    data = images()
-    train, validation = ((x, (y, y)) for x, y in (data.train, data.validation))
-    return Data(train, validation)
 
 
 def shared_twice(config):
@@ -190,16 +155,12 @@ def nothing_trained(config):
 SHARED = {
     "nothing trained": (nothing_trained, images),
     "nested": (nested, images),
-    "called for training": (called_for_training, images),
-    "sequential": (sequential, images),
     "without an input": (without_input, images),
     "inline": (inline, images),
     "last layers trained": (last_layers_trained, images),
     "masked": (masked, tokens),
-    "attention": (attention, tokens),
     "text": (text, texts),
     "two inputs": (two_inputs, images_and_numbers),
-    "two outputs": (two_outputs, two_labels),
     "called twice": (shared_twice, images),
     "penalized": (penalized, images),
     "weighted rows": (nested, lambda: images(weights=True)),

@@ -18,7 +18,7 @@ from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.tracking.outcome_tracker import OutcomeTracker
-from tune_tf.tune_internals.trial_state import NewTrials, latest_result, trial_folder
+from tune_tf.tune_internals.trial_state import latest_result, trial_folder
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +68,8 @@ class CheckpointRetention(Callback):
         self._clock = clock
         self._checked_s = clock()
         self._trials: list[Trial] = []
-        self._new = NewTrials()
-        self._live: dict[str, Trial] = {}
-        self._ended: dict[str, Trial] = {}
         self._newest: dict[str, str] = {}
-        self._num_ended_done: int | None = None
-        self._done: set[str] = set()
-        self._beaten: set[str] = set()  # ended trials that have dropped out of them
+        self._done: set[str] = set()  # ended trials without checkpoints
 
     def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
         """Update the list of trials."""
@@ -86,11 +81,7 @@ class CheckpointRetention(Callback):
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Note that a trial runs, possibly again."""
-        if trial.trial_id in self._ended:
-            self._live[trial.trial_id] = self._ended.pop(trial.trial_id)
-            self._beaten.clear()  # the places of the best are open again
         self._done.discard(trial.trial_id)
-        self._num_ended_done = None
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Remove unneeded checkpoints at intervals."""
@@ -100,42 +91,34 @@ class CheckpointRetention(Callback):
 
     def current_needs(self) -> CheckpointNeeds:
         """Return the checkpoints that a resume from the present state would need."""
-        needed = self._needed()
-        finished = (trial_id for trial_id, trial in self._live.items() if trial.is_finished())
-        return CheckpointNeeds(frozenset({*self._ended, *finished}), needed, dict(self._newest))
+        ended = frozenset(trial.trial_id for trial in self._trials if trial.is_finished())
+        return CheckpointNeeds(ended, self._needed(), dict(self._newest))
 
     def remove_unneeded(self) -> None:
         """Remove checkpoints that neither the sweep nor the newest state on disk needs."""
         saved: CheckpointNeeds | None = self._snapshots.written
         if self._config.keep_checkpoints == "all" or saved is None:
             return
-        num_ended = len(self._outcome_tracker.outcomes)
-        if num_ended == self._num_ended_done and not self._keeps_all_of_a_trial:
-            return
         self._checked_s = self._clock()
-        needed, ended = saved.needed | self._needed(), self._ended
-        best = self._best(ended[each] for each in ended if each not in self._beaten)
-        self._beaten = ended.keys() - best
-        needed |= _resume_checkpoints(ended[each] for each in best)
-        for trial_id in ended.keys() - best - self._done:
-            if trial_id in saved.ended:
-                self._remove_all(ended[trial_id], needed)
+        ended = [each for each in self._trials if self._has_ended(each)]
+        ended = [each for each in ended if each.trial_id not in self._done]
+        best = self._best(ended)
+        needed = saved.needed | self._needed()
+        needed |= _resume_checkpoints(each for each in ended if each.trial_id in best)
+        for trial in ended:
+            if trial.trial_id in saved.ended and trial.trial_id not in best:
+                self._remove_all(trial, needed)
         if self._keeps_all_of_a_trial:
             for trial in self._trials:
                 if trial.trial_id in saved.newest and trial.trial_id not in self._done:
                     stored = self._storage.checkpoints(str(trial.path))
                     old = [path for path in stored if path <= saved.newest[trial.trial_id]]
                     self._remove(old[:-_NEWEST], needed)
-        if ended.keys() <= best | self._done:
-            self._num_ended_done = num_ended
 
     def _needed(self) -> frozenset[str]:
-        """Return what live trials and the scheduler need, after a look at which have ended."""
-        self._live |= {trial.trial_id: trial for trial in self._new.take(self._trials)}
-        for trial_id, trial in list(self._live.items()):
-            if self._has_ended(trial):
-                self._ended[trial_id] = self._live.pop(trial_id)
-        return _resume_checkpoints(self._live.values()) | self._scheduler.needed_checkpoints
+        """Return what trials that may continue and the scheduler need."""
+        live = (trial for trial in self._trials if not self._has_ended(trial))
+        return _resume_checkpoints(live) | self._scheduler.needed_checkpoints
 
     def _has_ended(self, trial: Trial) -> bool:
         outcome = self._outcome_tracker.outcomes.get(trial.trial_id)

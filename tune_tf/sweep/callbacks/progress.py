@@ -73,7 +73,8 @@ class ProgressLines(Callback):
     def _line(self) -> str:
         counts, total = self._counts(), self._config.budget.num_samples
         states = ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-        return f"{self._ended.total()}/{total} trials, {self._times()}: {states}; {self._best()}"
+        parts = (f"{self._ended.total()}/{total} trials, {self._times()}", states, self._best())
+        return "; ".join(filter(None, parts))
 
     def _times(self) -> str:
         elapsed, budget = self._clock() - self._begun, self._config.budget
