@@ -43,7 +43,7 @@ fuzz: install    ## so many simulated sweeps that are killed and resumed (make f
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS) --reproducible
 
 reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (ten minutes)
-	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract tests/trainables/test_reuse_under_tune.py
+	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract
 
 mutants: install ## small mutations of a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/vocabulary/test_objective.py)
 	@test -x $(VENV)/mutants/bin/cosmic-ray || $(PYTHON) -m venv $(VENV)/mutants

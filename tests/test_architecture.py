@@ -38,19 +38,19 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1403,
-    "config": 1111,
+    "config": 1108,
     "data": 943,
     "events": 440,
     "inspection": 380,
     "measure": 676,
-    "parallelism": 258,
+    "parallelism": 255,
     "report": 605,
     "scaffold": 518,
     "schedulers": 2011,
     "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3660,
+    "sweep": 3656,
     "testing": 320,
     "tracking": 2582,
     "trainables": 1350,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42828, "tests": 41369, "scripts": 4824}
+LINES = {"tune_tf": 42816, "tests": 41318, "scripts": 4679}
 """Most lines of any kind."""
 
 
