@@ -44,13 +44,13 @@ CEILINGS = {
     "inspection": 380,
     "measure": 676,
     "parallelism": 255,
-    "report": 605,
-    "scaffold": 518,
+    "report": 611,
+    "scaffold": 521,
     "schedulers": 2011,
     "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3656,
+    "sweep": 3662,
     "testing": 320,
     "tracking": 2582,
     "trainables": 1350,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42816, "tests": 41318, "scripts": 4679}
+LINES = {"tune_tf": 42834, "tests": 41351, "scripts": 4679}
 """Most lines of any kind."""
 
 
