@@ -52,7 +52,7 @@ CEILINGS = {
     "space": 1054,
     "sweep": 3706,
     "testing": 320,
-    "tracking": 2582,
+    "tracking": 2583,
     "trainables": 1350,
     "training": 5634,
     "tune_internals": 522,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42916, "tests": 46348, "scripts": 4824}
+LINES = {"tune_tf": 42917, "tests": 46348, "scripts": 4824}
 """Most lines of any kind."""
 
 
