@@ -52,7 +52,7 @@ CEILINGS = {
     "space": 1054,
     "sweep": 3662,
     "testing": 320,
-    "tracking": 2582,
+    "tracking": 2583,
     "trainables": 1350,
     "training": 5617,
     "tune_internals": 522,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42834, "tests": 41351, "scripts": 4679}
+LINES = {"tune_tf": 42835, "tests": 41351, "scripts": 4679}
 """Most lines of any kind."""
 
 

@@ -320,7 +320,8 @@ class MLflowCallback(Callback):
 
     def _log_environment(self, is_resumed: bool) -> None:
         """Log the environment; runs in a thread, since it takes seconds."""
-        folder = time.strftime("resumed-%Y%m%d-%H%M%S/", time.gmtime()) if is_resumed else ""
+        began = time.gmtime(now_ms() / 1000)
+        folder = time.strftime("resumed-%Y%m%d-%H%M%S/", began) if is_resumed else ""
         texts = environment.environment_texts()
         texts = {f"environment/{folder}{name}": text for name, text in texts.items()}
         self._writer.put(RunUpdate(PARENT, texts=texts))
