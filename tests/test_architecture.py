@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43468, "tests": 48134, "scripts": 4824}
+LINES = {"tune_tf": 43468, "tests": 47800, "scripts": 4824}
 """Most lines of any kind."""
 
 

@@ -1,4 +1,4 @@
-"""Workloads whose models have inputs by name, or parts of the user's own."""
+"""A workload whose model has inputs by name."""
 
 import keras
 import numpy as np
@@ -18,29 +18,4 @@ class TwoInputs(Workload):
         inputs = [keras.Input((3,), name="left"), keras.Input((2,), name="right")]
         model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Concatenate()(inputs)))
         model.compile("sgd", "mse")
-        return model
-
-
-class Halved(keras.layers.Layer):
-    """A layer that Keras does not know."""
-
-    def call(self, x):
-        """Return half of it."""
-        return x / 2
-
-
-def own_loss(y_true, y_pred):
-    """Return a loss that Keras does not know."""
-    return keras.ops.mean(keras.ops.square(y_true - y_pred))
-
-
-class OwnLayer(Workload):
-    """A model with parts of the user's own."""
-
-    def load_data(self, config):
-        return Data(train=(_ROWS, _ROWS[:, 0]))
-
-    def build_model(self, config):
-        model = keras.Sequential([keras.Input((3,)), Halved(), keras.layers.Dense(1)])
-        model.compile("sgd", own_loss)
         return model

@@ -8,7 +8,6 @@ from unittest.mock import create_autospec
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
-from tune_tf.events import EventLog
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
@@ -131,19 +130,6 @@ def test_the_model_of_the_best_trial_is_logged_once(log, result_of, store, write
         assert tags.get("tune_tf.best_model") == tagged
 
 
-def test_a_logged_model_is_registered_when_that_is_asked_for_later(log, result_of, store, writer):
-    log(result_of(0.5, 0.25))
-    for _ in range(2):
-        uri = log(result_of(0.5, 0.25), register_best="digits", best_alias="best")
-
-    (version,) = store.client.search_model_versions("name='digits'")
-    assert store.client.get_model_version_by_alias("digits", "best").source == uri
-    assert version.tags["tune_tf.trial_id"] == "t1"
-    tags = store.client.get_run(store.ids["t1"]).data.tags
-    assert tags["tune_tf.best_model_version"] == "models:/digits/1"
-    assert writer.write.call_count == 1
-
-
 class Kill(BaseException):
     """Ends a driver as a kill does: nothing is cleaned up."""
 
@@ -217,24 +203,10 @@ def test_what_goes_wrong_is_a_warning_that_says_what_to_do(
     assert len(models_in(store)) == (broken == "register")
 
 
-@pytest.fixture
-def evaluate(writer, monkeypatch, tmp_path):
-    """Evaluate the best model of a result; return the test metrics in its event log."""
-    monkeypatch.setattr(best_model, "import_workload", lambda *_: None)
-
-    def evaluate(result):
-        with EventLog(tmp_path) as event_log:
-            event_log.record_end("t1", 1, {}, Outcome.COMPLETED)
-            evaluate_best(result, writer, event_log)
-            return event_log.history.trials["t1"].test_metrics
-
-    return evaluate
-
-
 @pytest.mark.parametrize("error", [ValueError("rows of another shape"), KeyboardInterrupt()])
-def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer, error, caplog):
+def test_test_rows_that_cannot_be_evaluated_are_told(result_of, writer, error, monkeypatch, caplog):
+    monkeypatch.setattr(best_model, "import_workload", lambda *_: None)
     writer.evaluate.side_effect = error
-
-    assert evaluate(result_of(0.5, 0.25)) == {}
+    evaluate_best(result_of(0.5, 0.25), writer, None)
     text = str(error) or "KeyboardInterrupt"
     assert f"not evaluated on the test rows: {text}" in caplog.text
