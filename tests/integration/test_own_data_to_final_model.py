@@ -162,22 +162,3 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
     assert run.data.metrics["test_accuracy"] == pytest.approx(final["metrics"]["test_accuracy"])
     parent = client.get_run(swept["mlflow_run_id"])
     assert parent.data.tags["tune_tf.retrained_run_id"] == run.info.run_id
-
-
-def test_export_and_retrain_reject_bad_arguments_with_one_message(verb, swept, folder):
-    (folder / "taken.keras").touch()
-    for arguments, text in (
-        (("export", "wine", "--trial", "x7"), "has no trial 'x7'; there are 2, for example"),
-        (("retrain", "win"), "there is no sweep 'win'"),
-        (("export", "wine", "--output", "taken.keras"), "taken.keras already exists"),
-    ):
-        code, _, err = verb(*arguments, cwd=folder)
-        assert code == 2
-        assert text in err
-    table = folder / "wine.csv"
-    table.rename(folder / "away.csv")
-    code, _, err = verb("retrain", "wine", cwd=folder)
-    (folder / "away.csv").rename(table)
-    assert code == 2
-    assert f"there is no file {table}" in err
-    assert Path(swept["path"]).is_dir()

@@ -6,7 +6,6 @@ import numpy as np
 
 from tune_tf.sweep.mlflow_store import dataset_of
 from tune_tf.workload import Data
-from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.function_workload import FunctionWorkload
 from tune_tf.workloads.tabular import TabularMLP
 
@@ -41,14 +40,3 @@ def test_files_count_by_their_stamp(tmp_path):
     assert found() == first
     path.write_text(path.read_text() + "1,1\n")
     assert found()["digest"] != first["digest"]
-
-
-def test_other_data_count_by_the_code_that_loads_them():
-    class Own(DigitsMLP):
-        def load_data(self, config):
-            return self.rows
-
-    first, second = Own(), Own()
-    first.rows, second.rows = 1, 2
-    assert dataset_of(first, "a.py:Own") == dataset_of(first, "a.py:Own")
-    assert dataset_of(first, "a.py:Own")["digest"] != dataset_of(second, "a.py:Own")["digest"]

@@ -7,8 +7,6 @@ from tune_tf import SweepConfig, run_sweep
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.sweep import plan_sweep
 
-pytestmark = pytest.mark.usefixtures("ray_cluster")
-
 SWEEP = {
     "name": "wine",
     "workload": "tune_tf.workloads.tabular:TabularMLP",

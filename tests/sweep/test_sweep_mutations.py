@@ -50,10 +50,3 @@ def test_mutable_parameters_are_found_in_a_process_that_ends(tmp_path):
 def test_a_named_parameter_that_shapes_the_model_is_refused():
     with pytest.raises(InvalidSettingsError, match="width cannot change while a trial runs"):
         allowed({"name": "pbt", "mutations": ["learning_rate", "width"]})
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_space_in_which_nothing_may_change_is_refused():
-    space = {"space": {"width": {"int": [8, 16]}, "batch_size": 64}}
-    with pytest.raises(InvalidSettingsError, match="no parameter can change while a trial runs"):
-        allowed({"name": "pbt"}, space)

@@ -31,11 +31,6 @@ def test_a_sweep_that_came_to_its_end_is_told_and_not_touched(settled):
     assert after == before
 
 
-def kill_again(sweep):
-    sweep.drive()
-    sweep.leave()
-
-
 def interrupt(sweep):
     sweep.drive()
     sweep.finish(interrupted=True)
@@ -59,31 +54,16 @@ def edit(sweep):
     path.write_text(path.read_text().replace("num_samples: 8", "num_samples: 9"))
 
 
-def leave_a_trial(sweep):
-    with EventLog(sweep.path) as diary:
-        diary.record_start("late", 4, sweep.config_of(4))
-        diary.record_session_end(interrupted=False, run_ids={})
-
-
 @pytest.mark.parametrize(
     "what",
     [
-        kill_again,
         interrupt,
         fail_to_log,
         fail_to_deliver,
         lose_the_report,
         edit,
-        leave_a_trial,
     ],
 )
 def test_a_resume_has_work_to_do_after(settled, what):
     what(settled)
     assert found(settled) is None
-
-
-def test_missing_outputs_are_retried_by_one_resume_only(settled):
-    fail_to_log(settled)
-    settled.drive()
-    settled.finish()
-    assert found(settled) is not None

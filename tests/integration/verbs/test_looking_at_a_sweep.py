@@ -1,8 +1,6 @@
 """The verbs that look at a sweep, used while it runs, after it was killed, and after its end."""
 
 import contextlib
-import csv
-import io
 import json
 import os
 import signal
@@ -110,10 +108,6 @@ def _assert_that_views_tell_the_truth(verb, folder, cwd):
     best = json.loads(out)
     assert best["trial_id"] == result.best_trial.trial_id
     assert Path(best["checkpoint"], "trial.npz").is_file()
-    code, out, _ = verb("trials", "tiny", "--top", "1", "--csv", cwd=cwd)
-    (first,) = csv.DictReader(io.StringIO(out))
-    assert float(first["metrics/val_accuracy"]) == best["metrics"]["val_accuracy"]
-
     code, out, _ = verb("show", "tiny", best["trial_id"][:6], "--json", cwd=cwd)
     shown = json.loads(out)
     assert len(shown["curve"]["values"]) == shown["iterations"]
@@ -130,8 +124,3 @@ def _assert_that_views_tell_the_truth(verb, folder, cwd):
         code, out, _ = verb("logs", "tiny", str(number), cwd=cwd)
         told = {line.rpartition(" ")[2] for line in out.splitlines() if "a model of width" in line}
         assert told == {str(widths[number])}
-
-    code, _, err = verb("show", "tiny", "zzz", cwd=cwd)
-    assert code == 2
-    assert "has no trial 'zzz'" in err
-    assert "Traceback" not in err

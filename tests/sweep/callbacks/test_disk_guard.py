@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tune_tf.events import EventHistory, EventLog
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
@@ -52,17 +51,6 @@ def test_trials_wait_until_there_is_room_again_and_that_is_told_once(caplog):
         f"no new trial starts: {why}. The sweep continues by itself once there is space",
         "there is space on the disk again: new trials start",
     ]
-
-
-def test_the_diary_tells_that_trials_are_held_back_until_they_are_not(tmp_path):
-    with EventLog(tmp_path) as diary:
-        diary.record_suspension("nothing is free")
-        assert EventHistory.read(tmp_path).suspension == "nothing is free"
-        diary.record_resumption()
-        assert EventHistory.read(tmp_path).suspension is None
-        diary.record_suspension("nothing is free")
-    with EventLog(tmp_path):
-        assert EventHistory.read(tmp_path).suspension is None
 
 
 @pytest.fixture

@@ -174,24 +174,3 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
     request = json.loads(load_serving_example(str(path)))
     assert sorted(request["dataframe_split"]["columns"]) == sorted(names)
     assert served.predict(served.input_example).shape == (5, 2)
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "match"),
-    [
-        (
-            "Größe (cm)",
-            "tall",
-            r"'Größe \(cm\)' must hold finite numbers, but row\(s\) 3 .* 'tall'",
-        ),
-        ("sold", "2020-01-31", r"'sold' must hold dates of the format %d.%m.%Y, but row\(s\) 3"),
-    ],
-)
-def test_a_served_table_with_a_wrong_value_is_refused(column, value, match, table_model):
-    import mlflow
-
-    _, path, table = table_model
-    wrong = table.astype({column: object})
-    wrong.loc[2, column] = value
-    with pytest.raises(ValueError, match=match):
-        mlflow.pyfunc.load_model(str(path)).predict(wrong)

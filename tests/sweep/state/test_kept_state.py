@@ -31,12 +31,6 @@ def test_a_whole_one_is_intact(checkpoint):
     assert is_intact(checkpoint, keeps_best=False)
 
 
-def test_one_of_its_best_epoch_itself_needs_no_other_state(checkpoint):
-    shutil.rmtree(checkpoint / "kept")
-    (checkpoint / "kept.json").write_text('{"iteration": 3, "metrics": {}, "files": []}')
-    assert is_intact(checkpoint)
-
-
 def cut_off(path):
     path.write_bytes(path.read_bytes()[:50])
 
