@@ -2,11 +2,9 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
 FRAMEWORKS = ("tensorflow", "keras", "ray", "mlflow", "optuna", "pandas", "sklearn", "torch")
 
 CASES = {

@@ -1,7 +1,6 @@
 """Every ready sweep file runs: each parallelism, early stopping, tracked by MLflow.
 
-``digits_cnn`` is the main job, which CI runs as a user does before the tests; ``digits_folds`` runs
-in tests/trainables/test_folds_sweep.py.
+``digits_cnn`` is the main job, which CI runs as a user does before the tests.
 """
 
 import json
@@ -37,7 +36,6 @@ OWN_DATA = {
 
 OWN = {"keras_datasets", *(name for name, *_ in OWN_DATA.values())}
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OWN)
-ELSEWHERE = {"digits_cnn", "digits_folds"}
 SHORT = (
     "budget.num_samples=2",
     "epochs=2",
@@ -56,7 +54,7 @@ def here(tmp_path, monkeypatch, empty_store):
 
 @pytest.mark.usefixtures("ray_cluster", "here")
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.stem not in ELSEWHERE], ids=lambda path: path.stem
+    "path", [path for path in FILES if path.stem != "digits_cnn"], ids=lambda path: path.stem
 )
 def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(path):
     config = SweepConfig.from_yaml(path, SHORT)

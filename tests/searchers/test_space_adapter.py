@@ -16,10 +16,6 @@ DISTRIBUTIONS = {
 }
 
 
-def define(trial):
-    return {"rate": trial.suggest_float("rate", 0, 1)}
-
-
 def test_a_dict_of_distributions_is_suggested_as_optuna_does_itself():
     def drawn(ask):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))

@@ -8,7 +8,6 @@ from tune_tf.parallelism import Mirrored
 from tune_tf.training.build import build_model, build_weights
 from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.loop import GraphLoop
-from tune_tf.training.seeds import epoch_order
 from tune_tf.workload import Data, Workload
 
 SEED = 1234
@@ -125,31 +124,6 @@ def built(workload, replicas, config=None, seed=SEED):
     x = rows_of(workload.load_data(config)).train[0]
     build_weights(model, keras.tree.map_structure(lambda a: a[:2], x), replicas)
     return model
-
-
-def run_keras_fit(workload, replicas, config=None, seed=SEED, epochs=3):
-    """Run the same trial by ``keras.Model.fit`` with the same order of rows."""
-    config = config or {}
-    model = built(workload, replicas, config, seed)
-    with replicas.scope():
-        model.optimizer.build(model.trainable_variables)  # `fit` builds them without their values
-    data = workload.load_data(config)
-    train = rows_of(data).train
-    history = []
-    for epoch in range(epochs):
-        order = epoch_order(seed, epoch, rows_of(data).num_train)
-        x, y, weights = (*keras.tree.map_structure(lambda a, o=order: a[o], train), None)[:3]
-        logs = model.fit(
-            x,
-            y,
-            sample_weight=weights,
-            batch_size=workload.global_batch_size(config),
-            shuffle=False,
-            validation_data=data.validation,
-            verbose=0,
-        ).history
-        history.append({name: values[0] for name, values in logs.items()})
-    return history, [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
 
 
 def furthest(first, second):

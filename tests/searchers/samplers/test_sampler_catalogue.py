@@ -59,7 +59,6 @@ KINDS = {
     ),
     "BruteForceSampler": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
 }
-SEVERAL = [name for name in KINDS if name not in ("freeze_thaw", "cmaes")]
 table = pytest.mark.parametrize("name", KINDS)
 
 
@@ -67,7 +66,7 @@ table = pytest.mark.parametrize("name", KINDS)
 def _packages(request):
     """Skip what needs a package that is not there: the Gaussian process's are large."""
     given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    if given.get("name") == "gp" or request.node.get_closest_marker("gp"):
+    if given.get("name") == "gp":
         for package in ("torch", "greenlet"):
             pytest.importorskip(package)
 

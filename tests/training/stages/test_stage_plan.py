@@ -24,10 +24,6 @@ def test_the_largest_part_is_as_small_as_can_be(sizes, num_parts, parts):
     assert split_evenly(sizes, num_parts) == parts
 
 
-def sequential(*widths):
-    return keras.Sequential([keras.Input((4,)), *(dense(width) for width in widths)])
-
-
 def by_name(model, num_stages, **stages):
     calls = calls_of(model)
     plan = stage_plan(calls, num_stages, lambda layer: stages.get(layer.name))
