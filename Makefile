@@ -11,7 +11,7 @@ SWEEP  ?= search_spaces/digits_cnn.yaml
 # Hundreds of processes import the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install sweep test test-all test-fast test-gpu fuzz mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
+.PHONY: help install sweep test test-all test-gpu fuzz mutants reuse-contract lint audit api format bench bench-quick bench-guard clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -28,14 +28,11 @@ install: $(VENV)/.installed ## virtual environment with everything
 sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spaces/digits_mlp.yaml)
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
-test: install    ## the tests that guard every promise, in 10 to 25 minutes on two cores
+test: install    ## a test of every promise, in five minutes on two cores
 	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not long and not gpu"
 
-test-all: install ## all tests but those of `make bench-quick`, in half an hour
-	@$(BIN)/python .ci/tests.py
-
-test-fast: install ## the tests that start no cluster and train nothing large, in a minute and a half
-	@$(BIN)/python -m pytest $(TESTS) -m "not tf and not cluster and not mlflow and not slow and not alone and not long and not gpu"
+test-all: install ## the other tests: real kills, two nodes, a browser, PostgreSQL, every Keras class; twenty minutes
+	@$(BIN)/python .ci/tests.py slow alone
 
 test-gpu: install ## what needs a GPU, how fast an epoch is on it, and the six headline ratios there
 	@$(BIN)/python -m pytest -s -m gpu tests/gpu
@@ -46,7 +43,7 @@ fuzz: install    ## so many simulated sweeps that are killed and resumed (make f
 	@$(BIN)/python tests/driver_simulation/simulate.py --seeds $(SEEDS) --reproducible
 
 reuse-contract: install ## all arguments of all classes of Keras, in reused processes against fresh ones (ten minutes)
-	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract tests/trainables/test_reuse_under_tune.py
+	@$(BIN)/python -m pytest --numprocesses 2 tests/training/contract
 
 mutants: install ## small mutations of a module that its tests do not find (make mutants MODULE=tune_tf/objective.py OF=tests/vocabulary/test_objective.py)
 	@test -x $(VENV)/mutants/bin/cosmic-ray || $(PYTHON) -m venv $(VENV)/mutants

@@ -1,7 +1,8 @@
-"""Run all tests; none is lost, and each retry is reported.
+"""Run the tests in rings; none is lost, and each retry is reported.
 
-Arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a submission must pass them;
-``--half-of-slow N`` runs one half of the slow tests, or the other, as N is even or odd.
+Rings are named as arguments, all by default: ``fast`` is what `make test` runs; ``slow`` and
+``alone`` are the rest. Other arguments go to pytest: ``--no-skips`` lets a skipped test fail, as a
+submission must pass them.
 
 Some tests start clusters, kill nodes and wait for the effects; on a busy machine one of them
 can be late. Up to three failures are run once more, alone; what fails twice is broken. Each
@@ -21,9 +22,12 @@ TOGETHER += ["--no-loadscope-reorder", "--max-worker-restart", "0"]
 HANGS = ["-o", "faulthandler_timeout=1260", "-o", "faulthandler_exit_on_timeout=true"]
 """A test that hangs in C++, where its time limit does not end it, ends its process and is told."""
 RINGS = {
-    "together": [*TOGETHER, *HANGS, "-m", "not alone and not long and not gpu"],
+    "fast": [*TOGETHER, *HANGS, "-m", "not slow and not alone and not long and not gpu"],
+    "slow": [*TOGETHER, *HANGS, "-m", "(slow or gp) and not alone and not long and not gpu"],
     "alone": [*HANGS, "-m", "alone"],
 }
+CHOSEN = [name for name in sys.argv[1:] if name in RINGS] or list(RINGS)
+OPTIONS = [argument for argument in sys.argv[1:] if argument not in RINGS]
 MAX_RETRIES = 3
 BUILD = Path("build")
 
@@ -38,7 +42,7 @@ def run_ring(name: str, arguments: list[str]) -> list[str]:
     report.unlink(missing_ok=True)
     began = time.monotonic()
     code = subprocess.run(
-        [sys.executable, "-m", "pytest", *sys.argv[1:], *arguments],
+        [sys.executable, "-m", "pytest", *OPTIONS, *arguments],
         env={**os.environ, "TUNE_TF_TEST_REPORT": str(report)},
         check=False,
     ).returncode
@@ -50,7 +54,7 @@ def run_ring(name: str, arguments: list[str]) -> list[str]:
     for test, seconds in outcome["seconds"].items():
         by_file[test.partition("::")[0]] += round(seconds)
     print("seconds of the slowest files:", *by_file.most_common(40), sep="\n")
-    if outcome["skipped"] and "--no-skips" in sys.argv:
+    if outcome["skipped"] and "--no-skips" in OPTIONS:
         sys.exit(f"skipped tests: {len(outcome['skipped'])}; install what they need")
     if (code == 1) != bool(outcome["failed"]):
         sys.exit(f"pytest's status is {code}, and {len(outcome['failed'])} tests failed")
@@ -60,7 +64,7 @@ def run_ring(name: str, arguments: list[str]) -> list[str]:
 def main() -> None:
     """Run the rings, and what failed once more."""
     BUILD.mkdir(exist_ok=True)
-    failed = [test for name, arguments in RINGS.items() for test in run_ring(name, arguments)]
+    failed = [test for name in CHOSEN for test in run_ring(name, RINGS[name])]
     if not failed:
         return
     print("== failed:", *failed, sep="\n")

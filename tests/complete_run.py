@@ -6,7 +6,6 @@ pytest ends a run early. Which tests were reported is compared with which were c
 
 import json
 import os
-import zlib
 from pathlib import Path
 
 import pytest
@@ -16,48 +15,17 @@ NOT_ALLOWED = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run demand that nothing is skipped, and take half of the slow tests."""
+    """Let a run demand that nothing is skipped."""
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run")
-    parser.addoption(
-        "--half-of-slow", type=int, help="one half of the slow tests, or the other: 0 or 1"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """See to it that no test is lost; the environment may name a file for the outcome."""
-    if (number := config.getoption("half_of_slow")) is not None:
-        config.pluginmanager.register(HalfOfSlow(number))
     if not hasattr(config, "workerinput"):
         report = os.environ.get("TUNE_TF_TEST_REPORT")
         may_skip = not config.getoption("--no-skips")
         complete = CompleteRun(Path(report) if report else None, may_skip=may_skip)
         config.pluginmanager.register(complete)
-
-
-class HalfOfSlow:
-    """Leaves out half of the slow tests.
-
-    Args:
-        number: An even one runs the one half, an odd one the other.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """Deselect the tests of the other half."""
-        kept: list[pytest.Item] = []
-        left_out: list[pytest.Item] = []
-        for item in items:
-            is_kept = (
-                item.get_closest_marker("slow") is None
-                or zlib.crc32(item.nodeid.encode()) % 2 == self._number % 2
-            )
-            (kept if is_kept else left_out).append(item)
-        items[:] = kept
-        config.hook.pytest_deselected(items=left_out)
 
 
 class CompleteRun:

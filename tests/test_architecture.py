@@ -37,30 +37,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1387,
-    "config": 1111,
-    "data": 1048,
+    "cli": 1403,
+    "config": 1108,
+    "data": 943,
     "events": 440,
     "inspection": 380,
-    "measure": 680,
-    "parallelism": 258,
-    "report": 605,
-    "scaffold": 518,
+    "measure": 676,
+    "parallelism": 255,
+    "report": 611,
+    "scaffold": 521,
     "schedulers": 2011,
-    "searchers": 2553,
+    "searchers": 2548,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3603,
+    "sweep": 3662,
     "testing": 320,
-    "tracking": 2822,
+    "tracking": 2583,
     "trainables": 1350,
-    "training": 5769,
-    "tune_internals": 531,
+    "training": 5617,
+    "tune_internals": 522,
     "workloads": 1697,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43468, "tests": 47800, "scripts": 4824}
+LINES = {"tune_tf": 42835, "tests": 41036, "scripts": 4679}
 """Most lines of any kind."""
 
 

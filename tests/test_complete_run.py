@@ -32,14 +32,16 @@ ALONE = "import pytest\n\n@pytest.mark.alone\ndef test_alone(): pass\n"
 def ran(tmp_path):
     """Return a function that runs the tests of some files as CI does."""
 
-    def run(*arguments, **files):
+    def run(**files):
         (tmp_path / "conftest.py").write_text(CONFTEST.format(here=str(Path(__file__).parent)))
-        (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  alone\n  slow\n")
+        (tmp_path / "pytest.ini").write_text(
+            "[pytest]\nmarkers =\n  alone\n  slow\n  long\n  gpu\n"
+        )
         for name, text in {"alone": ALONE, **files}.items():
             (tmp_path / f"test_{name}.py").write_text(text)
         plain = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
         return subprocess.run(
-            [sys.executable, str(RUNNER), "--no-skips", *arguments],
+            [sys.executable, str(RUNNER), "--no-skips", "fast", "alone"],
             cwd=tmp_path,
             env=plain,
             capture_output=True,
@@ -50,28 +52,11 @@ def ran(tmp_path):
     return run
 
 
-def test_the_halves_run_each_slow_test_once_and_the_others_twice(ran, tmp_path):
-    slow = (
-        "import pytest\n\n@pytest.mark.slow\n@pytest.mark.parametrize('number', range(20))\n"
-        "def test_slow(number): pass\n"
-    )
-    halves = []
-    for number in ("7", "8"):
-        done = ran("--half-of-slow", number, first=PASSES, second=slow)
-        assert done.returncode == 0, done.stdout
-        told = json.loads((tmp_path / "build" / "tests-together.json").read_text())
-        halves.append(set(told["seconds"]))
-
-    assert halves[0] & halves[1] == {"test_first.py::test_passes"}
-    assert len(halves[0] | halves[1]) == 21
-    assert min(map(len, halves)) > 5
-
-
 def test_a_whole_run_is_green(ran, tmp_path):
     done = ran(first=PASSES, second=PASSES)
 
     assert done.returncode == 0, done.stdout
-    told = json.loads((tmp_path / "build" / "tests-together.json").read_text())
+    told = json.loads((tmp_path / "build" / "tests-fast.json").read_text())
     assert (told["collected"], told["lost"], told["failed"]) == (2, [], [])
 
 

@@ -32,10 +32,12 @@ def pages_of_python():
         "looking",
         "stages",
         "folds",
+        "measure",
         "keras_tuner",
     ]
+    slow = ("folds", "measure")
     return [
-        pytest.param(code, id=name, marks=[pytest.mark.slow] if name == "folds" else [])
+        pytest.param(code, id=name, marks=[pytest.mark.slow] if name in slow else [])
         for name, code in zip(names, blocks("python")[1:], strict=True)
     ]
 

@@ -55,14 +55,6 @@ def test_looking_at_a_sweep_runs_none_of_its_code(create):
     assert not (folder.path / "theirs.py.ran").exists()
 
 
-def test_a_file_that_is_not_trusted_has_to_bring_its_space(tmp_path):
-    path = tmp_path / "sweep.yaml"
-    path.write_text("name: a\nworkload: theirs.py:Theirs\n")
-    (tmp_path / "theirs.py").write_text("raise SystemExit\n")
-    with pytest.raises(InvalidSettingsError, match="space: is missing"):
-        SweepConfig.from_yaml(path, trusted=False)
-
-
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
 def test_only_the_user_can_look_into_a_sweep_whatever_the_umask(create, umask):
     before = os.umask(umask)

@@ -122,7 +122,7 @@ _RULES = {
     "greater_than": "must be more than {gt:g}, not {value}",
     "less_than_equal": "must be at most {le:g}, not {value}",
     "tuple_type": "must be a list, not {value}",
-    "too_short": "must hold something, not {value}: leave it out for the default",
+    "too_short": "must hold at least one, not {value}",
     "literal_error": "must be {expected}, not {value}",
     **dict.fromkeys(
         ("model_type", "model_attributes_type", "dict_type"),

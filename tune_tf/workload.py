@@ -130,7 +130,7 @@ class Workload(abc.ABC):
         It is ``fn(example, seed)``. ``example`` is a row ``(x, y)`` or ``(x, y, sample_weight)`` of
         ``Data`` without the axis of the rows, and so is what it returns, whose shapes and types may
         be others: the model sees those. It runs vectorized inside the graph of an epoch, on each
-        replica's own rows of a batch (:func:`tune_tf.data.vectorized` lists what it may do).
+        replica's own rows of a batch by ``tf.vectorized_map``.
 
         ``seed`` is an int32 tensor of shape ``[2]`` for ``tf.random.stateless_uniform`` and
         ``tf.image.stateless_random_*``: another for each row and epoch, the same for any number of

@@ -40,7 +40,7 @@ def test_a_sweep_runs_after_its_batch_was_trained(ends, found, address, calls, m
     monkeypatch.setattr("tune_tf.sweep.cluster.cluster_address", lambda _: address)
     config = SimpleNamespace(cluster=None)
     with contextlib.suppress(InvalidSettingsError), caplog.at_level(logging.WARNING):
-        run_verb._run_checked(config, None, contextlib.nullcontext, ())
+        run_verb._run_checked(config, None, ())
     assert order == calls
     assert ("nothing reads it" in caplog.text) == (calls == ["plan", "cluster", "run"] and ends)
     process.return_value.__exit__.assert_called_once()

@@ -1,6 +1,7 @@
 """Text of users in the terminal: whole, without markup, with escaped control characters."""
 
 import io
+import logging
 import re
 import sys
 
@@ -40,6 +41,7 @@ def printed(monkeypatch):
         monkeypatch.setattr(sys, "stderr", streams[1])
         monkeypatch.setattr(sys, "argv", ["tune-tf", *map(str, arguments)])
         monkeypatch.setenv("TERM", "dumb")
+        monkeypatch.setattr(logging, "lastResort", None)
         with pytest.raises(SystemExit):
             main()
         return "".join(each.buffer.getvalue().decode() for each in streams)
@@ -95,7 +97,7 @@ def test_no_verb_prints_control_characters_and_texts_arrive_whole(
 def test_the_result_of_a_sweep_holds_values_and_causes_whole(evil, capsys):
     print_result(SweepView.of(evil.folder).result, as_json=False)
     out = capsys.readouterr().out
-    assert f"trial 1 error: {ESCAPED}" in out
+    assert "".join(f"trial 1 error: {ESCAPED}".split()) in "".join(out.split())
     assert f"Best trial: {ESCAPED} 0.5" in out
 
 
@@ -121,3 +123,11 @@ def test_progress_without_a_terminal_fits_80_columns(sweep):
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert " ".join(lines).startswith("700/8 trials")
+
+
+def test_a_warning_of_any_verb_says_that_it_is_one(printed):
+    printed("--version")
+    record = {"msg": "[red]\x1b", "levelno": logging.WARNING, "levelname": "WARNING"}
+    for _ in range(2):
+        logging.lastResort.handle(logging.makeLogRecord(record))
+    assert sys.stderr.buffer.getvalue().decode() == "warning: [red]\\x1b\n"

@@ -104,6 +104,15 @@ FILES = {
     ),
     "cpus": (changed("resources", "{cpus: 9999}"), "a trial asks for 9999 CPUs, .*ask for less"),
     "replicas": (changed("parallelism", "{num_replicas: 999}"), "a trial asks for 999 CPUs"),
+    "sampler": (changed("searcher", "{sampler: QMSampler}"), "line 8: searcher: unknown sampler"),
+    "argument": (
+        changed("searcher", "{sampler: nsga2, arguments: {population: 3}}"),
+        "line 8: searcher: sampler 'nsga2' has no argument 'population'; did you mean",
+    ),
+    "unsupported": (
+        changed("searcher", "{sampler: grid}"),
+        "line 4: space.learning_rate: .*sampler 'grid'",
+    ),
     "point": (
         changed("searcher", "{points_to_evaluate: [{lr: 1}]}"),
         "points_to_evaluate.0.lr: is not a parameter; the parameters are learning_rate",

@@ -64,7 +64,7 @@ BAD = {
     "mutations-none": (
         {"scheduler": {"name": "pbt", "mutations": []}},
         "scheduler.mutations",
-        "must hold something, not ()",
+        "must hold at least one, not ()",
     ),
     "argument-of-ray": (
         {"scheduler": {"name": "MedianStoppingRule", "min_samples": 2}},

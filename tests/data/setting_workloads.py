@@ -35,4 +35,5 @@ class Process:
     def start(self, config):
         """Return a trial's data and its workload."""
         workload = copy.deepcopy(self._workload)
-        return self._loader.load(workload, config), workload
+        loaded = self._loader.load(workload, config)
+        return loaded, loaded.workload

@@ -6,11 +6,8 @@ import functools
 import json
 import operator
 import pickle
-import pprint
-import types
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 
-import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,33 +45,21 @@ def spread(**values):
 
 
 WHOLE = {
-    # the methods of a dict
     "copy": lambda c: c.copy(),
     "items": lambda c: dict(c.items()),
     "keys": lambda c: {key: c[key] for key in c.keys()},  # noqa: SIM118
-    "values": lambda c: dict(zip(CONFIG, c.values(), strict=True)),
     "|": lambda c: c | {},
     "==": lambda c: c == CONFIG and CONFIG,
     "repr": lambda c: eval(repr(c)),
     "iteration": lambda c: {key: c[key] for key in c},
-    "reversed": lambda c: {key: c[key] for key in [*reversed(c)][::-1]},
-    # C code of Python's own
     "dict": dict,
     "{**}": lambda c: {**c},
     "f(**)": lambda c: spread(**c),
     "PyDict_Copy": lambda c: dict.copy(c),
-    "list": lambda c: {key: c[key] for key in list(c)},
     "ChainMap": lambda c: dict(collections.ChainMap({}, c)),
-    "MappingProxyType": lambda c: types.MappingProxyType(c).copy(),
-    # the standard library
     "json": lambda c: json.loads(json.dumps(c)),
-    "pprint": lambda c: eval(pprint.pformat(c)),
     "copy.deepcopy": copy.deepcopy,
-    **{
-        f"pickle {number}": lambda c, number=number: pickle.loads(pickle.dumps(c, number))
-        for number in range(pickle.HIGHEST_PROTOCOL + 1)
-    },
-    # other libraries
+    "pickle": lambda c: pickle.loads(pickle.dumps(c)),
     "pandas.DataFrame": lambda c: pd.DataFrame([c]).iloc[0].to_dict(),
     "ray's serializer": lambda c: pickle.loads(ray_cloudpickle.dumps(c)),
 }
@@ -90,19 +75,9 @@ def test_iterating_a_recording_config_records_a_read_of_every_value(action):
     assert matches(reads.digests, copy.deepcopy(CONFIG))
 
 
-ESCAPED = {
-    "pickle": lambda c: pickle.loads(pickle.dumps(c)),
-    "cloudpickle": lambda c: pickle.loads(cloudpickle.dumps(c)),
-    "deepcopy": copy.deepcopy,
-    "another of its class": lambda c: type(c)(c.items()),
-    "fromkeys": lambda c: c.fromkeys("ab"),
-    "copy": lambda c: c.copy(),
-}
-
-
-@pytest.mark.parametrize("action", ESCAPED.values(), ids=ESCAPED.keys())
-def test_copies_of_a_recording_config_are_plain_dicts(action):
-    assert type(reads_of(action)[1]) is dict
+@pytest.mark.parametrize("name", ["copy", "copy.deepcopy", "pickle"])
+def test_copies_of_a_recording_config_are_plain_dicts(name):
+    assert type(reads_of(WHOLE[name])[1]) is dict
 
 
 def expression(text, *scopes):
@@ -116,11 +91,8 @@ SINGLE = {
     "pop": lambda c: c.pop("a"),
     "setdefault": lambda c: c.setdefault("a", 3),
     "del": lambda c: operator.delitem(c, "a"),
-    "format_map": lambda c: "{a}".format_map(c),
-    "%(a)s": lambda c: operator.mod("%(a)s", c),
     "eval by globals": lambda c: expression("a + 1", c),
     "ChainMap": lambda c: collections.ChainMap(c)["a"],
-    "MappingProxyType": lambda c: types.MappingProxyType(c)["a"],
 }
 
 
@@ -146,37 +118,22 @@ def test_it_is_a_dict_and_so_are_its_groups():
     assert recording["g"] is recording["g"]
 
 
-@pytest.mark.parametrize("name", sorted(set(dir(dict)) - set(dir(object))))
-def test_recording_config_overrides_every_method_of_dict(name):
-    plain = {
-        "__class_getitem__",
-        "fromkeys",
-        "__setitem__",
-        "__ior__",
-        "update",
-    }  # of the class, or reading nothing
+def test_recording_config_overrides_every_method_of_dict():
+    plain = {"__class_getitem__", "fromkeys", "__setitem__", "__ior__", "update"}  # read nothing
+    names = set(dir(dict)) - set(dir(object)) - plain
 
-    assert name in plain or getattr(RecordingConfig, name) is not getattr(dict, name)
+    assert not [n for n in names if getattr(RecordingConfig, n) is getattr(dict, n)]
 
 
 PAST = {
-    "dict.__getitem__": lambda c: dict.__getitem__(c, "a") + 1,
     "dict.get": lambda c: float(dict.get(c, "a")),
-    "dict.values": lambda c: [bool(value) for value in dict.values(c)],
     "truth": lambda c: dict.get(c, "a") or 3,
     "iteration": lambda c: [*dict.get(c, "g")],
     "numpy": lambda c: np.zeros(2) * dict.get(c, "a"),
-    "__dict__": lambda c: attributes_in(c).a * 2,
     "hash": lambda c: {*dict.values(c)},
     "dict.__eq__": lambda c: dict.__eq__(c, CONFIG),
     "pickle of a value": lambda c: pickle.dumps(dict.get(c, "a")),
 }
-
-
-def attributes_in(values):
-    holder = type("Holder", (), {})()
-    holder.__dict__ = values
-    return holder
 
 
 @pytest.mark.parametrize("action", PAST.values(), ids=PAST.keys())
@@ -185,15 +142,8 @@ def test_a_value_taken_past_the_methods_is_refused_where_it_is_used(action):
         reads_of(action)
 
 
-def test_a_value_that_was_read_is_there_for_compiled_code_too():
-    reads = ConfigReads(CONFIG)
-    assert reads.recording["a"] == 1
-    assert attributes_in(reads.recording).a == 1
-    assert dict.get(reads.recording, "a") == 1
-
-
 def test_an_empty_config_is_noted_as_such():
-    for look in (json.dumps, dict, len, bool, repr, sorted, pickle.dumps):
+    for look in (dict, len, bool):
         reads, _ = reads_of(look, {"g": {}})
         assert not matches(reads.digests, {"g": {}, "a": 1})
     for look in (lambda c: c["g"] or 3, lambda c: dict(c["g"])):
@@ -204,12 +154,9 @@ def test_an_empty_config_is_noted_as_such():
     "change",
     [
         pytest.param(lambda c: c.pop("a"), id="pop"),
-        pytest.param(lambda c: c.pop("no", 3), id="pop of nothing"),
         pytest.param(lambda c: operator.setitem(c, "a", 5), id="set"),
-        pytest.param(lambda c: operator.delitem(c, "b"), id="del"),
         pytest.param(lambda c: c.setdefault("a", 9), id="setdefault"),
         pytest.param(lambda c: c.update({"a": 7, "z": 8}, y=9), id="update"),
-        pytest.param(lambda c: operator.ior(c, {"a": 7}), id="|="),
         pytest.param(lambda c: c["g"].update(c=9), id="in a group"),
         pytest.param(lambda c: c["g"]["d"].append(4), id="in a list"),
         pytest.param(lambda c: operator.setitem(c, "h", c.pop("g")), id="a group moved"),
@@ -227,17 +174,10 @@ def test_changes_are_those_of_a_dict_and_stay_in_this_copy(change):
     assert matches(reads.digests, CONFIG)
 
 
-@pytest.mark.parametrize(
-    "action",
-    [
-        pytest.param(lambda c: c["no"], id="[]"),
-        pytest.param(lambda c: c.pop("no"), id="pop"),
-        pytest.param(lambda c: operator.delitem(c, "no"), id="del"),
-    ],
-)
-def test_what_is_missing_is_a_key_error(action):
-    with pytest.raises(KeyError, match=r"no|a|empty"):
-        reads_of(action)
+def test_what_is_missing_is_a_key_error():
+    for action in (operator.itemgetter("no"), lambda c: c.pop("no")):
+        with pytest.raises(KeyError, match="no"):
+            reads_of(action)
 
 
 def test_what_a_loader_wrote_is_no_value_of_the_config():
@@ -265,18 +205,7 @@ def test_a_value_that_was_changed_in_place_is_compared_as_it_was_given():
     assert not matches(reads.digests, {"x": [1, 2], "y": np.ones(2)})
 
 
-def test_a_trial_that_changes_its_own_config_later_changes_no_reads():
-    given = copy.deepcopy(CONFIG)
-    reads = ConfigReads(given)
-    given["a"] = 9
-    del given["g"]
-
-    assert reads.recording["a"] == 1
-    assert reads.recording["g"]["c"] == "x"
-
-
 def test_mappings_that_are_no_dicts_are_values():
     reads, _ = reads_of(lambda c: c["g"]["no"], {"g": collections.defaultdict(int, c=1)})
 
     assert not matches(reads.digests, {"g": collections.defaultdict(int, c=2)})
-    assert isinstance(reads.recording["g"], Mapping)

@@ -1,19 +1,13 @@
 """Digests of values and functions."""
 
-import decimal
-import enum
 import functools
 import importlib
-import logging
 import os
 import pickle
 import random
-import re
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
-from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -37,35 +31,11 @@ class Decoder:
         self.size = size
 
     def decode(self, record):
-        return self.resized(record) + self.offset
-
-    def resized(self, record):
-        return record * self.size
-
-    def __call__(self, record):
-        return record
-
-
-@dataclass(frozen=True)
-class Point:
-    x: int
-
-
-class Kind(enum.Enum):
-    A = 1
-    B = 2
+        return record * self.size + self.offset
 
 
 def closing(value):
     return lambda record: (record, value)
-
-
-def defaulting(value):
-    return lambda record, value=value: (record, value)
-
-
-def naming(value):
-    return lambda record, *, value=value: (record, value)
 
 
 def nesting(value):
@@ -78,78 +48,37 @@ def nesting(value):
     return outer
 
 
-def partially(value):
-    return functools.partial(max, value, key=None)
+FUNCTIONS = {
+    "closure": closing,
+    "default": lambda value: lambda record, value=value: (record, value),
+    "default of a keyword": lambda value: lambda record, *, value=value: (record, value),
+    "inner function": nesting,
+    "partial": lambda value: functools.partial(max, value, key=None),
+    "cached": lambda value: functools.lru_cache(closing(value)),
+    "method": lambda value: Decoder(value).decode,
+    "property": lambda value: property(closing(value)),
+    "nested": lambda value: [1, {"a": (closing(value),)}],
+    "class": lambda value: type("Local", (), {"value": value, "method": staticmethod(len)}),
+}
+VALUES = {
+    "types": (1, True),
+    "arrays": (np.arange(2), np.arange(1, 3)),
+    "functions": (closing(1), closing(2)),
+    "built in": (np.sin, np.cos),
+    "generators": (random.Random(1), random.Random(2)),
+}
 
 
-def wrapping(value):
-    return functools.lru_cache(closing(value))
-
-
-def holding(value):
-    return Decoder(value).decode
-
-
-def being_called(value):
-    return Decoder(value)
-
-
-MADE = [
-    closing,
-    defaulting,
-    naming,
-    nesting,
-    partially,
-    wrapping,
-    holding,
-    being_called,
-    lambda value: staticmethod(closing(value)),
-    lambda value: property(closing(value)),
-    lambda value: functools.partial(closing(value)),
-    lambda value: [1, {"a": (closing(value),)}],
-    lambda value: Point(value),
-    lambda value: type("Local", (), {"value": value}),
-    lambda value: type("Local", (), {"method": closing(value)})().method,
-]
-VALUES = [
-    (1, 2),
-    (1, True),
-    (1, 1.0),
-    (np.arange(2), np.arange(1, 3)),
-    ({"size": 1}, {"size": 2}),
-    (closing(1), closing(2)),
-    (Point(1), Point(2)),
-    (Kind.A, Kind.B),
-    (len, max),
-    (np.sin, np.cos),
-    (random.Random(1), random.Random(2)),
-    (np.random.default_rng(1), np.random.default_rng(2)),
-    (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
-    (Path("a"), Path("b")),
-    (re.compile("a"), re.compile("b")),
-    (int, float),
-    (slice(1), slice(2)),
-    (range(2), range(3)),
-    (1 + 2j, 1 - 2j),
-    (os.path.join, os.path.split),
-    (logging.getLogger("a"), logging.getLogger("b")),
-    ("a".join, "b".join),
-]
-
-
-@pytest.mark.parametrize("make", MADE)
-@pytest.mark.parametrize(("one", "other"), VALUES)
+@pytest.mark.parametrize("make", FUNCTIONS.values(), ids=FUNCTIONS.keys())
+@pytest.mark.parametrize(("one", "other"), VALUES.values(), ids=VALUES.keys())
 def test_digest_of_a_function_depends_on_the_values_it_holds(make, one, other):
     assert digest(make(one)) == digest(make(one)) is not None
     assert digest(make(one)) != digest(make(other))
 
 
-@pytest.mark.parametrize("make", [make for make in MADE if make is not wrapping])
-@pytest.mark.parametrize("value", [one for one, _ in VALUES])
-def test_digest_is_unchanged_by_pickling(make, value):
-    made = make(value)
-    if isinstance(made, staticmethod | property):
-        made = made.__func__ if isinstance(made, staticmethod) else made.fget
+@pytest.mark.parametrize("name", ["closure", "default", "inner function", "method", "class"])
+def test_digest_is_unchanged_by_pickling(name):
+    made = FUNCTIONS[name](closing(np.arange(2)))
     assert digest(pickle.loads(cloudpickle.dumps(made))) == digest(made)
 
 
@@ -160,18 +89,13 @@ def test_global_values_that_a_function_names_count(monkeypatch, name, value):
     def fn(record):
         return [helper(record) for _ in range(TABLE["scale"])]
 
-    before = digest(fn)
+    before, of_other = digest(fn), digest(closing(1))
     monkeypatch.setitem(globals(), name, value)
     assert digest(fn) != before
+    assert digest(closing(1)) == of_other
 
 
-def test_global_values_that_it_does_not_name_do_not_count(monkeypatch):
-    before = digest(helper)
-    monkeypatch.setitem(TABLE, "scale", 5)
-    assert digest(helper) == before
-
-
-@pytest.mark.parametrize("name", ["decode", "resized", "offset"])
+@pytest.mark.parametrize("name", ["decode", "offset"])
 def test_all_of_a_class_counts_for_its_methods(monkeypatch, name):
     before = digest(Decoder(1).decode)
     monkeypatch.setattr(Decoder, name, 7 if name == "offset" else lambda self, record: None)
@@ -187,8 +111,6 @@ def test_another_code_under_the_same_name_counts():
     texts = [
         "def fn(a): return a + 1",
         "def fn(a): return a + 2",
-        "def fn(a): return a - 1",
-        "def fn(b): return b + 1",
         "def fn(a, *b): return a + 1",
         "def fn(a):\n  try: return a + 1\n  except ValueError: return 1",
         "def fn(a): return [b + 1 for b in a]",
@@ -201,10 +123,7 @@ def test_another_code_under_the_same_name_counts():
 
 
 MODULE = """
-import {library}
 SIZE = {size}
-class Sizes:
-    one = {size}
 def decode(record):
     return record * SIZE
 """
@@ -216,8 +135,8 @@ def module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
-    def written(size, library="math"):
-        (tmp_path / "users_own.py").write_text(MODULE.format(size=size, library=library))
+    def written(size):
+        (tmp_path / "users_own.py").write_text(MODULE.format(size=size))
         importlib.invalidate_caches()
         if "users_own" in sys.modules:
             return importlib.reload(sys.modules["users_own"])
@@ -234,20 +153,6 @@ def by_attribute(record):
     return users_own.SIZE
 
 
-def by_attribute_of_class(record):
-    return [users_own.Sizes.one for _ in range(2)]
-
-
-def by_whole_module(record):
-    return vars(users_own)["SIZE"]
-
-
-def by_import(record):
-    from users_own import decode
-
-    return decode(record)
-
-
 def by_import_of_module(record):
     import users_own as own
 
@@ -258,8 +163,7 @@ def test_a_module_of_the_users_own_counts_by_what_is_used_of_it(module, monkeypa
     monkeypatch.setitem(globals(), "users_own", module(1))
 
     def digests():
-        fns = [by_attribute, by_attribute_of_class, by_whole_module, by_import, by_import_of_module]
-        return [digest(fn) for fn in (users_own.decode, closing(users_own), *fns)]
+        return [digest(fn) for fn in (users_own.decode, by_attribute, by_import_of_module)]
 
     before = digests()
     assert None not in before
@@ -270,11 +174,8 @@ def test_a_module_of_the_users_own_counts_by_what_is_used_of_it(module, monkeypa
 
 CANNOT = {
     "a lock": threading.Lock,
-    "an open file": lambda: sys.stdout,
-    "a generator": lambda: (i for i in range(3)),
     "a closure over a lock": lambda: closing(threading.Lock()),
     "a method of what holds a lock": lambda: Decoder(threading.Lock()).decode,
-    "a lock in a set": lambda: {threading.Lock()},
     "too deep": lambda: functools.reduce(lambda value, _: [value], range(10**5), 1),
 }
 
@@ -319,34 +220,14 @@ def test_recursive_functions_have_a_digest():
     assert digest(even) not in (None, digest(odd))
 
 
-class Loud:
-    """Says that it equals everything."""
-
-    def __init__(self, number):
-        self.number = number
-
-    def __eq__(self, other):
-        return True
-
-    __hash__ = None
-
-
-def read_only(array):
-    array.flags.writeable = False
-    return array
-
-
 SAME = {
     "orders in memory": (np.zeros((2, 3), order="F"), np.zeros((2, 3))),
-    "read-only": (np.ones(3), read_only(np.ones(3))),
     "no numbers": (np.zeros((0, 3)), np.zeros((0, 3))),
-    "dates": (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-01"], "M8[D]")),
     "nan": (float("nan"), float("nan")),
-    "arrays of nan": (np.array([float("nan")]), np.array([float("nan")])),
     "objects in an array": (np.array([1, "a"], object), np.array([1, "a"], object)),
     "sets": ({"a", "b", "c"}, {"c", "b", "a"}),
     "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]})),
-    "objects": (Loud(1), Loud(1)),
+    "objects": (Decoder(1), Decoder(1)),
 }
 OTHER = {
     "types of arrays": (np.arange(3), np.arange(3.0)),
@@ -356,11 +237,10 @@ OTHER = {
     "0.0 and -0.0": (0.0, -0.0),
     "numpy's and Python's": (np.float64(1), 1.0),
     "a list and a tuple": ([1], (1,)),
-    "a text and bytes": ("a", b"a"),
-    "equal to everything": (Loud(1), Loud(2)),
     "frames": (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]})),
     "keys that are equal": ({1: 2}, {True: 2}),
     "boundaries": (["ab", "c"], ["a", "bc"]),
+    "objects": (Decoder(1), Decoder(2)),
 }
 
 

@@ -36,44 +36,31 @@ def all_of(folds):
     return sorted(itertools.chain.from_iterable(folds))
 
 
-def test_every_row_is_held_out_once():
+def test_every_row_is_held_out_once_and_trained_on_by_the_other_folds():
     folded = FoldedRows(data(), Folds(4), seed=1)
+    rows = folded.rows(2)
 
     assert all_of(held_out(folded, 4)) == list(range(NUM_ROWS))
-
-
-def test_a_fold_trains_on_all_rows_that_it_does_not_hold_out():
-    rows = FoldedRows(data(), Folds(4), seed=1).rows(2)
-
     assert sorted(numbers(rows.train) + numbers(rows.validation)) == list(range(NUM_ROWS))
     assert (rows.num_train, rows.num_validation) == (len(rows.train[1]), len(rows.validation[1]))
 
 
-def test_the_split_follows_from_the_seed():
-    splits = [held_out(FoldedRows(data(), Folds(3), seed=seed), 3) for seed in (1, 1, 2)]
+def test_the_split_follows_from_the_seed_and_differs_in_each_repeat():
+    folds = Folds(3, num_repeats=2)
+    splits = [held_out(FoldedRows(data(), folds, seed=seed), 6) for seed in (1, 1, 2)]
 
     assert splits[0] == splits[1] != splits[2]
+    assert all_of(splits[0][3:]) == list(range(NUM_ROWS))
+    assert splits[0][:3] != splits[0][3:]
 
 
-def test_each_repeat_splits_in_another_order():
-    folded = held_out(FoldedRows(data(), Folds(3, num_repeats=2), seed=1), 6)
-
-    assert all_of(folded[3:]) == list(range(NUM_ROWS))
-    assert folded[:3] != folded[3:]
-
-
-def test_stratified_folds_have_equal_shares_of_each_class():
-    folded = FoldedRows(data(), Folds(5, stratified=True), seed=1)
-    counts = [np.bincount(folded.rows(i).validation[1]).tolist() for i in range(5)]
-
-    assert counts == [[2, 2, 2]] * 5
-
-
-def test_one_hot_labels_are_stratified_too():
+@pytest.mark.parametrize("encode", [lambda y: y, lambda y: np.eye(3)[y]], ids=["ids", "one-hot"])
+def test_stratified_folds_have_equal_shares_of_each_class(encode):
     x, y = numbered()
-    folded = FoldedRows(Data((x, np.eye(3)[y])), Folds(5, stratified=True), seed=1)
+    folded = FoldedRows(Data((x, encode(y))), Folds(5, stratified=True), seed=1)
+    labels = [y[numbers(folded.rows(i).validation)] for i in range(5)]
 
-    assert folded.rows(0).validation[1].sum(0).tolist() == [2, 2, 2]
+    assert [np.bincount(each).tolist() for each in labels] == [[2, 2, 2]] * 5
 
 
 @pytest.mark.parametrize("settings", [{}, {"stratified": True}, {"num_repeats": 2}], ids=str)
@@ -131,16 +118,6 @@ def test_class_weights_weigh_training_rows_only():
     assert len(rows.validation) == 2
 
 
-def test_without_validation_rows_the_training_rows_are_split():
-    folded = FoldedRows(Data(numbered(10)), Folds(5), seed=1)
-
-    assert all_of(held_out(folded, 5)) == list(range(10))
-
-
-class Pipeline:
-    """Rows that have no numbers."""
-
-
 RARE = Data((np.zeros((9, 1)), np.array([0] * 7 + [4] * 2)))
 TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
 
@@ -168,10 +145,7 @@ TWO_OUTPUTS = Data((np.zeros((9, 1)), {"a": np.zeros(9), "b": np.zeros(9)}))
             id="no groups",
         ),
         pytest.param(
-            data(groups=range(20)), Folds(grouped=True), r"\(30,\), not \(20,\)", id="few groups"
-        ),
-        pytest.param(
-            Data(numbered(20), Pipeline()), Folds(), "Data.validation is a Pipeline", id="pipeline"
+            Data(numbered(20), range(3)), Folds(), "Data.validation is a range", id="no arrays"
         ),
         pytest.param([], Folds(), "must return tune_tf.Data", id="no data"),
         pytest.param(

@@ -42,7 +42,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_add_earlier_outcomes",
         _nothing,
-        26,
+        1,
     ),
     # 1f913d8
     "a run that is known too late is not kept with the study": (

@@ -35,7 +35,7 @@ import tune_tf.sweep.parts
 import tune_tf.sweep.run
 import tune_tf.sweep.runner
 import tune_tf.sweep_folder
-import tune_tf.tracking.callback
+import tune_tf.tracking.environment
 import tune_tf.tracking.run_writer
 from tune_tf.atomic_files import write_atomically
 from tune_tf.resources import TrialResources
@@ -83,7 +83,11 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (TuneFunctionEncoder, "__init__", _encode_in_one_line),
         (TuneFunctionEncoder, "iterencode", _encode_at_once),
         (Trial, "__hash__", lambda trial: zlib.crc32(trial.trial_id.encode())),
-        (mlflow.tracking.context.registry, "resolve_tags", lambda: {"mlflow.user": "me"}),
+        (
+            mlflow.tracking.context.registry,
+            "resolve_tags",
+            lambda: {"mlflow.source.git.commit": "c0ffee"},
+        ),
         (tune_tf.sweep_folder, "datetime", VirtualDatetime),
         (tune_tf.sweep.parts, "session_folder", lambda: None),
         (tune_tf.sweep.runner, "trainable", _untrained),
@@ -91,7 +95,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
         (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, planned)),
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
-        (tune_tf.tracking.callback, "environment", _Environment),
+        (tune_tf.tracking.environment, "environment_texts", lambda: {"a.txt": "virtual"}),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
         (SweepStorage, "write", _write),
         (SweepStorage, "remove", lambda storage, name: os.unlink(storage.path(name))),
@@ -156,22 +160,6 @@ class _Usage:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
-
-
-class _Environment:
-    Repository = SimpleNamespace(of_this_process=lambda: None)
-
-    @staticmethod
-    def environment_artifacts(repository: Any) -> dict[str, str]:
-        return {"environment.txt": "virtual"}
-
-    @staticmethod
-    def environment_digest(texts: dict[str, str]) -> str:
-        return "digest"
-
-    @staticmethod
-    def resume_artifacts(texts: dict[str, str]) -> dict[str, str]:
-        return texts
 
 
 def _untrained(*_: Any, keep: Any, **__: Any) -> type[Untrained]:

@@ -17,8 +17,8 @@ from tune_tf.workloads.digits import DigitsMLP
 
 class Noted(DigitsMLP):
     def build_model(self, config):
-        tune_tf.mlflow_run().log_text(f"width {config['width']}", "model.txt")
         with tune_tf.mlflow_run():
+            mlflow.log_text(f"width {config['width']}", "model.txt")
             mlflow.log_dict(dict(config), "config.json")
         return super().build_model(config)
 """

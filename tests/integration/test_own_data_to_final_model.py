@@ -14,7 +14,7 @@ from documented import blocks
 
 from tune_tf.workloads.tabular import TabularMLP
 
-pytestmark = [pytest.mark.cluster, pytest.mark.tf, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.tf]
 
 BUDGET = ("budget.num_samples=2", "scheduler={name: fifo, max_t: 3}", "max_concurrent_trials=1")
 
@@ -121,6 +121,7 @@ def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, 
     assert told("promote", "wine", "--alias", "live", "--name", "vino") == promoted
 
 
+@pytest.mark.slow
 def test_the_best_config_is_trained_once_more_and_takes_the_place(
     told, verb, swept, promoted, predict, client, folder
 ):
@@ -131,6 +132,7 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
 
     # Trained again on the same rows, it has the trial's numbers.
     again = told("retrain", "wine", "--on", "train")
+    assert again["comparison"]["is_worse"] is False
     for name, value in best["metrics"].items():
         assert again["metrics"][name] == pytest.approx(value, rel=1e-4), name
 
@@ -147,6 +149,7 @@ def test_the_best_config_is_trained_once_more_and_takes_the_place(
     assert run.info.status == "FINISHED"
     assert run.data.tags["tune_tf.retrained_sweep_id"] == swept["sweep_id"]
     final_promotion = ("promote", "wine", "--alias", "live", "--name", "vino", "--retrained")
+    final_promotion += ("--even-if-worse",)
     served = told(*final_promotion)
     assert served["model_uri"] == run.data.tags["tune_tf.best_model"]
     assert served["before"] == promoted["version_uri"]

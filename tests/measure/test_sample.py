@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tune_tf.data import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.measure.sample import Sample, sample_workload
 from tune_tf.workload import Data, Workload
@@ -42,11 +41,6 @@ def test_training_and_validation_rows_are_cut_alike_without_their_groups():
     assert list(found.train[1]) == list(range(20))
     assert len(found.validation[0]) == 5
     assert found.groups is None
-
-
-def test_a_pipeline_reads_the_first_rows_and_a_share_of_them():
-    found = sampled(Data(Pipeline(arrays(200))), max_batches=2, share=0.5)
-    assert found.train.num_rows == 10
 
 
 @pytest.mark.tf

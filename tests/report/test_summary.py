@@ -1,11 +1,12 @@
 """What the report says first."""
 
+import json
 from dataclasses import replace
 
 import pytest
-from sweeps_on_disk import Told, sweep_on_disk
+from sweeps_on_disk import START_S, Told, sweep_on_disk
 
-from tune_tf.events import SweepFingerprint
+from tune_tf.events import EVENT_LOG, SweepFingerprint
 from tune_tf.outcome import Outcome
 from tune_tf.report.report_data import ReportData
 from tune_tf.report.summary import best_parameters, headline, sentences
@@ -51,6 +52,18 @@ def frozen(text):
 )
 def test_a_sentence_says_what_there_is_to_say(summary, told, sentence):
     assert sentence in summary(*told)[1]
+
+
+def test_the_time_of_a_sweep_is_that_in_which_it_ran(tmp_path):
+    result = sweep_on_disk(tmp_path, [Told([0.1] * 9)])
+    log = result.path / EVENT_LOG
+    begun = {"event": "begun", "process": 1, "host": "here"}
+    sessions = [{**begun, "at": START_S - 60}, {**begun, "at": START_S + 86400}]
+    first, extended = (json.dumps(each) + "\n" for each in sessions)
+    log.write_text(first + log.read_text() + extended)
+    data = ReportData.of(result)
+    assert data.start_s == START_S - 60
+    assert "9 epochs trained in 1 min 18 s (18 s of" in " ".join(sentences(data))
 
 
 def test_nothing_is_said_of_what_there_is_not(summary):

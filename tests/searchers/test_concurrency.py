@@ -28,11 +28,6 @@ def test_the_limit_is_the_searchers_own():
     assert limiter.suggest("c")
 
 
-def test_searcher_without_a_limit_proposes_any_number_of_trials():
-    searcher = make()
-    assert all(searcher.suggest(str(number)) for number in range(20))
-
-
 def test_the_limit_survives_pickling():
     import pickle
 
@@ -58,16 +53,6 @@ def test_a_limiter_of_batches_keeps_its_limit_and_its_results_itself():
     limiter.on_trial_complete("b", error=True)
     assert [trial.state.name for trial in searcher.study.trials] == ["COMPLETE", "FAIL"]
     assert limiter.suggest("c")
-
-
-def test_a_limit_after_batches_is_the_searchers_own_again():
-    from ray.tune.search import ConcurrencyLimiter
-
-    searcher = make()
-    ConcurrencyLimiter(searcher, max_concurrent=1, batch=True)
-    assert all(searcher.suggest(name) for name in "ab")
-    ConcurrencyLimiter(searcher, max_concurrent=2)
-    assert searcher.suggest("c") is None
 
 
 def repeated(searcher, results):
@@ -106,13 +91,6 @@ def test_the_mean_of_the_repeats_that_gave_one_is_the_value_in_any_order(results
     assert trial.user_attrs["tune_trial_id"] == "0"
     if state == "FAIL":
         assert trial.user_attrs["stop_cause"]
-
-
-def test_constraints_do_not_stand_in_the_way_of_a_mean():
-    trial = repeated(
-        make(constraints={"loss": "<= 1", "size": "<= 3"}), [{"loss": 1.0}, {"loss": 2.0}]
-    )
-    assert (trial.value, trial.constraints["loss <= 1"]) == (1.5, 0.5)
 
 
 def test_a_mean_of_one_of_several_objectives_is_refused():

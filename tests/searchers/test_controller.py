@@ -69,12 +69,6 @@ def test_a_scheduler_that_says_its_rungs_is_believed(rungs_under):
     assert rungs_under(scheduler) == (1, 3, 9)
 
 
-def test_a_scheduler_without_rungs_has_none(rungs_under):
-    from ray.tune.schedulers import FIFOScheduler, MedianStoppingRule
-
-    assert rungs_under(FIFOScheduler()) == rungs_under(MedianStoppingRule()) == ()
-
-
 def test_a_scheduler_that_holds_its_rungs_elsewhere_has_none(rungs_under):
     class Strange:
         _brackets = (object(),)

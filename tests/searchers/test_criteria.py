@@ -1,7 +1,6 @@
 import math
 
 import pytest
-from optuna.study import StudyDirection
 
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, UnknownMetricError
@@ -34,14 +33,6 @@ def test_goals_of_no_form_are_refused(objective, constraints, match):
         SearchCriteria.of(objective, constraints)
 
 
-def test_directions_are_optunas():
-    assert GOALS.directions == [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE]
-
-
-def test_a_result_with_all_metrics_passes():
-    GOALS.check({"loss": math.nan, "speed": None, "size": 1})
-
-
 def test_all_missing_metrics_are_named_with_those_reported():
     match = (
         r"metric 'speed'; did you mean 'sped'\? and metric 'size' of the constraint size <= 10 "
@@ -62,7 +53,3 @@ def test_there_are_values_only_if_all_are_finite(speed):
 )
 def test_violations_are_finite_for_optuna(size, violation):
     assert GOALS.violations({"size": size}) == {"size <= 10": violation}
-
-
-def test_goals_read_as_text():
-    assert str(GOALS) == "min loss, max speed"

@@ -2,13 +2,12 @@
 
 import math
 
-import optuna
 import pytest
 
 from tune_tf.errors import SweepConflictError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.space import Float, Int, SearchSpace
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 SPACE = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "units": Int(4, 64)})
@@ -34,51 +33,12 @@ def run(searcher, trial_id, *results, reason="completed"):
     return searcher.study.trials[-1]
 
 
-def test_the_first_objective_is_the_one_that_tune_is_told_of():
-    searcher = make()
-    assert (searcher.metric, searcher.mode) == ("loss", "min")
-
-
-def test_all_values_and_the_leading_curve_are_kept():
-    trial = run(make(), "a", result(1, 0.5, 1.0), result(2, 0.25, 3.0))
-    assert trial.state.name == "COMPLETE"
-    assert trial.values == [0.25, 3.0]
-    assert trial.intermediate_values == {1: 0.5, 2: 0.25}
-
-
-def test_a_pruned_trial_keeps_its_curve():
-    trial = run(make(), "a", result(1, 0.5), result(2, 0.75), reason="pruned")
-    assert trial.state.name == "PRUNED"
-    assert trial.intermediate_values == {1: 0.5, 2: 0.75}
-
-
 @pytest.mark.parametrize("speed", [math.nan, math.inf, None])
 def test_a_second_objective_that_is_not_finite_fails_the_trial(speed):
     trial = run(make(), "a", result(1), result(2, speed=speed))
     assert trial.state.name == "FAIL"
     assert trial.user_attrs["stop_cause"] == f"speed is {speed} at iteration 2"
     assert trial.intermediate_values == {1: 0.5, 2: 0.5}
-
-
-def test_finish_knows_all_values_of_what_was_shown():
-    searcher = make()
-    searcher.suggest("a")
-    searcher.on_trial_result("a", result(1, 0.5, 3.0))
-    searcher.finish({"a": Outcome.COMPLETED}, {"a": result(1, 0.5, 3.0, time_total_s=4)})
-    [trial] = searcher.study.trials
-    assert trial.values == [0.5, 3.0]
-    assert trial.user_attrs["seconds"] == 4.0
-
-
-def test_the_pareto_front_and_the_curves_can_be_drawn():
-    searcher = make()
-    for number, (loss, speed) in enumerate([(1, 1), (2, 2), (3, 1)]):
-        run(searcher, str(number), result(1, loss + 1, speed), result(2, loss, speed))
-    run(searcher, "pruned", result(1, 9), result(2, 9), reason="pruned")
-    assert [trial.number for trial in searcher.study.best_trials] == [0, 1]
-    drawn = optuna.visualization.plot_intermediate_values(searcher.study)
-    assert len(drawn.data) == 4
-    assert optuna.visualization.plot_pareto_front(searcher.study).data
 
 
 def test_another_metric_of_the_same_direction_is_refused(tmp_path):
@@ -95,13 +55,6 @@ def test_by_how_much_a_constraint_is_broken_is_told(size, violation, reason):
     searcher = make(LOSS, constraints={"size": "<= 10"})
     trial = run(searcher, "a", result(1, size=1), result(2, size=size), reason=reason)
     assert trial.constraints == {"size <= 10": violation}
-
-
-def test_an_infeasible_trial_is_not_optunas_best():
-    searcher = make(LOSS, constraints={"size": "<= 10"})
-    run(searcher, "a", result(1, 0.1, size=11))
-    run(searcher, "b", result(1, 0.5, size=10))
-    assert searcher.study.best_trial.number == 1
 
 
 @pytest.mark.parametrize(
@@ -142,14 +95,6 @@ def test_a_missing_metric_ends_the_sweep_at_the_first_result(hook, settings, mat
         call("a", result(1))
 
 
-def test_a_metric_that_is_missing_later_fails_the_trial_with_a_cause():
-    searcher = make()
-    later = {"training_iteration": 2, "loss": 1.0}
-    trial = run(searcher, "a", result(1), later)
-    assert trial.state.name == "FAIL"
-    assert trial.user_attrs["stop_cause"] == "speed is not reported at iteration 2"
-
-
 def test_a_trial_is_linked_and_explained():
     searcher = make(LOSS, rungs=lambda: (1, 3, 9))
     last = result(4, mlflow_run_id="r1", time_total_s=2.5, stop_cause="a better one was found")
@@ -182,13 +127,6 @@ def test_what_follows_a_changed_config_is_not_held_to_the_first_config():
     assert trial.user_attrs["epochs"] == 4
 
 
-def test_a_config_that_changes_twice_is_changed_since_the_first_time():
-    searcher = make(LOSS)
-    changes = [result(n) | {"config_changed_at": 2 if n < 5 else 4} for n in (3, 4, 5)]
-    trial = run(searcher, "a", result(1), result(2), *changes)
-    assert trial.user_attrs["config_changed_at"] == 2
-
-
 def test_a_running_trial_says_at_once_that_its_config_was_changed():
     searcher = make(LOSS)
     searcher.suggest("a")
@@ -197,17 +135,6 @@ def test_a_running_trial_says_at_once_that_its_config_was_changed():
     [trial] = searcher.study.trials
     assert trial.user_attrs["config_changed_at"] == 1
     assert trial.intermediate_values == {1: 0.5}
-
-
-def test_points_to_evaluate_come_first_and_once(tmp_path):
-    settings = {"storage": tmp_path / "s.journal", "study_name": "s"}
-    points = [{"rate": 1e-3, "units": 8}, {"rate": 1e-2, "units": 16}]
-    first = make(LOSS, points_to_evaluate=points, **settings)
-    assert first.suggest("a") == points[0]
-    second = make(LOSS, points_to_evaluate=points, **settings)
-    assert second.suggest("b") == points[0]  # nobody will finish it for the first searcher
-    assert second.suggest("c") == points[1]
-    assert second.suggest("d") not in points
 
 
 def test_a_kill_after_a_point_was_run_proposes_the_same_points_again(tmp_path):
@@ -234,19 +161,6 @@ def test_earlier_results_are_no_trials_of_this_sweep(tmp_path):
     again.suggest("b")
     assert [trial.state.name for trial in again.study.trials] == ["COMPLETE"] * 3 + ["RUNNING"]
     assert "tune_trial_id" not in again.study.trials[0].user_attrs
-
-
-def test_what_was_warm_started_draws_what_the_seed_says(tmp_path):
-    run(make(LOSS, storage=tmp_path / "old.journal", study_name="old"), "a", result(1), result(2))
-    warm = make(LOSS, sampler="tpe", warm_start_from=tmp_path / "old.journal")
-    assert warm.suggest("a") == make(LOSS, sampler="tpe").suggest("a")
-
-
-def test_options_of_any_kind_survive_a_warm_start(tmp_path):
-    space = SearchSpace({"shape": Choice([(1, 2), (3, 4)])})
-    run(make(LOSS, space, storage=tmp_path / "o.journal", study_name="o"), "a", result(1))
-    warm = make(LOSS, space, warm_start_from=tmp_path / "o.journal")
-    assert warm.warm_start.num_imported == 1
 
 
 @pytest.mark.parametrize(("sampler", "told"), [("random", True), ("tpe", False)])

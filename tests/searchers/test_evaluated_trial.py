@@ -1,10 +1,7 @@
 """Points evaluated elsewhere, through the interface of Ray's ``OptunaSearch``."""
 
-import enum
-import inspect
 import math
 
-import optuna
 import pytest
 
 from tune_tf.errors import InvalidSettingsError
@@ -38,20 +35,7 @@ def make(space=SPACE, objective=LOSS, sampler="random", **settings):
     return OptunaSearcher(space, objective, sampler, **settings)
 
 
-def test_the_signature_is_rays():
-    from ray.tune.search import Searcher
-
-    from tune_tf.searchers import OptunaSearcher
-
-    theirs = inspect.signature(Searcher.add_evaluated_point).parameters.values()
-    ours = inspect.signature(OptunaSearcher.add_evaluated_point).parameters.values()
-    assert [(p.name, p.kind, p.default) for p in ours] == [
-        (p.name, p.kind, p.default) for p in theirs
-    ]
-
-
 @pytest.mark.parametrize("space", [SPACE, by_run], ids=["space", "function"])
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("told", "state", "reason", "value", "curve"),
     [
@@ -71,11 +55,8 @@ def test_the_signature_is_rays():
         ({"value": math.inf, "curve": [4, math.nan]}, "FAIL", "diverged", None, {1: 4}),
     ],
 )
-def test_a_point_is_in_the_study_as_it_ended(space, when, told, state, reason, value, curve):
+def test_a_point_is_in_the_study_as_it_ended(space, told, state, reason, value, curve):
     searcher = make(space)
-    if when == "after":
-        searcher.set_search_properties("loss", "min", {}, stop={})
-        searcher.suggest("a")
     for config in (ADAM, SGD):
         searcher.add_evaluated_point(
             config, told["value"], *told.get("ended", ()), intermediate_values=told.get("curve")
@@ -91,40 +72,49 @@ def test_a_point_is_in_the_study_as_it_ended(space, when, told, state, reason, v
         assert "tune_trial_id" not in point.user_attrs
 
 
-@pytest.mark.parametrize(
-    "space",
-    [SPACE, SearchSpace({"layer": {"units": Int(4, 64)}}).distributions(), by_run],
-    ids=["space", "distributions", "function"],
-)
-@pytest.mark.parametrize(
-    ("config", "match"),
-    [
-        ({"optimizer": "adam", "layer": {"units": 65}}, "units|range|hold"),
-        ({"optimizer": "adam", "layer": {"units": 4}, "batch": 64}, "batch"),
-        ({"optimizr": "adam", "layer": {"units": 4}}, "optimizr|hold"),
-        (3, "must be a config, not 3"),
-    ],
-)
-def test_what_the_space_does_not_hold_is_refused(space, config, match):
+def by_distributions():
+    return make(SearchSpace({"layer": {"units": Int(4, 64)}}).distributions())
+
+
+REFUSED = {
+    "range": (make, {"optimizer": "adam", "layer": {"units": 65}}, 0.5, "units"),
+    "function": (lambda: make(by_run), {"layer": {"units": 65}}, 0.5, "range|hold"),
+    "distributions": (by_distributions, {"layer": {"units": 65}}, 0.5, "units"),
+    "constant": (make, {"optimizer": "adam", "layer": {"units": 4}, "batch": 64}, 0.5, "batch"),
+    "unknown": (make, {"optimizr": "adam", "layer": {"units": 4}}, 0.5, "optimizr"),
+    "no config": (make, 3, 0.5, "must be a config, not 3"),
+    "no value": (make, ADAM, None, "value must be a number for loss, not"),
+    "text": (make, ADAM, "good", "value must be a number for loss, not"),
+    "two values": (make, ADAM, [1.0, 2.0], "value must be a number for loss, not"),
+    "one of two": (
+        lambda: make(objective=TWO),
+        ADAM,
+        0.5,
+        r"a number for loss and accuracy, not 0\.5",
+    ),
+}
+
+
+@pytest.mark.parametrize(("searcher", "config", "value", "match"), REFUSED.values(), ids=REFUSED)
+def test_a_point_that_cannot_be_meant_is_refused(searcher, config, value, match):
     with pytest.raises(InvalidSettingsError, match=match):
-        make(space).add_evaluated_point(config, 0.5)
+        searcher().add_evaluated_point(config, value)
 
 
-@pytest.mark.parametrize("value", [None, "good", [], [1.0, 2.0]])
-def test_a_value_that_is_no_number_is_refused(value):
-    with pytest.raises(InvalidSettingsError, match="value must be a number for loss, not"):
-        make().add_evaluated_point(ADAM, value)
+@pytest.mark.parametrize(
+    ("rewards", "match"),
+    [([1.0], "has 1 values for 2 points_to_evaluate"), ([1.0, "x"], "must be a number for loss")],
+)
+def test_rewards_that_do_not_fit_are_refused_when_made(rewards, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        make(points_to_evaluate=[ADAM, SGD], evaluated_rewards=rewards)
 
 
 def test_several_objectives_have_several_values():
     searcher = make(objective=TWO)
     searcher.add_evaluated_point(ADAM, [0.5, 0.9], intermediate_values=[0.7, 0.5])
-    searcher.add_evaluated_point(SGD, (0.4, 0.8), pruned=True)
-    first, second = searcher.study.trials
-    assert (first.values, first.intermediate_values) == ([0.5, 0.9], {1: 0.7, 2: 0.5})
-    assert (second.values, second.state.name) == ([0.4, 0.8], "PRUNED")
-    with pytest.raises(InvalidSettingsError, match=r"a number for loss and accuracy, not 0\.5"):
-        searcher.add_evaluated_point(ADAM, 0.5)
+    [point] = searcher.study.trials
+    assert (point.values, point.intermediate_values) == ([0.5, 0.9], {1: 0.7, 2: 0.5})
 
 
 def test_an_added_point_breaks_constraints_on_unreported_metrics():
@@ -132,18 +122,6 @@ def test_an_added_point_breaks_constraints_on_unreported_metrics():
     searcher.add_evaluated_point(ADAM, 0.5)
     [trial] = searcher.study.trials
     assert trial.constraints == {"loss <= 1": -0.5, "latency_ms <= 3": 3.0}
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "QMCSampler"])
-def test_each_sampler_goes_on_with_points_of_a_conditional_space(sampler):
-    searcher = make(sampler=sampler, seed=1)
-    for index, config in enumerate([ADAM, SGD] * 8):
-        curve = [index + 1.0, index / 2]
-        searcher.add_evaluated_point(
-            config, curve[-1], error=index == 3, pruned=index % 4 == 1, intermediate_values=curve
-        )
-    assert searcher.suggest("a")["batch"] == 32
-    assert len(searcher.study.trials) == 17
 
 
 def test_a_sampler_learns_from_them():
@@ -180,75 +158,3 @@ def test_rewards_make_points_to_evaluate_ones_that_were_evaluated_once(tmp_path)
         ]
         assert len(searcher.study.trials) == 2
     assert searcher.suggest("a") != ADAM
-
-
-@pytest.mark.parametrize(
-    ("rewards", "match"),
-    [([1.0], "has 1 values for 2 points_to_evaluate"), ([1.0, "x"], "must be a number for loss")],
-)
-def test_rewards_that_do_not_fit_are_refused_when_made(rewards, match):
-    with pytest.raises(InvalidSettingsError, match=match):
-        make(points_to_evaluate=[ADAM, SGD], evaluated_rewards=rewards)
-
-
-def test_trials_of_an_earlier_run_can_be_added_as_with_rays_own():
-    from ray.tune.experiment import Trial
-
-    def ended(status, config, result):
-        trial = Trial("stub", config=config, stub=True)
-        trial.set_status(status)
-        trial.run_metadata.last_result = result
-        return trial
-
-    searcher = make()
-    searcher.add_evaluated_trials(
-        [
-            ended(Trial.TERMINATED, ADAM, {"loss": 0.5, "done": True}),
-            ended(Trial.TERMINATED, SGD, {"loss": 0.7, "done": False}),
-            ended(Trial.ERROR, SGD, {"loss": 0.6}),
-            ended(Trial.TERMINATED, ADAM, {"loss": math.nan, "done": True}),
-        ],
-        "loss",
-    )
-    states = [trial.state.name for trial in searcher.study.trials]
-    assert states == ["COMPLETE", "PRUNED", "FAIL", "FAIL"]
-
-
-def test_a_limiter_and_optuna_take_the_same_points():
-    from ray.tune.search import ConcurrencyLimiter
-
-    searcher = make(SearchSpace({"rate": Float(0, 1)}))
-    ConcurrencyLimiter(searcher, 2).add_evaluated_point({"rate": 0.25}, 0.5)
-    study = optuna.create_study()
-    study.add_trial(
-        optuna.create_trial(
-            value=0.5,
-            params={"rate": 0.25},
-            distributions={"rate": optuna.distributions.FloatDistribution(0, 1)},
-        )
-    )
-    [ours], [theirs] = searcher.study.trials, study.trials
-    assert (ours.params, ours.distributions, ours.value) == (
-        theirs.params,
-        theirs.distributions,
-        theirs.value,
-    )
-
-
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-
-@pytest.mark.parametrize("options", [[Colour.RED, Colour.BLUE], [int, str], [(8, 8), (16,)]])
-def test_an_option_is_found_by_the_text_that_mlflow_has_of_it(options):
-    from tune_tf.searchers.criteria import SearchCriteria
-    from tune_tf.searchers.earlier_trial import EarlierTrial, to_optuna_trial
-    from tune_tf.space.optuna_form import stored_value
-
-    space = SearchSpace({"option": Choice(options)})
-    config = {"option": str(options[1])}
-    earlier = EarlierTrial("run", optuna.trial.TrialState.COMPLETE, config, (1.0,), {}, None)
-
-    trial = to_optuna_trial(earlier, space, SearchCriteria.of(LOSS, None), {})
-    assert trial.params == {"option": stored_value(options[1], space.parameters["option"])}

@@ -28,26 +28,11 @@ def test_one_trial_at_a_time_is_proposed_what_plain_optuna_proposes(
     assert [flatten(config) for config in ours] == plain
 
 
-def test_groups_of_a_space_are_nested_in_the_config():
-    assert set(make().suggest("a")["layer"]) == {"units"}
-
-
 @pytest.mark.parametrize("space", [CONTINUOUS, CONTINUOUS.to_optuna(), CONTINUOUS.distributions()])
 def test_a_space_can_be_given_in_three_forms(space):
     sampler = optuna.samplers.TPESampler(seed=1)
     given = make(space, sampler=sampler, seed=None).suggest("a")
     assert given == make(sampler="tpe", seed=1).suggest("a")
-
-
-def test_distributions_can_be_nested_as_under_rays_own_searcher():
-    from ray.tune.search.optuna import OptunaSearch
-
-    rate = optuna.distributions.FloatDistribution(0, 1)
-    kinds = {"units": optuna.distributions.IntDistribution(4, 64), "layer": {"rate": rate}}
-    sampler = optuna.samplers.RandomSampler
-    theirs = OptunaSearch(kinds, metric="loss", mode="min", sampler=sampler(seed=3))
-    ours = make(kinds, sampler=sampler(seed=3), seed=None)
-    assert [ours.suggest(name) for name in "abc"] == [theirs.suggest(name) for name in "abc"]
 
 
 def test_public_api_differs_from_rays_searcher_only_as_listed():
@@ -108,22 +93,6 @@ def test_a_locked_database_is_named_and_used_again_once_unlocked(tmp_path):
     other.close()
     searcher.on_trial_complete("a", {"loss": 0.5, "training_iteration": 2, "done": True})
     assert trials_of(searcher)[0].state.is_finished()
-
-
-def test_a_full_disk_under_a_journal_stays_what_it_is(tmp_path, monkeypatch):
-    import errno
-
-    from tune_tf.searchers.storage.journal import JournalFile
-
-    searcher = make(storage=tmp_path / "study.journal", study_name="s")
-    searcher.suggest("a")
-
-    def full(self, logs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(JournalFile, "append_logs", full)
-    with pytest.raises(OSError, match="No space left"):
-        searcher.on_trial_result("a", {"loss": 1.0, "training_iteration": 1})
 
 
 def test_a_grid_is_finished_when_all_of_it_was_proposed():

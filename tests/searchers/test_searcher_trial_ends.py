@@ -37,16 +37,6 @@ def test_a_metric_that_is_not_finite_never_leaves_a_trial_running(value):
     assert trial.user_attrs["stop_cause"] == f"loss is {value} at iteration 3"
 
 
-def test_a_trial_that_failed_is_fail_with_a_cause():
-    searcher = make()
-    searcher.suggest("a")
-    searcher.on_trial_complete("a", error=True)
-    [trial] = trials_of(searcher)
-    assert trial.state.name == "FAIL"
-    assert trial.user_attrs["stop_reason"] == "error"
-    assert "error file" in trial.user_attrs["stop_cause"]
-
-
 def test_a_retried_trial_that_a_scheduler_stops_is_pruned():
     searcher = make()
     searcher.suggest("a")

@@ -6,7 +6,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import FixedTrial
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.searchers.space_adapter import Outline, suggest_of
+from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
 
 DISTRIBUTIONS = {
@@ -31,39 +31,6 @@ def test_a_dict_of_distributions_is_suggested_as_optuna_does_itself():
     )
 
 
-def test_a_search_space_gives_its_own_form():
-    trial = optuna.trial.FixedTrial({"rate": 0.5})
-    assert suggest_of(SearchSpace({"rate": Float(0, 1), "batch": 32}))(trial) == {
-        "rate": 0.5,
-        "batch": 32,
-    }
-
-
-def test_what_is_no_space_is_refused():
-    with pytest.raises(InvalidSettingsError, match=r"space must be a SearchSpace.* not list"):
-        suggest_of(["rate"])
-
-
-def test_all_values_of_a_dict_that_are_no_distributions_are_told():
-    with pytest.raises(InvalidSettingsError, match=r"(?s)2 errors.*a: must.*b: must"):
-        suggest_of({"a": 1, "b": [1, 2], "c": FloatDistribution(0, 1)})
-
-
-@pytest.mark.parametrize(
-    ("space", "has"),
-    [
-        (DISTRIBUTIONS, True),
-        ({"rate": DISTRIBUTIONS["rate"]}, False),
-        (SearchSpace({"rate": Float(0, 1)}), False),
-        (SearchSpace({"rate": Float(0, 1), "act": Choice(["relu", "tanh"])}), True),
-        (define, True),
-    ],
-    ids=["dict with", "dict without", "space without", "space with", "callable: not known"],
-)
-def test_choices_are_found(space, has):
-    assert Outline.of(space).has_choices is has
-
-
 CONDITIONAL = SearchSpace(
     {
         "optimizer": Choice(["adam", "sgd"]),
@@ -82,30 +49,6 @@ def test_a_dense_space_suggests_inactive_parameters_and_leaves_them_out():
         config = suggest(trial)
         assert trial.params.keys() == {"optimizer", "momentum", "one"}
         assert CONDITIONAL.validate(config) == []
-
-
-def test_a_space_without_conditions_is_dense_already():
-    trial = optuna.trial.FixedTrial({"rate": 0.5})
-    assert suggest_of(define, dense=True)(trial) == {"rate": 0.5}
-
-
-def test_an_outline_names_what_is_searched_and_what_is_conditional():
-    outline = Outline.of(CONDITIONAL)
-    assert (set(outline.distributions), outline.conditional) == (
-        {"optimizer", "momentum"},
-        {"momentum"},
-    )
-
-
-@pytest.mark.parametrize(
-    ("space", "paths"),
-    [(DISTRIBUTIONS, set(DISTRIBUTIONS)), (define, None)],
-    ids=["dict", "callable: not known"],
-)
-def test_an_outline_of_what_has_no_conditions_of_ours(space, paths):
-    outline = Outline.of(space)
-    found = outline.distributions
-    assert (found if found is None else set(found), outline.conditional) == (paths, frozenset())
 
 
 def asks(returned):
@@ -135,12 +78,21 @@ def test_config_holds_suggested_and_returned_values_of_a_function(kind, returned
     assert suggest_of(asks(returned))(FixedTrial(drawn)) == drawn | more
 
 
-@pytest.mark.parametrize("returned", [1, "text", [("units", 4)], {3: 4}, 0, False, ()])
-def test_a_function_that_returns_no_constants_is_refused(returned):
-    with pytest.raises(
-        InvalidSettingsError, match=r"the function space returned .* return None or"
-    ):
-        suggest_of(asks(returned))(FixedTrial({"kind": "b", "units": 5}))
+def drawn_by(space):
+    return suggest_of(space)(FixedTrial({"kind": "b", "units": 5}))
+
+
+@pytest.mark.parametrize(
+    ("space", "match"),
+    [
+        (["rate"], r"space must be a SearchSpace.* not list"),
+        ({"a": 1, "b": [1], "c": FloatDistribution(0, 1)}, r"(?s)2 errors.*a: must.*b: must"),
+        *[(asks(each), "the function space returned .* return None or") for each in (1, {3: 4})],
+    ],
+)
+def test_what_is_no_space_is_refused(space, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        drawn_by(space)
 
 
 def test_functions_give_the_configs_that_they_give_under_rays_own_searcher():

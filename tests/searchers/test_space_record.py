@@ -8,7 +8,6 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.searchers.space_record import (
     SEARCH_SPACE,
     check_space,
-    constants_of,
     text_by_path,
 )
 from tune_tf.space import Choice, Float, Int, SearchSpace
@@ -48,15 +47,6 @@ def test_a_study_keeps_its_space_as_text(study):
         "batch": '{"constant": 32}',
         "shape": '{"choice": ["(1, 2)", "(3, 4)"]}',
     }
-
-
-def test_the_same_space_passes_in_any_order(study):
-    reordered = SearchSpace(dict(reversed(list(OLD.parameters.items()))))
-    check_space(study, reordered, allow_changed=False)
-
-
-def test_constants_are_read_back(study):
-    assert constants_of(study) == {"batch": 32}
 
 
 @pytest.mark.parametrize(
@@ -121,8 +111,3 @@ def test_a_space_of_distributions_is_compared_too():
             {"x": CategoricalDistribution(["a"]), "y": FloatDistribution(0, 1)},
             allow_changed=False,
         )
-
-
-def test_a_callable_is_not_compared(study):
-    check_space(study, lambda trial: {}, allow_changed=False)
-    assert study.user_attrs[SEARCH_SPACE] == text_by_path(OLD)

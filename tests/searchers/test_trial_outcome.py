@@ -38,21 +38,6 @@ def judged(last, *, last_seen=2, is_natural_end=False):
         ({"training_iteration": 3, "done": True}, 2, True, Outcome.DIVERGED),
         ({"done": True}, None, True, Outcome.DIVERGED),
     ],
-    ids=[
-        "stopped at its limit",
-        "stopped before its limit",
-        "stopped at its first result",
-        "limit of one",
-        "function returned",
-        "stopped from outside between two results",
-        "stopped while paused",
-        "stopped while waiting",
-        "stopped before its first result",
-        "nan at its limit",
-        "inf at a stop",
-        "metric missing",
-        "returned without a result",
-    ],
 )
 def test_an_end_without_a_reason_is_inferred(last, seen, is_natural_end, outcome):
     assert judged(last, last_seen=seen, is_natural_end=is_natural_end).outcome is outcome
@@ -67,11 +52,6 @@ def test_a_reason_that_is_written_is_believed(reason):
 def test_a_trial_that_is_called_complete_with_nan_has_diverged():
     verdict = judged(result(3, math.nan, stop_reason="completed"))
     assert verdict == TrialOutcome(Outcome.DIVERGED, None, 3, "loss is nan at iteration 3")
-
-
-def test_a_missing_metric_is_told_as_the_cause():
-    verdict = judged({"training_iteration": 3, "done": True})
-    assert verdict.cause == "loss is not reported at iteration 3"
 
 
 def test_a_trial_that_failed_again_has_the_last_error(monkeypatch):

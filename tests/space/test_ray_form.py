@@ -85,7 +85,7 @@ def test_rays_ends_are_understood(domain, parameter):
         ({"a": tune.choice([tune.uniform(0, 1)])}, "a: holds domains"),
         ({"a": tune.choice([{"b": tune.uniform(0, 1)}])}, "a: holds domains"),
     ],
-    ids=str,
+    ids=range(9),
 )
 def test_what_a_space_cannot_take_from_ray_is_refused(config, text):
     with pytest.raises(InvalidSettingsError, match=text):

@@ -7,25 +7,12 @@ from importlib.metadata import version
 import pytest
 
 from tune_tf.tracking import environment
-from tune_tf.tracking.environment import GIT_COMMIT, GIT_DIRTY_TAG, Repository
 
 AWS = "AKIA" + "Q7" * 8
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A repository with one commit of one script."""
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "train.py").write_text("rate = 1\n")
-    for command in (
-        ["init", "-q", "-b", "trunk"],
-        ["add", "."],
-        ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "first"],
-        ["remote", "add", "origin", "https://example.org/code.git"],
-    ):
-        subprocess.run(["git", "-C", folder, *command], check=True)
-    return Repository(folder)
+def git(folder, *command):
+    subprocess.run(["git", "-C", folder, *command], check=True)
 
 
 def test_packages_are_listed_as_pip_freeze_does():
@@ -66,41 +53,35 @@ def test_gpus_are_told_as_their_driver_tells_them(tmp_path, monkeypatch, script,
     assert environment.gpus() == gpus
 
 
-def test_a_commit_and_its_changes_are_told_without_secrets(repository):
-    (repository.folder / "notes.txt").write_text("not tracked")
-    tags = repository.tags()
-    assert len(tags.pop(GIT_COMMIT)) == 40
-    assert tags == {
-        "mlflow.source.git.branch": "trunk",
-        "mlflow.source.git.repoURL": "https://example.org/code.git",
-        GIT_DIRTY_TAG: "false",
-    }
-    assert "environment/git.diff" not in environment.environment_artifacts(repository)
+def test_a_commit_and_its_changes_are_told_without_secrets(tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.write_text("rate = 1\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "first")
+    monkeypatch.setattr("sys.argv", [str(script)])
+    assert len(environment.git_commit()) == 40
+    assert "git.diff" not in environment.environment_texts()
 
-    (repository.folder / "train.py").write_text(f"key = '{AWS}'\n" * 50_000)
-    assert repository.tags()[GIT_DIRTY_TAG] == "true"
-    diff = environment.environment_artifacts(repository)["environment/git.diff"]
+    script.write_text(f"key = '{AWS}'\n" * 50_000)
+    diff = environment.environment_texts()["git.diff"]
     assert "-rate = 1\n+key = '***'\n" in diff
+    assert AWS not in diff
     assert len(diff) < 263_000
-    assert diff.splitlines()[-1].startswith("# cut here: ")
 
 
-def test_the_scripts_repository_precedes_that_of_the_working_directory(repository, tmp_path):
-    script, python = str(repository.folder / "train.py"), tmp_path / "python"
-    assert Repository.of(script, tmp_path, python) == repository
+def test_the_scripts_folder_precedes_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "code").mkdir()
+    script = tmp_path / "code" / "train.py"
+    script.touch()
+    monkeypatch.chdir(tmp_path)
+    assert environment.code_folder(str(script), tmp_path / "python") == script.parent
     for other in ("", "-c"):
-        assert Repository.of(other, repository.folder, python) == repository
-    assert Repository.of(script, tmp_path, repository.folder) is None  # an installed one
-    assert Repository.of("", tmp_path, python) is None
+        assert environment.code_folder(other, tmp_path / "python") == tmp_path
+    assert environment.code_folder(str(script), script.parent) == tmp_path  # an installed one
 
 
 def test_without_git_nothing_is_known(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Repository.of("", tmp_path, tmp_path) is None
-    assert Repository(tmp_path).tags() == {}
-
-
-def test_what_a_resume_runs_on_stands_beside_what_the_start_ran_on():
-    (path,) = environment.resume_artifacts({"environment/packages.txt": "a==1\n"})
-    assert path.startswith("environment/resumed-")
-    assert path.endswith("/packages.txt")
+    assert environment.git_commit() == ""
+    assert "git.diff" not in environment.environment_texts()

@@ -7,7 +7,6 @@ from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.tracking.descriptions import BestTrial, SweepDetails
-from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.parent_run import ParentRun
 
 
@@ -47,11 +46,6 @@ def test_of_equally_good_trials_the_first_is_the_best_at_the_end_whichever_ended
     assert parent.end_update(trials, outcomes).tags["tune_tf.best_trial_id"] == "a"
 
 
-def test_without_any_finite_value_there_is_no_best(parent):
-    assert not end(parent, "a", float("nan"))
-    assert parent.best_tags() == {}
-
-
 def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
     end(parent, "a", 2.0)
     outcomes = Counter([Outcome.COMPLETED, Outcome.INTERRUPTED])
@@ -63,30 +57,8 @@ def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
     assert list(second)[-1] == "trials/ended"
 
 
-def test_at_the_end_only_changed_counts_are_logged(parent):
-    outcomes = Counter([Outcome.COMPLETED, Outcome.INTERRUPTED])
-    parent.live_metrics(outcomes, best=False)
-    assert parent.final_metrics(outcomes) == {"trials/interrupted": 1.0}
-
-
-def test_after_a_resume_counts_of_zero_are_logged_too():
-    parent = parent_of(None, state=parent_of(None).state())
-    assert parent.final_metrics(Counter()) == {f"trials/{each.value}": 0.0 for each in Outcome}
-
-
-@pytest.mark.parametrize(("mode", "best"), [("min", (1.0, 2)), ("max", (3.0, 1))])
-def test_the_best_report_of_a_running_trial_is_kept(mode, best):
-    parent = parent_of(Objective("loss", mode))
-    for step, loss in enumerate([3.0, 1.0, float("nan"), 1.0], start=1):
-        parent.record_report("a", step, {"loss": loss})
-    assert parent.best_report("a") == best
-
-
 def test_speed_may_be_the_objective():
     parent = parent_of(Objective("perf/rows_per_s", "max"))
-    logged = mlflow_metrics({"perf/rows_per_s": 9.0})
-    parent.record_report("a", 1, logged)
-    assert parent.best_report("a") == (9.0, 1)
     result = {"perf/rows_per_s": 9.0}
     assert parent.record_end("a", "trial a", {}, Outcome.COMPLETED, result)
     metrics = parent.live_metrics(Counter([Outcome.COMPLETED]), best=True)
@@ -96,28 +68,22 @@ def test_speed_may_be_the_objective():
 def test_a_resume_goes_on_from_the_state():
     objective, constraints = Objective("loss", "min"), [Constraint("loss", ">=", 0.5)]
     first = parent_of(objective, constraints)
-    first.record_report("running", 1, {"loss": 4.0})
     end(first, "a", 2.0)
     end(first, "infeasible", 0.1)
     second = parent_of(objective, constraints, first.state())
     assert second.best == first.best == BestTrial("a", "trial a", 2.0, {"lr": 2.0})
-    assert second.best_report("running") == (4.0, 1)
     assert not end(second, "b", 3.0)
 
 
-def test_after_a_resume_the_best_value_is_logged_at_the_end(parent):
-    end(parent, "a", 2.0)
-    assert "loss" not in parent.final_metrics(Counter())  # it was logged when the trial ended
-    resumed = parent_of(Objective("loss", "min"), state=parent.state())
-    assert resumed.final_metrics(Counter([Outcome.COMPLETED]))["loss"] == 2.0
-
-
 def test_after_a_resume_all_counts_are_logged_at_the_end():
-    """MLflow skips a step that it has, so an earlier count may be missing there."""
-    parent = parent_of(None, state=parent_of(None).state())
+    """MLflow skips a step that it has, so an earlier value may be missing there."""
+    first = parent_of(Objective("loss", "min"))
+    end(first, "a", 2.0)
+    resumed = parent_of(Objective("loss", "min"), state=first.state())
     outcomes = Counter([Outcome.COMPLETED])
-    parent.live_metrics(outcomes, best=False)
-    assert parent.final_metrics(outcomes)["trials/completed"] == 1.0
+    resumed.live_metrics(outcomes, best=False)
+    zeros = {f"trials/{each.value}": 0.0 for each in Outcome}
+    assert resumed.final_metrics(outcomes) == {**zeros, "trials/completed": 1.0, "loss": 2.0}
 
 
 def test_a_best_trial_that_ends_again_worse_gives_way_to_the_second_best(parent):

@@ -70,63 +70,41 @@ def test_what_the_process_has_set_comes_before_the_environment(monkeypatch, stor
     assert unset.get_tracking_uri() == store_uri
 
 
-def test_an_id_does_not_count_in_another_store(monkeypatch, store_uri, tmp_path, unset):
-    other = tmp_path / "other.db"
-    other.write_bytes((tmp_path / "mlflow.db").read_bytes())
-    unset.set_tracking_uri(store_uri)
-    unset.set_experiment("chosen")
-    assert where(MLflowCallback(f"sqlite:///{other}"))[1] == "tune_tf"
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "another")
-    assert where(MLflowCallback(f"sqlite:///{other}"))[1] == "another"
-
-
-@pytest.mark.parametrize("known", ["77", "nonsense"])
-def test_an_id_that_the_store_does_not_have_is_refused(known, monkeypatch, store_uri):
+@pytest.mark.parametrize(
+    ("experiment_id", "name", "message"),
+    [
+        ("77", "", "MLFLOW_EXPERIMENT_ID='77' cannot be read"),
+        ("nonsense", "", "MLFLOW_EXPERIMENT_ID='nonsense' cannot be read"),
+        ("of gone", "", "'gone', which was deleted"),
+        ("of one", "two", r"'two' and MLFLOW_EXPERIMENT_ID=.* disagree"),
+    ],
+)
+def test_an_experiment_that_cannot_be_meant_is_refused(
+    experiment_id, name, message, monkeypatch, store_uri, client
+):
+    ids = {f"of {name}": client.create_experiment(name) for name in ("gone", "one")}
+    client.delete_experiment(ids["of gone"])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store_uri)
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", known)
-    with pytest.raises(
-        InvalidSettingsError, match=f"MLFLOW_EXPERIMENT_ID='{known}' cannot be read"
-    ):
-        MLflowCallback()
-
-
-def test_a_deleted_experiment_is_refused(monkeypatch, store_uri, client):
-    deleted = client.create_experiment("gone")
-    client.delete_experiment(deleted)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store_uri)
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", deleted)
-    with pytest.raises(InvalidSettingsError, match="'gone', which was deleted"):
-        MLflowCallback()
-
-
-def test_a_name_and_an_id_that_disagree_are_refused(monkeypatch, store_uri, client):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store_uri)
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", client.create_experiment("one"))
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "two")
-    with pytest.raises(InvalidSettingsError, match=r"'two' and MLFLOW_EXPERIMENT_ID=.* disagree"):
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", ids.get(experiment_id, experiment_id))
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", name)
+    with pytest.raises(InvalidSettingsError, match=message):
         MLflowCallback()
     assert where(MLflowCallback(experiment_name="three")) == (store_uri, "three")
 
 
-def test_error_of_a_silent_store_shows_no_password(monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9")
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("redis://host", "tracking_uri 'redis://host' has the scheme"),
+        ("http://me:hush@127.0.0.1:9", r"cannot be read from http://me:\*\*\*@127"),
+    ],
+)
+def test_a_store_in_the_environment_that_cannot_work_is_refused(uri, message, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "1")
-    with pytest.raises(InvalidSettingsError, match="cannot be read from") as raised:
+    with pytest.raises(InvalidSettingsError, match=message) as raised:
         MLflowCallback()
     assert "hush" not in str(raised.value)
-
-
-@pytest.mark.parametrize("uri", ["redis://host", "http://"])
-def test_a_store_in_the_environment_that_cannot_work_is_refused(uri, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(InvalidSettingsError, match="tracking_uri"):
-        MLflowCallback()
-
-
-def test_empty_variables_are_none(monkeypatch):
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "")
-    assert where(MLflowCallback()) == ("sqlite:///mlflow.db", "tune_tf")
 
 
 def test_a_registry_of_its_own_is_used(monkeypatch, store_uri):

@@ -67,14 +67,6 @@ def test_the_model_of_a_run_is_the_last_one_unless_it_was_deleted(client, parent
     assert logged_model(client, parent) is None
 
 
-def test_what_could_not_be_uploaded_is_not_there(client, parent, experiment, folder, log):
-    (folder / "MLmodel").unlink()
-    with pytest.raises(Exception, match="MLmodel"):
-        log()
-    assert logged_model(client, parent) is None
-    assert not client.search_logged_models([experiment])
-
-
 def test_a_model_is_registered_once_under_each_name(
     client, parent, log, tmp_path, monkeypatch, capsys
 ):

@@ -1,12 +1,6 @@
-import json
-import math
 from pathlib import Path
 
 import pytest
-from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
 from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
@@ -33,31 +27,6 @@ def test_an_experiment_opens_as_one_of_model_training(client, open_runs):
     open_runs().write(RunUpdate(PARENT))
     tags = client.get_experiment_by_name("digits").tags
     assert tags["mlflow.experimentKind"] == "custom_model_development"
-
-
-@pytest.mark.parametrize(
-    ("tags", "kind"),
-    [({}, "custom_model_development"), ({"mlflow.experimentKind": "automl"}, "automl")],
-)
-def test_an_experiment_of_the_user_gets_a_kind_if_it_has_none(client, open_runs, tags, kind):
-    client.create_experiment("digits", tags={"owner": "me", **tags})
-    open_runs().write(RunUpdate(PARENT))
-    experiment = client.get_experiment_by_name("digits")
-    assert experiment.tags["mlflow.experimentKind"] == kind
-    assert experiment.tags["owner"] == "me"
-
-
-def test_a_server_that_forbids_to_tag_an_experiment_still_gets_the_runs(client, open_runs):
-    class Forbidding:
-        def __getattr__(self, name):
-            return getattr(client, name)
-
-        def set_experiment_tag(self, *arguments):
-            raise MlflowException("no permission to update", error_code=PERMISSION_DENIED)
-
-    client.create_experiment("digits")
-    open_runs(Forbidding()).write(RunUpdate(PARENT, tags={"a": "b"}))
-    assert [run.data.tags["a"] for run in active(client)] == ["b"]
 
 
 def result(trial_id, step, loss=1.0):
@@ -128,32 +97,6 @@ def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
     assert entry.size == 0
 
 
-def test_nan_and_inf_are_kept_by_the_store(client, open_runs):
-    runs = open_runs()
-    runs.write(RunUpdate("t1", 0, reports=[Report(1, 0, {"nan": math.nan, "inf": math.inf})]))
-    metrics = client.get_run(runs.run_ids["t1"]).data.metrics
-    assert math.isnan(metrics["nan"])
-    assert metrics["inf"] > 1e308
-
-
-def test_a_step_that_a_run_has_is_not_logged_again(client, open_runs):
-    runs = open_runs()
-    for step in (1, 2, 3, 2, 3, 4):
-        runs.write(result("t1", step, loss=float(step)))
-    assert points(client, runs.run_ids["t1"]) == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]
-
-
-def test_another_process_goes_on_in_the_same_runs(client, open_runs):
-    first = open_runs()
-    for step in (1, 2, 3):
-        first.write(result("t1", step))
-    second = open_runs(reopen=True)
-    for step in (2, 3, 4):
-        second.write(result("t1", step))
-    assert second.run_ids == first.run_ids
-    assert [step for step, _ in points(client, second.run_ids["t1"])] == [1, 2, 3, 4]
-
-
 def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
     first = open_runs()
     tags = {STOP_REASON_TAG: "interrupted", STOP_CAUSE_TAG: "ctrl-c"}
@@ -198,32 +141,6 @@ def test_an_answer_that_got_lost_doubles_nothing(method, client, open_runs):
     assert client.get_run(runs.run_ids["t1"]).info.status == "FINISHED"
 
 
-def test_the_run_of_a_new_trial_is_not_searched_among_all_runs(open_runs):
-    steps = []
-
-    def count(connection, *statement):
-        connection.connection.dbapi_connection.set_progress_handler(lambda: steps.append(1), 1)
-
-    runs = open_runs()
-    event.listen(Engine, "before_cursor_execute", count)
-    counts = []
-    for number in range(21):
-        steps.clear()
-        runs.write(RunUpdate(f"t{number}"))
-        counts.append(len(steps))
-    event.remove(Engine, "before_cursor_execute", count)
-    assert counts[20] == counts[2]
-
-
-def test_settling_ends_a_run_as_the_trial_ended_that_was_not_begun_again(client, open_runs):
-    runs = open_runs()
-    runs.write(result("t1", 1))
-    ends = {"t1": "out_of_budget"}
-    runs.write(RunUpdate(PARENT, 0, trials=frozenset({"t1"}), ends=ends, status="FINISHED"))
-    run = client.get_run(runs.run_ids["t1"])
-    assert (run.info.status, run.data.tags[STOP_REASON_TAG]) == ("KILLED", "out_of_budget")
-
-
 def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, open_runs):
     first = open_runs()
     for trial_id in ("kept", "forgotten"):
@@ -246,28 +163,6 @@ def test_settling_keeps_an_ended_run_of_a_trial_that_tune_made_anew(client, open
     assert ids == {"old", "new", PARENT}
 
 
-def test_without_a_snapshot_settling_keeps_what_had_ended(client, open_runs):
-    first = open_runs()
-    first.write(RunUpdate("ended", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED"))
-    first.write(result("running", 1))
-    second = open_runs(reopen=True)
-    second.write(RunUpdate(PARENT, 0, trials=frozenset(), status="KILLED"))
-    ids = {run.data.tags.get("tune_tf.trial_id", PARENT) for run in active(client)}
-    assert ids == {"ended", PARENT}
-
-
-def test_artifacts_lie_beside_a_database_that_is_elsewhere(
-    client, open_runs, tmp_path, monkeypatch
-):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    runs = open_runs()
-    runs.write(RunUpdate(PARENT, 0, texts={"sweep.yaml": "a: 1"}))
-    (file,) = (tmp_path / "mlruns" / "digits").rglob("sweep.yaml")
-    assert file.read_text() == "a: 1"
-
-
 def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_path):
     (tmp_path / "made.html").write_text("a plot")
     runs = open_runs()
@@ -279,13 +174,6 @@ def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_pat
     for path in ("report.html", "plots/made.html"):
         assert Path(client.download_artifacts(run_id, path)).read_text() == "a plot"
     assert entry.size == 0
-
-
-def test_a_file_that_is_gone_is_told_and_left_out(open_runs, tmp_path, caplog):
-    runs = open_runs()
-    runs.write(RunUpdate("t1", 0, files={"report.html": str(tmp_path / "gone.html")}))
-    assert "gone.html no longer exists" in caplog.text
-    assert runs.num_refused == 1
 
 
 def test_of_a_batch_with_a_value_that_mlflow_refuses_the_rest_is_written(client, open_runs, caplog):
@@ -348,54 +236,6 @@ def test_a_partly_sent_long_report_is_completed(client, open_runs):
     run_id = again.run_ids["t1"]
     assert len(client.get_run(run_id).data.metrics) == 2501
     assert len(client.get_metric_history(run_id, "m0")) == 1
-
-
-def test_a_recreated_trial_replaces_the_spooled_one(client, open_runs):
-    runs = open_runs(reopen=True)
-    runs.write(RunUpdate("t1", 0, params={"lr": "0.1"}, reports=[Report(5, 0, {"loss": 5.0})]))
-    runs.write(
-        RunUpdate("t1", 0, params={"lr": "0.2"}, reports=[Report(1, 0, {"loss": 1.0})], fresh=True)
-    )
-    assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
-    assert client.get_run(runs.run_ids["t1"]).data.params == {"lr": "0.2"}
-    assert len(active(client)) == 2
-
-
-def test_settling_removes_a_second_parent(client, open_runs):
-    experiment = client.create_experiment("digits")
-    client.create_run(experiment, start_time=10**14, tags={"tune_tf.sweep_id": "s1"})
-    runs = open_runs()
-    runs.write(RunUpdate(PARENT, 0, trials=frozenset(), status="FINISHED"))
-    assert {run.info.run_id for run in active(client)} == set(runs.run_ids.values())
-
-
-def test_runs_left_running_are_ended_as_interrupted_when_they_last_reported(client, open_runs):
-    first = open_runs()
-    first.write(RunUpdate(PARENT, 0, tags={"mlflow.note.content": "A sweep, running."}))
-    first.write(result("t1", 3))
-    first.write(
-        RunUpdate("t2", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=5)
-    )
-
-    ended = open_runs(reopen=True).end_running()
-
-    runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in active(client)}
-    assert set(ended) == {runs[PARENT].info.run_id, runs["t1"].info.run_id}
-    assert {key: run.info.status for key, run in runs.items()} == {
-        PARENT: "KILLED",
-        "t1": "KILLED",
-        "t2": "FINISHED",
-    }
-    assert runs["t1"].data.tags[STOP_REASON_TAG] == "interrupted"
-    assert runs["t1"].info.end_time == 3000
-    assert runs[PARENT].data.tags["mlflow.note.content"] == "A sweep, interrupted."
-
-
-def test_a_sweep_comes_back_from_plain_data_without_its_uri():
-    sweep = TrackedSweep("s", "http://ada:pw@host", "e", {"a": "b"}, True, frozenset({"t1"}))
-    data = json.loads(json.dumps(sweep.to_dict()))
-    assert "pw" not in str(data)
-    assert TrackedSweep.from_dict(data, "http://ada:pw@host") == sweep
 
 
 def test_each_run_has_the_data_set_of_its_sweep_once(client, store_uri, monkeypatch):

@@ -1,5 +1,10 @@
 import pytest
 
+from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.tracking import descriptions
+from tune_tf.tracking.descriptions import BestTrial, SweepDetails
+
 
 @pytest.fixture
 def trial(tmp_path):
@@ -19,21 +24,15 @@ def trial(tmp_path):
 
 
 def test_a_trial_is_told_with_its_numbers_and_what_it_reserves(trial):
-    from tune_tf.tracking.descriptions import SweepDetails
-
-    details = SweepDetails(optuna_number={"t1": 17}.get)
+    details = SweepDetails()
     assert details.start_tags(trial) == {
         "tune_tf.trial_name": str(trial),
         "tune_tf.trial_number": "3",
         "tune_tf.devices": "2 CPU, 0.5 GPU",
-        "tune_tf.optuna_number": "17",
     }
 
 
-def test_what_a_sweep_does_not_know_is_left_out(trial):
-    from tune_tf.tracking.descriptions import SweepDetails
-
-    assert "tune_tf.optuna_number" not in SweepDetails().start_tags(trial)
+def test_what_a_sweep_does_not_know_is_left_out():
     assert SweepDetails().end_tags({"training_iteration": 5}) == {}
     assert SweepDetails().artifacts() == {}
 
@@ -42,8 +41,6 @@ def test_what_a_sweep_does_not_know_is_left_out(trial):
     ("iteration", "rung"), [(1, {}), (2, {"tune_tf.rung": "2"}), (7, {"tune_tf.rung": "6"})]
 )
 def test_the_rung_is_the_highest_that_was_reached(iteration, rung):
-    from tune_tf.tracking.descriptions import SweepDetails
-
     details = SweepDetails(rungs=lambda: (2, 6, 18))
     assert details.end_tags({"training_iteration": iteration}) == rung
 
@@ -52,18 +49,15 @@ def test_the_rung_is_the_highest_that_was_reached(iteration, rung):
     ("bundles", "devices"),
     [
         ([{"CPU": 1}], "1 CPU"),
-        ([{"CPU": 2, "GPU": 1}] * 2, "2 x (2 CPU, 1 GPU)"),
-        ([{"CPU": 1}, {"GPU": 1}, {"GPU": 1}], "1 x (1 CPU) + 2 x (1 GPU)"),
+        ([{"CPU": 1}, {"GPU": 0.5}, {"GPU": 1}], "1 CPU, 1.5 GPU"),
         ([{}, {"CPU": 4}], "4 CPU"),
     ],
 )
 def test_reserved_devices_are_told_over_all_bundles(trial, bundles, devices):
     from ray.tune import PlacementGroupFactory
 
-    from tune_tf.tracking.descriptions import reserved_devices
-
     trial.update_resources(PlacementGroupFactory(bundles))
-    assert reserved_devices(trial) == devices
+    assert descriptions.reserved_devices(trial) == devices
 
 
 @pytest.mark.parametrize(
@@ -75,6 +69,28 @@ def test_reserved_devices_are_told_over_all_bundles(trial, bundles, devices):
     ],
 )
 def test_the_node_is_told_by_name_and_address(result, node):
-    from tune_tf.tracking.descriptions import node_name
+    assert descriptions.node_name(result) == node
 
-    assert node_name(result) == node
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("FINISHED", "sweep with Ray Tune, finished.** 4 trials (1 completed, 3 pruned), 40 res"),
+        (
+            "KILLED",
+            "interrupted.** 4 trials (1 completed, 3 pruned), 40 results.\n\nResume with `x`",
+        ),
+        ("RUNNING", "Best so far `val_accuracy`: **0.98125** in `trial_00003`"),
+    ],
+)
+def test_a_sweep_is_told_with_outcomes_best_value_and_how_to_resume(status, expected):
+    text = descriptions.sweep_description(
+        status,
+        {Outcome.COMPLETED: 1, Outcome.PRUNED: 3},
+        40,
+        SweepDetails(resume_with="x"),
+        objective=Objective("val_accuracy", "max"),
+        best=BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01}),
+    )
+    assert expected in text
+    assert ("Resume with" in text) == (status == "KILLED")

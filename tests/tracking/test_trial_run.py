@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import threading
 from pathlib import Path
 
 import pytest
@@ -75,15 +74,21 @@ class Waiting:
             self._then()
 
 
-def test_code_outside_a_trial_has_no_run():
-    with pytest.raises(NoTrialRunError, match="inside a trial: call it in load_data"):
-        mlflow_run()
-
-
-def test_a_trial_that_is_not_tracked_has_no_run():
-    enter_trial("t1", None)
-    with pytest.raises(NoTrialRunError, match=r"trial t1 is not tracked.*mlflow section"):
-        mlflow_run()
+@pytest.mark.parametrize(
+    ("enter", "message"),
+    [
+        (leave_trial, "inside a trial: call it in load_data"),
+        (lambda: enter_trial("t1", None), r"trial t1 is not tracked.*mlflow section"),
+        (
+            lambda: TrialTracking("sqlite:///a.db", "", "it's"),
+            r"2 errors(?s:.)*experiment_name.*\n.*quotes",
+        ),
+    ],
+    ids=["no trial", "not tracked", "no sweep"],
+)
+def test_code_without_a_tracked_trial_is_told_what_to_do(enter, message):
+    with pytest.raises((NoTrialRunError, InvalidSettingsError), match=message):
+        enter() or mlflow_run()
 
 
 def test_the_run_is_the_one_of_the_sweep_and_trial(make_run, tracking):
@@ -93,16 +98,6 @@ def test_the_run_is_the_one_of_the_sweep_and_trial(make_run, tracking):
     enter_trial("t1", tracking)
 
     assert mlflow_run().run_id == made
-
-
-def test_the_next_trial_of_a_process_has_its_own_run(make_run, tracking):
-    ids = [make_run(**{"tune_tf.trial_id": trial_id}) for trial_id in ("t1", "t2")]
-    found = []
-    for trial_id in ("t1", "t2"):
-        enter_trial(trial_id, tracking)
-        found.append(mlflow_run().run_id)
-
-    assert found == ids
 
 
 def test_a_run_that_is_made_later_is_waited_for(make_run, tracking):
@@ -137,27 +132,6 @@ def test_the_sweep_takes_the_run_that_a_starting_trial_has_made(client, tracking
 
     assert runs.run_ids["t1"] == made
     assert client.get_run(made).data.params == {"width": "3"}
-
-
-def test_a_trial_that_starts_again_takes_the_run_that_it_has(run_id, tracking):
-    enter_trial("t1", tracking, starting=True)
-
-    assert mlflow_run().run_id == run_id
-
-
-def test_a_trial_that_is_starting_waits_for_the_sweeps_run(client, tracking):
-    experiment = client.create_experiment("digits")
-    made = []
-
-    def make_parent():
-        tags = {"tune_tf.sweep_id": "s1"}
-        made.append(client.create_run(experiment, tags=tags).info.run_id)
-
-    clock = Waiting(then=make_parent)
-    enter_trial("t1", tracking, starting=True)
-    run = client.get_run(mlflow_run(clock=clock, sleep=clock.sleep).run_id)
-
-    assert run.data.tags["mlflow.parentRunId"] == made[0]
 
 
 def test_a_run_that_never_comes_is_told_after_the_time_that_was_given(tracking, client):
@@ -215,36 +189,6 @@ def test_credentials_that_the_node_lacks_come_from_the_driver(make_run, tracking
     assert found == ["own", "abc"]
 
 
-def test_tracking_without_a_sweep_is_refused():
-    with pytest.raises(InvalidSettingsError, match=r"2 errors(?s:.)*experiment_name.*\n.*quotes"):
-        TrialTracking("sqlite:///a.db", "", "it's")
-
-
-def test_what_is_logged_is_in_the_run(run_id, client, tmp_path):
-    from matplotlib.figure import Figure
-
-    (tmp_path / "notes.md").write_text("hello")
-    run = mlflow_run()
-    run.log_figure(Figure(), "plots/empty.png")
-    run.log_text("a", "a.txt")
-    run.log_dict({"a": 1}, "a.json")
-    run.log_artifact(tmp_path / "notes.md", "notes")
-    run.log_table({"a": [1, 2]}, "table.json")
-    run.set_tag("team", "blue")
-
-    top = {file.path for file in client.list_artifacts(run_id)}
-    assert top == {"plots", "a.txt", "a.json", "notes", "table.json"}
-    assert [file.path for file in client.list_artifacts(run_id, "notes")] == ["notes/notes.md"]
-    assert client.get_run(run_id).data.tags["team"] == "blue"
-
-
-def test_a_tag_of_the_sweep_is_refused(run_id):
-    with pytest.raises(
-        InvalidSettingsError, match=r"'tune_tf\.stop_reason' is reserved for the sweep"
-    ):
-        mlflow_run().set_tag("tune_tf.stop_reason", "fun")
-
-
 @pytest.mark.parametrize("status", ["RUNNING", "KILLED"])
 def test_fluent_calls_go_to_the_run_and_leave_its_state_alone(status, run_id, client, monkeypatch):
     import mlflow
@@ -268,16 +212,6 @@ def test_fluent_calls_go_to_the_run_and_leave_its_state_alone(status, run_id, cl
     assert len(client.search_runs([after.info.experiment_id])) == 1
 
 
-def test_an_error_in_mlflow_run_propagates_and_leaves_the_run_running(run_id, client):
-    import mlflow
-
-    with pytest.raises(ValueError, match="mine"), mlflow_run():
-        raise ValueError("mine")
-
-    assert client.get_run(run_id).info.status == "RUNNING"
-    assert mlflow.active_run() is None
-
-
 def test_the_store_of_the_process_comes_back_after_the_last_of_several_blocks(run_id, tmp_path):
     import mlflow
 
@@ -292,23 +226,13 @@ def test_the_store_of_the_process_comes_back_after_the_last_of_several_blocks(ru
         mlflow.set_tracking_uri(None)
 
 
-def test_the_run_is_found_from_a_thread_of_the_trial(run_id):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(mlflow_run().run_id))
-    thread.start()
-    thread.join()
-
-    assert found == [run_id]
-
-
 def test_building_a_model_outside_trials_logs_to_a_discarded_run(run_id, client):
     import mlflow
 
     with throwaway_run():
         run = mlflow_run()
-        run.log_text("a", "a.txt")
         with run:
-            mlflow.log_metric("extra", 1.0)
+            mlflow.log_text("a", "a.txt")
         written = [file.path for file in run.client.list_artifacts(run.run_id)]
     store = run.tracking_uri.removeprefix("sqlite:///")
 

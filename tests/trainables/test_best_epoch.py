@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import ray
+from guards import slow
 
 import tune_tf
 from tune_tf.constraint import Constraint, is_feasible
@@ -41,18 +42,11 @@ class Worsening(Workload):
         def rate(epoch, _):
             return config.get("late", 0.7) if epoch >= config.get("good", 3) else 0.02
 
-        stopping = (
-            [
-                keras.callbacks.EarlyStopping(
-                    monitor, mode=mode, patience=1, restore_best_weights=True
-                )
-                for monitor, mode in [config.get("stopping")]
-                if monitor
-            ]
-            if "stopping" in config
-            else []
-        )
-        return [keras.callbacks.LearningRateScheduler(rate), *stopping]
+        made = [keras.callbacks.LearningRateScheduler(rate)]
+        for monitor, mode in config.get("stopping", ()):
+            stopping = keras.callbacks.EarlyStopping
+            made.append(stopping(monitor, mode=mode, patience=1, restore_best_weights=True))
+        return made
 
     def global_batch_size(self, config):
         return 8
@@ -66,14 +60,11 @@ def validated(trial, folder, config):
     return model.evaluate(*workload.load_data(config).validation, verbose=0, return_dict=True)
 
 
-KINDS = {
-    "a graph an epoch": {},
-    "fit": {"loop": "fit"},
-    "a stage": {"parallelism": ModelParallel(num_stages=1)},
-}
-
-
-@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, slow({"loop": "fit"}), slow({"parallelism": ModelParallel(num_stages=1)})],
+    ids=["graph", "fit", "a stage"],
+)
 def test_the_best_epoch_is_reported_and_kept(settings, tmp_path):
     trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS, **settings)(config={})
     reports = [trial.train() for _ in range(6)]
@@ -101,30 +92,21 @@ def test_a_restored_trial_goes_on_from_its_last_epoch_and_keeps_its_best_one(tmp
         assert [each[name] for each in reports] == [each[name] for each in expected[4:]]
     kept = validated(second, tmp_path / "b", {})
     assert kept["loss"] == pytest.approx(reports[-1]["kept/val_loss"], abs=1e-6)
+    assert second.reset({"good": 0})
+    assert second.train()["kept/training_iteration"] == 1  # of the next trial
 
 
-def test_a_reused_actor_forgets_the_best_epoch_of_the_trial_before(tmp_path):
-    trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS)(config={})
-    for _ in range(4):
-        trial.train()
-    assert trial.reset({"good": 0})
-    report = trial.train()
-    assert report["kept/training_iteration"] == 1
-    assert report["kept/val_loss"] == report["val_loss"]
-
-
-STOPPING = {
-    "by the objective": (("val_loss", "min"), {"good": 3}),
-    "by another metric, at the best epoch": (("mae", "max"), {"good": 9}),
-}
-
-
-@pytest.mark.parametrize("loop", ["graph", "fit"])
-@pytest.mark.parametrize(("stopping", "config"), STOPPING.values(), ids=STOPPING)
+@pytest.mark.parametrize(
+    ("loop", "stopping", "good"),
+    [
+        pytest.param("graph", ("val_loss", "min"), 3, id="by the objective"),
+        slow("fit", ("mae", "max"), 9, id="by another metric, at the best epoch"),
+    ],
+)
 def test_early_stopping_that_restores_weights_leaves_value_and_model_together(
-    stopping, config, loop, tmp_path
+    loop, stopping, good, tmp_path
 ):
-    config = {**config, "stopping": stopping}
+    config = {"stopping": [stopping], "good": good}
     trial = tune_tf.trainable(Worsening, seed=1, keep=VAL_LOSS, loop=loop)(config=config)
     reports = [trial.train()]
     while not reports[-1]["done"]:
@@ -141,7 +123,7 @@ def test_a_diverged_epoch_reports_nothing_kept(tmp_path):
     assert not [name for name in reports[-1] if name.startswith("kept/")]
 
 
-@pytest.mark.parametrize("text", ["<= 1e9", "<= 1e-9", ">= 4"])
+@pytest.mark.parametrize("text", [slow("<= 1e9"), slow("<= 1e-9"), ">= 4"])
 def test_an_epoch_that_violates_a_constraint_is_the_best_only_if_all_do(text):
     limit = Constraint.parse("loss", text)
     rule = KeepBest(Objective("val_loss", "min"), (limit,))

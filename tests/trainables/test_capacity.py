@@ -48,37 +48,7 @@ def test_processes_that_fit_on_a_node(share, node, processes, monkeypatch):
     assert capacity_by_node(share) == [processes]
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize(
-    ("parallelism", "resources", "message"),
-    [
-        pytest.param(
-            APART,
-            TrialResources(cpus=2),
-            r"asks for 2 x 1 CPU, placement 'strict_spread', .* have 4 CPU",
-            id="more workers than nodes",
-        ),
-        pytest.param(
-            MultiWorker(3),
-            TrialResources(cpus=6),
-            r"asks for 3 x 2 CPU, placement 'pack', .* have 4 CPU",
-            id="more workers than room",
-        ),
-        pytest.param(
-            MultiWorker(2),
-            TrialResources(cpus=10),
-            r"asks for 2 x 5 CPU, .* have 4 CPU",
-            id="no room for one",
-        ),
-    ],
-)
-def test_workers_without_room_are_refused_at_once(ray_cluster, parallelism, resources, message):
-    assert ray.is_initialized()
-    with pytest.raises(UnavailableResourcesError, match=message):
-        check_cluster(resources, parallelism)
-
-
-TYPED = [
+NODES = [
     {"CPU": 9.0, "GPU": 2.0, "accelerator_type:A100": 1.0},
     {"CPU": 9.0, "GPU": 4.0, "accelerator_type:H100": 1.0, "fast_disk": 2.0, "node:10.0.0.2": 1.0},
     {"CPU": 9.0, "memory": 1e9},
@@ -86,11 +56,10 @@ TYPED = [
 
 
 @pytest.fixture
-def typed_nodes(monkeypatch):
+def nodes(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"GPU": 6.0})
     monkeypatch.setattr(
-        ray, "nodes", lambda: [{"Alive": True, "Resources": node} for node in TYPED]
+        ray, "nodes", lambda: [{"Alive": True, "Resources": node} for node in NODES]
     )
 
 
@@ -98,38 +67,49 @@ def typed_nodes(monkeypatch):
     ("resources", "room"),
     [
         (TrialResources(1, 1, "H100"), [0, 4, 0]),
-        (TrialResources(1, 1, "A100"), [2, 0, 0]),
         (TrialResources(1, 1, custom={"fast_disk": 1}), [0, 2, 0]),
         (TrialResources(1, custom={"fast_disk": 0.5}), [0, 4, 0]),
     ],
 )
 def test_a_type_of_gpu_and_custom_resources_are_room_on_the_nodes_that_have_them(
-    typed_nodes, resources, room
+    nodes, resources, room
 ):
     assert capacity_by_node(resources) == room
     check_cluster(resources)
 
 
 @pytest.mark.parametrize(
-    ("resources", "message"),
+    ("resources", "parallelism", "message"),
     [
         pytest.param(
             TrialResources(1, 1, "H10O"),
+            Mirrored(),
             r"for 1 CPU, 1 GPU, of type H10O, .* of type A100.* of type H100",
             id="type",
         ),
         pytest.param(
             TrialResources(1, custom={"slow_disk": 1}),
+            Mirrored(),
             r"for 1 CPU, 1 slow_disk, .* 2 fast_disk",
             id="custom",
         ),
         pytest.param(
             TrialResources(1, 4, "A100"),
+            Mirrored(4),
             r"asks for 1 CPU, 4 GPU, of type A100, .* have 9 CPU, 2 GPU, of type A100; ",
             id="too many of a type",
         ),
+        pytest.param(
+            TrialResources(8),
+            MultiWorker(4, placement="strict_spread"),
+            r"asks for 4 x 2 CPU, placement 'strict_spread', .* have 9 CPU",
+            id="more workers than nodes",
+        ),
+        pytest.param(
+            TrialResources(20), MultiWorker(2), r"asks for 2 x 10 CPU, placement 'pack'", id="room"
+        ),
     ],
 )
-def test_a_type_of_gpu_or_a_resource_that_no_node_has_is_refused(typed_nodes, resources, message):
+def test_what_no_node_has_room_for_is_refused_at_once(nodes, resources, parallelism, message):
     with pytest.raises(UnavailableResourcesError, match=message):
-        check_cluster(resources, Mirrored(max(1, int(resources.gpus))))
+        check_cluster(resources, parallelism)

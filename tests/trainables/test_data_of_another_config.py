@@ -1,17 +1,10 @@
 """Trials in one process, each with the data of its own config."""
 
-import copy
-import functools
-import json
-import pickle
-import sys
-
 import keras
 import numpy as np
 import pytest
-from ray import tune
 
-from tune_tf.data import Pipeline, prepared
+from tune_tf.data import prepared
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 
@@ -61,17 +54,6 @@ class BySelf(Level):
         return model
 
 
-class ByRows(Level):
-    """Rows are multiplied one by one, by what a copy of the config holds."""
-
-    def load_data(self, config):
-        return super().load_data({"level": 1})
-
-    def per_example(self, config, *, training):
-        own = copy.deepcopy(config)
-        return lambda example, seed: (example[0] * own["level"], example[1])
-
-
 class ByRowsOfSelf(BySelf):
     """Rows are multiplied one by one, by what ``load_data`` has set."""
 
@@ -79,15 +61,6 @@ class ByRowsOfSelf(BySelf):
 
     def per_example(self, config, *, training):
         return lambda example, seed: (example[0] * self.scale, example[1])
-
-
-class ByPipeline(Level):
-    """Rows are mapped while a trial trains."""
-
-    def load_data(self, config):
-        ones = np.ones((4, 1), "float32")
-        rows = Pipeline((ones, 0 * ones), lambda x, y: (x * float(config["level"]), y))
-        return Data(train=rows, validation=(ones, 0 * ones))
 
 
 def of_records(self, config):
@@ -98,13 +71,9 @@ def of_records(self, config):
 
 
 WORKLOADS = {
-    "pickle": Level(lambda self, config: pickle.loads(pickle.dumps(config))["level"]),
     "records": Level(of_records),
-    "an array": Level(lambda self, config: config["array"][1]),
     "self": BySelf(),
-    "single rows": ByRows(),
     "single rows by self": ByRowsOfSelf(),
-    "a pipeline": ByPipeline(),
 }
 
 
@@ -116,62 +85,17 @@ def one_device(monkeypatch):
     monkeypatch.setattr(devices, "claim_devices", lambda *given: devices.Devices(("CPU:0",)))
 
 
-def config_of(level, **more):
-    return {"level": level, "array": np.array([0, level]), **more}
-
-
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
 def test_each_trial_in_a_process_trains_on_its_own_data(workload):
-    trial = trainable(workload, seed=1)(config=config_of(2))
+    trial = trainable(workload, seed=1)(config={"level": 2})
     losses = [trial.train()["loss"]]
-    for config in (config_of(2, other=1), config_of(3), config_of(2), config_of(3, other=1)):
-        assert trial.reset(config)
+    for level, other in ((2, 1), (3, 0), (2, 0)):
+        assert trial.reset({"level": level, "other": other})
         losses.append(trial.train()["loss"])
     trial.stop()
 
-    assert losses == [4, 4, 9, 4, 9]
-
-
-class All(ByRowsOfSelf):
-    """On a cluster: by records that close over the config, by what is set, and row by row."""
-
-    def load_data(self, config):
-        row = functools.partial(
-            lambda record, given: np.float32(record + given["level"]), given=config
-        )
-        rows = prepared([0.0] * 4, row).rows
-        self.scale = config["level"]
-        self.seen = json.dumps(config)
-        return Data(train=(rows[:, None], 0 * rows[:, None]))
-
-
-@pytest.fixture
-def by_value(ray_cluster):
-    """Let the processes of the cluster have this module's classes, which they cannot import."""
-    import ray
-
-    here = sys.modules[__name__]
-    ray.cloudpickle.register_pickle_by_value(here)
-    yield
-    ray.cloudpickle.unregister_pickle_by_value(here)
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-def test_each_trial_of_a_sweep_with_reused_actors_trains_on_its_own_data(by_value, tmp_path):
-    levels = [2, 3, 2]
-    trials = tune.run(
-        trainable(All(), seed=1),
-        config={"level": tune.grid_search(levels)},
-        stop={"training_iteration": 1},
-        max_concurrent_trials=1,
-        reuse_actors=True,
-        storage_path=str(tmp_path),
-        verbose=0,
-    ).trials
-
-    assert [trial.last_result["loss"] for trial in trials] == [level**4 for level in levels]
+    assert losses == [4, 4, 9, 4]
 
 
 def test_an_exported_model_has_what_load_data_set(tmp_path):

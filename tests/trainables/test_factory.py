@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
-from tune_tf.parallelism import Mirrored, ModelParallel, MultiWorker
+from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
 from tune_tf.trainables.capacity import check_cluster
@@ -28,11 +28,6 @@ class Augmented(Nothing):
         return lambda example, seed: example
 
 
-class NeedsArguments(Nothing):
-    def __init__(self, folder):
-        self.folder = folder
-
-
 @pytest.mark.parametrize(
     ("workload", "arguments", "message"),
     [
@@ -52,9 +47,9 @@ class NeedsArguments(Nothing):
         ),
         pytest.param(
             Nothing,
-            {"loop": "fit", "parallelism": ModelParallel(2)},
-            "as kind 'mirrored' only, not as kind 'model_parallel'",
-            id="fit of stages",
+            {"loop": "fit", "parallelism": Folds(3)},
+            "as kind 'mirrored' only, not as kind 'folds'",
+            id="fit of folds",
         ),
         pytest.param(
             Nothing,

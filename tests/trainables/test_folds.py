@@ -1,8 +1,7 @@
-"""Trials of several models, driven by hand on a Ray cluster."""
+"""Trials of several models, driven by hand in one process and on a Ray cluster."""
 
 import math
 import os
-import re
 import signal
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import ray
 from ray import tune
 
 from tune_tf.data import FoldedRows
-from tune_tf.errors import InvalidSettingsError, TuneTfError
+from tune_tf.errors import CheckpointError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Ensemble, Folds, Mirrored
 from tune_tf.ranking import KeepBest
@@ -24,7 +23,7 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster]
+pytestmark = pytest.mark.tf
 
 FOLDS = Folds(3, grouped=True, num_devices=2)
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
@@ -129,58 +128,36 @@ def by_fold(results):
     return [[metrics_of(result, f"fold_{i}/") for result in results] for i in range(3)]
 
 
-def refusal_of(act):
-    with pytest.raises(TuneTfError, match=r"\w") as refused:
-        act()
-    return f"{type(refused.value).__name__}: {refused.value}"
-
-
 @pytest.fixture(scope="module")
-def begin(ray_cluster):
-    """Return a function that begins a trial."""
-    made = []
-
-    def begin(parallelism, config, **settings):
-        made.append(trainable(Patients(), parallelism, seed=1, **settings)(config=dict(config)))
-        return made[-1]
-
-    yield begin
-    for each in made:
-        each.stop()
-
-
-@pytest.fixture(scope="module")
-def history(begin, tmp_path_factory):
-    """What a trial, a checkpoint of it and the trials after it in the same processes gave."""
+def history(tmp_path_factory):
+    """What a trial gave whose folds take turns in this process, and its checkpoint."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    trial = begin(FOLDS, PLAIN)
+    keep = KeepBest(Objective("val_loss", "min"))
+    settings = {"seed": 1, "log_folder": folder, "keep": keep}
+    trial = trainable(Patients(), Folds(3, grouped=True), **settings)(
+        config=PLAIN | {"log": "log.csv"}
+    )
     told = {"trial": trial, "folder": folder, "first": [trial.train() for _ in range(3)]}
     trial.save_checkpoint(str(folder))
     told["rest"] = [trial.train() for _ in range(3)]
+    yield told
+    trial.stop()
+
+
+@pytest.fixture(scope="module")
+def spread(history, ray_cluster):
+    """What trials gave whose folds are trained in two processes, one after the other."""
+    trial = trainable(Patients(), FOLDS, seed=1)(config=dict(PLAIN))
+    told = {"begun": [trial.train() for _ in range(2)]}
     trial.reset(dict(PLAIN))
-    told["again"] = [trial.train() for _ in range(6)]
+    trial.load_checkpoint(str(history["folder"]))
+    told["restored"] = [trial.train() for _ in range(3)]
     trial.reset(PLAIN | {"stop_below": 0.56})
     told["stopping"] = [trial.train()]
     while not told["stopping"][-1]["done"]:
         told["stopping"].append(trial.train())
     trial.reset({"learning_rate": float("inf")})
     told["diverged"] = trial.train()
-    return told
-
-
-@pytest.fixture(scope="module")
-def one_device(history, tmp_path_factory):
-    """What trials gave whose folds take turns in this process."""
-    files = tmp_path_factory.mktemp("files")
-    trial = trainable(Patients(), Folds(3, grouped=True), seed=1, log_folder=files)(
-        config=PLAIN | {"log": "log.csv"}
-    )
-    told = {
-        "files": files,
-        "damaged": refusal_of(lambda: trial.load_checkpoint(str(tmp_path_factory.getbasetemp()))),
-    }
-    trial.load_checkpoint(str(history["folder"]))
-    told["restored"] = [trial.train() for _ in range(3)]
     trial.stop()
     return told
 
@@ -220,15 +197,6 @@ def test_a_trial_reports_mean_and_spread(history):
     assert result["val_accuracy_std"] == pytest.approx(np.std(values, ddof=1))
 
 
-def test_a_reused_process_gives_the_numbers_of_a_fresh_one(history, expected):
-    assert by_fold(history["again"]) == expected
-
-
-def test_a_trial_goes_on_from_its_checkpoint_on_another_number_of_devices(one_device, expected):
-    assert by_fold(one_device["restored"]) == [fold[3:] for fold in expected]
-    assert one_device["restored"][0]["num_devices"] == 1
-
-
 def test_the_best_fold_is_also_the_checkpoint_of_a_plain_trial(history, expected):
     best = min(range(3), key=lambda fold: expected[fold][2][2])
 
@@ -236,18 +204,47 @@ def test_the_best_fold_is_also_the_checkpoint_of_a_plain_trial(history, expected
     assert epoch == expected[best][3]
 
 
-def test_a_fold_that_ended_counts_with_its_last_metrics(history):
+def test_a_trial_keeps_the_folds_of_its_best_epoch(history):
+    results = [*history["first"], *history["rest"]]
+    best = min(results, key=lambda result: result["val_loss"])
+
+    assert results[-1]["kept/training_iteration"] == best["training_iteration"]
+    assert results[-1]["kept/val_loss"] == best["val_loss"]
+
+
+def test_each_fold_writes_the_files_of_its_callbacks_into_its_own_folder(history):
+    logs = sorted(history["folder"].glob("*/files/*/log.csv"))
+
+    assert [path.parent.name for path in logs] == ["fold_0", "fold_1", "fold_2"]
+    assert [path.read_text().count("epoch") for path in logs] == [1] * 3
+
+
+def test_another_checkpoint_is_refused(history, tmp_path):
+    with pytest.raises(CheckpointError, match="no checkpoint of a trial of kind 'folds' with 3"):
+        history["trial"].load_checkpoint(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_folds_in_processes_give_the_same_and_go_on_from_a_checkpoint(spread, expected):
+    assert by_fold(spread["begun"]) == [fold[:2] for fold in expected]
+    assert by_fold(spread["restored"]) == [fold[3:] for fold in expected]
+    assert spread["restored"][0]["num_devices"] == 2
+
+
+@pytest.mark.slow
+def test_a_fold_that_ended_counts_with_its_last_metrics(spread):
     config = PLAIN | {"stop_below": 0.56}
     ends = [alone(OneFold(i), config, 100) for i in range(3)]
-    last = len(history["stopping"])
+    last = len(spread["stopping"])
 
     assert last == max(map(len, ends)) > min(map(len, ends))
-    assert by_fold(history["stopping"]) == [fold + [fold[-1]] * (last - len(fold)) for fold in ends]
-    assert history["stopping"][-1]["stop_reason"] == "completed"
+    assert by_fold(spread["stopping"]) == [fold + [fold[-1]] * (last - len(fold)) for fold in ends]
+    assert spread["stopping"][-1]["stop_reason"] == "completed"
 
 
-def test_a_diverged_fold_ends_the_trial(history):
-    assert history["diverged"]["stop_reason"] == "diverged"
+@pytest.mark.slow
+def test_a_diverged_fold_ends_the_trial(spread):
+    assert spread["diverged"]["stop_reason"] == "diverged"
 
 
 @pytest.mark.slow
@@ -257,42 +254,14 @@ def test_a_trial_whose_fold_died_goes_on_from_its_checkpoint(killed, expected):
     assert by_fold([killed.last_result]) == [fold[-1:] for fold in expected]
 
 
-def test_each_fold_writes_the_files_of_its_callbacks_into_its_own_folder(one_device):
-    logs = sorted(one_device["files"].glob("*/files/*/log.csv"))
-
-    assert [path.parent.name for path in logs] == ["fold_0", "fold_1", "fold_2"]
-    lines = [[line.split(",")[0] for line in path.read_text().splitlines()] for path in logs]
-    assert [each[0] for each in lines] == ["epoch"] * 3
-    assert ["5" in each for each in lines] == [True] * 3  # the last that the trial reported
-
-
-def test_another_checkpoint_is_refused(one_device):
-    assert re.match(
-        r"CheckpointError: .* no checkpoint of a trial of kind 'folds' with 3",
-        one_device["damaged"],
-    )
-
-
 def test_a_member_with_the_trials_own_seed_gives_the_trials_own_numbers():
     trial = trainable(Patients(), Ensemble(2), seed=1)(config=dict(PLAIN))
-    results = [trial.train() for _ in range(3)]
+    result = trial.train()
     trial.stop()
-    members = [[metrics_of(result, f"member_{i}/") for result in results] for i in range(2)]
+    members = [metrics_of(result, f"member_{i}/") for i in range(2)]
 
-    assert members[0] == alone(Patients(), PLAIN, 3)
+    assert [members[0]] == alone(Patients(), PLAIN, 1)
     assert members[1] != members[0]
-
-
-def test_a_trial_keeps_the_folds_of_its_best_epoch(tmp_path):
-    keep = KeepBest(Objective("val_loss", "min"))
-    trial = trainable(Patients(), Folds(3, grouped=True), seed=1, keep=keep)(config=dict(PLAIN))
-    results = [trial.train() for _ in range(4)]
-    trial.save_checkpoint(str(tmp_path))
-    trial.stop()
-    best = min(results, key=lambda result: result["val_loss"])
-
-    assert results[-1]["kept/training_iteration"] == best["training_iteration"]
-    assert results[-1]["kept/val_loss"] == best["val_loss"]
 
 
 @pytest.mark.parametrize("bad", [(math.nan, 1.0), (math.inf, -math.inf)], ids=str)
@@ -306,8 +275,3 @@ def test_one_diverged_subtask_makes_the_mean_no_number(bad):
 def test_the_best_has_the_lowest_validation_loss():
     assert best_subtask({0: {"loss": 1.0, "val_loss": math.nan}, 1: {"val_loss": 2.0}}) == 1
     assert best_subtask({0: {"loss": 2.0}, 1: {"loss": 1.0}}) == 1
-
-
-def test_keras_fit_cannot_train_folds():
-    with pytest.raises(InvalidSettingsError, match="not as kind 'folds'"):
-        trainable(Patients(), Folds(3), loop="fit")

@@ -17,7 +17,7 @@ from tune_tf.trainables import MirroredTrainable
 from tune_tf.trainables.memory.oom_retries import RetryResources
 from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_process import PickledWorkload
-from tune_tf.trainables.trial_settings import TrialSettings
+from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
 from tune_tf.workload import Data, Workload
 
 THREE_CPUS = PlacementGroupFactory([{"CPU": 3}])
@@ -58,15 +58,6 @@ class ReportsEpochs(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["epochs"] = self.params["epochs"]
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -117,26 +108,6 @@ def test_an_iteration_is_an_epoch(begin):
     assert not any(result["done"] for result in results)
 
 
-def test_a_reset_gives_the_numbers_of_a_fresh_trial(begin):
-    reused = begin({"learning_rate": 0.5})
-    reused.train()
-    assert reused.reset({"learning_rate": 0.2})
-    fresh = begin({"learning_rate": 0.2})
-
-    assert metrics_of(reused.train()) == metrics_of(fresh.train())
-
-
-def test_save_and_restore_go_on(begin, tmp_path):
-    trainable = begin()
-    trainable.train()
-    trainable.save_checkpoint(str(tmp_path))
-    expected = metrics_of(trainable.train())
-    other = begin()
-    other.load_checkpoint(str(tmp_path))
-
-    assert metrics_of(other.train()) == expected
-
-
 class Reading(Small):
     """Reads a file whose path is a parameter."""
 
@@ -178,20 +149,16 @@ def test_an_early_stopping_ends_the_trial_as_completed(begin):
 
 
 @pytest.mark.parametrize(
-    ("config", "num_replicas", "message"),
+    ("config", "message"),
     [
-        pytest.param({"compiled": False}, 1, "a model that is not compiled", id="not compiled"),
-        pytest.param({"rows": 0}, 1, r"Data\.train is empty", id="no rows"),
-        pytest.param({"batch_size": 0}, 1, "the global batch size 0 is smaller", id="no batch"),
+        pytest.param({"compiled": False}, "a model that is not compiled", id="not compiled"),
+        pytest.param({"rows": 0}, r"Data\.train is empty", id="no rows"),
+        pytest.param({"batch_size": 0}, "the global batch size 0 is smaller", id="no batch"),
     ],
 )
-def test_a_workload_that_breaks_its_contract_is_told(config, num_replicas, message, begin):
+def test_a_workload_that_breaks_its_contract_is_told(config, message, begin):
     with pytest.raises(WorkloadError, match=message):
-        begin(config, num_replicas=num_replicas)
-
-
-def seed_of(begin, name=None, **arguments):
-    return begin(name=name, **arguments)._seed()
+        begin(config)
 
 
 @pytest.mark.parametrize(
@@ -199,41 +166,32 @@ def seed_of(begin, name=None, **arguments):
     [
         pytest.param("T_ab12c_00003", "T_ffff0_00003", True, id="the same number"),
         pytest.param("T_ab12c_00003", "T_ab12c_00004", False, id="another number"),
-        pytest.param("digits_00012", "digits_00012", True, id="a name of ours"),
         pytest.param("a", "b", True, id="no number"),
     ],
 )
-def test_the_seed_follows_from_the_number_of_the_trial(first, second, same, begin):
-    assert (seed_of(begin, first) == seed_of(begin, second)) is same
+def test_the_seed_follows_from_the_number_of_the_trial(first, second, same):
+    assert (seed_of_trial(1, first, "default") == seed_of_trial(1, second, "default")) is same
 
 
 def test_a_checkpoint_is_asked_for_when_its_time_has_come(begin, tmp_path):
-    clock = Clock()
-    trainable = begin(checkpoint_interval_s=60, clock=clock)
-    asked = []
-    for clock.now in (30, 61, 62):
+    now, asked = [0.0], []
+    trainable = begin(checkpoint_interval_s=60, clock=lambda: now[0])
+    for now[0] in (30, 61, 62):
         asked.append(trainable.step().get("should_checkpoint", False))
     trainable.save_checkpoint(str(tmp_path))
-    for clock.now in (121, 122):
+    for now[0] in (121, 122):
         asked.append(trainable.step().get("should_checkpoint", False))
 
     assert asked == [False, True, True, False, True]
 
 
-@pytest.mark.parametrize(("max_programs", "due"), [(1, True), (2, False)])
-def test_a_process_with_too_many_programs_asks_to_be_recycled(max_programs, due, begin):
-    result = begin(recycling=Recycling(max_programs=max_programs)).train()
+def test_a_process_with_too_many_programs_asks_to_be_recycled(begin):
+    trainable = begin(recycling=Recycling(max_programs=2))
+    results = [trainable.train()]
+    assert trainable.reset({"width": 3})
+    results.append(trainable.train())
 
-    assert result.get(RECYCLE, False) is due
-
-
-def test_fit_trains_the_same_workload(begin):
-    trainable = begin(loop="fit")
-    first, second = trainable.train(), trainable.train()
-
-    assert second["loss"] < first["loss"]
-    assert trainable.reset({})
-    assert metrics_of(trainable.train()) == metrics_of(first)
+    assert [result.get(RECYCLE, False) for result in results] == [False, True]
 
 
 def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path):

@@ -1,14 +1,13 @@
 """Trials of each parallelism with frozen layers that are computed once."""
 
+import functools
 import sys
 
 import keras
 import numpy as np
 import pytest
 import ray
-from guards import slow
 
-from tune_tf.data import Pipeline
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import FROZEN_SHARE
@@ -17,7 +16,8 @@ from tune_tf.workload import Data, Workload
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import it
 
-pytestmark = [pytest.mark.tf, pytest.mark.cluster]
+pytestmark = pytest.mark.tf
+of_workers = functools.partial(pytest.param, marks=[pytest.mark.slow, pytest.mark.cluster])
 
 
 class Frozen(Workload):
@@ -49,18 +49,10 @@ class Frozen(Workload):
         return 16
 
 
-class FrozenPipelines(Frozen):
-    """The same, whose rows are streamed."""
-
-    def load_data(self, config):
-        data = super().load_data(config)
-        return Data(Pipeline(data.train), Pipeline(data.validation))
-
-
-def results(parallelism, share, workload=Frozen):
+def results(parallelism, share):
     """Return the numbers of two epochs of two trials in one process."""
     kind = trainable(
-        workload,
+        Frozen,
         parallelism,
         seed=4,
         share_frozen=share,
@@ -81,17 +73,18 @@ def results(parallelism, share, workload=Frozen):
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "workload"),
+    "parallelism",
     [
-        pytest.param(Mirrored(), Frozen, id="mirrored"),
-        pytest.param(Mirrored(micro_batches=2), Frozen, id="micro-batches"),
-        pytest.param(MultiWorker(2), Frozen, id="workers"),
-        slow(MultiWorker(2), FrozenPipelines, id="workers that stream"),
-        pytest.param(Folds(3, num_devices=1), Frozen, id="folds"),
+        pytest.param(Mirrored(), id="mirrored"),
+        pytest.param(Mirrored(micro_batches=2), id="micro-batches", marks=pytest.mark.slow),
+        of_workers(MultiWorker(2), id="workers"),
+        pytest.param(Folds(3, num_devices=1), id="folds", marks=pytest.mark.slow),
     ],
 )
-def test_numbers_are_those_of_trials_that_share_nothing(parallelism, workload, ray_cluster):
-    shared, alone = (results(parallelism, share, workload) for share in (True, False))
+def test_numbers_are_those_of_trials_that_share_nothing(parallelism, request):
+    if parallelism.num_workers > 1:
+        request.getfixturevalue("ray_cluster")
+    shared, alone = (results(parallelism, share) for share in (True, False))
     assert all(FROZEN_SHARE in each for each in shared)
     assert not any(FROZEN_SHARE in each for each in alone)
     for one, other in zip(shared, alone, strict=True):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from guards import slow
 
 import tune_tf
 from tune_tf.parallelism import Mirrored
@@ -19,17 +20,22 @@ from tune_tf.workload import Data, Workload
 pytestmark = pytest.mark.tf
 
 
+def log_text(text, name):
+    run = tune_tf.mlflow_run(timeout_s=0)
+    run.client.log_text(run.run_id, text, name)
+
+
 class Writing(Workload):
     """A workload whose code writes to its run wherever it runs."""
 
     def load_data(self, config):
-        tune_tf.mlflow_run(timeout_s=0).log_text(str(config["width"]), "data.txt")
+        log_text(str(config["width"]), "data.txt")
         rng = np.random.default_rng(0)
         x = rng.normal(size=(24, 4)).astype("float32")
         return Data(train=(x, x[:, 0]), validation=(x[:8], x[:8, 0]))
 
     def build_model(self, config):
-        tune_tf.mlflow_run(timeout_s=0).log_text("built", "model.txt")
+        log_text("built", "model.txt")
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.1), keras.losses.MeanSquaredError())
         return model
@@ -48,35 +54,13 @@ class WriteEpochs(keras.callbacks.Callback):
             mlflow.log_dict({"loss": float(logs["loss"])}, f"epoch-{epoch}.json")
 
 
-class Plain(Writing):
-    """A workload that writes nothing."""
-
-    def load_data(self, config):
-        x = np.ones((8, 4), "float32")
-        return Data(train=(x, x[:, 0]))
-
-    def callbacks(self, config):
-        return []
-
-    def build_model(self, config):
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-        model.compile(keras.optimizers.SGD(0.1), keras.losses.MeanSquaredError())
-        return model
-
-
-class Autologging(Plain):
-    """A workload whose code has switched autologging on, for all libraries or for Keras."""
-
-    def __init__(self, *, everything):
-        self.everything = everything
+class Autologging(Writing):
+    """A workload whose code has switched autologging on."""
 
     def build_model(self, config):
         import mlflow
 
-        if self.everything:
-            mlflow.autolog(log_models=False, silent=True)
-        else:
-            mlflow.keras.autolog(log_models=False, silent=True)
+        mlflow.keras.autolog(log_models=False, silent=True)
         return super().build_model(config)
 
 
@@ -134,7 +118,7 @@ def begin(monkeypatch):
     leave_trial()
 
 
-@pytest.mark.parametrize("loop", ["graph", "fit"])
+@pytest.mark.parametrize("loop", ["graph", slow("fit")])
 def test_the_workloads_code_writes_to_the_trials_run_from_everywhere(loop, begin, store):
     run_id = store.make_run("t1")
     trainable = begin(tracking=store.tracking, loop=loop)
@@ -170,34 +154,25 @@ def test_after_a_trial_there_is_no_run(begin, store):
         tune_tf.mlflow_run()
 
 
-@pytest.mark.parametrize("everything", [True, False], ids=["mlflow", "mlflow.keras"])
-def test_autologging_makes_no_second_run_of_a_trial(everything, begin, store):
+@pytest.mark.slow
+def test_autologging_makes_no_second_run_of_a_trial(begin, store):
     import mlflow
 
     store.make_run("t1")
     mlflow.set_tracking_uri(store.tracking.tracking_uri)
     try:
-        trainable = begin(
-            tracking=store.tracking, loop="fit", workload=Autologging(everything=everything)
-        )
-        trainable.train()
+        begin(tracking=store.tracking, loop="fit", workload=Autologging()).train()
         assert len(store.runs()) == 1
     finally:
-        mlflow.autolog(disable=True, silent=True)
         mlflow.keras.autolog(disable=True, silent=True)
         mlflow.set_tracking_uri(None)
 
 
-def test_a_tracked_trial_reports_the_load_of_its_process(begin, store):
-    result = begin(tracking=store.tracking, workload=Plain()).train()
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_tracked_trial_reports_the_load_of_its_process_if_wanted(wanted, begin, store):
+    store.make_run("t1")
+    tracking = TrialTracking(store.tracking.tracking_uri, "digits", "s1", system_metrics=wanted)
+    result = begin(tracking=tracking).train()
 
-    assert result["system/process_memory_usage_megabytes"] > 100
-    assert "system/cpu_utilization_percentage" in result
-
-
-@pytest.mark.parametrize("tracked", [True, False])
-def test_no_load_is_reported_where_it_is_not_wanted(tracked, begin, store):
-    tracking = TrialTracking(store.tracking.tracking_uri, "digits", "s1", system_metrics=False)
-    result = begin(tracking=tracking if tracked else None, workload=Plain()).train()
-
-    assert not [name for name in result if name.startswith("system/")]
+    assert ("system/process_memory_usage_megabytes" in result) is wanted
+    assert ("system/cpu_utilization_percentage" in result) is wanted

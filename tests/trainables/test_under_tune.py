@@ -1,8 +1,10 @@
 """Trainables under Ray Tune, with Ray's own searchers, schedulers and callbacks beside them."""
 
 import os
+from collections import Counter
 from unittest import mock
 
+import numpy as np
 import pytest
 from ray import tune
 from ray.air.integrations.mlflow import MLflowLoggerCallback
@@ -11,6 +13,7 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 from tune_tf.trainables import trainable
+from tune_tf.trainables.memory.recycling import ActorRecycler, Recycling
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
@@ -87,3 +90,17 @@ def test_population_based_training_exploits_checkpoints(run):
     loser = next(trial for trial in trials if trial.evaluated_params["learning_rate"] == 1e-6)
     assert loser.config["learning_rate"] >= 1e-3, "nothing was exploited"
     assert loser.last_result["val_accuracy"] > 0.2, "it did not go on from the donor's weights"
+
+
+def test_a_process_serves_as_many_structures_as_it_may(run):
+    trials = run(
+        trainable(DigitsMLP, seed=1, recycling=Recycling(max_programs=2)),
+        config={"width": tune.grid_search([2, 3, 4, 5, 6]), "batch_size": 512},
+        stop={"training_iteration": 1},
+        callbacks=[ActorRecycler()],
+        max_concurrent_trials=1,
+    )
+
+    assert np.isfinite([trial.last_result["loss"] for trial in trials]).all()
+    served = Counter(trial.last_result["pid"] for trial in trials)
+    assert sorted(served.values()) == [1, 2, 2]

@@ -1,11 +1,11 @@
-"""Models, and rows as pipelines, for tests of streams."""
+"""Models, and devices that have no room for rows, for tests of streams."""
 
 import keras
 import tensorflow as tf
 from trials import Given
 
-from tune_tf.data import Pipeline
-from tune_tf.workload import Data
+from tune_tf.training.devices import Devices
+from tune_tf.training.replicas.replicas import Replicas
 
 layers = keras.layers
 
@@ -29,22 +29,9 @@ def without_dropout(config):
     return classifier({"rate": 0.0})
 
 
-def as_it_is(*row):
-    return row
-
-
-def streamed(data, **settings):
-    """Return the same rows as pipelines."""
-    train, validation = (
-        part and Pipeline(part, **settings) for part in (data.train, data.validation)
-    )
-    return Data(train=train, validation=validation)
-
-
-def numbers_of(stream, size, *, seed=0, epoch=0, shuffled=True):
-    """Return the numbers of an epoch's rows, by batch."""
-    batches = stream.batches(size, seed=seed, epoch=epoch, shuffled=shuffled)
-    return [numbers.numpy().tolist() for numbers, _ in batches]
+def without_room(num=1, memory_bytes=0):
+    """Return replicas on devices with so little memory that arrays are streamed to them."""
+    return Replicas(Devices(tuple(f"CPU:{i}" for i in range(num)), memory_bytes))
 
 
 class Noisy(Given):

@@ -55,26 +55,6 @@ def test_devices_are_claimed_once_and_for_all():
     assert "cannot change to" in printed[4]
 
 
-@pytest.mark.slow
-def test_missing_devices_are_reported_and_others_can_still_be_claimed():
-    printed = in_a_process(
-        """
-        tf.constant(1.0) + 1
-        for resources, num_devices in (
-            (TrialResources(cpus=2), 2), (TrialResources(gpus=1), 1), (TrialResources(), 1)
-        ):
-            try:
-                print(claim_devices(resources, num_devices).names)
-            except UnavailableResourcesError as error:
-                print(error)
-        """
-    )
-
-    assert "the trial needs 2 logical CPU devices, but TensorFlow was already used" in printed[0]
-    assert "reserved 1 GPU(s) for 1 device(s), but TensorFlow sees" in printed[1]
-    assert printed[2] == "('CPU:0',)"
-
-
 CARDS = (16384, 16384, 8192)
 
 
@@ -120,29 +100,13 @@ def test_gpus_are_numbered_as_by_ray(claim, monkeypatch):
 def test_a_trial_without_gpus_sees_none(claim):
     devices = claim(TrialResources())
 
-    assert (devices.names, devices.memory_bytes) == (("CPU:0",), None)
+    assert (devices.names, devices.memory_bytes, str(devices)) == (("CPU:0",), None, "CPU:0")
     assert tf.config.list_logical_devices("GPU") == []
 
 
 @pytest.mark.parametrize(
-    ("names", "cards", "told"),
-    [
-        pytest.param(("CPU:0", "CPU:1"), "2,3", "CPU:0, CPU:1", id="cpus"),
-        pytest.param(("GPU:0", "GPU:1"), "2,3", "GPU:0, GPU:1 of cards 2,3", id="cards"),
-        pytest.param(("GPU:0",), "", "GPU:0", id="all cards"),
-    ],
-)
-def test_devices_are_told_with_the_numbers_of_the_cards(monkeypatch, names, cards, told):
-    from tune_tf.training.devices import Devices
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
-
-    assert str(Devices(names)) == told
-
-
-@pytest.mark.parametrize(
     ("visible", "num_devices", "smallest"),
-    [(None, 2, 16384), ("0,2", 2, 8192), ("2,0", 1, 8192), ("1", 1, 16384)],
+    [(None, 2, 16384), ("0,2", 2, 8192), ("2,0", 1, 8192)],
 )
 def test_whole_gpus_give_memory_as_it_is_needed(claim, visible, num_devices, smallest):
     devices = claim(TrialResources(gpus=num_devices), num_devices, visible=visible)
@@ -167,8 +131,6 @@ def test_whole_gpus_of_unknown_size_are_taken_too(claim, monkeypatch):
     [
         (None, 16384),
         ("2", 8192),
-        ("2,0", 8192),
-        ("GPU-00000002-0000-4000-8000-000000000000", 8192),
         ("GPU-00000001-0000-4000-8000-000000000000,2", 16384),
     ],
 )

@@ -39,6 +39,7 @@ assert {"matplotlib", "sklearn"} <= set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_a_trial_loads_neither_and_has_both_where_it_uses_them():
     done = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True)
 

@@ -6,16 +6,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tune_tf.training.system_metrics import SystemMetrics, reserved_gpus
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
+from tune_tf.result_keys import PEAK_MEMORY
+from tune_tf.training.system_metrics import (
+    SystemMetrics,
+    peak_memory_bytes,
+    peak_memory_result,
+    reserved_gpus,
+    sum_peak_memory,
+)
 
 
 class Nvml:
@@ -48,65 +46,40 @@ class Nvml:
         return SimpleNamespace(gpu=40)
 
 
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def test_an_iteration_is_sampled_once_a_second_at_most(clock):
-    metrics = SystemMetrics(clock=clock)
-    sampled = []
-    for clock.now in (1.0, 1.5, 1.99, 2.0, 3.5):
+def test_an_epoch_is_sampled_once_a_second_at_most_and_the_first_of_each_trial():
+    now, sampled = [0.0], []
+    metrics = SystemMetrics(clock=lambda: now[0])
+    for now[0] in (0.05, 0.5, 1.04, 1.05, 2.5, 2.6):
+        if now[0] == 2.6:
+            metrics.begin()
         sampled.append(bool(metrics.sample()))
 
-    assert sampled == [True, False, False, True, True]
+    assert sampled == [True, False, False, True, True, True]
 
 
-def test_the_first_iteration_of_each_trial_is_sampled(clock):
-    metrics = SystemMetrics(clock=clock)
-    sampled = []
-    for clock.now in (0.05, 0.1, 0.2):
-        sampled.append(bool(metrics.sample()))
-    metrics.begin()
-    clock.now = 0.3
-    sampled.append(bool(metrics.sample()))
-
-    assert sampled == [True, False, False, True]
-
-
-def test_memory_is_told_in_megabytes_of_a_million_bytes(clock):
-    metrics = SystemMetrics(clock=clock)
-    clock.now = 1.0
-    told = metrics.sample()
-
-    own = psutil.Process(os.getpid()).memory_info().rss / 1e6
-    assert told["system/process_memory_usage_megabytes"] == pytest.approx(own, rel=0.2)
-    assert 0 < told["system/system_memory_usage_percentage"] <= 100
-
-
-def test_the_names_are_those_of_mlflow(clock):
+def test_names_and_units_are_those_of_mlflow():
     from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
     from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
 
     theirs = CPUMonitor()
     theirs.collect_metrics()
     source = set(GPUMonitor.collect_metrics.__code__.co_consts)
-    metrics = SystemMetrics(reserved_gpus("0", Nvml()), clock=clock)
-    clock.now = 1.0
-    ours = {name.removeprefix("system/") for name in metrics.sample()}
+    told = SystemMetrics(reserved_gpus("0", Nvml())).sample()
+    ours = {name.removeprefix("system/") for name in told}
 
     assert set(theirs.metrics) <= ours
     own = {"process_cpu_utilization_percentage", "process_memory_usage_megabytes"}
     for name in ours - set(theirs.metrics) - own:
         assert name.removeprefix("gpu_0") in source, f"MLflow does not call it {name}"
+    memory = psutil.Process(os.getpid()).memory_info().rss / 1e6
+    assert told["system/process_memory_usage_megabytes"] == pytest.approx(memory, rel=0.2)
+    assert 0 < told["system/system_memory_usage_percentage"] <= 100
 
 
-def test_a_card_tells_its_memory_and_load(clock):
-    metrics = SystemMetrics(reserved_gpus("2", Nvml()), clock=clock)
-    clock.now = 1.0
-    gpu = {name: value for name, value in metrics.sample().items() if "gpu" in name}
+def test_a_card_tells_its_memory_and_load():
+    told = SystemMetrics(reserved_gpus("2", Nvml())).sample()
 
-    assert gpu == {
+    assert {name: value for name, value in told.items() if "gpu" in name} == {
         "system/gpu_2_memory_usage_percentage": 25.0,
         "system/gpu_2_memory_usage_megabytes": 2000.0,
         "system/gpu_2_utilization_percentage": 40.0,
@@ -114,24 +87,26 @@ def test_a_card_tells_its_memory_and_load(clock):
 
 
 @pytest.mark.parametrize(
-    ("visible", "indices"),
+    ("visible", "has_driver", "indices"),
     [
-        pytest.param("1,2", [1, 2], id="numbers"),
-        pytest.param("GPU-c, GPU-a", [2, 0], id="uuids"),
-        pytest.param("", [], id="none"),
+        pytest.param("1,2", True, [1, 2], id="numbers"),
+        pytest.param("GPU-c, GPU-a", True, [2, 0], id="uuids"),
+        pytest.param("", True, [], id="none"),
+        pytest.param(None, True, [0, 1, 2], id="all"),
+        pytest.param("0", False, [], id="no driver"),
     ],
 )
-def test_only_the_gpus_of_the_trial_are_looked_at(visible, indices):
+def test_only_the_gpus_of_the_trial_are_looked_at(visible, has_driver, indices, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(Nvml, "there", has_driver)
+
     assert [gpu.index for gpu in reserved_gpus(visible, Nvml())] == indices
 
 
-def test_all_gpus_are_looked_at_where_none_are_hidden(monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    assert [gpu.index for gpu in reserved_gpus(None, Nvml())] == [0, 1, 2]
-
-
-def test_a_machine_without_the_driver_has_no_gpus(monkeypatch):
-    monkeypatch.setattr(Nvml, "there", False)
-
-    assert reserved_gpus("0", Nvml()) == ()
+def test_peak_memory_is_added_up_over_all_processes_that_told_it():
+    told = peak_memory_result()[PEAK_MEMORY]
+    assert 0 < told <= peak_memory_bytes(os.getpid())
+    assert peak_memory_bytes(2**22 + 1) is None  # it has ended
+    both = [{PEAK_MEMORY: 1.0, "perf/rows_per_s": 0.5}, {PEAK_MEMORY: 2.0}]
+    assert sum_peak_memory(both[0], both) == {PEAK_MEMORY: 3.0, "perf/rows_per_s": 0.5}
+    assert sum_peak_memory(both[0], [both[0], {}]) == {"perf/rows_per_s": 0.5}

@@ -152,24 +152,6 @@ def run_keras_fit(workload, replicas, config=None, seed=SEED, epochs=3):
     return history, [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
 
 
-def run_eagerly(workload, replicas, config=None, seed=SEED, epochs=2):
-    """Run the same trial by Keras' own ``train_step``, one eager batch after another.
-
-    Returns:
-        The values of all variables.
-    """
-    config = config or {}
-    model = built(workload, replicas, config, seed)
-    rows = rows_of(workload.load_data(config))
-    size = workload.global_batch_size(config)
-    for epoch in range(epochs):
-        order = epoch_order(seed, epoch, rows.num_train)
-        for first in range(0, rows.num_train, size):
-            chosen = order[first : first + size]
-            model.train_step(keras.tree.map_structure(lambda a, c=chosen: a[c], rows.train))
-    return [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
-
-
 def furthest(first, second):
     """Return the largest difference of two runs, relative to values above 1.
 

@@ -130,6 +130,7 @@ def test_a_column_that_names_rows_is_warned_of(table, caplog):
     rows.assign(colour=[f"wine {row}" for row in range(40)]).to_csv(path, index=False)
     made(path).check_data()
     assert "column 'colour' holds 28 distinct texts in 28 training rows" in caplog.text
+    assert "such as {colour: '%d.%m.%Y'}" in caplog.text
 
 
 @pytest.mark.parametrize(

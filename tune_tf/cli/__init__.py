@@ -1,13 +1,15 @@
 """The command line: verbs are thin layers over Python functions."""
 
+import logging
 import os
 import shutil
 
 import typer
 import wrapt
 
-from tune_tf.cli.console import exit_on_errors
+from tune_tf.cli.console import exit_on_errors, make_console
 from tune_tf.cli.options import keep_ray_local
+from tune_tf.cli.progress import WarningPrinter
 from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.cli.verbs.init import init
 from tune_tf.cli.verbs.measure import plan, scale
@@ -53,6 +55,7 @@ def main() -> None:
     """Run the command line."""
     keep_ray_local(os.environ)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes on this machine
+    logging.lastResort = WarningPrinter(make_console(stderr=True))
     _leave_gpus_to_trials()
     with exit_on_errors(), interrupt_on_signals():
         app()

@@ -126,8 +126,8 @@ def run_with_progress(
         return run(callbacks=[progress])
 
 
-class _WarningPrinter(logging.Handler):
-    """Prints each warning once, above the live display."""
+class WarningPrinter(logging.Handler):
+    """Prints each warning once, in a run above the live display."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
@@ -135,6 +135,7 @@ class _WarningPrinter(logging.Handler):
         self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, unless its text was printed before."""
         text = f"{record.levelname.lower()}: {record.getMessage()}"
         if text not in self._printed:
             self._printed.add(text)
@@ -144,7 +145,7 @@ class _WarningPrinter(logging.Handler):
 
 @contextlib.contextmanager
 def _warnings_above_progress(console: Console) -> Iterator[None]:
-    logger, handler = logging.getLogger("tune_tf"), _WarningPrinter(console)
+    logger, handler = logging.getLogger("tune_tf"), WarningPrinter(console)
     logger.addHandler(handler)
     logger.propagate, propagated = False, logger.propagate
     try:

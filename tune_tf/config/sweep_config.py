@@ -337,10 +337,8 @@ class SweepConfig(Settings):
         return KeepBest(self.leading_objective, self.constraints)
 
     @classmethod
-    def from_yaml(
-        cls, path: str | Path, overrides: Iterable[str] = (), *, trusted: bool = True
-    ) -> Self:
-        """Read a sweep file.
+    def from_yaml(cls, path: str | Path, overrides: Iterable[str] = ()) -> Self:
+        """Read a sweep file; its workload is imported, which runs its code.
 
         A file without a ``space`` takes that of its workload, such as one of
         :func:`tune_tf.from_hypermodel`.
@@ -350,14 +348,12 @@ class SweepConfig(Settings):
             overrides: Texts ``dotted.key=value`` that override the file; the value is YAML.
                 Setting the kind of a parameter, as in ``space.filters.choice=[16,32]``, replaces
                 its previous kind.
-            trusted: Whether to import the workload, which runs its code, for its space and to check
-                ``data``.
 
         Raises:
             InvalidSettingsError: All errors, each with its line in the file.
             WorkloadError: The workload, which is to provide the space, cannot be imported.
         """
-        document, errors = read_sweep_file(Path(path), overrides, trusted=trusted)
+        document, errors = read_sweep_file(Path(path), overrides)
         with adding_errors_to(errors):
             config = cls.from_dict(document.data)
         if errors:

@@ -20,18 +20,19 @@ from tune_tf.workload import Workload
 
 
 def read_sweep_file(
-    path: Path, overrides: Iterable[str] = (), *, trusted: bool = True
+    path: Path, overrides: Iterable[str] = ()
 ) -> tuple[YamlDocument, list[ErrorDetail]]:
     """Return the settings of a sweep file, and the errors found so far.
+
+    The workload is imported for its space and to check ``data``.
 
     Args:
         path: The file.
         overrides: Texts ``dotted.key=value`` that override it.
-        trusted: Whether to import the workload for its space and to check ``data``.
     """
     original = YamlDocument.read(path)
     base_dir = path.absolute().parent
-    if trusted and "space" not in original.data:
+    if "space" not in original.data:
         workload = None
         with suppress(InvalidSettingsError):  # reported with the other errors
             workload = _workload_of(original.data, base_dir)
@@ -40,7 +41,7 @@ def read_sweep_file(
     document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
     _drop_other_limit(document)
     errors = [*document.errors, *_unknown_parameters(document, original)]
-    if trusted and document.data.get("data") is not None:
+    if document.data.get("data") is not None:
         # An ended sweep must be readable without its workload.
         with suppress(WorkloadError), adding_errors_to(errors):
             _workload_of(document.data, base_dir)
@@ -59,13 +60,12 @@ def _workload_of(settings: Mapping[str, Any], base_dir: Path) -> Workload | None
 def _drop_other_limit(document: YamlDocument) -> None:
     """Remove the file's ``max_t`` if ``epochs`` is overridden, and the reverse."""
     scheduler = document.data.get("scheduler")
-    base = scheduler.get("base") if isinstance(scheduler, dict) else None
-    sections = [section for section in (scheduler, base) if isinstance(section, dict)]
+    if not isinstance(scheduler, dict):
+        return
     if "epochs" in document.overridden:
-        for section in sections:
-            section.pop("max_t", None)
-    elif any(key.partition(".")[0] == "scheduler" for key in document.overridden) and any(
-        "max_t" in section for section in sections
+        scheduler.pop("max_t", None)
+    elif "max_t" in scheduler and any(
+        key.partition(".")[0] == "scheduler" for key in document.overridden
     ):
         document.data.pop("epochs", None)
 

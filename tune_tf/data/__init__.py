@@ -2,21 +2,18 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loading import DataLoader, has_loaded
-from tune_tf.data.pipeline import Pipeline
-from tune_tf.data.prepared_rows import BadRecord, Prepared, prepared
+from tune_tf.data.preparation import BadRecord
+from tune_tf.data.prepared_rows import Prepared, prepared
 from tune_tf.data.rows import Rows, first_rows, rows_of
-from tune_tf.data.vectorized import vectorized
 
 __all__ = [
     "BadRecord",
     "DataLoader",
     "FoldedRows",
-    "Pipeline",
     "Prepared",
     "Rows",
     "first_rows",
     "has_loaded",
     "prepared",
     "rows_of",
-    "vectorized",
 ]

@@ -13,7 +13,7 @@ from tune_tf.data.rows import (
     class_weights,
     joined_rows,
     joined_weights,
-    refuse_pipelines,
+    refuse_data_sets,
     rows_of,
 )
 from tune_tf.errors import WorkloadError
@@ -34,7 +34,7 @@ class FoldedRows:
 
     def __init__(self, data: Data, folds: Folds, *, seed: int, floatx: str = "float32") -> None:
         if isinstance(data, Data):
-            refuse_pipelines(data, "folds select rows by index")
+            refuse_data_sets(data, "folds select rows by index")
         rows = rows_of(data, floatx=floatx)
         parts: list[Any] = [part for part in (rows.train, rows.validation) if part is not None]
         self._x = joined_rows("x", [part[0] for part in parts])

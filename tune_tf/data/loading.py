@@ -1,13 +1,12 @@
 """Loading of a trial's data, once per node for all trials that read the same values."""
 
 import contextlib
-import io
 import logging
 import pickle
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,13 @@ def has_loaded(workload: Workload) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """Data of a trial; ``key`` is equal for trials with the same data, and None for no other's."""
+    """Data of a trial, and its workload as ``load_data`` has left it.
+
+    ``key`` is equal for trials with the same data, and None for those with data of their own.
+    """
 
     data: Data
+    workload: Workload
     key: str | None = None
 
 
@@ -63,10 +66,10 @@ class DataLoader:
         config: Mapping[str, Any],
         around: _Around = contextlib.nullcontext,
     ) -> Loaded:
-        """Return the data of a config, and set the workload to its state after ``load_data``.
+        """Return the data of a config, and the workload after ``load_data``.
 
         Args:
-            workload: A workload as before its first trial.
+            workload: A workload as before its first trial, which is not used further.
             config: The config.
             around: Returns the context in which ``load_data`` runs, if it does.
 
@@ -79,8 +82,8 @@ class DataLoader:
                 if (key := self._find(config)) is None:
                     return self._load(workload, config, own, around)
         if key is None:
-            return Loaded(_run(workload, ConfigReads(config), around)[0])
-        return Loaded(_unpacked(self._store.get(key, lambda: None), workload), key)
+            return _run(workload, ConfigReads(config), around)
+        return self._stored(key, workload, lambda: None)
 
     def _find(self, config: Mapping[str, Any]) -> str | None:
         """Return the key of data whose loader read the same values."""
@@ -95,91 +98,38 @@ class DataLoader:
         self, workload: Workload, config: Mapping[str, Any], own: Path, around: _Around
     ) -> Loaded:
         reads = ConfigReads(config)
-        data, changes = _run(workload, reads, around)
-        if (shared := shareable(data, floatx=self._floatx)) is None:
+        loaded = _run(workload, reads, around)
+        if (data := shareable(loaded.data, floatx=self._floatx)) is None:
             own.touch()
-            return Loaded(data)
-        try:
-            packed = _packed(shared, changes, workload)
-            _unpacked(packed, workload)
-        except Exception as error:  # noqa: BLE001  pickling may raise anything
-            names = ", ".join(f"self.{name}" for name in sorted(changes))
-            subject = f"it, or {names} that load_data set," if names else "it"
-            text = "Each trial loads its data, since %s cannot be pickled: %s"
-            _log.warning(text, subject, error)
-            own.touch()
-            return Loaded(data)
+            return loaded
+        if None in reads.digests.values():
+            return replace(loaded, data=data)
         key = f"{self._sweep_key}-{uuid.uuid4().hex}"
-        if None not in reads.digests.values():
-            packed = self._store.get(key, lambda: packed)
-            if key in self._store:
-                reads_file = self._store.folder / f"{key}{_READS}"
-                write_atomically(reads_file, pickle.dumps(dict(reads.digests)), on_disk=False)
-        return Loaded(_unpacked(packed, workload), key)
+        changed = workload if has_loaded(workload) else None
+        try:
+            stored = self._stored(key, workload, lambda: (data, changed))
+        except Exception as error:  # noqa: BLE001  pickling may raise anything
+            text = "Each trial loads its data, since it or what load_data set cannot be pickled: %s"
+            _log.warning(text, error)
+            own.touch()
+            return loaded
+        if key in self._store:
+            reads_file = self._store.folder / f"{key}{_READS}"
+            write_atomically(reads_file, pickle.dumps(dict(reads.digests)), on_disk=False)
+        return stored
+
+    def _stored(self, key: str, workload: Workload, compute: Callable[[], Any]) -> Loaded:
+        data, changed = self._store.get(key, compute)
+        if changed is None:
+            return Loaded(data, workload, key)
+        _changed[id(changed)] = changed
+        return Loaded(data, changed, key)
 
 
-_Packed = tuple[bytes, list[Any]]
-"""Pickle of data and of changed attributes, and its buffers."""
-
-
-def _run(workload: Workload, reads: ConfigReads, around: _Around) -> tuple[Data, dict[str, Any]]:
-    """Return what ``load_data`` returns, and the attributes that it set, changed or removed."""
-    before = {name: digest(value) for name, value in _attributes(workload).items()}
+def _run(workload: Workload, reads: ConfigReads, around: _Around) -> Loaded:
+    before = digest(workload)
     with around():
         data = workload.load_data(reads.recording)
-    after = _attributes(workload)
-    changes = {
-        name: value
-        for name, value in after.items()
-        if before.get(name) is None or before[name] != digest(value)
-    }
-    changes |= dict.fromkeys(before.keys() - after.keys(), _Removed)
-    _mark(workload, changes)
-    return data, changes
-
-
-class _Removed:
-    """Value of an attribute that is no more."""
-
-
-def _mark(workload: Workload, changes: Mapping[str, Any]) -> None:
-    if changes:
+    if before is None or digest(workload) != before:
         _changed[id(workload)] = workload
-
-
-def _attributes(workload: Workload) -> dict[str, Any]:
-    """Return the attributes that are pickled with a workload."""
-    state = workload.__getstate__()
-    parts = state if isinstance(state, tuple) else (state,)  # a tuple for classes with slots
-    return {name: value for part in parts if part for name, value in part.items()}
-
-
-def _packed(data: Data, changes: Mapping[str, Any], workload: Workload) -> _Packed:
-    from ray import cloudpickle  # unlike pickle, it supports functions defined in a script
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def persistent_id(self, obj: Any) -> str | None:
-            return "workload" if obj is workload else None
-
-    file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-    Pickler(file, protocol=5, buffer_callback=buffers.append).dump((data, dict(changes)))
-    return file.getvalue(), buffers
-
-
-def _unpacked(packed: _Packed, workload: Workload) -> Data:
-    """Return the data, and apply the changes to the workload."""
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, pid: Any) -> Any:
-            return workload
-
-    content, buffers = packed
-    read_only = [memoryview(buffer).toreadonly() for buffer in buffers]
-    data, changes = Unpickler(io.BytesIO(content), buffers=read_only).load()
-    for name, value in changes.items():
-        if value is not _Removed:
-            object.__setattr__(workload, name, value)
-        elif name in vars(workload):
-            object.__delattr__(workload, name)
-    _mark(workload, changes)
-    return data  # type: ignore[no-any-return]
+    return Loaded(data, workload)

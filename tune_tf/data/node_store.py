@@ -25,7 +25,7 @@ TENSOR_ALIGNMENT = 64
 _FREE_SHARE = 0.05
 """Share of a disk that stays free; Ray spills nothing to a disk with less."""
 
-_SHARE_OF_MEMORY = 0.5
+_SHARE_OF_MEMORY = 0.25
 _PREFIX = "tune_tf-node-"
 _log = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ class NodeStore:
 
     @property
     def max_bytes(self) -> float:
-        """Bytes that an optional value may take."""
-        return max_shared_bytes()
+        """Bytes that an optional value may take, the same for all trials of a node."""
+        return _SHARE_OF_MEMORY * float(psutil.virtual_memory().total)
 
     def locked(self, key: str) -> FileLock:
         """Return a lock among the processes; one that ends in any way releases it."""
@@ -153,17 +153,6 @@ def is_actor() -> bool:
     import ray
 
     return ray.get_runtime_context().get_actor_id() is not None
-
-
-def max_shared_bytes() -> float:
-    """Return half of the size of this node's object store; of free memory without a cluster."""
-    import ray
-
-    if not is_connected():
-        return _SHARE_OF_MEMORY * float(psutil.virtual_memory().available)
-    node_id = ray.get_runtime_context().get_node_id()
-    (node,) = (node for node in ray.nodes() if node["NodeID"] == node_id)
-    return _SHARE_OF_MEMORY * float(node["Resources"].get("object_store_memory", 0.0))
 
 
 def node_store() -> NodeStore:

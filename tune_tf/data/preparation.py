@@ -5,7 +5,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,27 @@ _MAX_RETRIES = 3
 _TASKS_READY_S = 3.0
 """Time that the processes of tasks take to start on an idle machine."""
 
-_Batch = tuple[list[int], Nested, "list[RecordFailure]"]
-"""Numbers of records, their rows, and failures of other records."""
+_MAX_CHARACTERS = 500
+
+_Batch = tuple[list[int], Nested, "list[BadRecord]"]
+"""Numbers of records, their rows, and other records."""
 
 
 @dataclass(frozen=True)
-class RecordFailure:
-    """Reason, as ``"Type: message"``, that a record has no row, and the traceback."""
+class BadRecord:
+    """Record without a row, or with a row unlike the others.
 
-    number: int
+    ``index`` is its number from 0, ``record`` its text, such as a path, truncated if long.
+    """
+
+    index: int
+    record: str
     error: str
-    trace: str = ""
+    trace: str = field(default="", repr=False, compare=False)
+
+    def __str__(self) -> str:
+        """Return ``record 3 (images/a.jpg): OSError: cannot identify image file``."""
+        return f"record {self.index} ({self.record}): {self.error}"
 
 
 class RecordRows:
@@ -48,7 +59,7 @@ class RecordRows:
     def __init__(self, num_records: int, first: tuple[int, Nested] | None = None) -> None:
         self.first = first
         self.kept: list[int] = []  # numbers of the records that have a row
-        self.failures: list[RecordFailure] = []
+        self.failures: list[BadRecord] = []
         self._num_records = num_records
         self._arrays: Nested = None
 
@@ -76,8 +87,9 @@ class RecordRows:
                 )
         except Exception as error:  # noqa: BLE001  any error makes only this record bad
             trace = "".join(traceback.format_exception(error))
-            failure = RecordFailure(number, f"{type(error).__name__}: {error}", trace)
-            self.failures.append(failure)
+            text = str(record)[:_MAX_CHARACTERS]
+            bad = BadRecord(number, text, f"{type(error).__name__}: {error}", trace)
+            self.failures.append(bad)
             return
         self.add(([number], map_nested(lambda leaf: leaf[np.newaxis], row), []))
 
@@ -137,25 +149,23 @@ def _prepare_by_tasks(
     size = max(1, min(size, (len(records) - start) // (num_cpus * _BATCHES_A_CPU)))
     task = ray.remote(num_cpus=0, max_retries=_MAX_RETRIES, scheduling_strategy="SPREAD")(_task)
     packed = [ray.put(fn)]  # unpacked by the task: that of an argument may import TensorFlow
-    unread, running = deque[tuple[int, Any]](), list[Any]()
-    firsts = deque(range(start, len(records), size))
+    firsts = range(start, len(records), size)
+    batches = (
+        task.remote(packed, digest(fn), rows.first, first, records[first : first + size], stop)
+        for first in firsts
+    )
+    running = deque[Any](islice(batches, num_cpus))
     try:
-        while firsts or unread:
-            while firsts and len(running) < num_cpus:
-                batch = records[firsts[0] : firsts[0] + size]
-                running.append(task.remote(packed, digest(fn), rows.first, firsts[0], batch, stop))
-                unread.append((firsts.popleft(), running[-1]))
-            _, running = ray.wait(running)
-            while unread and unread[0][1] not in running:
-                rows.add(ray.get(unread[0][1]))
-                unread.popleft()
+        for first in firsts:  # noqa: B007  told below
+            rows.add(ray.get(running.popleft()))
+            running.extend(islice(batches, 1))
             if stop and rows.failures:
                 return
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError as error:
         raise WorkerLostError(
-            f"the process that prepares record {unread[0][0]} or one of the next ones was lost "
+            f"the process that prepares record {first} or one of the next ones was lost "
             f"{1 + _MAX_RETRIES} times: call the function for them in a separate process to see "
             f"what ends it, such as a crash in a library or too little memory ({error})"
         ) from error

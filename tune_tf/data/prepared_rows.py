@@ -10,7 +10,7 @@ import numpy as np
 from tune_tf.data.digest import digest
 from tune_tf.data.nested import Nested, leaves_of
 from tune_tf.data.node_store import is_actor, node_store
-from tune_tf.data.preparation import RecordRows, prepare
+from tune_tf.data.preparation import BadRecord, RecordRows, prepare
 from tune_tf.errors import (
     RAISED_AT,
     InvalidSettingsError,
@@ -24,23 +24,6 @@ _log = logging.getLogger(__name__)
 OnBadRecord = Literal["raise", "skip"]
 
 _MAX_LISTED = 3
-_MAX_CHARACTERS = 500
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """Record without a row, or with a row unlike the others.
-
-    ``index`` is its number from 0, ``record`` its text, such as a path, truncated if long.
-    """
-
-    index: int
-    record: str
-    error: str
-
-    def __str__(self) -> str:
-        """Return ``record 3 (images/a.jpg): OSError: cannot identify image file``."""
-        return f"record {self.index} ({self.record}): {self.error}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +89,12 @@ def prepared(
 
 
 def _checked(records: list[Any], found: RecordRows, *, stop_at_failure: bool) -> Prepared:
-    bad = tuple(
-        BadRecord(each.number, str(records[each.number])[:_MAX_CHARACTERS], each.error)
-        for each in found.failures
-    )
+    bad = tuple(found.failures)
     if bad and stop_at_failure:
         error = WorkloadError(
             f"{bad[0]}; fix or remove the record, or skip such records with on_bad_record: skip"
         )
-        error.add_note(f"{RAISED_AT}\n{found.failures[0].trace}")
+        error.add_note(f"{RAISED_AT}\n{bad[0].trace}")
         raise error
     more = f"; and {len(bad) - _MAX_LISTED} more" if len(bad) > _MAX_LISTED else ""
     listed = "; ".join(map(str, bad[:_MAX_LISTED])) + more

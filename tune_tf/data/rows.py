@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tune_tf.data.nested import Nested, leaves_of, map_nested, spec_of
-from tune_tf.data.pipeline import Pipeline
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Data
 
@@ -30,12 +29,11 @@ class Rows:
     """Training rows, at least one, and validation rows, if any.
 
     Either are ``(x, y)`` or ``(x, y, sample_weight)``, nested arrays with rows on the first axis,
-    a :class:`~tune_tf.data.Pipeline` of such rows, or :class:`Batches`, whose number of rows is
-    given as 0.
+    or :class:`Batches`, whose number of rows is given as 0.
     """
 
-    train: "tuple[Nested, ...] | Pipeline | Batches"
-    validation: "tuple[Nested, ...] | Pipeline | Batches | None"
+    train: tuple[Nested, ...] | Batches
+    validation: tuple[Nested, ...] | Batches | None
     num_train: int
     num_validation: int
 
@@ -85,25 +83,19 @@ def has_datasets(data: Data) -> bool:
 def shareable(data: Any, *, floatx: str = "float32") -> Data | None:
     """Return a workload's data without test rows, arrays in training dtypes, for other processes.
 
-    Returns None if a part is neither arrays nor a pipeline, or is mapped from a file of its own.
+    Returns None if a part does not consist of arrays.
     """
     if not isinstance(data, Data):
         return None
+    parts = data.train, data.validation
+    if not all(isinstance(part, tuple | None) for part in parts):
+        return None
     try:
         train, validation = (
-            map_nested(np.ascontiguousarray, _converted(part, floatx))
-            if isinstance(part, tuple)
-            else part
-            for part in (data.train, data.validation)
+            part and map_nested(np.ascontiguousarray, _converted(part, floatx)) for part in parts
         )
     except WorkloadError:  # told when the trial reads it
         return None
-    for part in (train, validation):
-        rows = part.rows if isinstance(part, Pipeline) else None
-        if not isinstance(part, tuple | Pipeline | None) or any(
-            isinstance(leaf, np.memmap) for _, leaf in leaves_of("", rows)
-        ):
-            return None
     return replace(data, train=train, validation=validation, test=None)
 
 
@@ -123,13 +115,11 @@ def _checked(name: str, part: Any, steps: int | None, floatx: str) -> tuple[Any,
             f"Data.{setting} counts batches of a tf.data.Dataset or keras.utils.PyDataset, but "
             f"Data.{name} is a {type(part).__name__}: leave it out, or return fewer rows"
         )
-    if isinstance(part, Pipeline):
-        return part, _num_rows(name, part.rows)
     if not isinstance(part, tuple) or len(part) not in (2, 3):
         raise WorkloadError(
             f"Data.{name} must be a tuple (x, y) or (x, y, sample_weight) of arrays, a "
-            "tf.data.Dataset (Dataset.from_generator for a generator), a keras.utils.PyDataset or "
-            f"a tune_tf.data.Pipeline, not {type(part).__name__}"
+            "tf.data.Dataset (Dataset.from_generator for a generator) or a "
+            f"keras.utils.PyDataset, not {type(part).__name__}"
         )
     part = _converted(part, floatx)
     return part, _num_rows(name, part)
@@ -162,14 +152,10 @@ def _converted(part: tuple[Nested, ...], floatx: str) -> tuple[Nested, ...]:
 
 
 def _with_class_weight(
-    train: tuple[Nested, ...] | Pipeline | Batches, class_weight: Mapping[int, float], floatx: str
+    train: tuple[Nested, ...] | Batches, class_weight: Mapping[int, float], floatx: str
 ) -> tuple[Nested, ...] | Batches:
     if isinstance(train, Batches):
         return replace(train, class_weight=class_weight)
-    if isinstance(train, Pipeline):
-        raise WorkloadError(
-            "class_weight is for arrays: let the map of Data.train return (x, y, sample_weight)"
-        )
     if len(train) == 3:
         raise WorkloadError(
             "Data has both class_weight and sample_weight: multiply them into sample_weight"
@@ -199,9 +185,9 @@ def class_labels(y: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return np.round(y).astype(np.int64)
 
 
-def _spec(part: tuple[Nested, ...] | Pipeline | Batches | None) -> Any:
-    if isinstance(part, Pipeline | Batches):
-        return type(part).__name__  # its stream compares the rest
+def _spec(part: tuple[Nested, ...] | Batches | None) -> Any:
+    if isinstance(part, Batches):
+        return "batches"  # its stream compares the rest
     leaves = leaves_of("", part) if part else ()
     return tuple((label, leaf.shape, str(leaf.dtype)) for label, leaf in leaves)
 
@@ -218,7 +204,7 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     if not isinstance(data, Data) or data.validation is None:
         return data
     why = "training and validation rows are concatenated as arrays"
-    refuse_pipelines(data, why, or_else=", or retrain with --on train")
+    refuse_data_sets(data, why, or_else=", or retrain with --on train")
     rows = rows_of(replace(data, class_weight=None), floatx=floatx)
     parts: list[Any] = [rows.train, rows.validation]
     train = [joined_rows(name, [part[i] for part in parts]) for i, name in enumerate("xy")]
@@ -227,7 +213,7 @@ def all_to_train(data: Data, *, floatx: str = "float32") -> Data:
     return replace(data, train=tuple(train), validation=None, groups=None)
 
 
-def refuse_pipelines(data: Data, why: str, *, or_else: str = "") -> None:
+def refuse_data_sets(data: Data, why: str, *, or_else: str = "") -> None:
     """Reject data that are not arrays, with the reason ``why`` and another remedy.
 
     Raises:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tune_tf.data import Pipeline, first_rows, rows_of
+from tune_tf.data import first_rows, rows_of
 from tune_tf.data.rows import has_datasets, is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload, with_mixin
@@ -46,8 +46,8 @@ class Sample:
         num_validation = rows.num_validation and max(
             1, round(num_train / rows.num_train * rows.num_validation)
         )
-        train = _first_rows(data.train, num_train)
-        validation = _first_rows(data.validation, num_validation) if num_validation else None
+        train = first_rows(data.train, num_train)
+        validation = first_rows(data.validation, num_validation) if num_validation else None
         return replace(data, train=train, validation=validation, groups=None)  # whatever the folds
 
     def _steps(self, part: Any, steps: int | None) -> int | None:
@@ -77,9 +77,3 @@ class _Sampled:
 def sample_workload(workload: Workload, sample: Sample) -> Workload:
     """Return a copy of a workload that trains on a sample, without callbacks."""
     return with_mixin(_Sampled, workload, _tune_tf_sample=sample)
-
-
-def _first_rows(part: Any, num_rows: int) -> Any:
-    if not isinstance(part, Pipeline):
-        return first_rows(part, num_rows)
-    return replace(part, rows=first_rows(part.rows, num_rows))

@@ -31,7 +31,6 @@ class Asynchronous(Parallelism):
     part: ClassVar[str] = "asynchronous worker"
     shares_gpus: ClassVar[bool] = True
     supports_row_functions: ClassVar[bool] = False
-    shares_frozen: ClassVar[bool] = False
 
     num_workers: Count = 2
     max_staleness: Count = 8

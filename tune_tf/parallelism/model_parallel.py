@@ -12,7 +12,6 @@ class _Staged(Parallelism):
 
     trainable: ClassVar[str] = "tune_tf.trainables.mirrored:ModelParallelTrainable"
     part: ClassVar[str] = "stage"
-    shares_frozen: ClassVar[bool] = False
 
     num_stages: int
 

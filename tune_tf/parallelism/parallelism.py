@@ -27,7 +27,6 @@ class Parallelism:
         kind: Name in sweep files.
         trainable: Its Tune trainable, as ``module:class``. Trials load it, sweep files do not.
         part: What is on each device, in messages.
-        shares_frozen: Whether its trials share the outputs of frozen layers.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         shares_gpus: Whether each device may be a share of a GPU.
 
@@ -39,7 +38,6 @@ class Parallelism:
     trainable: ClassVar[str]
     part: ClassVar[str] = "replica"
     supports_row_functions: ClassVar[bool] = True
-    shares_frozen: ClassVar[bool] = True
     shares_gpus: ClassVar[bool] = False
 
     # What is no setting of a kind.

@@ -209,7 +209,7 @@ def plot_ends(data: ReportData) -> Plot:
 
 def plot_timeline(data: ReportData) -> Plot:
     """Plot when each trial ran."""
-    if data.wall_s is None:
+    if not any(trial.view.began_s and trial.end_s for trial in data.trials):
         return Plot("no trial's start and end are known")
     figure = visualization.plot_timeline(study_of(data, [data.objective], _timed_state))
     trials = {trial.number: trial for trial in data.trials}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tune_tf.events import EventHistory, has_driver
+from tune_tf.events import EventHistory, Session, has_driver
 from tune_tf.inspection.reported_results import RESULTS, read_last_result
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.objective import Objective
@@ -57,15 +57,17 @@ class ReportTrial:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Result of a sweep and its trials by number."""
+    """Result of a sweep, its trials by number, and when it ran."""
 
     result: SweepResult
     trials: tuple[ReportTrial, ...]
+    sessions: tuple[Session, ...] = ()
 
     @classmethod
     def of(cls, result: SweepResult) -> "ReportData":
         """Read the trials from the folder of a sweep."""
-        events = {each.number: each for each in EventHistory.read(result.path).trials.values()}
+        history = EventHistory.read(result.path)
+        events = {each.number: each for each in history.trials.values()}
         driven = has_driver(result.path)
         space, metric = result.config.space, result.objective.metric
         trials = []
@@ -79,7 +81,7 @@ class ReportData:
             value = trial.metrics.get(metric)
             value = float(value) if value is not None and is_finite(value) else None
             trials.append(ReportTrial(trial, view, config, view.curve(metric), value, end_s))
-        return cls(result, tuple(trials))
+        return cls(result, tuple(trials), tuple(history.sessions))
 
     @property
     def objective(self) -> Objective:
@@ -117,11 +119,15 @@ class ReportData:
 
     @property
     def start_s(self) -> float | None:
-        """Start of the first trial, in seconds since 1970; None if unknown."""
+        """Start of the sweep or of its first trial, in seconds since 1970; None if unknown."""
+        if self.sessions:
+            return self.sessions[0].begun_s
         return min((it.view.began_s for it in self.trials if it.view.began_s), default=None)
 
     @property
     def wall_s(self) -> float | None:
-        """Seconds from the first start to the last end or result; None if unknown."""
+        """Seconds in which the sweep ran, or else from its first start to its last result."""
+        if self.sessions:
+            return sum(each.last_s - each.begun_s for each in self.sessions)
         end_s = max((it.end_s for it in self.trials if it.end_s), default=None)
         return None if self.start_s is None or end_s is None else end_s - self.start_s

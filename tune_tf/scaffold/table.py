@@ -91,7 +91,10 @@ def _date_lines(properties: TableProperties) -> list[Line]:
     values = ", ".join(
         f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(each)}" for name, each in formats
     )
-    return [Line("dates", f"{{{values}}}", "with their formats")] if values else []
+    if values:
+        return [Line("dates", f"{{{values}}}", "with their formats")]
+    example = '{sold: "%d.%m.%Y"}'
+    return [Line("dates", example, "formats other than ISO 8601", is_commented_out=True)]
 
 
 def _identifies_rows(column: "pd.Series[Any]") -> bool:

@@ -72,8 +72,8 @@ class ResumeMixin(TrialScheduler):
         """Paths of checkpoints that another trial than their own may still need.
 
         A trial's folder stands for all of its checkpoints. Those that an unfinished trial continues
-        from are needed anyway; finished trials are never resumed, and those waiting for a promotion
-        or their bracket are paused.
+        from are needed anyway; finished trials are never resumed, and those that wait at a rung or
+        for their bracket are paused.
         """
         return frozenset()
 

@@ -140,11 +140,6 @@ class OptunaSearcher(StudySearcher):
         self._open()
         return self._import_summary
 
-    def number_of(self, trial_id: str) -> int | None:
-        """Return Optuna's number of a trial, by Tune's id; None if Optuna does not know it."""
-        record = self._registry.record(trial_id) if self._registry is not None else None
-        return record.number if record is not None else None
-
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
@@ -332,8 +327,6 @@ class OptunaSearcher(StudySearcher):
         elif config_changed_at(last) is None and (kept := kept_result(last)) != last:
             end, last = replace(end, kept=self.criteria.values(kept) or ()), kept
         attrs = attrs_from_result(last, self._rungs())
-        if run_id := controller.run_id_of(trial_id):
-            attrs[MLFLOW_RUN_ID] = run_id
         violations = self.criteria.violations(last)
         self._reconcile().tell(trial_id, end, attrs, violations)
 

@@ -60,15 +60,12 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()
 
 @contextlib.contextmanager
 def cluster(
-    settings: ClusterSettings | None = None,
-    base_dir: Path | None = None,
-    *,
-    num_cpus: int | None = None,
+    settings: ClusterSettings | None = None, base_dir: Path | None = None
 ) -> Iterator[None]:
     """Use the connected Ray cluster, or connect to one within the context.
 
-    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started, with
-    ``num_cpus`` or those of the machine. Relative paths in the settings start from ``base_dir``.
+    Without an address in ``RAY_ADDRESS`` or the settings, a local cluster is started. Relative
+    paths in the settings start from ``base_dir``.
 
     Raises:
         UnavailableResourcesError: The cluster does not answer.
@@ -85,7 +82,6 @@ def cluster(
         try:
             ray.init(
                 address or "local",  # never an unrelated cluster on this machine
-                num_cpus=None if address else num_cpus,
                 include_dashboard=None if address else False,
                 log_to_driver=is_client(address),
                 logging_level=logging.ERROR,

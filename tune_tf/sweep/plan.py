@@ -58,19 +58,27 @@ def check_settings(config: SweepConfig, base_dir: Path, folder: Path | None = No
     check_storage(config, folder)
     workload = import_workload(config.workload, base_dir, config.data)
     make_scheduler(config)
-    make_sampler(
-        config.searcher.sampler,
-        config.searcher.seed,
-        space=config.space,
-        num_objectives=len(config.objectives),
-        arguments=config.searcher.arguments,
-    )
+    _check_sampler(config)
     checked_tracking_uri(config)
     _check_searcher(config, is_new=folder is None)
     if not ray.is_initialized() and cluster_address(config.cluster) is None:
         num_fitting(config.resources or default_resources(config.parallelism), config.parallelism)
     workload.check_data()
     return workload
+
+
+def _check_sampler(config: SweepConfig) -> None:
+    try:
+        make_sampler(
+            config.searcher.sampler,
+            config.searcher.seed,
+            space=config.space,
+            num_objectives=len(config.objectives),
+            arguments=config.searcher.arguments,
+        )
+    except InvalidSettingsError as error:
+        details = [it.within("space" if it.where else "searcher") for it in error.details]
+        raise InvalidSettingsError(details) from error
 
 
 def _check_searcher(config: SweepConfig, *, is_new: bool) -> None:
@@ -247,7 +255,6 @@ def make_tracker(
             space=folder.config.space,
             resume_with=f"tune-tf resume {folder.path}",
             rungs=lambda: scheduler.rungs,
-            optuna_number=searcher.number_of,
             texts={"sweep.yaml": folder.masked_file},
             dataset=dataset_of(workload, folder.config.workload_name),
         ),

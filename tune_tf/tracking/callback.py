@@ -1,6 +1,7 @@
 """Ray Tune callback that logs a sweep to MLflow."""
 
 import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,9 +26,8 @@ from tune_tf.tracking.descriptions import (
     NODE_TAG,
     SweepDetails,
     node_name,
-    trial_description,
 )
-from tune_tf.tracking.lineage import LINEAGE_FILE, Lineage
+from tune_tf.tracking.lineage import Lineage
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
     long_params,
@@ -46,7 +46,6 @@ from tune_tf.tracking.store import (
     process_tracking_uri,
 )
 from tune_tf.tracking.writing.run_update import (
-    DESCRIPTION_TAG,
     PARENT,
     STOP_CAUSE_TAG,
     STOP_REASON_TAG,
@@ -81,8 +80,7 @@ class MLflowCallback(Callback):
             its runs.
         tags: Tags of all runs.
         spool_path: Folder for unwritten updates, which then survive a killed driver and an
-            unavailable store; None to keep them in memory. With a spool, searchers do not wait for
-            run ids.
+            unavailable store; None to keep them in memory.
         details: Details of the sweep and its trials.
 
     Raises:
@@ -134,8 +132,6 @@ class MLflowCallback(Callback):
             self._objective, self._constraints, self._details, state.get("summary", {})
         )
         self._lineage = Lineage(state.get("lineage", {}))
-        self._environment: str | None = state.get("environment")
-        self._source_tags: dict[str, str] = {}
         self._nodes: dict[str, str | None] = {}
         self._has_name = self._sweep_name is not None
 
@@ -152,15 +148,6 @@ class MLflowCallback(Callback):
     def run_ids(self) -> dict[str, str]:
         """Return MLflow's run ids by trial id, for the runs created so far."""
         return {run: run_id for run, run_id in self._writer.run_ids.items() if run != PARENT}
-
-    def await_run_id(self, trial: Trial) -> str | None:
-        """Return the run id of a trial about to end, once the run is created.
-
-        For searchers, which cannot add to an ended trial. None if the store is down.
-        """
-        if not trial.is_finished():
-            self.outcome_tracker.track(trial)
-        return self._writer.await_run_id(trial.trial_id)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all reports are written; return False on timeout."""
@@ -205,7 +192,10 @@ class MLflowCallback(Callback):
         for update in state.get("unwritten", ()):  # left by a killed driver
             self._writer.put(update)
         self._environment_thread = threading.Thread(
-            target=self._log_environment, name="tune_tf-environment", daemon=True
+            target=self._log_environment,
+            args=(bool(state),),
+            name="tune_tf-environment",
+            daemon=True,
         )
         self._environment_thread.start()
 
@@ -214,9 +204,8 @@ class MLflowCallback(Callback):
     ) -> None:
         """Open the trial's run, and tag a trial cloned from another."""
         self.outcome_tracker.on_trial_start(iteration, trials, trial, **info)
-        clone = self._lineage.record_start(trial, trials, now_ms())
-        if clone is not None:
-            self._writer.put(RunUpdate(trial.trial_id, tags=clone.tags))
+        if tags := self._lineage.record_start(trial, trials):
+            self._writer.put(RunUpdate(trial.trial_id, tags=tags))
 
     def on_trial_result(
         self,
@@ -228,19 +217,18 @@ class MLflowCallback(Callback):
     ) -> None:
         """Log the result's metrics, and add stop reason and run id to the result."""
         self.outcome_tracker.on_trial_result(iteration, trials, trial, result, **info)
-        trial_id, time_ms = trial.trial_id, now_ms()
+        trial_id = trial.trial_id
         if run_id := self._writer.run_id_of(trial_id):
             result[MLFLOW_RUN_ID] = run_id
         metrics = mlflow_metrics(result)
         step = int(result.get(TRAINING_ITERATION, 0))
-        before, tags = self._lineage.add_to_report(trial_id, step, time_ms, metrics)
-        self._parent.record_report(trial_id, step, metrics)
+        tags = self._lineage.add_to_report(trial_id, metrics)
+        self._parent.record_report()
         node = result.get(NODE_IP)
         if self._nodes.get(trial_id) != node:
             self._nodes[trial_id] = node
             tags[NODE_TAG] = node_name(result)
-        reports = [*before, Report(step, time_ms, metrics)]
-        self._writer.put(RunUpdate(trial_id, tags=tags, reports=reports))
+        self._writer.put(RunUpdate(trial_id, tags=tags, reports=[Report(step, now_ms(), metrics)]))
 
     def on_trial_complete(self, *args: Any, **info: Any) -> None:
         """End the trial's run."""
@@ -267,8 +255,6 @@ class MLflowCallback(Callback):
             self._environment_thread.join(_ENVIRONMENT_TIMEOUT_S)
             self._environment_thread = None
         update = self._parent.end_update(trials, outcomes)
-        if self._lineage.clones:
-            update.texts[LINEAGE_FILE] = self._lineage.to_json()
         update.ends = {key: end.value for key, end in outcomes.items() if key not in self._tracked}
         self._writer.put(update)
         self._writer.close()
@@ -285,7 +271,6 @@ class MLflowCallback(Callback):
             "unwritten": self._writer.unwritten(),
             "summary": self._parent.state(),
             "lineage": self._lineage.state(),
-            "environment": self._environment,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -305,7 +290,7 @@ class MLflowCallback(Callback):
             name=str(trial),
             params=mlflow_params(trial.config),
             texts=long_params(trial.config),
-            tags={**self._details.start_tags(trial), **self._source_tags},
+            tags=self._details.start_tags(trial),
             reopen=True,
             fresh=not reported_result(trial),
         )
@@ -317,19 +302,11 @@ class MLflowCallback(Callback):
         last = kept_result({**reported, **mlflow_metrics(reported)})
         cause = error_cause(error) if error else last.get(STOP_CAUSE)
         feasible = self._parent.is_feasible(last)
-        # The code version may not have been known at the start of the trial.
-        tags = {**self._source_tags, STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
+        tags = {STOP_REASON_TAG: outcome.value, **self._details.end_tags(last)}
         if feasible is not None:
             tags["tune_tf.feasible"] = str(feasible).lower()
         if cause:
             tags[STOP_CAUSE_TAG] = truncate(str(cause), MAX_TAG_LENGTH)
-        tags[DESCRIPTION_TAG] = trial_description(
-            outcome,
-            int(last.get(TRAINING_ITERATION, 0)),
-            cause=cause,
-            objective=self._objective,
-            best=self._parent.best_report(trial.trial_id),
-        )
         update = RunUpdate(trial.trial_id, tags=tags, status=outcome.mlflow, end_ms=now_ms())
         if error:
             update.texts["error.txt"] = strip_colors(error)
@@ -341,12 +318,10 @@ class MLflowCallback(Callback):
             outcomes = self.outcome_tracker.outcomes
             self._writer.put(self._parent.trial_update(outcomes, new_best=best))
 
-    def _log_environment(self) -> None:
+    def _log_environment(self, is_resumed: bool) -> None:
         """Log the environment; runs in a thread, since it takes seconds."""
-        repository = environment.Repository.of_this_process()
-        self._source_tags = repository.tags() if repository is not None else {}
-        texts = environment.environment_artifacts(repository)
-        self._environment, before = environment.environment_digest(texts), self._environment
-        if before is not None:  # keep the environment of the start
-            texts = environment.resume_artifacts(texts) if before != self._environment else {}
-        self._writer.put(RunUpdate(PARENT, tags=self._source_tags, texts=texts))
+        began = time.gmtime(now_ms() / 1000)
+        folder = time.strftime("resumed-%Y%m%d-%H%M%S/", began) if is_resumed else ""
+        texts = environment.environment_texts()
+        texts = {f"environment/{folder}{name}": text for name, text in texts.items()}
+        self._writer.put(RunUpdate(PARENT, texts=texts))

@@ -24,15 +24,6 @@ _STATUS_TEXTS = {
     "KILLED": "interrupted",
     "FAILED": "failed: no trial completed",
 }
-_OUTCOME_TEXTS = {
-    Outcome.COMPLETED: "Ran to completion.",
-    Outcome.PRUNED: "Stopped early by the scheduler: others were better.",
-    Outcome.OUT_OF_BUDGET: "Stopped because the sweep had used up its budget.",
-    Outcome.DIVERGED: "Failed: its metric became NaN or infinite.",
-    Outcome.OOM: "Failed: out of memory.",
-    Outcome.ERROR: "Failed with an error.",
-    Outcome.INTERRUPTED: "Interrupted with the sweep; resuming the sweep continues it.",
-}
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,6 @@ class SweepDetails:
     space: SearchSpace | None = None
     resume_with: str | None = None  # command
     rungs: Callable[[], Collection[int]] = tuple  # iterations at which trials are compared
-    optuna_number: Callable[[str], int | None] | None = None  # of a trial, by Tune's id
     texts: Mapping[str, str] = field(default_factory=dict)  # more artifacts of the parent, by path
     dataset: Mapping[str, str] | None = None  # fields of MLflow's Dataset
 
@@ -65,12 +55,10 @@ class SweepDetails:
 
     def start_tags(self, trial: Trial) -> dict[str, str]:
         """Return the tags of a trial that starts."""
-        number = self.optuna_number(trial.trial_id) if self.optuna_number is not None else None
         tags = {
             "tune_tf.trial_name": truncate(str(trial), MAX_TAG_LENGTH),
             "tune_tf.trial_number": str(trial_number(trial)),
             "tune_tf.devices": reserved_devices(trial),
-            "tune_tf.optuna_number": "" if number is None else str(number),
         }
         return {name: value for name, value in tags.items() if value}
 
@@ -88,17 +76,10 @@ def node_name(result: Mapping[str, Any]) -> str:
 
 
 def reserved_devices(trial: Trial) -> str:
-    """Return a trial's reservation: ``2 CPU, 1 GPU``, or ``2 x (1 CPU, 1 GPU)`` for bundles."""
+    """Return what a trial reserves in all, such as ``2 CPU, 1 GPU``."""
     request = trial.placement_group_factory
-    bundles = [_amounts(bundle) for bundle in request.bundles] if request is not None else []
-    kinds = {bundle: bundles.count(bundle) for bundle in bundles if bundle}
-    if len(bundles) == 1:
-        return "".join(kinds)
-    return " + ".join(f"{count} x ({bundle})" for bundle, count in kinds.items())
-
-
-def _amounts(bundle: Mapping[str, float]) -> str:
-    return ", ".join(f"{amount:g} {name}" for name, amount in bundle.items() if amount)
+    amounts = request.required_resources if request is not None else {}
+    return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items() if amount)
 
 
 def sweep_description(
@@ -121,28 +102,6 @@ def sweep_description(
     if best is not None and objective is not None:
         label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
         parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
-    return "\n\n".join(parts)
-
-
-def trial_description(
-    outcome: Outcome,
-    iteration: int,
-    *,
-    cause: str | None = None,
-    objective: Objective | None = None,
-    best: tuple[float, int] | None = None,
-) -> str:
-    """Return the description of a trial's run.
-
-    ``iteration`` is the last one, ``best`` the objective's best value and its iteration.
-    """
-    parts = [f"**{_OUTCOME_TEXTS[outcome]}**"]
-    if iteration:
-        parts[0] += f" It ended after {iteration} iteration{'' if iteration == 1 else 's'}."
-    if objective is not None and best is not None:
-        parts.append(f"Best `{objective.metric}`: **{best[0]:.6g}** at iteration {best[1]}.")
-    if cause:
-        parts.append(f"```\n{cause.replace('```', chr(39) * 3)}\n```")
     return "\n\n".join(parts)
 
 

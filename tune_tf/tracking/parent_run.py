@@ -51,7 +51,6 @@ class ParentRun:
             key: Candidate(key, Outcome(tag), value, feasible)
             for key, tag, value, feasible in state.get("candidates", ())
         }
-        self._best_reports: dict[str, tuple[float, int]] = dict(state.get("best_reports", {}))
         self._last_metrics: dict[str, float] = {}
         self.best: BestTrial | None = state.get("best")
 
@@ -66,23 +65,11 @@ class ParentRun:
             "num_results": self._num_results,
             "candidates": candidates,
             "best": self.best,
-            "best_reports": dict(self._best_reports),
         }
 
-    def record_report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> None:
+    def record_report(self) -> None:
         """Record a report of a running trial."""
         self._num_results += 1
-        objective = self._objective
-        if objective is None or not is_finite(value := metrics.get(metric_key(objective.metric))):
-            return
-        number = float(value)  # type: ignore[arg-type]
-        best = self._best_reports.get(trial_id)
-        if best is None or objective.better(number, best[0]):
-            self._best_reports[trial_id] = number, step
-
-    def best_report(self, trial_id: str) -> tuple[float, int] | None:
-        """Return the best value that a running trial reported, and its step."""
-        return self._best_reports.get(trial_id)
 
     def is_feasible(self, result: Mapping[str, Any]) -> bool | None:
         """Return whether a result meets the constraints; None without constraints."""
@@ -101,7 +88,6 @@ class ParentRun:
         Returns:
             Whether the best trial changed.
         """
-        self._best_reports.pop(trial_id, None)
         value = result.get(self._objective.metric) if self._objective else None
         if self._objective is None or not is_finite(value):
             return False

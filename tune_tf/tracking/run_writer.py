@@ -18,7 +18,6 @@ from tune_tf.tracking.writing.writer import BackgroundWriter
 _logger = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 300.0
-_RUN_TIMEOUT_S = 30.0
 _SYNC_PATIENCE_S = 20.0
 
 
@@ -34,7 +33,6 @@ class RunWriter:
         self._spool_path = spool_path
         self._writer: BackgroundWriter | None = None
         self._run_ids: dict[str, str] = {}
-        self._waits_for_ids = spool_path is None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the open writer."""
@@ -56,17 +54,6 @@ class RunWriter:
         runs = self._writer and self._writer.runs
         return (runs and runs.run_id_of(run)) or self._run_ids.get(run)
 
-    def await_run_id(self, run: str) -> str | None:
-        """Return a run's id once the writer has created the run; None if the store is down.
-
-        Does not wait again after a timeout, and never waits with a spool: such a sweep adds missing
-        ids at its end.
-        """
-        if self._writer is not None and self._waits_for_ids and self.run_id_of(run) is None:
-            self._writer.write_until(lambda: self.run_id_of(run), _RUN_TIMEOUT_S)
-            self._waits_for_ids = self.run_id_of(run) is not None
-        return self.run_id_of(run)
-
     def open(self, run_ids: Mapping[str, str], **changes: Any) -> None:
         """Start the writer, with known run ids and changed fields of the sweep.
 
@@ -75,7 +62,6 @@ class RunWriter:
         """
         self.sweep = replace(self.sweep, **changes)
         self._run_ids = dict(run_ids)
-        self._waits_for_ids = self._spool_path is None
         self._writer = BackgroundWriter(partial(_open_runs, self.sweep), self._spool())
 
     def put(self, update: RunUpdate) -> None:

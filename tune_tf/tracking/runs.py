@@ -1,7 +1,6 @@
 """MLflow runs of a sweep, opened in the writer's thread, since that takes seconds."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.outcome import Outcome
 from tune_tf.secrets import mask_all
+from tune_tf.tracking.environment import git_commit
 from tune_tf.tracking.names import EXPLOITS, NUM_ENDED_METRIC, TIME_TOTAL, safe_file_name
 from tune_tf.tracking.store import sqlite_path
 from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Rejections
 from tune_tf.tracking.writing.run_update import (
     CREATED_BY_TRIAL_TAG,
-    DESCRIPTION_TAG,
     PARENT,
     PARENT_RUN_TAG,
     STOP_REASON_TAG,
@@ -25,9 +24,10 @@ from tune_tf.tracking.writing.run_update import (
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Run
 
 _PAGE = 1000
+_GIT_COMMIT = "mlflow.source.git.commit"
 # Selects the view in MLflow.
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
@@ -108,28 +108,10 @@ class SweepRuns:
             update.trials = None
         run.end(update)
 
-    def end_running(self) -> list[str]:
-        """Mark all running runs as interrupted; return their ids."""
-        running = [run for run in self._search() if run.info.status == "RUNNING"]
-        for run in running:
-            self._interrupt(run, self._last_report(run.data.tags.get(TRIAL_ID_TAG, PARENT), run)[1])
-        return [run.info.run_id for run in running]
-
-    def _interrupt(
-        self, run: "Run", end_ms: int | None = None, outcome: Outcome = Outcome.INTERRUPTED
-    ) -> None:
-        self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
-        self._client.set_terminated(run.info.run_id, outcome.mlflow, end_ms)
-        description = run.data.tags.get(DESCRIPTION_TAG, "")
-        if TRIAL_ID_TAG not in run.data.tags and "running" in description:
-            text = description.replace("running", "interrupted", 1)
-            self._client.set_tag(run.info.run_id, DESCRIPTION_TAG, text)
-
     def _experiment_id(self) -> str:
         name = self._sweep.experiment_name
         experiment = self._client.get_experiment_by_name(name)
         if experiment is not None:
-            self._add_experiment_tags(experiment)
             return experiment.experiment_id
         path = sqlite_path(self._sweep.tracking_uri)
         if path is None or path.absolute().parent == Path.cwd():
@@ -139,15 +121,6 @@ class SweepRuns:
         return self._client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
-
-    def _add_experiment_tags(self, experiment: "Experiment") -> None:
-        """Add the tags that an experiment lacks, unless MLflow refuses, as without permission."""
-        from mlflow.exceptions import MlflowException  # loaded with the client
-
-        for key, value in _EXPERIMENT_TAGS.items():
-            if key not in experiment.tags:
-                with suppress(MlflowException):
-                    self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
     def _search(self, condition: str = "") -> "list[Run]":
         return search_sweep(self._client, self._experiment, self._sweep.sweep_id, condition)
@@ -246,11 +219,14 @@ class SweepRuns:
 
     @cached_property
     def _context_tags(self) -> dict[str, str]:
-        """Tags that ``mlflow.start_run`` would set: user, source, git commit."""
+        """Tags that ``mlflow.start_run`` would set, and the commit where MLflow finds none."""
         # Imported late, like MLflow itself.
         from mlflow.tracking.context.registry import resolve_tags
 
-        return mask_all(resolve_tags())
+        tags = resolve_tags()
+        if _GIT_COMMIT not in tags and (commit := git_commit()):
+            tags[_GIT_COMMIT] = commit
+        return mask_all(tags)
 
     def _reconcile(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
         """Delete duplicate and unknown runs, and end running ones, after a killed driver."""
@@ -268,7 +244,9 @@ class SweepRuns:
             if is_duplicate or (not is_known and not (saved is None and has_ended)):
                 self._client.delete_run(run.info.run_id)
             elif run.info.status == "RUNNING":
-                self._interrupt(run, outcome=Outcome(ends.get(trial_id, "interrupted")))
+                outcome = Outcome(ends.get(trial_id, "interrupted"))
+                self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
+                self._client.set_terminated(run.info.run_id, outcome.mlflow)
 
 
 def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:

@@ -48,7 +48,6 @@ _DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mssql": "pyodbc"}
 # Other drivers are named like their module.
 _MODULES = {"mysqldb": "MySQLdb", "mysqlconnector": "mysql"}
 _USER, _PASSWORD, _TOKEN = (f"MLFLOW_TRACKING_{each}" for each in ("USERNAME", "PASSWORD", "TOKEN"))
-_CREDENTIALS_FILE = Path("~/.mlflow/credentials")
 _FILE_STORE = "MLFLOW_ALLOW_FILE_STORE"
 
 
@@ -242,18 +241,8 @@ def _server_errors(uri: str, setting: str) -> Iterator[str]:
         _ = parts.port
     except ValueError as error:
         yield f"{setting}: {error}; correct the number after the colon"
-    if parts.query or parts.fragment:
-        yield (
-            f"{setting} has a ? or #, which a server's address cannot contain; "
-            "in a password, write them as %3F or %23"
-        )
     if "@" in parts.netloc and not (parts.username and parts.password):
         yield f"{setting}: give both as user:password@, or neither"
-    if parts.username and os.environ.get(_TOKEN):
-        yield f"{setting} has a user, but {_TOKEN} is set as well: remove one of them"
-    variables = [name for name in (_USER, _PASSWORD) if os.environ.get(name)]
-    if len(variables) == 1 and not _CREDENTIALS_FILE.expanduser().exists():
-        yield f"only {variables[0]} is set: set both {_USER} and {_PASSWORD}, or neither"
 
 
 def _sqlite_errors(uri: str, setting: str) -> Iterator[str]:

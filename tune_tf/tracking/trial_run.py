@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from tune_tf.errors import InvalidSettingsError, TuneTfError
@@ -25,7 +24,6 @@ from tune_tf.tracking.writing.run_update import (
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_RESERVED = "tune_tf."
 _HTTP = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3"}  # a trial has no queue that retries
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _CONTEXT = ("mlflow.user", "mlflow.source.")  # user and code, the same for all runs of a sweep
@@ -58,54 +56,14 @@ class TrialRun:
     """MLflow run of the trial that trains in this process.
 
     As a context manager, it receives the fluent MLflow calls of this thread (``mlflow.log_figure``
-    etc.). It never ends the run or changes its status, which is up to the sweep. Errors of the
-    store reach the caller.
+    etc.); ``client`` with ``run_id`` reaches it from any thread. It never ends the run or changes
+    its status, which is up to the sweep. Errors of the store reach the caller.
     """
 
     client: "MlflowClient" = field(repr=False)
     tracking_uri: str = field(repr=False)  # may contain a password
     run_id: str
     _contexts: list[ExitStack] = field(default_factory=list, init=False, repr=False)
-
-    def log_figure(self, figure: Any, artifact_file: str) -> None:
-        """Log a Matplotlib or Plotly figure, in the format of the file extension."""
-        self.client.log_figure(self.run_id, figure, artifact_file)
-
-    def log_artifact(self, local_path: str | Path, artifact_path: str | None = None) -> None:
-        """Log a file, in the artifact folder ``artifact_path`` if given."""
-        self.client.log_artifact(self.run_id, str(local_path), artifact_path)
-
-    def log_artifacts(self, local_dir: str | Path, artifact_path: str | None = None) -> None:
-        """Log the contents of a folder."""
-        self.client.log_artifacts(self.run_id, str(local_dir), artifact_path)
-
-    def log_text(self, text: str, artifact_file: str) -> None:
-        """Log a text as a file."""
-        self.client.log_text(self.run_id, text, artifact_file)
-
-    def log_dict(self, dictionary: Mapping[str, Any], artifact_file: str) -> None:
-        """Log a mapping as JSON or YAML, by the file extension."""
-        self.client.log_dict(self.run_id, dict(dictionary), artifact_file)
-
-    def log_image(self, image: Any, artifact_file: str) -> None:
-        """Log a PIL image or an array of shape [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
-        self.client.log_image(self.run_id, image, artifact_file)
-
-    def log_table(self, data: Any, artifact_file: str) -> None:
-        """Log a mapping of columns or a pandas DataFrame; append to an existing table."""
-        self.client.log_table(self.run_id, data, artifact_file)
-
-    def set_tag(self, key: str, value: Any) -> None:
-        """Set a tag of the run.
-
-        Raises:
-            InvalidSettingsError: The tag is reserved for the sweep.
-        """
-        if key.startswith(_RESERVED):
-            raise InvalidSettingsError(
-                [f"tag {key!r} is reserved for the sweep: choose a name without {_RESERVED!r}"]
-            )
-        self.client.set_tag(self.run_id, key, value)
 
     def __enter__(self) -> Self:
         """Activate the run for fluent MLflow calls of this thread."""
@@ -171,10 +129,8 @@ def mlflow_run(
 
     For ``load_data``, ``build_model``, ``train_step`` and callbacks of a workload::
 
-        run = tune_tf.mlflow_run()
-        run.log_figure(figure, "confusion.png")
-        with run:
-            mlflow.log_text("...", "notes.txt")
+        with tune_tf.mlflow_run():
+            mlflow.log_figure(figure, "confusion.png")
 
     The call waits up to ``timeout_s`` seconds for the run, which the sweep creates shortly after
     the trial starts. The first call in a process loads MLflow, which takes seconds. Inside a

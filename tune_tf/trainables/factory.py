@@ -60,9 +60,9 @@ def trainable(
         recycling: Limits after which a reused process is replaced.
         tracking: MLflow settings of the trials, for :func:`tune_tf.mlflow_run` and system metrics;
             not needed where an :class:`tune_tf.MLflowCallback` alone is enough.
-        elastic: Whether a running trial that gets more devices, as from the scheduler
-            ``resource_changing``, continues with more replicas. Trials of several workers always
-            do.
+        elastic: Whether a running trial that gets more devices, as from Ray's
+            ``ResourceChangingScheduler``, continues with more replicas. Trials of several workers
+            always do.
         log_folder: The sweep's folder, reachable from every node. Stdout and stderr of a trial's
             processes go to ``log.txt`` in its folder there, and files of Keras' callbacks with
             relative paths to ``files``. None leaves them to Ray.

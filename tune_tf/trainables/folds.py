@@ -75,7 +75,7 @@ class SubtaskWorker(Worker):
         """Begin a trial, after ending the previous one."""
         self._end_loops()
         with self._beginning(trial):
-            self._rows = self._rows_of(self._load(trial)[1], trial.config)
+            self._rows = self._rows_of(self._load(trial), trial.config)
 
     def turn(self, subtask: int, state: bytes | None) -> tuple[int, EpochReport]:
         """Train and validate a subtask for one epoch, from a checkpoint if there is one."""
@@ -110,7 +110,7 @@ class SubtaskWorker(Worker):
         seed = self._trial.seed
         if subtask and not self._parallelism.splits_rows:
             seed = derive_seed(seed, subtask)
-        workload, _ = self._load(self._trial)
+        workload = self._load(self._trial).workload
         loop.start(workload, self._trial.config, self._rows(subtask), seed)
         self._loops[subtask] = loop
         self._stop_autologging()

@@ -187,7 +187,7 @@ class TrialProcess:
         from tune_tf.data.node_store import node_store
         from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
 
-        return FrozenOutputs(replicas, node_store(), self._settings.data_id)
+        return FrozenOutputs(replicas, node_store())
 
     def serve(self, loop: "Loop | GradientLoop", replicas: "Replicas | None") -> None:
         """Train with a loop from now on; without replicas, hold no rows on a device."""
@@ -199,12 +199,12 @@ class TrialProcess:
         self._loop.finish()
         with self._beginning(trial):
             self._loop.callback_context = self._callback_context()
-            workload, loaded = self._load(trial)
+            loaded = self._load(trial)
             rows = self._rows_of(loaded, trial.config)
-            self._loop.start(workload, trial.config, rows, trial.seed)
+            self._loop.start(loaded.workload, trial.config, rows, trial.seed)
 
-    def _load(self, trial: TrialStart) -> "tuple[Workload, Loaded]":
-        """Return a new workload for a trial, and its data; data sets follow from its seed."""
+    def _load(self, trial: TrialStart) -> "Loaded":
+        """Return the data and the workload of a trial; data sets follow from its seed."""
         from tune_tf.training.seeds import (
             derive_seed,
             seed_python_and_numpy,
@@ -213,7 +213,7 @@ class TrialProcess:
 
         seed_python_and_numpy(derive_seed(trial.seed, 1))  # of layers that the workload keeps
         workload, around = self._new_workload(), partial(seeded_generators, trial.seed)
-        return workload, self._loader.load(workload, trial.config, around)
+        return self._loader.load(workload, trial.config, around)
 
     def _new_workload(self) -> Workload:
         return self._pickled.load(str(self))

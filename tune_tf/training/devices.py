@@ -54,7 +54,7 @@ def gpu_memory_mib(
     """Return the memory in MiB of the smallest of the first GPUs that this process may use.
 
     The driver's own memory is left out. The driver is asked because TensorFlow knows the memory
-    only once it is too late for a limit. It does not report that of MIG instances.
+    only once it is too late for a limit.
 
     Raises:
         UnavailableResourcesError: The driver does not report the memory.

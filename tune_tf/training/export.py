@@ -1,6 +1,5 @@
 """Trained models of checkpoints: export to Keras, SavedModel and LiteRT files, evaluation."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -9,7 +8,7 @@ import keras
 import numpy as np
 
 from tune_tf.atomic_files import atomic_path
-from tune_tf.data import Pipeline, rows_of
+from tune_tf.data import rows_of
 from tune_tf.data.rows import is_dataset
 from tune_tf.errors import WorkloadError
 from tune_tf.ranking import KEPT_INDEX, kept_folder
@@ -20,7 +19,6 @@ from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
-from tune_tf.training.input.stream import Stream
 from tune_tf.workload import Config, Data, Workload
 
 _MAX_ROWS = 5
@@ -100,13 +98,6 @@ def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -
     given: dict[str, Any]
     if is_dataset(part):
         given = {"x": part}
-    elif isinstance(part, Pipeline):
-        size = workload.global_batch_size(config)
-        batches = (
-            apply_per_example(workload, config, batch, training=False)
-            for batch in Stream(part, "test").in_order(size)
-        )
-        given = {"x": batches, "steps": math.ceil(part.num_rows / size)}
     elif isinstance(part, tuple):
         rows: Any = rows_of(Data(part), floatx=keras.config.floatx()).train
         computed = apply_per_example(workload, config, rows, training=False)
@@ -129,7 +120,7 @@ def input_example(workload: Workload, config: Config, model: keras.Model) -> Any
     name = "train" if data.validation is None else "validation"
     part = getattr(data, name)
     batch = first_rows_of(part, name, _MAX_ROWS)
-    if isinstance(part, tuple | Pipeline) or workload.computes_rows:
+    if isinstance(part, tuple) or workload.computes_rows:
         batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch
     arrays = _arrays_by_name(x, model)

@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 
-from tune_tf.data import Pipeline
 from tune_tf.data.loading import has_loaded
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored, Parallelism
@@ -164,12 +163,7 @@ class FitLoop:
         return self._trial
 
     def start(self, workload: Workload, config: Config, rows: Data, seed: int) -> None:
-        """Begin a trial of a workload that no other trial uses; refuse a ``Pipeline``."""
-        if isinstance(rows.train, Pipeline) or isinstance(rows.validation, Pipeline):
-            raise WorkloadError(
-                "loop: fit does not support a Pipeline of tune_tf.data: leave loop out, or "
-                "return your own tf.data.Dataset"
-            )
+        """Begin a trial of a workload that no other trial uses."""
         self._stopped_state = None
         replicas = self._replicas
         model = build_model(workload, config, replicas, seed, may_run_eagerly=replicas.num == 1)

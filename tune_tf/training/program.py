@@ -290,7 +290,7 @@ class Program:
 
     def _reader(self, rows: Any, order: tf.Tensor | None) -> Reader:
         if isinstance(rows, tf.data.Iterator):
-            return StreamReader(rows, self.step.replicas.window)
+            return StreamReader(rows)
         return ResidentReader(rows, order)
 
 

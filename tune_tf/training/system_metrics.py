@@ -5,7 +5,6 @@ They are sampled at the end of an iteration, which takes less than a millisecond
 
 import contextlib
 import importlib
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,31 +47,6 @@ def peak_memory_result() -> dict[str, float]:
     """Return this process's peak memory by result key; empty if unknown."""
     peak = peak_memory_bytes(os.getpid())
     return {} if peak is None else {PEAK_MEMORY: float(peak)}
-
-
-def multiplications_per_row(model: Any) -> float:
-    """Return the approximate number of multiplications of a forward pass for one row."""
-    shapes = ((layer, output_shape(layer)) for layer in leaf_layers(model))
-    return float(
-        sum(layer.count_params() * math.prod(shape[1:-1]) for layer, shape in shapes if shape)
-    )
-
-
-def leaf_layers(model: Any) -> list[Any]:
-    """Return the leaf layers of a model, including those of nested models."""
-    leaves = []
-    for layer in model.layers:
-        leaves += leaf_layers(layer) if getattr(layer, "layers", None) else [layer]
-    return leaves
-
-
-def output_shape(layer: Any) -> tuple[int, ...]:
-    """Return the shape of a layer's output for one row; empty if unknown."""
-    try:
-        shape = layer.output.shape
-    except (AttributeError, ValueError):  # never called symbolically, or called several times
-        return ()
-    return tuple(1 if side is None else int(side) for side in shape)
 
 
 _INTERVAL_S = 1.0

@@ -185,21 +185,6 @@ def compared_metrics() -> frozenset[str]:
     return frozenset(name for name in metrics if isinstance(name, str) and name != _NO_METRIC)
 
 
-def calling_callbacks() -> list[Any] | None:
-    """Return the callbacks of the calling Tune; None outside of Tune."""
-    callbacks: list[Any] | None = getattr(
-        getattr(calling_controller(), "_callbacks", None), "_callbacks", None
-    )
-    return callbacks
-
-
-def run_id_of(trial_id: str) -> str | None:
-    """Return the MLflow run id of a trial that is about to end; None if no callback has one."""
-    trial = _find_trial(trial_id)
-    trackers = (each for each in calling_callbacks() or () if hasattr(each, "await_run_id"))
-    return next((tracker.await_run_id(trial) for tracker in trackers if trial is not None), None)
-
-
 def error_text(trial_id: str) -> str:
     """Return the text of a failed trial's error; empty if it is not available."""
     trial: Any = _find_trial(trial_id)

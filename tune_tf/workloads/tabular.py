@@ -195,7 +195,7 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                     f"{settings.path}: column {name!r} holds {len(categories)} distinct texts in "
                     f"{len(rows)} training rows, such as {categories[0]!r}, so it identifies rows "
                     "rather than categories: put it under data.ignore, or with its format under "
-                    "data.dates"
+                    f"data.dates, such as {{{name}: '%d.%m.%Y'}}"
                 )
         return TableProperties(
             columns, classes, Head(len(classes)) if classes else Head.of_numbers(y[rows])

@@ -41,10 +41,6 @@ class Trace:
         """Return what two sweeps that decide alike have in common."""
         return [self.events, *((str(trial.config), trial.status) for trial in self.trials)]
 
-    def full_runs(self) -> list[Event]:
-        """Return the last results of the full runs."""
-        return [event for event in self.events if event.iteration >= self.problem.max_t]
-
     def epochs_to_target(self) -> int | None:
         """Return the epochs until a full run reached the problem's target; None if none did."""
         for epochs, event in enumerate(self.events, 1):

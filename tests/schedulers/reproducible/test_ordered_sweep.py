@@ -7,8 +7,8 @@ CASES = [
     ({"name": "fifo"}, "random"),
     ({"name": "asha"}, "tpe"),
     ({"name": "asha", "brackets": 2, "reduction_factor": 2}, "tpe"),
-    ({"name": "hyperband"}, "random"),
-    ({"name": "median_stopping", "grace_period": 2}, "tpe"),
+    ({"name": "HyperBandScheduler"}, "random"),
+    ({"name": "MedianStoppingRule", "grace_period": 2}, "tpe"),
     ({"name": "freeze_thaw", "reduction_factor": 2, "max_paused": 3}, "freeze_thaw"),
 ]
 IDS = [f"{settings['name']}-{sampler}" for settings, sampler in CASES]

@@ -1,25 +1,15 @@
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-from optuna.samplers import (
-    BruteForceSampler,
-    GridSampler,
-)
 from optuna.trial import create_trial
-from sampler_spaces import FINITE, define
+from sampler_spaces import define
 
 from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
-    reseed_sampler,
 )
 from tune_tf.searchers.samplers.custom_samplers import grid_points
 from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.space import Choice, Float, Int, SearchSpace
-
-
-def test_a_grid_that_is_taken_up_again_keeps_its_order():
-    old = make_sampler("grid", 7, space=FINITE)
-    assert reseed_sampler(old, "grid", 7, 5, space=FINITE) is old
 
 
 def test_what_an_earlier_sweep_tried_beside_the_grid_is_not_counted():
@@ -71,18 +61,6 @@ def test_an_exhaustive_search_of_a_callable_knows_its_end():
             trial.suggest_int("b", 1, 3)
         num_asked += 1
     assert num_asked == 4
-
-
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@pytest.mark.parametrize("make", [lambda: GridSampler({"b": [1, 2]}), BruteForceSampler])
-def test_a_users_own_finite_sampler_does_not_raise_at_its_end(make):
-    sampler = make_sampler(make(), None, space=define)
-    study = optuna.create_study(sampler=sampler)
-    for _ in range(2):
-        trial = study.ask()
-        trial.suggest_int("b", 1, 2)
-        study.tell(trial, 1.0)
-    assert sampler.exhausted(study)
 
 
 def test_the_points_of_a_grid_are_exact():

@@ -9,7 +9,6 @@ from tune_tf.searchers import OptunaSearcher
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.new_configs import NewConfigSampler
 from tune_tf.searchers.storage.study_storage import open_study
-from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.space import Float, Int, SearchSpace
@@ -84,23 +83,6 @@ def test_a_config_that_gave_nan_is_not_proposed_again(sampler):
     assert len(registry.study.trials) == 13
 
 
-def test_a_config_that_gave_nan_before_a_resume_is_not_proposed_again():
-    registry = make_registry(options)
-    failed = registry.ask("first")
-    registry.tell("first", DIVERGED)
-    state = registry.state.copy()
-    again = TrialRegistry(registry.study, registry._storage, suggest_of(options), state)
-    again.reconcile()
-    assert all(again.ask(str(number)) != failed for number in range(12))
-
-
-def test_where_everything_gave_nan_a_sweep_goes_on():
-    registry = make_registry()
-    for number in range(9):
-        assert registry.ask(str(number))
-        registry.tell(str(number), DIVERGED)
-
-
 class Stuck(optuna.samplers.RandomSampler):
     """Proposes one config only."""
 
@@ -142,44 +124,11 @@ def test_without_rungs_configs_repeat_as_optuna_has_it():
     assert len(set(expected)) < 36
 
 
-def test_with_rungs_the_first_proposals_are_optunas_own():
-    plain = optuna.create_study(sampler=SAMPLERS["random"]())
-    expected = [repr(grid(plain.ask())) for _ in range(4)]
-    assert proposed(make_registry(grid, rungs=(1,)), 4) == expected
-
-
-def test_once_every_config_was_tried_a_sweep_goes_on():
-    registry = make_registry(options, rungs=(1,))
-    assert len(set(proposed(registry, 6))) == 4
-
-
 def test_an_exhausted_space_repeats_all_configs_but_diverged_ones():
     registry = make_registry(options, rungs=(1,))
     failed = registry.ask("first")
     registry.tell("first", DIVERGED)
     assert repr(failed) not in proposed(registry, 15)
-
-
-def test_a_config_that_runs_is_not_proposed_beside_itself():
-    registry = make_registry(options, rungs=(1,))
-    assert len({repr(registry.ask(str(number))) for number in range(4)}) == 4
-
-
-def test_points_to_try_first_are_tried_though_they_are_known():
-    registry = make_registry(options, rungs=(1,))
-    known = registry.ask("first")
-    registry.study.enqueue_trial(known)
-    assert registry.ask("second") == known
-
-
-def test_what_an_earlier_sweep_tried_may_be_tried_again():
-    registry = make_registry(sampler=Stuck(), rungs=(1,))
-    earlier = optuna.create_study()
-    trial = earlier.ask(DISTRIBUTIONS[options])
-    trial.set_user_attr(WARM_START, "there")
-    earlier.tell(trial, 1.0)
-    registry.study.add_trials(earlier.trials)
-    assert registry.ask("first") == {"a": 2, "b": 2}
 
 
 @pytest.mark.parametrize(
@@ -196,14 +145,3 @@ def test_configs_are_replaced_in_finite_spaces_under_our_samplers(sampler, space
     searcher = OptunaSearcher(SearchSpace(space), Objective("loss", "min"), sampler)
     searcher.suggest("a")
     assert isinstance(searcher._registry.sampled.sampler, NewConfigSampler) is is_replaced
-
-
-def test_a_seed_decides_what_a_known_config_is_replaced_by():
-    twins = [proposed(make_registry(grid, "tpe", rungs=(1,)), 30) for _ in range(2)]
-    assert twins[0] == twins[1]
-
-
-def test_a_trial_with_a_rehearsed_config_has_the_samplers_notes():
-    registry = make_registry(options, "nsgaii", rungs=(1,))
-    proposed(registry, 4)
-    assert all("NSGAIISampler:generation" in trial.system_attrs for trial in registry.study.trials)

@@ -12,21 +12,18 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.space import Choice, Float, SearchSpace
 
-
-def test_an_unknown_name_is_refused_with_those_known_and_a_guess():
-    with pytest.raises(
-        InvalidSettingsError,
-        match=r"unknown sampler 'tpes': it must be one of 'tpe', .*did you mean 'tpe'",
-    ):
-        make_sampler("tpes", 1, space=MIXED)
-
-
-def test_a_seed_beside_a_sampler_that_is_made_is_refused():
-    with pytest.raises(InvalidSettingsError, match="seed=3 has no effect"):
-        make_sampler(TPESampler(), 3, space=MIXED)
-
-
 REFUSED = {
+    "unknown": (
+        "tpes",
+        MIXED,
+        r"unknown sampler 'tpes': it must be one of 'tpe', .*did you mean 'tpe'",
+    ),
+    "seed": (TPESampler(), MIXED, "seed=1 has no effect"),
+    "grid-condition": (
+        "grid",
+        CONDITIONAL,
+        r"(?s)width: has a `when`.*BruteForceSampler.*skip:",
+    ),
     "cmaes-choice": (
         "cmaes",
         MIXED,
@@ -61,18 +58,9 @@ def test_a_space_that_a_sampler_cannot_take_is_refused(name, space, message):
         make_sampler(name, 1, space=space)
 
 
-def test_a_grid_of_a_conditional_space_is_refused_and_who_can_is_named():
-    with pytest.raises(
-        InvalidSettingsError, match=r"(?s)width: has a `when`.*BruteForceSampler.*skip:"
-    ):
-        make_sampler("grid", 1, space=CONDITIONAL)
-
-
 @pytest.mark.parametrize("name", ["cmaes", "freeze_thaw"])
 def test_several_objectives_are_refused_by_samplers_of_one(name):
-    with pytest.raises(
-        InvalidSettingsError, match=f"'{name}' supports one objective, not 2: .*'tpe'"
-    ):
+    with pytest.raises(InvalidSettingsError, match=f"'{name}' supports one objective, not 2:"):
         make_sampler(name, 1, space=NUMBERS, num_objectives=2)
 
 

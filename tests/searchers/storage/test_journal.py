@@ -35,20 +35,6 @@ def lines_of(path):
     return path.read_bytes().splitlines(keepends=True)
 
 
-def op_codes(path):
-    return [json.loads(line)["op_code"] for line in lines_of(path)]
-
-
-def index_of(path, op_code, nth):
-    return [i for i, each in enumerate(op_codes(path)) if each == op_code][nth]
-
-
-def damage(path, index, junk=b"\xff\x00 garbage \xfe\n"):
-    lines = lines_of(path)
-    lines[index] = junk
-    path.write_bytes(b"".join(lines))
-
-
 def test_a_journal_without_a_fault_is_left_as_it_is(path, caplog):
     before = path.read_bytes()
     trials_of(path)
@@ -68,87 +54,81 @@ def test_a_last_line_that_was_cut_is_moved_aside_and_writing_goes_on(path, caplo
     assert [trial.value for trial in trials_of(path)] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_a_last_line_that_only_lacks_its_end_is_kept(path):
-    path.write_bytes(path.read_bytes()[:-1])
-    assert [trial.value for trial in trials_of(path)] == [0.0, 1.0, 2.0, 3.0]
+NEW_STUDY, NEW_TRIAL, REPORT = 0, 4, 7
+STARTED = f'{{"op_code":{NEW_STUDY},"worker_id":"a","study_na'.encode()
 
 
-def test_junk_between_lines_loses_nothing(path):
+def replaced(op_code, nth, junk=b"\xff\x00 garbage \xfe\n"):
+    """Return a fault: junk in the place of an entry."""
+
+    def fault(lines):
+        codes = [json.loads(line)["op_code"] for line in lines]
+        lines[[i for i, each in enumerate(codes) if each == op_code][nth]] = junk
+
+    return fault
+
+
+FAULTS = {
+    "no line's end": lambda lines: lines.append(lines.pop()[:-1]),
+    "junk between lines": lambda lines: lines.insert(5, b"\x00\x01\n{]\n[]\n{}\n"),
+    "torn start of a study": lambda lines: lines.append(STARTED),
+    **{f"start of trial {nth}": replaced(NEW_TRIAL, nth) for nth in range(NUM_TRIALS)},
+    "half a start": replaced(NEW_TRIAL, 1, b'{"op_code":4,"worker_id":"a","stu\n'),
+}
+
+
+def write(path, fault):
     lines = lines_of(path)
-    path.write_bytes(b"".join([*lines[:5], b"\x00\x01\n{]\n[]\n{}\n", *lines[5:]]))
-    assert [trial.value for trial in trials_of(path)] == [0.0, 1.0, 2.0, 3.0]
-    assert path.with_name("study.journal.damaged").read_bytes() == b"\x00\x01\n{]\n[]\n{}\n"
+    fault(lines)
+    path.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_costs_no_trial_its_number_or_value(path, fault):
+    write(path, fault)
+    trials = trials_of(path)
+    assert [trial.user_attrs["number"] for trial in trials] == [0, 1, 2, 3]
+    assert [trial.value for trial in trials] == [0.0, 1.0, 2.0, 3.0]
+    names = {each.name for each in path.parent.iterdir()}
+    assert names <= {"study.journal", "study.journal.damaged"}  # no lock is left
 
 
 def test_a_lost_value_is_missing_from_its_own_trial_only(path):
-    damage(path, index_of(path, 7, 1))
+    write(path, replaced(REPORT, 1))
     curves = [trial.intermediate_values for trial in trials_of(path)]
     assert curves == [{1: 0.0}, {}, {1: 1.0}, {1: 1.5}]
 
 
 @pytest.mark.parametrize(
-    "junk", [b"garbage\n", b'{"op_code":4,"worker_id":"a","stu\n'], ids=["unknown", "half a line"]
+    ("fault", "message"),
+    [
+        (replaced(NEW_STUDY, 0), "the entry that created its study is lost"),
+        (lambda lines: lines.__setitem__(slice(None), [bytes(range(256))] * 9), "no line is an"),
+    ],
+    ids=["damaged study", "junk"],
 )
-@pytest.mark.parametrize("nth", range(NUM_TRIALS))
-def test_a_lost_trial_start_does_not_shift_later_entries(path, nth, junk):
-    damage(path, index_of(path, 4, nth), junk)
-    trials = trials_of(path)
-    assert [trial.user_attrs["number"] for trial in trials] == [0, 1, 2, 3]
-    assert [trial.value for trial in trials] == [0.0, 1.0, 2.0, 3.0]
+def test_a_file_without_a_study_is_refused_and_stays_as_it_is(path, fault, message):
+    write(path, fault)
+    before = path.read_bytes()
+    with pytest.raises(InvalidSettingsError, match=message):
+        open_storage(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("size", [None, 1, 60])
+def test_a_journal_with_only_part_of_its_first_line_is_begun_anew(path, size):
+    path.write_bytes(b"\n" if size is None else path.read_bytes()[:size])
+    with quiet_logging():
+        study = optuna.create_study(storage=open_storage(path), study_name="s")
+    assert study.trials == []
 
 
 def test_what_is_lost_is_said_once_with_counts(path, caplog):
     num_lines = len(lines_of(path))
-    damage(path, index_of(path, 4, 1))
+    write(path, replaced(NEW_TRIAL, 1))
     with caplog.at_level(logging.WARNING):
         trials_of(path)
         trials_of(path)
     [record] = caplog.records
     assert f"{num_lines - 1} entries are kept, 1 unreadable lines moved to" in record.getMessage()
     assert "1 trials lost their first entry" in record.getMessage()
-
-
-@pytest.mark.parametrize("junk", [b"", b"garbage\n"], ids=["gone", "garbage"])
-def test_a_journal_that_lost_its_study_is_refused_and_stays_as_it_is(path, junk):
-    damage(path, 0, junk + b"more garbage\n")
-    before = path.read_bytes()
-    with pytest.raises(InvalidSettingsError, match="the entry that created its study is lost"):
-        open_storage(path)
-    assert path.read_bytes() == before
-
-
-def test_a_file_of_junk_is_refused_and_stays_as_it_is(path):
-    path.write_bytes(bytes(range(256)) * 40)
-    with pytest.raises(InvalidSettingsError, match="no line is an entry"):
-        open_storage(path)
-    assert path.stat().st_size == 256 * 40
-
-
-def test_no_lock_is_left(path):
-    damage(path, 3)
-    open_storage(path)
-    assert {each.name for each in path.parent.iterdir()} == {
-        "study.journal",
-        "study.journal.damaged",
-    }
-
-
-@pytest.mark.parametrize("size", [1, 5, 60])
-def test_a_journal_with_only_part_of_its_first_line_is_begun_anew(path, size, caplog):
-    path.write_bytes(path.read_bytes()[:size])
-    with quiet_logging():
-        study = optuna.create_study(storage=open_storage(path), study_name="s")
-    assert study.trials == []
-    assert "is damaged" in caplog.text
-
-
-def test_a_journal_of_one_empty_line_is_begun_anew(path):
-    path.write_bytes(b"\n")
-    with quiet_logging():
-        study = optuna.create_study(storage=open_storage(path), study_name="s")
-    assert study.trials == []
-
-
-def test_a_torn_entry_of_who_opened_the_study_once_more_costs_nothing(path):
-    path.write_bytes(path.read_bytes() + b'{"op_code":0,"worker_id":"a","study_na')
-    assert [trial.value for trial in trials_of(path)] == [0.0, 1.0, 2.0, 3.0]

@@ -53,6 +53,7 @@ def seen(trial):
 
 
 CASES = {
+    "stopped before the first rung": (PRUNED, 0, (PRUNED, {}, None)),
     "finished": (COMPLETE, 9, (COMPLETE, curve_to(9), 0.5)),
     "stopped at a rung": (PRUNED, 3, (PRUNED, {1: 0.5, 3: 0.5}, 0.5)),
     "stopped between rungs": (PRUNED, 5, (PRUNED, {1: 0.5, 3: 0.5}, 0.5)),
@@ -69,31 +70,16 @@ def test_a_trial_is_shown_at_rungs(state, last, expected):
     assert shown(study) == [expected]
 
 
-def test_a_running_trial_before_the_first_rung_is_running():
+def test_nan_is_never_shown_of_a_stopped_trial_and_the_truth_stays():
     study = new_study()
-    add(study, {1: 0.5, 2: 0.4}, RUNNING)
-    assert shown(study, rungs=(3, 9)) == [(RUNNING, {1: 0.5, 2: 0.4}, None)]
-
-
-def test_a_trial_stopped_before_the_first_rung_has_no_value():
-    study = new_study()
-    add(study, {1: 0.5, 2: 0.4}, PRUNED)
-    assert shown(study, rungs=(3, 9)) == [(PRUNED, {}, None)]
-
-
-def test_without_rungs_trials_are_shown_as_they_are_stored():
-    study = new_study()
-    for state in (COMPLETE, PRUNED, RUNNING, FAIL):
-        add(study, curve_to(4), state)
-    stored = [seen(trial) for trial in study.get_trials()]
-    assert shown(study, rungs=()) == stored
-
-
-@pytest.mark.parametrize("rungs", [(), RUNGS], ids=["no rungs", "rungs"])
-def test_nan_is_never_shown_of_a_stopped_trial(rungs):
-    study = new_study()
-    add(study, {1: 0.5, 3: math.nan, 9: math.inf}, PRUNED)
-    assert shown(study, rungs) == [(PRUNED, {1: 0.5}, 0.5)]
+    trial = add(study, {1: 0.5, 3: math.nan, 9: math.inf}, PRUNED)
+    assert shown(study) == [(PRUNED, {1: 0.5}, 0.5)]
+    running = add(study, curve_to(4), RUNNING)
+    storage = RungValues(study._storage, lambda: RUNGS)
+    assert storage.get_trial(trial._trial_id).intermediate_values.keys() == {1, 3, 9}
+    assert storage.get_trial(running._trial_id).state is RUNNING
+    found = storage.get_all_trials(study._study_id, states=(PRUNED,))
+    assert [each.number for each in found] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -127,21 +113,6 @@ def test_a_trial_counts_up_to_the_moment_its_config_was_changed(state, curve, at
     assert shown(study, rungs=()) == [expected]
 
 
-def test_with_several_objectives_no_curves_are_shown():
-    study = new_study()
-    add(study, curve_to(3), PRUNED)
-    add(study, curve_to(3), COMPLETE)
-    assert shown(study, num_objectives=2) == [(PRUNED, {}, None), (COMPLETE, curve_to(3), 0.5)]
-
-
-def test_a_trial_by_its_id_is_the_truth():
-    study = new_study()
-    trial = add(study, curve_to(4), RUNNING)
-    storage = RungValues(study._storage, lambda: RUNGS)
-    assert storage.get_trial(trial._trial_id).state is RUNNING
-    assert storage.get_n_trials(study._study_id, PRUNED) == 0
-
-
 def test_a_study_over_it_is_asked_and_told_as_any_other():
     storage = InMemoryStorage()
     study = new_study(RungValues(storage, lambda: RUNGS))
@@ -158,35 +129,6 @@ def test_a_study_over_it_is_asked_and_told_as_any_other():
     ]
     assert study.best_trial.number == trial.number
     assert truth.user_attrs == {"a": 1}
-
-
-def test_a_study_is_deleted_through_it():
-    storage = RungValues(InMemoryStorage(), lambda: RUNGS)
-    new_study(storage)
-    optuna.delete_study(study_name="s", storage=storage)
-    assert storage.get_all_studies() == []
-
-
-def test_what_is_shown_is_a_copy_where_one_is_asked_for():
-    study = new_study()
-    add(study, curve_to(4), RUNNING)
-    storage = RungValues(study._storage, lambda: RUNGS)
-    storage.get_all_trials(study._study_id, deepcopy=True)[0].params["x"] = 9
-    storage.get_all_trials(study._study_id, deepcopy=False).clear()
-    (trial,) = storage.get_all_trials(study._study_id, deepcopy=False)
-    assert trial.params["x"] != 9
-
-
-def test_trials_are_chosen_by_the_state_they_are_shown_in():
-    study = new_study()
-    add(study, curve_to(4), RUNNING)
-    add(study, {}, RUNNING)
-    storage = RungValues(study._storage, lambda: RUNGS)
-    numbers = {
-        state: [t.number for t in storage.get_all_trials(study._study_id, states=(state,))]
-        for state in (PRUNED, RUNNING, TrialState.WAITING)
-    }
-    assert numbers == {PRUNED: [0], RUNNING: [1], TrialState.WAITING: []}
 
 
 def test_rungs_that_change_are_followed():
@@ -217,9 +159,3 @@ def test_ended_trials_are_looked_at_once_only(open_storage, tmp_path):
     after = storage.get_all_trials(study._study_id, deepcopy=False)
     assert after[0] is before[0]
     assert seen(after[1]) == (PRUNED, {1: 0.5, 3: 0.1}, 0.1)
-
-
-def test_a_parameter_of_an_unknown_trial_is_refused():
-    storage = RungValues(InMemoryStorage(), lambda: RUNGS)
-    with pytest.raises(KeyError, match="No trial with trial_id 7"):
-        storage.set_trial_param(7, "x", 0.5, FloatDistribution(0, 1))

@@ -25,32 +25,6 @@ def by_value():
 
 
 @inline
-def test_a_searcher_reused_in_a_second_run_keeps_only_its_study(tmp_path):
-    """Not its limit of trials at a time, and not its stop criteria."""
-    searcher = make()
-    first, _ = run(
-        falling,
-        searcher,
-        tmp_path / "first",
-        num_samples=2,
-        max_concurrent_trials=1,
-        config={"other": 1},
-        stop={"training_iteration": 2},
-    )
-    assert [max(trial.intermediate_values) for trial in first] == [2, 2]
-    searcher.study.enqueue_trial({"rate": 1.1})
-    searcher.study.enqueue_trial({"rate": 1.9})
-
-    from ray.tune.schedulers import AsyncHyperBandScheduler
-
-    asha = AsyncHyperBandScheduler("training_iteration", "loss", "min", 8, 4, 2)
-    trials, of_tune = run(falling, searcher, tmp_path / "second", num_samples=2, scheduler=asha)
-    assert states(trials) == ["COMPLETE"] * 3 + ["PRUNED"]
-    assert trials[3].datetime_start < trials[2].datetime_complete
-    agree(trials[2:], of_tune)
-
-
-@inline
 def test_a_run_that_is_interrupted_and_resumed_has_each_trial_once(tmp_path):
     import os
     import signal
@@ -108,12 +82,11 @@ on_a_cluster = [pytest.mark.slow, pytest.mark.cluster]
 @pytest.mark.parametrize(
     ("wrapper", "under", "begin_and_die"),
     [
-        ("limiter", "inline", leave_in_the_middle),
         ("batches", "inline", leave_in_the_middle),
         ("repeater", "inline", leave_in_the_middle),
         pytest.param("limiter", "ray_cluster", kill_in_a_process, marks=on_a_cluster),
     ],
-    ids=["limiter", "batches", "repeater", "limiter on a cluster"],
+    ids=["batches", "repeater", "limiter on a cluster"],
 )
 def test_a_killed_tuner_is_restored_with_its_own_searcher(
     wrapper, under, begin_and_die, tmp_path, request, monkeypatch

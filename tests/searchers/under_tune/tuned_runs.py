@@ -62,19 +62,3 @@ def agree(trials, of_tune, metric="loss"):
         if trial.value is not None:
             assert trial.value == last[metric]
             assert trial.user_attrs["epochs"] == last["training_iteration"]
-
-
-def after_six():
-    from ray.tune.stopper import Stopper
-
-    class AfterSix(Stopper):
-        results = 0
-
-        def __call__(self, trial_id, result):
-            self.results += 1
-            return False
-
-        def stop_all(self):
-            return self.results >= 6
-
-    return AfterSix()

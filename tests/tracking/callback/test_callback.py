@@ -1,44 +1,11 @@
 """The MLflow callback, its hooks driven by hand."""
 
-import copy
-import os
-import pickle
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from hooks import report, start
 from store import Store
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.outcome import STOP_REASON, Outcome
-
-
-def test_importing_and_setting_up_do_not_load_mlflow(tmp_path):
-    code = (
-        "import sys, tune_tf.tracking as t; assert 'ray' not in sys.modules; t.MLflowCallback;"
-        "assert not any(name.split('.')[0] in ('mlflow', 'tensorflow') for name in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=_environment())
-
-
-def _environment():
-    root = str(Path(__file__).parents[3])
-    return {**os.environ, "PYTHONPATH": root}
-
-
-def test_a_callback_not_yet_started_can_be_copied_and_pickled(callback_of):
-    callback = callback_of(sweep_id="s1")
-    assert copy.deepcopy(callback).sweep_id == "s1"
-    assert pickle.loads(pickle.dumps(callback)).sweep_id == "s1"
-
-
-def test_a_tracking_uri_that_cannot_work_is_refused_at_once():
-    from tune_tf.tracking import MLflowCallback
-
-    with pytest.raises(InvalidSettingsError, match="scheme 'redis'"):
-        MLflowCallback("redis://host")
+from tune_tf.outcome import Outcome
 
 
 def test_an_interrupted_sweep_leaves_no_run_running(callback_of, trial_of, client):
@@ -58,19 +25,6 @@ def test_an_interrupted_sweep_leaves_no_run_running(callback_of, trial_of, clien
     assert store.parent.data.params == {}
 
 
-def test_a_sweep_interrupted_while_its_trials_were_starting_is_killed(
-    callback_of, trial_of, client
-):
-    callback = callback_of()
-    callback.setup()
-    trial = trial_of("starting", status="PENDING")
-    callback.on_step_end(1, [trial])
-    trial.set_status("TERMINATED")  # as Tune's own cleaning up does
-    callback.on_experiment_end([trial])
-    store = Store(client)
-    assert (store.parent.info.status, store.children) == ("KILLED", [])
-
-
 def test_a_trial_that_the_time_budget_ended_before_it_started_has_no_run(
     callback_of, trial_of, client
 ):
@@ -84,16 +38,6 @@ def test_a_trial_that_the_time_budget_ended_before_it_started_has_no_run(
     store = Store(client)
     assert callback.outcome_tracker.outcomes == {"starting": Outcome.OUT_OF_BUDGET}
     assert (store.parent.info.status, store.children) == ("FINISHED", [])
-
-
-def test_a_stamp_that_is_there_is_kept(callback_of, trial_of):
-    callback = callback_of()
-    callback.setup()
-    trial = trial_of("t1")
-    start(callback, trial)
-    result = report(callback, trial, 1, done=True, **{STOP_REASON: "diverged"})
-    callback.on_experiment_end([trial])
-    assert result[STOP_REASON] == "diverged"
 
 
 def test_a_result_carries_the_id_of_its_run_to_the_searcher(callback_of, trial_of, client):

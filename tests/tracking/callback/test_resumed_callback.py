@@ -2,13 +2,9 @@
 
 import pickle
 import threading
-from pathlib import Path
 
-import pytest
 from hooks import complete, report, start
 from store import Store
-
-from tune_tf.outcome import Outcome
 
 
 def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
@@ -34,106 +30,6 @@ def test_a_resumed_sweep_goes_on_in_its_runs(callback_of, trial_of, client):
     assert store.parent.data.metrics["trials/pruned"] == 1.0
     assert store.parent.data.metrics["trials/interrupted"] == 0.0
     assert [step for step, _ in store.points(store.children[0], "val_accuracy")] == [1, 2]
-    assert store.parent.info.status == "FINISHED"
-
-
-def test_a_trial_that_is_ended_before_it_goes_on_has_that_end(callback_of, trial_of, client):
-    """As by `stop --end` right after a resume, of a trial that had not reported yet."""
-    first = callback_of()
-    first.setup()
-    begun = trial_of("begun")
-    start(first, begun)
-    state = first.get_state()
-    first.on_experiment_end([begun])
-    assert Store(client).states("rate") == {"1.0": ("KILLED", "interrupted")}
-
-    second = callback_of()
-    second.set_state(state)
-    second.outcome_tracker.restore_outcomes({}, {"begun"})
-    second.setup()
-    begun, never = trial_of("begun"), trial_of("never", 2.0)
-    second.on_step_end(0, [begun, never])
-    for trial in (begun, never):
-        trial.set_status("TERMINATED")
-    second.on_step_end(1, [begun, never])
-    second.on_experiment_end([begun, never])
-    assert Store(client).states("rate") == {"1.0": ("KILLED", "out_of_budget")}
-
-
-@pytest.mark.parametrize("saved", ["nothing", "a start", "a result"])
-def test_a_resume_with_nothing_left_to_run_settles_every_trial(
-    callback_of, trial_of, client, saved
-):
-    """Tune makes no step then, and calls nothing but the first hook and the last."""
-    first = callback_of()
-    first.setup()
-    states = {"nothing": first.get_state()}
-    good, bad, silent = trial_of("good", 3.0), trial_of("bad", 2.0), trial_of("silent", 1.0)
-    start(first, good, bad, silent)
-    states["a start"] = first.get_state()
-    for trial in (good, bad):
-        report(first, trial, 1, done=True)
-    states["a result"] = first.get_state()
-    first.flush()  # and then the process is killed
-
-    second = callback_of()
-    second.set_state(states[saved])
-    ended = {"good": Outcome.COMPLETED, "bad": Outcome.PRUNED, "silent": Outcome.DIVERGED}
-    second.outcome_tracker.restore_outcomes({**ended, "never": Outcome.OUT_OF_BUDGET}, ended.keys())
-    second.setup()
-    trials = [
-        trial_of(trial.trial_id, trial.config["rate"], outcome.tune, trial.last_result)
-        for trial, outcome in zip((good, bad, silent), ended.values(), strict=True)
-    ]
-    trials.append(trial_of("never", 4.0, "TERMINATED"))
-    second.on_experiment_end(trials)
-
-    store = Store(client)
-    assert second.outcome_tracker.outcomes == {**ended, "never": Outcome.OUT_OF_BUDGET}
-    assert second.run_ids() == {
-        run.data.tags["tune_tf.trial_id"]: run.info.run_id for run in store.children
-    }
-    assert store.states("rate") == {
-        "3.0": ("FINISHED", "completed"),
-        "2.0": ("KILLED", "pruned"),
-        "1.0": ("FAILED", "diverged"),
-    }
-    assert store.parent.info.status == "FINISHED"
-    assert store.parent.data.tags["tune_tf.best_trial_id"] == "good"
-
-
-def test_after_a_kill_with_a_stale_state_every_trial_has_one_run(callback_of, trial_of, client):
-    first = callback_of()
-    first.setup()
-    old, late, lost = trial_of("old"), trial_of("late", 2.0), trial_of("lost", 3.0)
-    start(first, old)
-    report(first, old, 1)
-    stale = first.get_state()
-    start(first, late, lost)
-    for trial in (old, late, lost):
-        report(first, trial, 2)
-    first.flush()  # and then the process is killed: no hook is called any more
-
-    second = callback_of()
-    second.set_state(stale)
-    second.setup()
-    old, late = trial_of("old", last_result={"training_iteration": 1}), trial_of("late", 2.0)
-    start(second, old, late)
-    for trial in (old, late):
-        for step in (2, 3):
-            report(second, trial, step)
-        trial.run_metadata.last_result["done"] = True
-        second.on_trial_complete(1, [old, late], trial)
-        trial.set_status("TERMINATED")
-    second.on_experiment_end([old, late])
-
-    store = Store(client)
-    assert store.states("rate") == {
-        "1.0": ("FINISHED", "completed"),
-        "2.0": ("FINISHED", "completed"),
-    }
-    assert [step for step, _ in store.points(store.child(rate=1.0), "val_accuracy")] == [1, 2, 3]
-    assert [step for step, _ in store.points(store.child(rate=2.0), "val_accuracy")] == [2, 3]
     assert store.parent.info.status == "FINISHED"
 
 
@@ -180,36 +76,6 @@ def test_the_same_sweep_id_in_a_new_process_reopens_the_parent(callback_of, clie
         callback.setup()
         callback.on_experiment_end([])
     assert Store(client).parent.data.tags["tune_tf.sweep_id"] == "s1"
-
-
-def test_a_second_sweep_with_the_same_callback_has_its_own_runs(callback_of, client):
-    callback = callback_of()
-    for _ in range(2):
-        callback.setup()
-        callback.on_experiment_end([])
-    assert len(Store(client).parents) == 2
-
-
-def test_the_environment_is_kept_once_and_again_where_a_resume_differs(
-    callback_of, client, monkeypatch
-):
-    from tune_tf.tracking import environment
-
-    states, folders = [{}], []
-    for packages in ("a==1\n", "a==1\n", "a==2\n"):
-        monkeypatch.setattr(environment, "packages", lambda text=packages: text)
-        callback = callback_of(sweep_id="s1")
-        callback.set_state(states[-1])
-        callback.setup()
-        callback.on_experiment_end([])
-        states.append(callback.get_state())
-        run_id = Store(client).parent.info.run_id
-        found = client.list_artifacts(run_id, "environment")
-        folders.append([file.path for file in found if file.is_dir])
-    assert folders[0] == folders[1] == []
-    (resumed,) = folders[2]
-    path = client.download_artifacts(run_id, f"{resumed}/packages.txt")
-    assert Path(path).read_text() == "a==2\n"
 
 
 def test_a_sweep_that_is_interrupted_between_two_trials_is_interrupted(

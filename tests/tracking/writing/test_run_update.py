@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tune_tf.tracking.writing.run_update import Report, RunUpdate, split_into_batches
+from tune_tf.tracking.writing.run_update import Report, RunUpdate
 
 
 def report(step, num_metrics=2):
@@ -27,29 +27,6 @@ def test_reopening_takes_back_an_end_not_yet_written():
     entry = RunUpdate("t", 1, status="KILLED", end_ms=1)
     entry.merge(RunUpdate("t", 2, reopen=True))
     assert (entry.status, entry.end_ms, entry.reopen) == (None, None, True)
-
-
-def test_size_counts_every_value():
-    entry = RunUpdate(
-        "t", 1, params={"a": "1"}, tags={"b": "2"}, reports=[report(1)], status="KILLED"
-    )
-    assert entry.size == 5
-
-
-@pytest.mark.parametrize(
-    ("sizes", "groups"),
-    [([], []), ([2, 2], [[2, 2]]), ([2, 2, 2], [[2, 2], [2]]), ([3, 2], [[3], [2]])],
-)
-def test_reports_are_grouped_whole_within_the_limit(sizes, groups):
-    reports = [report(step, size) for step, size in enumerate(sizes)]
-    got = [[len(part.metrics) for part in group] for group in split_into_batches(reports, 4)]
-    assert got == groups
-
-
-def test_a_report_over_the_limit_is_split_and_its_rest_is_always_needed():
-    parts = [part for group in split_into_batches([report(1, 5)], 2) for part in group]
-    assert [len(part.metrics) for part in parts] == [2, 2, 1]
-    assert [part.once for part in parts] == [True, False, False]
 
 
 FULL = RunUpdate(
@@ -83,11 +60,6 @@ def test_an_entry_comes_back_from_json_as_it_was(entry):
     assert "\n" not in entry.to_json()
 
 
-def test_nan_comes_back_from_json():
-    entry = RunUpdate("t", 0, reports=[Report(1, 0, {"loss": math.nan})])
-    assert math.isnan(RunUpdate.from_json(entry.to_json()).reports[0].metrics["loss"])
-
-
 @pytest.mark.parametrize("length", [0, 1, 20, -1])
 def test_a_part_of_an_entry_is_refused(length):
     with pytest.raises(ValueError, match="not an entry"):
@@ -112,9 +84,3 @@ def test_a_sweep_that_goes_on_is_not_settled_by_its_earlier_end():
     entry = RunUpdate("", 0, trials=frozenset({"t"}), ends={"t": "error"}, status="KILLED")
     entry.merge(RunUpdate("", 1, reopen=True))
     assert (entry.trials, entry.ends) == (None, {})
-
-
-def test_the_last_end_of_a_sweep_says_how_trials_ended():
-    entry = RunUpdate("", 0, trials=frozenset({"t"}), ends={"t": "error"})
-    entry.merge(RunUpdate("", 1, trials=frozenset({"t"}), ends={"t": "oom"}))
-    assert entry.ends == {"t": "oom"}

@@ -1,27 +1,10 @@
-import errno
-import fcntl
 import os
 
 import pytest
-from spools import lines, read, result
+from spools import read, result
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.tracking.writing.spool import Spool
-
-
-def is_spool_locked(path):
-    """Return whether a process holds the spool, or has just left it locked."""
-    try:
-        file = os.open(path / "lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def test_what_is_appended_is_read_by_the_next_process_in_order(path):
@@ -48,17 +31,6 @@ def test_a_spool_of_which_all_is_delivered_leaves_nothing(path):
     assert list(path.parent.iterdir()) == []
 
 
-def test_delivered_files_go_and_the_rest_stays(path):
-    spool = Spool(path, {}, segment_bytes=200)
-    for number in range(1, 21):
-        spool.append(number, result("t", number))
-    spool.discard_below(11)
-    spool.close()
-    numbers = [number for number, _ in read(path)]
-    assert numbers == list(range(numbers[0], 21))
-    assert 8 <= numbers[0] <= 11
-
-
 def test_an_entry_stays_until_all_below_a_higher_number_is_delivered(path):
     spool = Spool(path, {}, segment_bytes=200)
     for number in range(1, 21):
@@ -66,92 +38,6 @@ def test_an_entry_stays_until_all_below_a_higher_number_is_delivered(path):
     for number in range(1, 21):
         spool.discard_below(number)
         assert [n for n, _ in spool.read(number - 1, 1)] == [number]
-    spool.close()
-
-
-def test_what_an_earlier_process_left_is_removed_once_it_is_delivered(path):
-    first = Spool(path, {}, segment_bytes=200)
-    for number in range(1, 21):
-        first.append(number, result("t", number))
-    first.close()
-    second = Spool(path)
-    second.discard_below(21)
-    assert not list(path.glob("*.jsonl"))
-    second.close()
-    assert not path.exists()
-
-
-def test_a_closed_spool_leaves_no_file_open(path):
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - of the system, not of a folder
-    spool = Spool(path, {}, segment_bytes=200)
-    for number in range(1, 21):
-        spool.append(number, result("t", number))
-    assert len(spool.read(0, 15)) == 15
-    spool.close()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
-
-
-def test_a_spool_closed_twice_takes_nothing_from_the_next_one(path):
-    first = Spool(path, {})
-    first.append(1, result("t", 1))
-    first.close()
-    second = Spool(path)
-    first.close()
-    assert is_spool_locked(path)
-    assert len(second.read(0, 5)) == 1
-    second.close()
-
-
-def test_a_file_that_a_killed_process_left_half_written_goes(path):
-    path.mkdir(parents=True)
-    (path / ".about.999").write_text("{")
-
-    Spool(path, {"sweep_id": "digits"}).close()
-
-    assert not path.exists()
-
-
-def test_a_folder_with_more_in_it_stays(path):
-    spool = Spool(path, {})
-    (path / "notes.txt").write_text("mine")
-    spool.close()
-    assert [each.name for each in path.iterdir()] == ["notes.txt"]
-
-
-def test_a_file_that_cannot_be_made_is_tried_again_with_the_next_entry(path, monkeypatch):
-    def refuse(*given):
-        monkeypatch.setattr(os, "open", made)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    spool = Spool(path, {}, segment_bytes=1)
-    spool.append(1, result("t", 1))
-    made = os.open
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(OSError, match="No space"):
-        spool.append(2, result("t", 2))
-    spool.append(2, result("t", 2))
-    spool.close()
-    assert read(path) == [(1, 1), (2, 2)]
-
-
-def test_a_file_that_has_its_size_is_followed_by_another(path):
-    spool = Spool(path, {})
-    spool.append(1, result("t", 1))
-    size = len(lines(path))
-    spool.close()
-    spool = Spool(path, {}, segment_bytes=size)
-    spool.append(2, result("t", 2))
-    spool.append(3, result("t", 3))
-    assert len(list(path.glob("*.jsonl"))) == 3
-
-
-def test_a_file_emptied_in_between_goes_on_to_be_used(path):
-    spool = Spool(path, {})
-    for number in range(1, 10):
-        spool.append(number, result("t", number))
-        assert [n for n, _ in spool.read(number - 1, 5)] == [number]
-        spool.discard_below(number + 1)
-        assert lines(path) == b""
     spool.close()
 
 
@@ -172,14 +58,6 @@ def test_a_line_torn_by_a_kill_is_left_out_and_does_not_spoil_the_next(path, kep
     assert read(path) == [(1, 1), (2, 22)]
 
 
-def test_a_file_that_holds_no_entry_is_removed(path):
-    path.mkdir(parents=True)
-    (path / "000000000001.jsonl").write_bytes(b"torn")
-    spool = Spool(path, {})
-    assert (spool.last, spool.num_left, lines(path)) == (0, 0, b"")
-    assert not list(path.glob("*.jsonl"))
-
-
 def test_a_damaged_line_is_left_out_alone(path):
     spool = Spool(path, {})
     for number in (1, 2, 3):
@@ -194,32 +72,5 @@ def test_a_spool_in_use_is_refused_and_says_by_whom(path):
     spool = Spool(path, {})
     with pytest.raises(SweepConflictError, match=f"still running .process {os.getpid()} on "):
         Spool(path)
-    assert is_spool_locked(path)
     spool.close()
-    assert not is_spool_locked(path)
-
-
-@pytest.mark.parametrize("followed", [False, True], ids=["removed", "replaced"])
-def test_a_spool_whose_lock_went_away_while_it_was_taken_is_held_all_the_same(
-    path, monkeypatch, followed
-):
-    lock, flock = path / "lock", fcntl.flock
-
-    def late(file, how):
-        monkeypatch.setattr(fcntl, "flock", flock)
-        lock.unlink()  # as one who ends does, before giving it free
-        if followed:
-            lock.touch()
-        flock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    spool = Spool(path, {})
-    assert is_spool_locked(path)
-    spool.close()
-
-
-def test_a_spool_that_cannot_be_opened_is_free(path):
-    (path / "about").mkdir(parents=True)
-    with pytest.raises(IsADirectoryError, match="about"):
-        Spool(path, {})
-    assert not is_spool_locked(path)
+    Spool(path).close()

@@ -9,9 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from spools import lines, read, result
+from spools import read, result
 
-from tune_tf.tracking.writing.run_update import PARENT
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import BackgroundWriter
 
@@ -93,15 +92,6 @@ def test_the_next_writer_delivers_entries_that_a_store_did_not_take(path, writer
     assert not path.exists()
 
 
-def test_what_is_put_after_the_end_is_lost_and_not_on_disk(path, writer_of):
-    writer = writer_of(Store(down=True))
-    writer.put(result("t", 1))
-    writer.close()
-    writer.put(result("t", 2))
-    assert writer.lost == 1
-    assert [step for _, step in read(path)] == [1]
-
-
 def test_nobody_waits_and_memory_does_not_grow_while_the_store_is_down(writer_of):
     store = Store(down=True)
     writer = writer_of(store, capacity=1, backlog=10, delays_s=(0.01,), patience_s=60.0)
@@ -144,13 +134,6 @@ def test_an_unreadable_spool_stays_on_disk_and_later_entries_are_sent(
     assert "5 entries of the sweep have not been written to MLflow" in caplog.text
 
 
-def test_a_spooled_writer_has_no_unwritten_entries_to_hand_over(writer_of):
-    writer = writer_of(Store(down=True))
-    writer.put(result("t", 1))
-    assert writer.unwritten() == []
-    writer.close()
-
-
 class FullDisk:
     """Has room for so many bytes, then writes only a part and after that nothing."""
 
@@ -188,74 +171,3 @@ def test_entries_wait_in_memory_while_the_disk_is_full(path, writer_of, monkeypa
         "MLflow updates cannot be spooled to disk and are kept in memory",
         "MLflow updates are spooled to disk again",
     ]
-
-
-def test_entries_are_delivered_in_order_while_the_disk_is_full(writer_of, monkeypatch):
-    monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", FullDisk(room=500))
-    store = Store()
-    writer = writer_of(store, capacity=3, backlog=3)
-    for step in range(200):
-        writer.put(result("t", step))
-    writer.close()
-    assert store.steps == {"t": list(range(200))}
-
-
-def test_a_full_disk_and_a_full_queue_block_the_caller(writer_of, monkeypatch):
-    disk = FullDisk(room=0)
-    monkeypatch.setattr("tune_tf.tracking.writing.spool.os.write", disk)
-    store = Store(down=True)
-    writer = writer_of(store, capacity=1, backlog=1, delays_s=(0.01,), patience_s=60.0)
-    steps = iter(range(100))
-    blocked = threading.Thread(target=lambda: [writer.put(result("t", step)) for step in steps])
-    blocked.start()
-    blocked.join(0.2)
-    assert blocked.is_alive()
-    disk.room = 10**6
-    blocked.join(240)
-    assert not blocked.is_alive()
-    store.down = False
-    writer.close()
-    assert store.steps == {"t": list(range(100))}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
-def test_a_disk_that_is_really_full_loses_nothing(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("this machine mounts no small disk")
-    try:
-        store = Store(down=True)
-        writer = BackgroundWriter(
-            lambda: store, Spool(small / "spool"), linger_s=0.0, delays_s=(0.01,), patience_s=60.0
-        )
-        for step in range(1500):
-            writer.put(result("t", step))
-        assert writer.unwritten()
-        store.down = False
-        writer.close()
-        assert store.steps == {"t": list(range(1500))}
-        assert list(small.iterdir()) == []
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
-
-
-def test_a_run_that_fails_alone_keeps_only_what_came_after_it(path, writer_of):
-    class Picky(Store):
-        def write(self, entry):
-            if entry.run == "bad":
-                raise ConnectionError("no such place for artifacts")
-            super().write(entry)
-
-    store = Picky()
-    writer = writer_of(store, delays_s=(0.01,))
-    for step in range(30):
-        writer.put(result("good", step))
-    assert writer.flush(240)
-    assert lines(path) == b""
-    writer.put(result("bad", 1))
-    writer.put(result(PARENT, 1))
-    writer.close()
-    assert store.steps == {"good": list(range(30)), PARENT: [1]}
-    assert [step for _, step in read(path)] == [1, 1]

@@ -51,16 +51,6 @@ def result(run, step):
     return RunUpdate(run, 0, reports=[Report(step, 0, {"loss": 1.0})])
 
 
-def test_all_is_written_in_order_when_closed():
-    sink = ScriptedSink()
-    writer = writer_of(sink)
-    for step in range(50):
-        writer.put(result("t", step))
-    writer.close()
-    assert [step for _, steps in sink.written for step in steps] == list(range(50))
-    assert writer.lost == 0
-
-
 def test_writer_groups_entries_by_run_and_writes_the_parent_last():
     sink = ScriptedSink()
     writer = writer_of(sink, linger_s=60.0)
@@ -70,24 +60,6 @@ def test_writer_groups_entries_by_run_and_writes_the_parent_last():
         writer.put(result("b", step))
     writer.close()
     assert sink.written == [("a", [0, 1, 2]), ("b", [0, 1, 2]), (PARENT, [])]
-
-
-def test_flush_does_not_wait_for_the_linger():
-    sink = ScriptedSink()
-    writer = writer_of(sink, linger_s=60.0)
-    writer.put(result("t", 1))
-    assert writer.flush(240)
-    assert sink.written == [("t", [1])]
-    writer.close()
-
-
-def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing():
-    sink = ScriptedSink([OutageError("down"), OutageError("down")])
-    writer = writer_of(sink, patience_s=60.0)
-    writer.put(result("t", 1))
-    writer.close()
-    assert sink.written == [("t", [1])]
-    assert writer.lost == 0
 
 
 def test_a_store_that_cannot_be_opened_at_first_is_opened_later():
@@ -104,29 +76,6 @@ def test_a_store_that_cannot_be_opened_at_first_is_opened_later():
     writer.put(result("t", 1))
     writer.close()
     assert sink.written == [("t", [1])]
-
-
-def test_nothing_is_given_up_while_the_sweep_runs():
-    sink = ScriptedSink([OutageError("down")] * 200)
-    writer = writer_of(sink, patience_s=60.0)
-    writer.put(result("t", 1))
-    assert writer.flush(240)
-    assert sink.written == [("t", [1])]
-    writer.close()
-
-
-def test_a_store_that_takes_a_little_at_each_try_is_waited_for():
-    class Crumbs(ScriptedSink):
-        def write(self, entry):
-            self.written.append(entry.tags.popitem())
-            if entry.tags:
-                raise OutageError("one at a time")
-
-    sink = Crumbs()
-    writer = writer_of(sink, patience_s=60.0)
-    writer.put(RunUpdate("t", 0, tags={str(number): "" for number in range(20)}))
-    writer.close()
-    assert len(sink.written) == 20
 
 
 @pytest.fixture
@@ -178,47 +127,6 @@ def test_patience_counts_from_when_the_end_was_asked_for(clock, end):
     writer.close()
 
 
-def test_a_flush_waits_for_a_retry_that_takes_longer_than_patience(clock):
-    class SlowRetry(GatedSink):
-        def write(self, entry):
-            if self.errors:
-                self.gate.set()
-            else:
-                self.gate.clear()
-                clock.now += 1000.0
-                threading.Timer(0.3, self.gate.set).start()  # a glance of the flush later
-            super().write(entry)
-
-    sink = SlowRetry()
-    sink.errors = [OutageError("down")]
-    writer = writer_of(sink, linger_s=60.0, patience_s=5.0)
-    writer.put(result("t", 1))
-    assert writer.flush()
-    assert sink.written == [("t", [1])]
-    writer.close()
-
-
-def test_patience_ends_with_a_store_that_takes_nothing(clock):
-    class Slow(ScriptedSink):
-        def write(self, entry):
-            clock.now += 2.0
-            super().write(entry)
-
-    sink = Slow([OutageError("down")] * 9)
-    writer = writer_of(sink, linger_s=60.0, patience_s=4.0)
-    writer.put(result("t", 1))
-    writer.close()
-    assert len(sink.errors) == 9 - 2
-    assert writer.lost == 1
-
-
-def test_a_flush_ends_when_the_store_stays_down():
-    writer = writer_of(ScriptedSink([OutageError("down")] * 10**6))
-    writer.put(result("t", 1))
-    assert not writer.flush()
-    writer.close()
-
-
 def test_an_outage_is_told_once_and_its_end_too(caplog):
     caplog.set_level("INFO")
     sink = ScriptedSink([OutageError("down")] * 50)
@@ -232,36 +140,6 @@ def test_an_outage_is_told_once_and_its_end_too(caplog):
         "MLflow is not available; training continues: down",
         "MLflow is available again; writing the backlog",
     ]
-
-
-def test_a_store_that_fails_now_and_then_is_told_the_first_time_only(caplog):
-    sink = ScriptedSink()
-    writer = writer_of(sink, patience_s=60.0)
-    for step in range(20):
-        sink.errors.append(OutageError("hiccup"))
-        writer.put(result("t", step))
-        assert writer.flush(240)
-    writer.close()
-    assert len(caplog.records) == 1
-
-
-def test_a_password_in_an_error_is_not_logged(caplog):
-    caplog.set_level("DEBUG")
-    writer = writer_of(ScriptedSink([OutageError("http://ada:s3cret@host is down")] * 10**6))
-    writer.put(result("t", 1))
-    writer.close()
-    assert "http://ada:***@host is down" in caplog.text
-    assert "s3cret" not in caplog.text
-
-
-def test_what_the_sink_refuses_is_counted_as_lost():
-    sink = ScriptedSink()
-    writer = writer_of(sink)
-    writer.put(result("t", 1))
-    assert writer.flush(240)
-    sink.num_refused = 3
-    writer.close()
-    assert writer.lost == 3
 
 
 def test_a_trial_made_anew_is_not_merged_with_the_one_before():
@@ -303,29 +181,6 @@ def test_closing_does_not_wait_for_artifacts_that_a_store_refuses():
     assert [run for run, _ in sink.written] == [PARENT]
 
 
-def test_what_one_run_has_written_is_not_taken_for_written_of_another():
-    writer = writer_of(SinkWithoutOne(), linger_s=60.0)
-    writer.put(result("bad", 1))
-    writer.put(result("good", 1))
-    assert writer.num_left == 2
-    writer.close()
-    assert writer.num_left == 1
-    assert [entry.run for entry in writer.unwritten()] == ["bad"]
-    assert writer.lost == 1
-
-
-def test_writer_warns_of_an_outage_once_at_first_and_once_at_the_end(caplog):
-    sink = ScriptedSink([OutageError("down")] * 100)
-    writer = writer_of(sink, linger_s=60.0)
-    for step in range(4):
-        writer.put(result(f"t{step}", step))
-    writer.close()
-    writer.close()
-    first, last = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert first == "MLflow is not available; training continues: down"
-    assert last.startswith("4 values could not be written to MLflow")
-
-
 def test_a_store_that_is_down_is_not_asked_for_every_run():
     sink = ScriptedSink([OutageError("down")] * 1000)
     writer = writer_of(sink, linger_s=60.0)
@@ -359,21 +214,6 @@ def test_a_store_that_hangs_is_left_after_the_timeout(caplog):
     writer.close(timeout_s=0.05)
     sink.gate.set()
     assert "the sweep's runs may be incomplete" in caplog.text
-
-
-@pytest.mark.parametrize("calls", [1, 2], ids=["once", "twice"])
-def test_closing_and_flushing_a_closed_writer_returns(calls):
-    writer = writer_of(ScriptedSink())
-    for _ in range(calls):
-        writer.close()
-    assert writer.flush(1)
-
-
-def test_what_is_put_after_closing_is_counted_as_lost():
-    writer = writer_of(ScriptedSink())
-    writer.close()
-    writer.put(result("t", 1))
-    assert writer.lost == 1
 
 
 def test_writer_returns_copies_of_unwritten_entries():

@@ -16,21 +16,16 @@ LIMIT = 3
 SEED = 4
 
 
-class Recorded(tune.Callback):
-    """Keeps the results of each trial in their order, by the trial's number."""
+def test_trials_go_on_with_more_replicas_where_devices_are_free_and_keep_their_curves(
+    ray_cluster, tmp_path
+):
+    results = defaultdict(list)
 
-    def __init__(self):
-        self.results = defaultdict(list)
+    class Recorded(tune.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            results[trials.index(trial)].append(result)
 
-    def on_trial_result(self, iteration, trials, trial, result, **info):
-        self.results[trials.index(trial)].append(result)
-
-
-@pytest.fixture(scope="module")
-def grown(ray_cluster, tmp_path_factory):
-    """The results of two trials on four CPUs, which are given what is free."""
-    recorded = Recorded()
-    analysis = tune.run(
+    tune.run(
         trainable(DigitsMLP, seed=SEED, elastic=True),
         config={
             "width": tune.grid_search([8, 16]),
@@ -40,31 +35,20 @@ def grown(ray_cluster, tmp_path_factory):
         stop={"training_iteration": LIMIT},
         scheduler=ResourceChangingScheduler(),
         reuse_actors=False,
-        storage_path=str(tmp_path_factory.mktemp("sweeps")),
-        callbacks=[recorded],
+        storage_path=str(tmp_path),
+        callbacks=[Recorded()],
         verbose=0,
     )
-    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
-    return recorded.results
 
-
-def test_trials_go_on_with_more_replicas_where_devices_are_free(grown):
-    for results in grown.values():
-        num_replicas = [len(result["devices"].split(", ")) for result in results]
-
-        assert [result["training_iteration"] for result in results] == [1, 2, 3]
+    for grew in results.values():
+        num_replicas = [len(result["devices"].split(", ")) for result in grew]
+        assert [result["training_iteration"] for result in grew] == [1, 2, 3]
         assert num_replicas[0] == 1
         assert num_replicas == sorted(num_replicas)
         assert num_replicas[-1] >= 2
-
-
-def test_a_trial_that_grows_keeps_the_curve_of_an_undisturbed_one(grown):
-    first = grown[0]  # a trial outside of a sweep has the seed of the first
-    alone = trainable(DigitsMLP, seed=SEED)(config=first[0]["config"])
-    for grew in first:
+    alone = trainable(DigitsMLP, seed=SEED)(config=results[0][0]["config"])
+    for grew in results[0]:
         undisturbed = alone.train()
-        assert undisturbed["devices"] == "CPU:0"
         for name in METRICS:
             assert grew[name] == pytest.approx(undisturbed[name], rel=1e-5), name
     alone.stop()
-    assert first[-1]["devices"] != "CPU:0"

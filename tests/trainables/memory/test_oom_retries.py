@@ -1,14 +1,12 @@
 """Trials that run out of memory, under Ray Tune."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import greedy
 import pytest
 import stand_in_memory
 from greedy import ROWS, GreedyAtFirst, GreedyWorkload, OwnStep
+from guards import slow
 from ray import cloudpickle, tune
 from stand_in_memory import StandInTrial
 
@@ -91,19 +89,19 @@ def test_a_trial_without_memory_for_its_weights_is_retried_too(run, tmp_path):
     assert Path(trial.error_file).read_text().count("Failure #") == 1
 
 
-@pytest.mark.slow
-def test_a_trial_that_has_had_its_retries_fails_for_want_of_memory(run):
-    trial, outcome = run(StandInTrial, {"pieces": 64}, oom_retries=1)
+@pytest.mark.parametrize(
+    ("settings", "num_failures"),
+    [
+        pytest.param({"oom_retries": 0}, 1, id="no retries"),
+        slow({"oom_retries": 1}, 2, id="all retries"),
+        slow({"workload": OwnStep}, 1, id="whole batches"),
+    ],
+)
+def test_a_trial_fails_for_want_of_memory_after_its_retries(settings, num_failures, run):
+    trial, outcome = run(StandInTrial, {"pieces": 64}, **settings)
 
     assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
-    assert trial.placement_group_factory.micro_batches == 2
-
-
-def test_without_retries_it_fails_at_once(run):
-    trial, outcome = run(StandInTrial, {"pieces": 64}, oom_retries=0)
-
-    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
-    assert Path(trial.error_file).read_text().count("Failure #") == 1
+    assert Path(trial.error_file).read_text().count("Failure #") == num_failures
 
 
 @pytest.mark.slow
@@ -112,24 +110,3 @@ def test_another_failure_is_not_forgiven_and_not_taken_for_one_of_memory(run):
 
     assert (trial.status, outcome) == ("ERROR", Outcome.ERROR)
     assert Path(trial.error_file).read_text().count("Failure #") == 2
-
-
-def test_a_train_step_that_takes_whole_batches_is_not_tried_again(run):
-    trial, outcome = run(StandInTrial, {"pieces": 64}, workload=OwnStep)
-
-    assert (trial.status, outcome) == ("ERROR", Outcome.OOM)
-    assert Path(trial.error_file).read_text().count("Failure #") == 1
-
-
-@pytest.mark.alone
-def test_a_trial_and_its_sweep_survive_rays_memory_monitor():
-    drill = Path(__file__).with_name("memory_monitor_drill.py")
-    done = subprocess.run(
-        [sys.executable, str(drill)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
-
-    assert seen["outcome"] == "completed"
-    assert seen["micro_batches"] in (2, 4)
-    assert "ran out of memory" in seen["told"][0]

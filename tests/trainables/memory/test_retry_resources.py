@@ -12,7 +12,7 @@ from tune_tf.trainables.memory.oom_retries import (
 
 pytestmark = pytest.mark.cluster
 
-ONE = Mirrored()
+ONE, FOLDS = Mirrored(), Folds(num_devices=2)
 
 
 def saved(reserved, parallelism=ONE, times=1, *, in_pieces=True):
@@ -22,36 +22,24 @@ def saved(reserved, parallelism=ONE, times=1, *, in_pieces=True):
 
 
 @pytest.mark.parametrize(
-    ("share", "times", "shares"), [(0.25, 1, 0.5), (0.25, 2, 1.0), (0.6, 1, 1.0)]
+    ("bundles", "parallelism", "times", "expected", "pieces"),
+    [
+        ([{"CPU": 1, "GPU": 0.25}], ONE, 1, [{"CPU": 1, "GPU": 0.5}], 1),
+        ([{"CPU": 1, "GPU": 0.25}], ONE, 2, [{"CPU": 1, "GPU": 1}], 1),
+        ([{"CPU": 1, "GPU": 0.6}], ONE, 1, [{"CPU": 1, "GPU": 1}], 1),
+        ([{}, *[{"CPU": 1, "GPU": 0.25}] * 2], FOLDS, 1, [{"CPU": 1, "GPU": 0.5}] * 2, 1),
+        ([{"CPU": 2}], Mirrored(micro_batches=3), 2, [{"CPU": 2}], 12),
+        ([{"CPU": 1, "GPU": 1}], Mirrored(micro_batches=3), 2, [{"CPU": 1, "GPU": 1}], 12),
+        ([{}, {"CPU": 1}, {"CPU": 1}], MultiWorker(2), 2, [{"CPU": 1}] * 2, 4),
+    ],
 )
-def test_a_share_of_a_gpu_is_doubled_up_to_the_whole_card(share, times, shares):
-    more = saved(PlacementGroupFactory([{"CPU": 1, "GPU": share}]), times=times)
+def test_a_retry_doubles_the_share_of_each_process_or_the_micro_batches(
+    bundles, parallelism, times, expected, pieces
+):
+    more = saved(PlacementGroupFactory(bundles, strategy="SPREAD"), parallelism, times)
 
-    assert more.bundles == [{"CPU": 1.0, "GPU": shares}]
-    assert more.micro_batches == 1
-
-
-def test_the_share_of_every_process_is_doubled():
-    more = saved(PlacementGroupFactory([{}, *[{"CPU": 1, "GPU": 0.25}] * 2]), Folds(num_devices=2))
-
-    assert more.bundles == [{"CPU": 1.0, "GPU": 0.5}] * 2
-
-
-@pytest.mark.parametrize("bundle", [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}])
-def test_each_retry_doubles_the_micro_batches(bundle):
-    more = saved(PlacementGroupFactory([bundle]), Mirrored(micro_batches=3), times=2)
-
-    assert more.bundles == [bundle]
-    assert more.micro_batches == 12
-
-
-def test_a_retry_of_workers_keeps_bundles_and_doubles_micro_batches():
-    reserved = PlacementGroupFactory([{}, {"CPU": 1}, {"CPU": 1}], strategy="SPREAD")
-    more = saved(reserved, MultiWorker(2), times=2)
-
-    assert (more.bundles, more.strategy) == ([{"CPU": 1.0}] * 2, "SPREAD")
-    assert more.head_bundle_is_empty
-    assert more.micro_batches == 4
+    assert (more.bundles, more.micro_batches, more.strategy) == (expected, pieces, "SPREAD")
+    assert more.head_bundle_is_empty is (len(bundles) > len(expected))
 
 
 def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():
@@ -61,18 +49,11 @@ def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():
 
 
 def test_an_actor_of_whole_batches_is_not_reused_for_pieces():
-    whole, pieces = (
-        PlacementGroupFactory([{"CPU": 1}]),
-        RetryResources([{"CPU": 1}], micro_batches=2),
-    )
+    whole = PlacementGroupFactory([{"CPU": 1}])
+    pieces, same = (RetryResources([{"CPU": 1}], micro_batches=2) for _ in range(2))
 
     assert pieces != whole
     assert whole != pieces
-    assert pieces == RetryResources([{"CPU": 1}], micro_batches=2)
-
-
-def test_retry_resources_keep_their_fields_when_pickled():
-    again = pickle.loads(pickle.dumps(RetryResources([{"CPU": 1}], micro_batches=4)))
-
-    assert micro_batches_of(again, Mirrored()) == 4
+    assert pieces == same
+    assert micro_batches_of(pickle.loads(pickle.dumps(pieces)), ONE) == 2
     assert micro_batches_of(None, Mirrored(micro_batches=3)) == 3

@@ -17,15 +17,14 @@ from ray import tune
 from ray.cluster_utils import Cluster
 from sklearn.datasets import load_digits
 
-from tune_tf import Data, Folds, Mirrored, MultiWorker, Workload, trainable
-from tune_tf.data import FoldedRows, prepared
+from tune_tf import Data, Mirrored, MultiWorker, Workload, trainable
+from tune_tf.data import prepared
 
 LOSSES = ("mean", "masked", "whole batch")
 NUM_ROWS = 240
 NUM_EPOCHS = 6
 NODES = 3
 WORKERS = MultiWorker(NODES, placement="strict_spread")
-FOLDS = Folds(NODES, num_devices=NODES)
 SETTINGS = {"num_cpus": 1, "object_store_memory": 150 * 2**20}
 MARK = "THREE_NODES_DRILL"
 CURVES = ("loss", "mae", "val_loss", "val_mae")
@@ -183,7 +182,6 @@ def sweep(cluster, folder, parallelism, losses=LOSSES, faults=(), delay_s=0):
         "epochs": [[each["training_iteration"] for each in of] for of in results],
         "num_workers": [[each.get("num_workers") for each in of] for of in results],
         "curves": [curves(of) for of in results],
-        "folds": [[curves(of, f"fold_{i}/") for i in range(NODES)] for of in results],
         "loads": sorted(lines.count(line) for line in {*lines} if line[0] == "load"),
         "prepared": sum(what == "prepare" for what, _ in lines),
         "nodes": len({node for what, node in lines if what == "prepare"}),
@@ -191,26 +189,10 @@ def sweep(cluster, folder, parallelism, losses=LOSSES, faults=(), delay_s=0):
     }
 
 
-def curves(results, prefix=""):
+def curves(results):
     """Return the metrics of each epoch, as they were reported last."""
     by_epoch = {each["training_iteration"]: each for each in results}
-    return [
-        [each.get(f"{prefix}{name}") for name in CURVES] for _, each in sorted(by_epoch.items())
-    ]
-
-
-def alone(log, fold):
-    """Return the curves of a fold that is trained by itself, in this process."""
-
-    class Alone(Digits):
-        def load_data(self, config):
-            rows = FoldedRows(super().load_data(config), FOLDS, seed=1).rows(fold)
-            return Data(rows.train, rows.validation)
-
-    trial = trainable(Alone(log), Mirrored(), seed=1)(config={"loss": "mean", "batch_size": 64})
-    results = [trial.train() for _ in range(NUM_EPOCHS)]
-    trial.stop()
-    return curves(results)
+    return [[each.get(name) for name in CURVES] for _, each in sorted(by_epoch.items())]
 
 
 def main():
@@ -221,17 +203,11 @@ def main():
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     told = {}
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder, "alone.txt")
-        log.write_text("load\n" * NODES)
         try:
             told["undisturbed"] = sweep(cluster, folder, Mirrored(), delay_s=0.03)
-            told["folds"] = sweep(cluster, folder, FOLDS, LOSSES[:1], {3: "process"})
-            told["folds alone"] = [alone(log, fold) for fold in range(NODES)]
             told["disturbed"] = sweep(cluster, folder, Mirrored(), faults={2: "process", 3: "node"})
             cluster.add_node(**SETTINGS)
-            told["workers"] = sweep(cluster, folder, WORKERS, faults={3: "process"})
-            faults = {3: "replaced node"}
-            told["workers that lose a node"] = sweep(cluster, folder, WORKERS, LOSSES[:1], faults)
+            told["workers"] = sweep(cluster, folder, WORKERS, faults={3: "replaced node"})
         finally:
             ray.shutdown()
             cluster.shutdown()

@@ -5,10 +5,10 @@ import weakref
 
 import keras
 import pytest
+from guards import slow
 from trials import Given, begin, dense_model, draw
 
-from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
-from tune_tf.training.checkpoint import Checkpoint
+from tune_tf.training.callbacks import CallbackContext
 from tune_tf.training.fit_loop import FitLoop
 from tune_tf.training.loop import GraphLoop
 
@@ -16,32 +16,19 @@ pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
 
 
-def trial(loop, make, context, folder=None):
-    """Begin a trial, from a checkpoint if there is one."""
+def trial(loop, make, context):
+    """Begin a trial."""
     workload = Given(dense_model, draw(20, 8), callbacks=lambda config: make())
     loop.callback_context = context
     if isinstance(loop, FitLoop):
         loop.start(workload, {}, workload.load_data({}), 1234)
     else:
         begin(loop, workload)
-    if folder is not None:
-        loop.restore(Checkpoint.read(folder))
-    return loop
 
 
-@pytest.fixture(scope="module")
-def graph_loop(replicas_of):
-    return GraphLoop(replicas_of(1))
-
-
-@pytest.fixture(scope="module")
-def fit_loop(replicas_of):
-    return FitLoop(replicas_of(1))
-
-
-@pytest.fixture(params=["graph", pytest.param("fit", marks=pytest.mark.slow)])
-def loop(request):
-    return request.getfixturevalue(f"{request.param}_loop")
+@pytest.fixture(params=[GraphLoop, slow(FitLoop)], ids=["graph", "fit"])
+def loop(request, replicas_of):
+    return request.param(replicas_of(1))
 
 
 def writers():
@@ -58,14 +45,23 @@ def files_in(folder):
     return sorted("/".join(part for part in parts if "events" not in part) for parts in names)
 
 
-def test_relative_paths_are_in_the_folder_of_the_trial(loop, tmp_path, monkeypatch):
+def test_relative_paths_are_in_the_folder_of_the_trial_and_params_hold_its_epochs(
+    loop, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "{epoch} {").mkdir()
     folder = tmp_path / "{epoch} {" / "trial_00003"
-    trial(loop, writers, CallbackContext(folder=folder))
+    seen = []
+
+    class Asking(callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            seen.append(dict(self.params))
+
+    trial(loop, lambda: [*writers(), Asking()], CallbackContext(folder=folder, epochs=7))
     loop.epoch()
     loop.finish()
 
+    assert seen == [{"verbose": 0, "epochs": 7, "steps": 3}]
     assert files_in(folder) == [
         "best/1.weights.h5",
         "board/train",
@@ -118,25 +114,3 @@ def test_every_path_of_a_callback_of_keras_is_known():
         "RemoteMonitor": ["path"],  # of a URL
         "TensorBoard": ["log_dir"],
     }
-
-
-def test_params_hold_the_epochs_of_the_sweep(loop, tmp_path):
-    seen = []
-
-    class Asking(callbacks.Callback):
-        def on_train_begin(self, logs=None):
-            seen.append(dict(self.params))
-
-    trial(loop, lambda: [Asking()], CallbackContext(epochs=7))
-    loop.epoch()
-    loop.finish()
-
-    assert seen == [{"verbose": 0, "epochs": 7, "steps": 3}]
-
-
-def test_without_a_context_paths_stay(tmp_path):
-    runner = EpochCallbacks([callbacks.CSVLogger(str(tmp_path / "a.csv"))], dense_model({}))
-    runner.train_begin()
-    runner.train_end()
-
-    assert files_in(tmp_path) == ["a.csv"]

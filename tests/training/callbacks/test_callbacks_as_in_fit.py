@@ -5,14 +5,18 @@ import sys
 import keras
 import numpy as np
 import pytest
-from guards import guarded
 from trials import Given, begin, built, dense_model, draw, furthest_values, loop_with
 
+from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
+from tune_tf.parallelism import Mirrored
+from tune_tf.training.input.device_rows import place_rows
 from tune_tf.training.loop import GraphLoop
+from tune_tf.training.parameter_server.update_loop import UpdateLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
+EPOCHS = 3
 
 
 class Recorder(callbacks.Callback):
@@ -50,7 +54,7 @@ class Adding(callbacks.Callback):
         del logs["val_accuracy"]
 
 
-def run_by_fit(model, made, epochs=3):
+def run_by_fit(model, made):
     """Train as ``run`` does it, by one call of ``fit``; return its history."""
     data = draw(20, 8)
     return model.fit(
@@ -58,18 +62,17 @@ def run_by_fit(model, made, epochs=3):
         batch_size=8,
         shuffle=False,
         validation_data=data.validation,
-        epochs=epochs,
+        epochs=EPOCHS,
         callbacks=made,
         verbose=0,
     ).history
 
 
 def counting(config):
-    """Build a model with a metric, and averages of its weights where asked for."""
+    """Build a model with a metric."""
     model = dense_model(config)
-    optimizer = keras.optimizers.SGD(0.1, momentum=0.9, use_ema=config.get("ema", False))
     model.compile(
-        optimizer,
+        keras.optimizers.SGD(0.1, momentum=0.9),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -83,38 +86,26 @@ class Unshuffled(Given):
         return False
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def both_ways(replicas_of):
     """Return a function that trains with callbacks in a loop and by ``fit``.
 
     It takes a function that makes the callbacks for ``"loop"`` or ``"fit"``, and returns of each
-    the metrics of the epochs, and the weights. One loop and one model serve all calls.
+    the metrics of the epochs, and the weights.
     """
-    loops, models = {}, {}
 
-    def train(make, config=None, epochs=3, num_replicas=1):
-        key = (num_replicas, repr(config))
+    def train(make, num_replicas=1):
         replicas = replicas_of(num_replicas)
-        if key not in models:
-            workload = Unshuffled(counting, draw(20, 8))
-            loops[key] = GraphLoop(replicas), workload
-            model = built(workload, replicas, config)
-            with replicas.scope():
-                model.optimizer.build(model.trainable_variables)
-            variables = [*model.variables, *model.optimizer.variables]
-            models[key] = model, [(each, each.numpy()) for each in variables]
-        model, initial = models[key]
-        for variable, value in initial:
-            variable.assign(value)
-        history = run_by_fit(model, make("fit"), epochs)
+        workload = Unshuffled(counting, draw(20, 8), callbacks=lambda config: make("loop"))
+        model = built(workload, replicas)
+        with replicas.scope():
+            model.optimizer.build(model.trainable_variables)
+        history = run_by_fit(model, make("fit"))
         by_fit = [
             dict(zip(history, each, strict=True)) for each in zip(*history.values(), strict=True)
         ]
-        loop, workload = loops[key]
-        workload._callbacks = lambda config: make("loop")
-        begin(loop, workload, config)
-        found = []
-        while len(found) < epochs and not loop.stop_training:
+        loop, found = begin(GraphLoop(replicas), workload), []
+        while len(found) < EPOCHS and not loop.stop_training:
             found.append(loop.epoch())
         kept = loop.trial.program.model
         loop.finish()
@@ -131,12 +122,8 @@ def assert_same(one, other):
     assert furthest_values(one[1], other[1]) < 1e-5
 
 
-def plain_calls(calls):
-    """Return recorded calls with rounded numbers, and what differs in a trial left out."""
-    return [
-        keras.tree.map_structure(lambda v: round(v, 5) if isinstance(v, float) else v, call)
-        for call in calls
-    ]
+def rounded(calls):
+    return keras.tree.map_structure(lambda v: round(v, 5) if isinstance(v, float) else v, calls)
 
 
 @pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -147,7 +134,7 @@ def test_every_call_is_that_of_fit_with_the_same_logs_and_weights(num_replicas, 
         num_replicas=num_replicas,
     )
 
-    assert plain_calls(calls["loop"]) == plain_calls(calls["fit"])
+    assert rounded(calls["loop"]) == rounded(calls["fit"])
     assert [call[0] for call in calls["loop"][::2]] == [
         "set_model",
         "on_train_begin",
@@ -182,43 +169,10 @@ class NanLoss(callbacks.Callback):
             self.model.set_weights([np.full_like(w, np.nan) for w in self.model.get_weights()])
 
 
-#: Of every class in keras.callbacks what a trial can do with it.
-WORKING = {
-    "CSVLogger": lambda folder: [callbacks.CSVLogger(str(folder / "log.csv"))],
-    "EarlyStopping": lambda folder: [
-        callbacks.EarlyStopping("loss", min_delta=0.2, restore_best_weights=True)
-    ],
-    "EarlyStopping upwards": lambda folder: [
-        callbacks.EarlyStopping("val_loss", mode="max", restore_best_weights=True)
-    ],
-    "History": lambda folder: [callbacks.History()],
-    "LambdaCallback": lambda folder: [
-        callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(more=1.0 * epoch))
-    ],
-    "LearningRateScheduler": lambda folder: [
-        callbacks.LearningRateScheduler(lambda epoch, rate: 0.1 / (epoch + 1))
-    ],
-    "ModelCheckpoint": lambda folder: [
-        callbacks.ModelCheckpoint(
-            str(folder / "{epoch}-{val_loss:.5f}.weights.h5"), save_weights_only=True
-        )
-    ],
-    "ModelCheckpoint of the best": lambda folder: [
-        callbacks.ModelCheckpoint(
-            str(folder / "{epoch}.weights.h5"), save_weights_only=True, save_best_only=True
-        )
-    ],
-    "ModelCheckpoint of whole models": lambda folder: [
-        callbacks.ModelCheckpoint(str(folder / "{epoch}.keras"))
-    ],
-    "ProgbarLogger": lambda folder: [callbacks.ProgbarLogger()],
-    "ReduceLROnPlateau": lambda folder: [
-        callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=1e6)
-    ],
-    "RemoteMonitor": lambda folder: [callbacks.RemoteMonitor("http://127.0.0.1:9")],
-    "SwapEMAWeights": lambda folder: [callbacks.SwapEMAWeights()],
-    "TensorBoard": lambda folder: [callbacks.TensorBoard(str(folder / "board"))],
-}
+def batchwise(hook):
+    return lambda: type("Batchwise", (callbacks.Callback,), {hook: lambda *given, **more: None})()
+
+
 REFUSED = {
     "BackupAndRestore": (
         lambda: callbacks.BackupAndRestore("backups"),
@@ -244,46 +198,38 @@ REFUSED = {
         lambda: callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
         "LambdaCallback has to be called for each batch",
     ),
+    **{
+        hook: (batchwise(hook), rf'Batchwise .*{hook}.*loop="fit"')
+        for hook in ("on_train_batch_end", "on_batch_begin", "on_test_batch_end", "on_batch_end")
+    },
+}
+#: Those of the contract, and those whose files or output nothing in a trial follows from.
+SERVING = {
+    *("EarlyStopping", "LearningRateScheduler", "ReduceLROnPlateau", "SwapEMAWeights"),
+    *("LambdaCallback", "TerminateOnNaN", "CSVLogger", "ModelCheckpoint", "TensorBoard"),
+    *("History", "ProgbarLogger", "RemoteMonitor"),
 }
 #: Needs a package that is no dependency: its constructor fails.
 UNAVAILABLE = {"OrbaxCheckpoint"}
 
 
-def test_every_class_of_keras_is_among_the_cases():
+def test_every_class_of_keras_is_known():
     classes = {
         name
         for name, kind in vars(callbacks).items()
         if isinstance(kind, type) and kind not in (callbacks.Callback, callbacks.CallbackList)
     }
-    assert classes == {name.split()[0] for name in {*WORKING, *REFUSED}} | {
-        "TerminateOnNaN",
-        *UNAVAILABLE,
-    }
+    refused = {name.split()[0] for name in REFUSED if not name.startswith("on_")}
+    assert classes == SERVING | refused | UNAVAILABLE
 
 
-@pytest.mark.filterwarnings("ignore:Could not reach RemoteMonitor")
-@pytest.mark.parametrize(
-    "name",
-    guarded(
-        WORKING, ["EarlyStopping", "LearningRateScheduler", "ModelCheckpoint", "SwapEMAWeights"]
-    ),
-)
-def test_a_callback_of_keras_does_what_it_does_in_fit(name, both_ways, tmp_path):
-    for who in ("loop", "fit"):
-        (tmp_path / who).mkdir()
-    in_loop, by_fit = both_ways(lambda who: WORKING[name](tmp_path / who), {"ema": "EMA" in name})
-
-    assert_same(in_loop, by_fit)
-    written, by_keras = (
-        sorted(p.name for p in (tmp_path / who).rglob("*") if "events" not in p.name)
-        for who in ("loop", "fit")
+def test_early_stopping_ends_with_the_weights_that_it_leaves_in_fit(both_ways):
+    in_loop, by_fit = both_ways(
+        lambda who: [callbacks.EarlyStopping("val_loss", mode="max", restore_best_weights=True)]
     )
-    assert written == by_keras
 
-
-@pytest.mark.slow
-def test_two_replicas_are_validated_by_averages_as_in_fit(both_ways):
-    assert_same(*both_ways(lambda who: [callbacks.SwapEMAWeights()], {"ema": True}, num_replicas=2))
+    assert len(in_loop[0]) == 2
+    assert_same(in_loop, by_fit)
 
 
 def test_training_ends_where_it_ends_in_fit_when_the_loss_is_nan(both_ways):
@@ -326,11 +272,64 @@ def test_a_callback_that_changes_what_was_traced_is_refused(act, message, replic
         loop.epoch()
 
 
-@pytest.mark.parametrize(
-    "hook", ["on_train_batch_end", "on_batch_begin", "on_test_batch_end", "on_batch_end"]
-)
-def test_a_callback_for_batches_is_refused(hook, replicas_of):
-    batchwise = type("Batchwise", (callbacks.Callback,), {hook: lambda self, *a, **k: None})
+def test_a_setting_of_the_new_config_wins_over_the_saved_one(replicas_of):
+    def never_better(patience):
+        return callbacks.EarlyStopping("loss", min_delta=1e6, patience=patience)
 
-    with pytest.raises(WorkloadError, match=rf'Batchwise .*{hook}.*loop="fit"'):
-        loop_with(replicas_of(1), batchwise())
+    loop = loop_with(replicas_of(1), never_better(3))
+    loop.epoch(), loop.epoch(), loop.epoch()
+    restored, stopped = loop_with(replicas_of(1), never_better(4)), []
+    restored.restore(loop.state())
+    for _ in range(2):
+        restored.epoch()
+        stopped.append(restored.stop_training)
+
+    assert stopped == [False, True]
+
+
+def test_callbacks_that_do_not_watch_validation_cost_no_call_of_their_own(replicas_of, monkeypatch):
+    loop = loop_with(replicas_of(1), callbacks.CSVLogger("/dev/null"))
+    monkeypatch.setattr(loop.trial.program, "validate", None)
+
+    assert loop.epoch().keys() == {"loss", "val_loss"}
+
+
+@pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_callback_reads_and_saves_the_numbers_of_its_own_trial(
+    num_replicas, replicas_of, tmp_path
+):
+    seen, file = [], tmp_path / "model.keras"
+
+    class Reading(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.save(file)
+            models = self.model, keras.models.load_model(file)
+            seen.extend([each.optimizer.momentum, each.layers[1].rate] for each in models)
+
+    def build(config):
+        model = keras.Sequential(
+            [keras.Input((6,)), keras.layers.Dense(3), keras.layers.Dropout(config["number"])]
+        )
+        optimizer = keras.optimizers.SGD(0.01, momentum=config["number"])
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    workload = Given(build, draw(20, 8), callbacks=lambda config: [Reading()])
+    loop = GraphLoop(replicas_of(num_replicas))
+    for number in (0.25, 0.5):
+        begin(loop, workload, {"number": number})
+        loop.epoch()
+        loop.finish()
+
+    assert seen == [[0.25, 0.25]] * 2 + [[0.5, 0.5]] * 2
+    assert {type(number) for numbers in seen for number in numbers} == {float}
+    assert loop.num_programs == 1
+
+
+def test_a_server_whose_workers_validate_refuses_callbacks_around_validation(replicas_of):
+    data = draw(20, 8)
+    workload = Given(dense_model, data, callbacks=lambda config: [callbacks.SwapEMAWeights()])
+    loop = UpdateLoop(replicas_of(1), Mirrored())
+
+    with pytest.raises(WorkloadError, match=r"on_test_begin.*workers of a parameter server"):
+        loop.start(workload, {}, place_rows(rows_of(data), None), 1)

@@ -13,19 +13,16 @@ from tune_tf.training.checkpoint import FILE_NAME, Checkpoint
 pytestmark = pytest.mark.tf
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file_is_told(share, folders, tmp_path):
-    whole = (folders(1) / FILE_NAME).read_bytes()
-    (tmp_path / FILE_NAME).write_bytes(whole[: int(len(whole) * share)])
-
-    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
-        Checkpoint.read(tmp_path)
+def flipped(whole):
+    middle = len(whole) // 2
+    return whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :]
 
 
-def test_a_flipped_byte_is_told(folders, tmp_path):
-    damaged = bytearray((folders(1) / FILE_NAME).read_bytes())
-    damaged[len(damaged) // 2] ^= 0xFF
-    (tmp_path / FILE_NAME).write_bytes(damaged)
+@pytest.mark.parametrize(
+    "damage", [flipped, *(lambda whole, s=s: whole[: int(len(whole) * s)] for s in (0, 0.5, 0.999))]
+)
+def test_a_truncated_or_changed_file_is_told(damage, folders, tmp_path):
+    (tmp_path / FILE_NAME).write_bytes(damage((folders(1) / FILE_NAME).read_bytes()))
 
     with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
         Checkpoint.read(tmp_path)

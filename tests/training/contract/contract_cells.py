@@ -1,78 +1,135 @@
 """What splitting a batch over replicas, pieces or stages does to rows of the contract."""
 
-import pytest
-from exactness_cases import CASES
-
 TOLERANCE = 1e-5
 EQUAL = "equal"
-REPLICAS, PIECES, STAGES = "2 replicas", "2 micro_batches", "2 stages"
-BOTH = (REPLICAS, PIECES)
+
+WAYS = {
+    "2 replicas": (2, 1, 1),
+    "3 replicas": (3, 1, 1),
+    "2 pieces": (1, 1, 2),
+    "2 replicas of 3 pieces": (2, 1, 3),
+    "2 stages": (1, 2, 1),
+    "2 stages, 2 pieces": (1, 2, 2),
+    "2 replicas of 2 stages": (2, 2, 1),
+}
+"""Replicas, stages and micro-batches by name."""
+REPLICAS, THREE, PIECES, REPLICAS_OF_PIECES, STAGES, STAGES_OF_PIECES, GRID = WAYS
+SERVER = "a parameter server"
+BOTH, ALL = (REPLICAS, PIECES), tuple(WAYS)
+
+ROWS_IN_ALL_WAYS = (
+    "last batch of one row",
+    "two inputs, two outputs, uneven",
+    "accumulated gradients, averages overwrite weights, constraint, Dice",
+    "sparse gradients, clipped",
+    "two outputs, one with Dice",
+    "masked steps with weights",
+    "Dice",
+)
+ROWS_IN_BOTH_WAYS = (
+    "class_weight",
+    "sample_weight",
+    "two inputs, two outputs",
+    "list of inputs",
+    "output in a list",
+    "output without an axis of its own",
+    "metric with several results",
+    "metric that is no sum",
+    "metric of a whole batch",
+    "metrics that are no means",
+    "axis of CosineSimilarity",
+    "Masking of the loss",
+    "mask of an embedding",
+    "shared layer",
+    "averaged weights",
+    "accumulated gradients, clipped",
+    "sparse gradients, accumulated",
+    "numbers of SGD",
+    "numbers of AdamW",
+    "numbers of RMSprop",
+    "numbers of CosineDecay",
+    "numbers of L2",
+    "loss that ignores a class",
+    "loss that is a sum",
+    "mean by sample weight",
+    "loss function of rows",
+    "loss function of the batch",
+    "own loss",
+    "own loss on masked rows",
+    "own regularizer",
+    "compute_loss of an instance",
+    "layer with weights alone",
+    "variable that a metric makes",
+    "variable of a loss that build_model makes",
+    "number that compute_metrics adds",
+)
+
+ROWS_WITH_A_SERVER = (
+    "batch normalization",
+    "numbers of Dropout",
+    "numbers of CosineDecay",
+    "accumulated gradients, averages overwrite weights, constraint, Dice",
+    "sparse gradients, clipped",
+    "LossScaleOptimizer",
+    "MultiOptimizer",
+    "nested model",
+    "sample_weight",
+    "train_step of the workload",
+)
 
 SPLIT: dict[str, dict[str, str]] = {
-    **{
-        name: dict.fromkeys((REPLICAS,), EQUAL)
-        for name, case in CASES.items()
-        if case.replicas and not case.weights_only
-    },
-    "SGD with momentum, one row over": dict.fromkeys((REPLICAS, "3 replicas", STAGES), EQUAL),
-    "two inputs, two outputs, uneven": dict.fromkeys((REPLICAS, "3 replicas", STAGES), EQUAL),
-    "own train_step, uneven, clipped": dict.fromkeys((REPLICAS, "3 replicas"), EQUAL),
-    **{
-        name: dict.fromkeys(BOTH, EQUAL)
-        for name in (
-            "class_weight",
-            "sample_weight",
-            "two inputs, two outputs",
-            "output in a list",
-            "metric with several results",
-            "mask of an embedding",
-            "shared layer",
-            "numbers of AdamW",
-            "numbers of CosineDecay",
-            "loss function of rows",
-            "own loss",
-            "own loss on masked rows",
-            "own metric",
-            "own regularizer",
-            "variable that a metric makes",
-            "number that compute_metrics adds",
-        )
-    },
-    **{
-        name: dict.fromkeys(BOTH, EQUAL)
-        for name in (
-            "loss function of the batch",
-            "Dice",
-            "Masking of the loss",
-            "metric of a whole batch",
-        )
-    },
+    **{name: dict.fromkeys(ALL, EQUAL) for name in ROWS_IN_ALL_WAYS},
+    **{name: dict.fromkeys(BOTH, EQUAL) for name in ROWS_IN_BOTH_WAYS},
     "MultiOptimizer": dict.fromkeys((*BOTH, STAGES), EQUAL),
+    "batch normalization": {REPLICAS: EQUAL},
+    "LearningRateScheduler": {REPLICAS: EQUAL},
+    "spectral normalization": {REPLICAS: EQUAL, PIECES: "changes vector_u in its call"},
+    "penalty by a function": dict.fromkeys(BOTH, r"dense_?\d* \(Dense\) adds a loss"),
     "layer that adds a loss": dict.fromkeys(BOTH, "adds a loss of the rows that it gets"),
     "layer that moves its own weight": dict.fromkeys(BOTH, r"\(Centers\) changes .* in its call"),
+    "variable of TensorFlow moved in call": dict.fromkeys(
+        BOTH, r"counts \(Counts\) changes Variable.* in its call"
+    ),
+    "loss of a tensor in the model": dict.fromkeys(
+        BOTH, "a loss takes .* from inside the model's call"
+    ),
+    "own train_step, uneven, clipped": {
+        **dict.fromkeys((REPLICAS, THREE), EQUAL),
+        STAGES: r"has a custom train_step.*kind 'mirrored'",
+    },
+    "train_step of the workload": {
+        **dict.fromkeys((REPLICAS, THREE), EQUAL),
+        STAGES: r"has a custom train_step.*kind 'mirrored'",
+    },
     "train_step reads the workload": {REPLICAS: EQUAL, PIECES: "takes whole batches"},
-    "variable that a loss makes": {REPLICAS: r"CountingLoss.call \(.*users_code", PIECES: EQUAL},
+    "variable that a loss makes": {REPLICAS: r"CountingLoss.call \(.*users_losses", PIECES: EQUAL},
     "variable that compute_loss makes": {REPLICAS: "CountingModel.compute_loss", PIECES: EQUAL},
-    "variable that a regularizer makes": {REPLICAS: "CountingRegularizer", PIECES: EQUAL},
-    "variable of a loss that build_model makes": dict.fromkeys(BOTH, EQUAL),
-    "variable of a regularizer that build_model makes": dict.fromkeys(BOTH, EQUAL),
     "variable that train_step makes": {
         REPLICAS: "StepWithCount.weight .* creates a variable",
         PIECES: "takes whole batches",
     },
     "stateful GRU": {
-        **{way: rf"gru \(GRU\) is stateful.*{way[2:]}" for way in (REPLICAS, PIECES)},
+        REPLICAS: r"gru \(GRU\) is stateful.*2 replicas",
+        PIECES: r"gru \(GRU\) is stateful.*2 micro_batches",
         STAGES: EQUAL,
     },
-    "stateful LSTM": dict.fromkeys(BOTH, r"lstm \(LSTM\) is stateful"),
     "two models without a call that train one another": {REPLICAS: "critic_optimizer"},
     "model without a call": {REPLICAS: "Walks has no call", PIECES: "takes whole batches"},
 }
 """By row and way: ``EQUAL``, or what a refusal says (a pattern)."""
 
+for _name in ROWS_WITH_A_SERVER:
+    SPLIT[_name] = SPLIT.get(_name, {}) | {SERVER: EQUAL}
 
-def cells():
-    """Yield a parameter for each row and way to split a batch: what is expected there."""
-    for name, ways in SPLIT.items():
-        for way, cell in ways.items():
-            yield pytest.param(name, way, cell, id=f"{name}-{way}")
+CELLS = {f"{name}-{way}": (name, way) for name, ways in SPLIT.items() for way in ways}
+GUARDS = (
+    f"last batch of one row-{THREE}",
+    f"masked steps with weights-{REPLICAS_OF_PIECES}",
+    f"two outputs, one with Dice-{GRID}",
+    f"metric that is no sum-{REPLICAS}",
+    f"layer that moves its own weight-{PIECES}",
+    f"loss of a tensor in the model-{REPLICAS}",
+    f"own train_step, uneven, clipped-{REPLICAS}",
+    f"batch normalization-{SERVER}",
+)
+"""The cells that guard every change."""

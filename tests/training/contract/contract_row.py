@@ -34,7 +34,7 @@ class Row:
     restarts: bool = True
 
 
-def draw(num_rows=20, num_validation=8, shape=(6,), kind="number", **more):
+def draw(num_rows=21, num_validation=8, shape=(6,), kind="number", **more):
     """Return rows: features of a shape, labels that are numbers or classes."""
     rng = np.random.default_rng(0)
     total = num_rows + num_validation
@@ -53,17 +53,23 @@ def draw(num_rows=20, num_validation=8, shape=(6,), kind="number", **more):
 NUMBERS, CLASSES, SEQUENCES = draw(), draw(kind="class"), draw(shape=(5, 4))
 ONE_HOT, IMAGES = draw(kind="one-hot"), draw(shape=(6, 6, 3), kind="one-hot")
 IDS = Data(
-    train=(np.random.default_rng(0).integers(0, 9, (20, 6)).astype("int32"), NUMBERS.train[1])
+    train=(np.random.default_rng(0).integers(0, 9, (21, 6)).astype("int32"), NUMBERS.train[1])
 )
 WORDS = Data(
     train=(
-        np.random.default_rng(0).choice(np.array(["a", "b", "c"], "S1"), (20, 1)),
+        np.random.default_rng(0).choice(np.array(["a", "b", "c"], "S1"), (21, 1)),
         NUMBERS.train[1],
     )
 )
 X, Y = NUMBERS.train
-# Even: fit does not weigh the losses of single outputs by rows.
-NAMED = Data(train=({"a": X[:16], "b": X[:16, ::-1].copy()}, {"one": Y[:16], "two": Y[:16] ** 2}))
+
+
+def named(num_rows):
+    """Return rows of two inputs and two outputs, by name."""
+    x, y = X[:num_rows], Y[:num_rows]
+    return Data(train=({"a": x, "b": x[:, ::-1].copy()}, {"one": y, "two": y**2}))
+
+
 EVEN = draw(16, 0, shape=(5, 4))
 
 

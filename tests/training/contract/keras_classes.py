@@ -1,8 +1,4 @@
-"""Keras classes with each of their arguments varied, as cases of the contract.
-
-Classes and arguments are read from Keras. The values of an argument come from the type of its
-default and from the tables of :mod:`keras_values`.
-"""
+"""Keras classes with each of their numbers and switches varied, as cases of the contract."""
 
 import copy
 import functools
@@ -15,15 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras_values import (
-    ALONGSIDE,
-    BY_NAME,
-    BY_SUFFIX,
-    NOT_BUILT,
-    OF_CLASS,
-    ORDINARY,
-    WORDS,
-)
+from keras_values import ALONGSIDE, NOT_BUILT, ORDINARY, REQUIRED, WORDS
 from trials import Given
 
 from tune_tf.data import rows_of
@@ -138,39 +126,32 @@ class KerasSubject:
             ]
         return named
 
-    def candidates(self, parameter: inspect.Parameter) -> list[Any]:
-        """Return other values of an argument, not all of which need to work."""
-        name, default = parameter.name, parameter.default
-        of_class = OF_CLASS.get(self.made.__name__, {})
-        if name in of_class:
-            return of_class[name]
-        if isinstance(default, bool):
-            return [not default]
-        if name in BY_NAME:
-            return BY_NAME[name]
-        for suffix, values in BY_SUFFIX.items():
-            if name.endswith(suffix):
-                return values
-        if isinstance(default, float):
-            return [0.5 * default, 0.25 * default] if default else [0.1, 0.3]
-        return [default + 1, default + 2] if isinstance(default, int) else []
+    def values(self, parameter: inspect.Parameter) -> list[Any]:
+        """Return other values of a number or a switch: all else is never shared by a graph."""
+        usual = self._given(parameter.name).get(parameter.name, parameter.default)
+        if isinstance(usual, bool):
+            return [not usual]
+        if isinstance(usual, float):
+            return [0.5 * usual, 0.25 * usual] if usual else [0.1, 0.3]
+        if isinstance(usual, int):
+            return [usual + 1, usual + 2]
+        if parameter.name in ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay"):
+            return [0.01, 0.1]
+        return [1, 2] if parameter.name == "seed" else []
 
     def arguments(self, config: Config) -> dict[str, Any]:
         """Return the constructor's arguments for a config of :meth:`configs`."""
         given = self._given(config.get("argument"))
         if "index" in config:
             parameter = next(p for p in self.parameters if p.name == config["argument"])
-            given[parameter.name] = self.candidates(parameter)[config["index"]]
+            given[parameter.name] = self.values(parameter)[config["index"]]
         return {name: _new(value) for name, value in given.items()}
 
     def _given(self, argument: str | None) -> dict[str, Any]:
         """Return the constructor's arguments other than the varied one."""
-        given = dict(ORDINARY.get(self.made.__name__, {}))
-        names = set()
-        for parameter in self.parameters:
-            names.add(parameter.name)
-            if parameter.default is parameter.empty:
-                given[parameter.name] = self.candidates(parameter)[0]
+        names = {parameter.name for parameter in self.parameters}
+        needed = {p.name: REQUIRED[p.name] for p in self.parameters if p.default is p.empty}
+        given = needed | ORDINARY.get(self.made.__name__, {})
         beside = ALONGSIDE.get(argument or "", {})
         return given | {name: value for name, value in beside.items() if name in names}
 
@@ -211,15 +192,11 @@ class KerasSubject:
         """Return configs that vary one argument each, not all of which need to work."""
         found: list[dict[str, Any]] = [{}]
         for parameter in self.parameters:
-            name = parameter.name
-            usual = repr(_new(self._given(name).get(name, parameter.default)))
-            tried: list[dict[str, Any]] = [
-                {"argument": name, "index": i}
-                for i, value in enumerate(self.candidates(parameter))
-                if repr(_new(value)) != usual
+            tried = [
+                {"argument": parameter.name, "index": i} for i in range(len(self.values(parameter)))
             ]
-            if tried and ALONGSIDE.get(name):
-                found.append({"argument": name})  # its companion arguments alone
+            if tried and ALONGSIDE.get(parameter.name):
+                found.append({"argument": parameter.name})  # its companion arguments alone
             found += tried
         return found
 
@@ -227,11 +204,7 @@ class KerasSubject:
         """Return a description of a config."""
         if "index" not in config:
             return "default" if not config else f"default beside {config['argument']}"
-        value = self.arguments(config)[config["argument"]]
-        text = repr(value)
-        if " at 0x" in text or text.startswith("<"):
-            text = f"{type(value).__name__} {config['index']}"
-        return f"{config['argument']}={text}"
+        return f"{config['argument']}={self.arguments(config)[config['argument']]}"
 
 
 def subjects() -> list[KerasSubject]:

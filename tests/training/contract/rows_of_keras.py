@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 from contract_row import (
+    CLASSES,
     EVEN,
     IDS,
     IMAGES,
-    NAMED,
     NUMBERS,
     ONE_HOT,
     SEQUENCES,
@@ -15,13 +15,15 @@ from contract_row import (
     Data,
     Row,
     X,
+    Y,
     draw,
     layers,
+    named,
     of,
     optimizers,
     stacked,
 )
-from users_code import OfRows
+from users_workloads import OfRows
 
 from tune_tf.training.scalars import _TRACEABLE, CLIP_THRESHOLDS
 
@@ -106,26 +108,25 @@ def listed(units):
     return model
 
 
-def stateful(layer):
-    def build(units):
-        inputs = keras.Input(batch_shape=(8, 5, 4))
-        model = keras.Model(inputs, layers.Dense(1)(layer(units, stateful=True)(inputs)))
-        model.compile(optimizers.SGD(0.1), "mse")
-        return model
-
-    return of(build, 3, 4, graph=SEVERAL, data=EVEN)
+def stateful(units):
+    inputs = keras.Input(batch_shape=(8, 5, 4))
+    model = keras.Model(inputs, layers.Dense(1)(layers.GRU(units, stateful=True)(inputs)))
+    model.compile(optimizers.SGD(0.1), "mse")
+    return model
 
 
 def _masked():
     """Return sequences with steps of zeros or ones, and a label for each step."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(20, 5, 4)).astype("float32")
-    x[rng.uniform(size=(20, 5)) < 0.5] = 0.0
-    x[rng.uniform(size=(20, 5)) < 0.3] = 1.0
-    return Data(train=(x, rng.normal(size=(20, 5, 1)).astype("float32")))
+    x = rng.normal(size=(21, 5, 4)).astype("float32")
+    x[rng.uniform(size=(21, 5)) < 0.5] = 0.0
+    x[rng.uniform(size=(21, 5)) < 0.3] = 1.0
+    y, weights = rng.normal(size=(21, 5, 1)), rng.uniform(0.1, 2.0, (21, 5))
+    return x, y.astype("float32"), weights.astype("float32")
 
 
-MASKED = _masked()
+MASKED_X, MASKED_Y, WEIGHTS = _masked()
+MASKED = Data(train=(MASKED_X, MASKED_Y))
 
 
 def masked_steps(value):
@@ -137,22 +138,40 @@ def masked_steps(value):
     return model
 
 
-def attentive(rate):
-    inputs = keras.Input((5, 4))
-    mixed = layers.MultiHeadAttention(2, 2, dropout=rate)(inputs, inputs, use_causal_mask=True)
-    model = keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(mixed)))
-    model.compile(optimizers.SGD(0.1), "mse")
+def list_of_inputs(units):
+    a, b = keras.Input((6,)), keras.Input((6,))
+    added = layers.Add()([layers.Dense(units)(a), layers.Dense(units)(b)])
+    model = keras.Model([a, b], layers.Dense(1)(added))
+    model.compile("adam", "mse")
     return model
 
 
-def of_policy(auto_scale_loss):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        out = layers.Dense(1, dtype="float32")
-        return stacked(layers.Dense(4), out=out, auto_scale_loss=auto_scale_loss)
-    finally:
-        keras.config.set_dtype_policy(before)
+def two_losses(weight):
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(8, "tanh", activity_regularizer="l2")(inputs)
+    deep = layers.Dense(8, "tanh")(hidden)  # of two stages, each has an output
+    outs = [layers.Dense(1, "sigmoid")(each) for each in (hidden, deep)]
+    model = keras.Model(inputs, outs)
+    weights = [weight, 1.0 - weight]
+    model.compile("sgd", [losses.Dice(), "mse"], loss_weights=weights, metrics=[["mae"], []])
+    return model
+
+
+def flat(units):
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, layers.Reshape(())(layers.Dense(1)(layers.Dense(units)(inputs))))
+    model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
+def classified(loss, **compiled):
+    out = layers.Dense(3, "softmax")
+    return stacked(layers.Dense(8, "relu"), data=CLASSES, out=out, loss=loss, **compiled)
+
+
+def embedded(optimizer):
+    """Return a model whose gradients are sparse, with rows that occur repeatedly."""
+    return stacked(layers.Embedding(9, 4), layers.Flatten(), data=IDS, optimizer=optimizer)
 
 
 def loss_scale(clipnorm):
@@ -170,6 +189,7 @@ def multi(momentum, rule=".*bias"):
     return stacked(layers.Dense(4), optimizer=made)
 
 
+ONE_OVER, BINARY = draw(17), draw(kind="binary")
 VALUES = {
     "momentum": (0.9, 0.5),
     "rho": (0.9, 0.5),
@@ -230,25 +250,10 @@ CARRIED = {
 }
 
 
-def augmented(layer, *values, by_fit=True, graph=SEVERAL):
-    def build(value):
-        return stacked(
-            layer(value),
-            layers.Flatten(),
-            data=IMAGES,
-            out=layers.Dense(3, "softmax"),
-            loss="categorical_crossentropy",
-        )
-
-    return of(build, *values, data=IMAGES, by_fit=by_fit, graph=graph)
-
-
-def recurrent(layer, **argument):
-    (name,) = argument
-    return of(
-        lambda rate: stacked(layer(3, **{name: rate}), data=SEQUENCES),
-        *argument[name], data=SEQUENCES, graph=SEVERAL,
-    )  # fmt: skip
+def augmented(layer):
+    out = layers.Dense(3, "softmax")
+    loss = "categorical_crossentropy"
+    return stacked(layer, layers.Flatten(), data=IMAGES, out=out, loss=loss)
 
 
 def dropout(rate):
@@ -291,7 +296,6 @@ ROWS = {
     "constraint of a variable": with_variable("constraint", lambda: constraints.MaxNorm(0.1)),
     "trainable of a variable": with_variable("trainable", lambda: False),
     "preset iterations": of(begun, 0, 10),
-    "auto_scale_loss": of(of_policy, True, False, graph=SEVERAL),
     "LossScaleOptimizer": of(loss_scale, 0.1, 0.5),
     "MultiOptimizer": of(multi, 0.5, 0.9),
     "which variables each of a MultiOptimizer has": of(
@@ -299,26 +303,91 @@ ROWS = {
     ),
     "shared layer": of(shared_layer, True, False, graph=SEVERAL),
     "nested model": of(nested, True, False, graph=SEVERAL),
-    # Generators and states
-    "LSTM with dropout": recurrent(layers.LSTM, dropout=(0.5, 0.3)),
-    "GRU with recurrent dropout": recurrent(layers.GRU, recurrent_dropout=(0.5, 0.3)),
-    "stateful GRU": stateful(layers.GRU),
-    "stateful LSTM": stateful(layers.LSTM),
-    "MixUp": augmented(lambda a: layers.MixUp(alpha=a), 0.2, 0.4),
-    "RandomFlip": augmented(layers.RandomFlip, "horizontal", "vertical"),
-    # It draws from Python's generator while it is traced.
-    "AugMix": augmented(
-        lambda seed: layers.AugMix(value_range=(0, 1), seed=seed),
-        1, 2, by_fit=False, graph="AugMix, which draws",
+    # Updates
+    "last batch of one row": of(
+        lambda m: stacked(
+            layers.Dense(4, "relu", activity_regularizer="l2"),
+            optimizer=optimizers.SGD(0.1, momentum=m, global_clipnorm=0.1), data=ONE_OVER,
+        ),
+        0.9, 0.5, data=ONE_OVER,
     ),
-    "attention": of(attentive, 0.3, 0.5, data=SEQUENCES, graph=SEVERAL),
+    "averaged weights": of(
+        # fit writes the averages into the weights at its end, which would be every epoch here
+        lambda m: stacked(layers.Dense(4), optimizer=optimizers.SGD(0.1, use_ema=True)),
+        None, by_fit=False,
+    ),
+    "accumulated gradients, clipped": of(
+        lambda clip: stacked(
+            layers.Dense(4),
+            optimizer=optimizers.AdamW(
+                schedules.CosineDecay(0.02, 40), global_clipnorm=clip,
+                gradient_accumulation_steps=4,
+            ),
+        ),
+        0.1, 0.2,
+    ),
+    "accumulated gradients, averages overwrite weights, constraint, Dice": of(
+        lambda clip: stacked(
+            layers.Dense(8, kernel_constraint=constraints.MaxNorm(0.5), activity_regularizer="l1"),
+            out=layers.Dense(3, "softmax"), data=ONE_HOT, loss=losses.Dice(),
+            optimizer=optimizers.Adam(
+                0.02, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=2,
+                gradient_accumulation_steps=3, clipnorm=clip,
+            ),
+        ),
+        0.1, 0.2, by_fit=False, data=ONE_HOT,
+    ),
+    "sparse gradients, clipped": of(
+        lambda clip: embedded(optimizers.Adam(0.02, clipnorm=clip)), 0.05, 0.1, data=IDS
+    ),
+    "sparse gradients, accumulated": of(
+        lambda _: embedded(optimizers.Adam(0.02, gradient_accumulation_steps=2)), None, data=IDS
+    ),
+    "batch normalization": of(
+        lambda m: stacked(layers.Dense(4), layers.BatchNormalization(momentum=m)),
+        0.9, 0.5, graph=SEVERAL,
+    ),
+    "spectral normalization": of(
+        lambda units: stacked(layers.SpectralNormalization(layers.Dense(units))),
+        3, 4, graph=SEVERAL,
+    ),
+    # Generators and states
+    "LSTM with dropout": of(
+        lambda rate: stacked(layers.LSTM(3, dropout=rate), data=SEQUENCES),
+        0.5, 0.3, data=SEQUENCES, graph=SEVERAL,
+    ),
+    "stateful GRU": of(stateful, 3, 4, graph=SEVERAL, data=EVEN),
+    "MixUp": of(
+        lambda alpha: augmented(layers.MixUp(alpha=alpha)), 0.2, 0.4, data=IMAGES, graph=SEVERAL
+    ),
+    # It draws from Python's generator while it is traced.
+    "AugMix": of(
+        lambda seed: augmented(layers.AugMix(value_range=(0, 1), seed=seed)),
+        1, 2, data=IMAGES, by_fit=False, graph="AugMix, which draws",
+    ),
     # Rows, masks and weights
     "two inputs, two outputs": of(
-        named_parts, (0.7, 0.3), (0.3, 0.7), data=NAMED, graph=SEVERAL
+        named_parts, (0.7, 0.3), (0.3, 0.7), data=named(16), graph=SEVERAL
+    ),
+    # fit does not weigh the losses of single outputs by rows.
+    "two inputs, two outputs, uneven": of(
+        named_parts, (0.7, 0.3), (0.3, 0.7), data=named(21), graph=SEVERAL, by_fit=False
+    ),
+    "list of inputs": of(
+        list_of_inputs, 3, 4, data=Data(train=([X, 2 * X], Y)), graph=SEVERAL
+    ),
+    "two outputs, one with Dice": of(
+        two_losses, 0.3, 0.5, data=Data(train=(X, [Y, 1 - Y])), graph=SEVERAL, by_fit=False
+    ),
+    "output without an axis of its own": of(
+        flat, 3, 4, data=Data(train=(X, Y[:, 0])), graph=SEVERAL
     ),
     "output in a list": of(listed, 3, 4, graph=SEVERAL),
     "Masking of the loss": of(
         masked_steps, 0.0, 1.0, data=MASKED, graph=SEVERAL,
+    ),
+    "masked steps with weights": of(
+        masked_steps, 0.0, 1.0, data=Data(train=(MASKED_X, MASKED_Y, WEIGHTS)), graph=SEVERAL,
     ),
     "mask of an embedding": of(
         lambda mask: stacked(layers.Embedding(9, 3, mask_zero=mask), layers.GRU(3), data=IDS),
@@ -333,11 +402,26 @@ ROWS = {
         ),
         -1, None, graph=SEVERAL, data=ONE_HOT,
     ),
+    "loss that ignores a class": of(
+        lambda c: classified(losses.SparseCategoricalCrossentropy(ignore_class=c)),
+        0, 1, graph=SEVERAL, data=CLASSES,
+    ),
+    "loss that is a sum": of(
+        lambda _: stacked(loss=losses.MeanSquaredError(reduction="sum")), None
+    ),
+    "mean by sample weight": of(
+        lambda _: stacked(loss=losses.MeanSquaredError(reduction="mean_with_sample_weight")),
+        None, data=Data(train=(X, Y, np.linspace(0.1, 2.0, len(Y)).astype("float32"))),
+    ),
+    "metrics that are no means": of(
+        lambda threshold: stacked(
+            data=BINARY, out=layers.Dense(1, "sigmoid"), loss="binary_crossentropy",
+            metrics=["AUC", metrics.Precision(), metrics.F1Score(threshold=threshold)],
+        ),
+        0.5, 0.6, graph=SEVERAL, data=BINARY,
+    ),
     # compile
     "loss_weights": of(lambda w: stacked(loss_weights=w), 0.5, 2.0, graph=SEVERAL),
-    "weighted_metrics": of(
-        lambda m: stacked(weighted_metrics=m), ["mae"], ["mape"], graph=SEVERAL
-    ),
     # An even number of batches: fit would take one of the next epoch.
     "steps_per_execution": of(
         lambda n: stacked(steps_per_execution=n), 1, 2, data=draw(16), graph=SEVERAL

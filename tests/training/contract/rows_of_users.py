@@ -1,22 +1,23 @@
 """Rows with code of the user's, which is traced anew for each trial."""
 
-import collections
-import functools
 import random
-import types
 
 import keras
-import numpy as np
 import tensorflow as tf
-import users_code as own
+import users_layers
+import users_losses
+import users_models
+import users_workloads
 from contract_row import NUMBERS, ONE, SEQUENCES, Row, draw, layers, of, optimizers, stacked
+from trials import ByTape
+from users_losses import with_attribute
 
-ops = keras.ops
+callbacks, ops = keras.callbacks, keras.ops
 
 
-def layer(change, *values, graph="users_code", **how):
+def layer(change, *values, graph="users_layers", **how):
     """Return a row with a layer that is made of each config."""
-    return of(
+    return row(
         lambda value: stacked(layers.Dense(4), change(value), layers.Dense(3)),
         *values,
         graph=graph,
@@ -24,13 +25,18 @@ def layer(change, *values, graph="users_code", **how):
     )
 
 
+def row(build, *values, graph=ONE, **how):
+    """Return a row of a builder, by default with two numbers that matter."""
+    return of(build, *(values or (0.5, 2.0)), graph=graph, **how)
+
+
 def workload(made, *values, graph="train_step", by_fit=True):
     """Return a row of a workload."""
-    return Row(made, [{"value": value} for value in values], graph, by_fit)
+    return Row(made, [{"value": value} for value in values or (0.5, 2.0)], graph, by_fit)
 
 
 def loss(make, *values, graph, data=NUMBERS, **out):
-    return of(
+    return row(
         lambda v: stacked(layers.Dense(4), data=data, loss=make(v), **out),
         *values,
         graph=graph,
@@ -38,25 +44,54 @@ def loss(make, *values, graph, data=NUMBERS, **out):
     )
 
 
-ROWS = {
-    # Finding 1 of what a callback or a workload holds of build_model
-    "variable of a loss that a callback anneals": workload(
-        own.Anneals(), 0.5, 2.0, graph="users_code"
+def step_of_workload(config):
+    optimizer = optimizers.Adam(0.02, global_clipnorm=config["clip"], gradient_accumulation_steps=2)
+    return stacked(layers.Dense(4, "relu"), optimizer=optimizer, metrics=["mae"])
+
+
+CALLBACKS = {
+    "ReduceLROnPlateau": lambda: callbacks.ReduceLROnPlateau(
+        "loss", factor=0.5, patience=1, min_delta=1e6
     ),
-    "optimizer and model that the workload keeps": workload(own.KeepsParts(), 0.5, 0.8, graph=ONE),
-    # Finding 2: attributes with names of Keras' bookkeeping
+    "LearningRateScheduler": lambda: callbacks.LearningRateScheduler(
+        lambda epoch, rate: rate / (epoch + 2)
+    ),
+    "SwapEMAWeights": callbacks.SwapEMAWeights,
+    "callback that remembers": users_workloads.Remembering,
+}
+
+
+def with_callback(name, make):
+    """Return a row with a callback, which goes by what it remembers."""
+
+    def build(momentum):
+        optimizer = optimizers.SGD(0.1, momentum=momentum, use_ema="EMA" in name)
+        return stacked(layers.Dense(4), optimizer=optimizer)
+
+    return row(build, 0.5, 0.9, callbacks=lambda config: [make()])
+
+
+ROWS = {
+    **{name: with_callback(name, make) for name, make in CALLBACKS.items()},
+    # What a callback or a workload holds of build_model
+    "variable of a loss that a callback anneals": workload(
+        users_workloads.Anneals(), graph="users_workloads"
+    ),
+    "optimizer and model that the workload keeps": workload(
+        users_workloads.KeepsParts(), 0.5, 0.8, graph=ONE
+    ),
+    "build of a layer's instance": row(users_layers.patched_build, graph="build"),
+    # State of the workload
+    "layers that the workload keeps": workload(
+        users_workloads.KeepsLayers(), 0, 1, graph="several"
+    ),
     **{
-        f"layer with an attribute named {name}": layer(functools.partial(own.Named, name), 0.5, 2.0)
-        for name in ("quantize", "history")
+        f"{kind} that the workload keeps": workload(
+            users_workloads.KeepsState(kind), 0.5, 1.0, graph=ONE
+        )
+        for kind in ("cycle", "cache")
     },
-    "build of a layer's instance": of(own.patched_build, 0.5, 2.0, graph="build"),
-    # Finding 3: state of the workload
-    "layers that the workload keeps": workload(own.KeepsLayers(), 0, 1, graph="several"),
-    **{
-        f"{kind} that the workload keeps": workload(own.KeepsState(kind), 0.5, 1.0, graph=ONE)
-        for kind in ("generator", "random", "cycle", "array", "cache")
-    },
-    # Finding 4: they draw by the trial's seed, from a state inside of TensorFlow's kernels
+    # They draw by the trial's seed, from a state inside of TensorFlow's kernels
     **{
         f"operation of TensorFlow with seed {seed}": layer(
             lambda k, seed=seed: layers.Lambda(lambda x: x + k * tf.random.normal((4,), seed=seed)),
@@ -68,200 +103,151 @@ ROWS = {
         )
         for seed in (5, None)
     },
-    # Finding 5: variables of the first call
-    "variable that a loss makes": loss(own.CountingLoss, 0.1, 1.0, graph="CountingLoss"),
-    "variable that a regularizer makes": of(
-        lambda k: stacked(layers.Dense(4, kernel_regularizer=own.CountingRegularizer(k))),
-        0.01,
-        0.1,
-        graph="CountingRegularizer",
-    ),
+    # Variables of the first call
+    "variable that a loss makes": loss(users_losses.CountingLoss, 0.1, 1.0, graph="CountingLoss"),
     "variable of a loss that build_model makes": loss(
-        lambda k: own.CountingLoss(k, own.count_from(1.0)), 0.1, 1.0, graph="CountingLoss"
-    ),
-    "variable of a regularizer that build_model makes": of(
-        lambda k: stacked(
-            layers.Dense(4, kernel_regularizer=own.CountingRegularizer(k, own.count_from(0.1)))
-        ),
-        0.01,
+        lambda k: users_losses.CountingLoss(k, users_losses.count_from(1.0)),
         0.1,
-        graph="CountingRegularizer",
+        1.0,
+        graph="CountingLoss",
     ),
-    "variable that a metric makes": of(
-        lambda k: stacked(metrics=[own.CountingMetric(k)]), 0.5, 2.0, graph="CountingMetric"
+    "variable that a metric makes": row(
+        lambda k: stacked(metrics=[users_losses.CountingMetric(k)]), graph="CountingMetric"
     ),
-    "variable that compute_loss makes": of(
-        lambda k: own.with_attribute(stacked(layers.Dense(4), model=own.CountingModel), "step", k),
+    "variable that compute_loss makes": row(
+        lambda k: with_attribute(
+            stacked(layers.Dense(4), model=users_models.CountingModel), "step", k
+        ),
         0.1,
         1.0,
         graph="CountingModel",
     ),
-    "variable that train_step makes": workload(own.StepWithCount(), 0.5, 2.0),
-    # Finding 6
-    "callback that sets momentum": of(
+    "variable that train_step makes": workload(users_workloads.StepWithCount()),
+    "callback that sets momentum": row(
         lambda m: stacked(layers.Dense(4)),
         0.5,
         0.9,
-        callbacks=lambda config: [own.Sets("momentum", config["value"])],
+        callbacks=lambda config: [users_workloads.Sets("momentum", config["value"])],
     ),
-    "callback that changes a layer": of(
-        lambda rate: stacked(layers.Dense(4), layers.LeakyReLU(0.1)),
-        0.2,
-        0.5,
-        graph="several",
-        callbacks=lambda config: [own.Sets("negative_slope", config["value"], 1)],
-    ),
-    "callback that freezes a layer": of(
+    "callback that freezes a layer": row(
         lambda which: stacked(layers.Dense(4, "relu"), layers.Dense(4, "tanh")),
         0,
         1,
         graph="several",
-        callbacks=lambda config: [own.Sets("trainable", False, config["value"])],
+        callbacks=lambda config: [users_workloads.Sets("trainable", False, config["value"])],
     ),
-    "callback that draws": of(
+    "callback that draws": row(
         lambda rate: stacked(layers.Dropout(rate)),
         0.2,
         0.5,
-        callbacks=lambda config: [own.DrawnRate()],
+        callbacks=lambda config: [users_workloads.DrawnRate()],
     ),
-    # Finding 7: numbers that code in C reads
-    **{
-        f"number read by {name}": of(
-            lambda rate, read=read: stacked(layers.Dense(4), own.Reads(rate, read)),
-            0.3,
-            0.5,
-            graph="Reads",
-        )
-        for name, read in own.READ_BY_C.items()
-    },
+    "number that code in C reads": layer(
+        lambda rate: users_layers.Reads(rate, users_layers.read_by_c), 0.3, 0.5
+    ),
     # Steps of the user's
-    "train_step reads the model": workload(own.StepOfModel(), 0.5, 2.0),
-    "train_step reads the workload": workload(own.StepOfWorkload(), 0.5, 2.0),
-    "train_step reads a threading.local": workload(own.StepOfThread(), 0.5, 2.0),
-    # By fit it draws from where the process' own generator stands.
-    "train_step draws": workload(own.StepByChance(), 0.5, 1.0, by_fit=False),
-    "two models without a call that train one another": of(
-        own.adversaries, 3, 4, graph="Adversaries", data=draw(20, 0)
-    ),
-    "model without a call": of(own.walks, 0.5, 2.0, graph="Walks", data=draw(20, 0)),
-    "test_step": of(
-        lambda k: own.with_attribute(stacked(layers.Dense(4), model=own.OwnTest), "factor", k),
+    "own train_step, uneven, clipped": row(
+        lambda clip: stacked(
+            layers.Dense(4, "relu"),
+            model=users_models.OwnStep,
+            optimizer=optimizers.SGD(0.1, global_clipnorm=clip),
+        ),
+        0.1,
         0.5,
-        2.0,
+        graph="OwnStep",
+    ),
+    "train_step of the workload": Row(
+        ByTape(step_of_workload, NUMBERS), [{"clip": 0.1}, {"clip": 0.5}], "train_step"
+    ),
+    "train_step reads the workload": workload(users_workloads.StepOfWorkload()),
+    # By fit it draws from where the process' own generator stands.
+    "train_step draws": workload(users_workloads.StepByChance(), 0.5, 1.0, by_fit=False),
+    "two models without a call that train one another": row(
+        users_models.adversaries, 3, 4, graph="Adversaries", data=draw(20, 0)
+    ),
+    "model without a call": row(users_models.walks, graph="Walks", data=draw(20, 0)),
+    "test_step": row(
+        lambda k: with_attribute(stacked(layers.Dense(4), model=users_models.OwnTest), "factor", k),
         graph="OwnTest",
     ),
     # Methods of instances
-    "compute_loss of an instance": of(
-        own.patched("compute_loss", own.weighed_loss), 0.5, 2.0, graph="compute_loss"
-    ),
-    "train_step of an instance": of(
-        own.patched("train_step", own.weighed_step), 0.5, 2.0, graph="step"
-    ),
-    "call of an instance": of(own.patched("call", own.weighed_call), 0.5, 2.0, graph="call"),
-    "call of a layer's instance": of(own.patched_layer, 0.5, 2.0, graph="lambda"),
+    "compute_loss of an instance": row(users_models.with_own_loss, graph="compute_loss"),
     # Layers of the user's
-    "closure": layer(lambda k: own.Does(lambda x: k * x), 0.5, 2.0),
-    "Lambda layer": layer(lambda k: layers.Lambda(lambda x: k * x), 0.5, 2.0, graph="lambda"),
-    "activation called like one of Keras'": of(
-        lambda k: stacked(layers.Dense(4, activation=own.scaling("leaky_relu", k))),
-        0.5,
-        2.0,
+    "closure": layer(lambda k: users_layers.Does(lambda x: k * x)),
+    "Lambda layer": layer(lambda k: layers.Lambda(lambda x: k * x), graph="lambda"),
+    "activation called like one of Keras'": row(
+        lambda k: stacked(layers.Dense(4, activation=users_layers.scaling("leaky_relu", k))),
         graph="leaky_relu",
     ),
-    "module global": layer(own.set_global, 0.5, 2.0),
-    "item of a module global": layer(own.set_item, 0.5, 2.0),
-    "class attribute": layer(own.set_class, 0.5, 2.0),
-    "partial": layer(lambda k: own.Does(functools.partial(ops.multiply, k)), 0.5, 2.0),
-    "bound method": layer(
-        lambda k: own.Does(types.SimpleNamespace(f=own.scaling("f", k)).f), 0.5, 2.0
+    "module global": layer(users_layers.set_global),
+    "variable of TensorFlow": layer(
+        lambda k: users_layers.Holds(tf.Variable(k, trainable=False)), 0.5, 2.0
     ),
-    "array": layer(lambda k: own.Holds(np.float32([k, 1, 1, 1])), 0.5, 2.0),
-    "constant": layer(lambda k: own.Holds(tf.constant([k, 1.0, 1.0, 1.0])), 0.5, 2.0),
-    "variable of TensorFlow": layer(lambda k: own.Holds(tf.Variable(k, trainable=False)), 0.5, 2.0),
-    "number drawn while the model is built": layer(lambda k: own.Holds(random.random()), 1, 2),
-    "random.Random": layer(lambda k: own.Draws(random.Random(k)), 1, 2, by_fit=False),
-    "numpy generator": layer(lambda k: own.Draws(np.random.default_rng(k)), 1, 2, by_fit=False),
-    "generator of TensorFlow": layer(own.Noisy, 1, 2),
-    "maxlen of a deque": layer(
-        lambda k: own.Does(lambda x, d=collections.deque(maxlen=k): x * float(d.maxlen)), 1, 2
+    "number drawn while the model is built": layer(
+        lambda k: users_layers.Holds(random.random()), 1, 2
     ),
-    "default of a lookup table": layer(own.Looked, 0.5, 2.0),
-    "layer that adds a loss": layer(own.AddsLoss, 0.5, 2.0),
-    "layer that moves its own weight": layer(own.Centers, 0.1, 0.5),
-    "subclassed model": of(own.by_hand, 0.5, 2.0, graph="ByHand"),
+    "generator of TensorFlow": layer(users_layers.Noisy, 1, 2),
+    "default of a lookup table": layer(users_layers.Looked),
+    "layer that adds a loss": layer(users_layers.AddsLoss),
+    "layer that moves its own weight": layer(users_layers.Centers, 0.1, 0.5),
+    "variable of TensorFlow moved in call": layer(users_layers.Counts, 1.0, 2.0),
+    "layer with weights alone": layer(users_layers.Scales),
+    "penalty by a function": row(
+        lambda k: stacked(layers.Dense(4, activity_regularizer=lambda a: k * ops.max(a))),
+        0.1,
+        0.5,
+        graph="lambda",
+    ),
+    "subclassed model": row(users_models.by_hand, graph="ByHand"),
     # Losses and metrics of the user's
-    "own loss": loss(own.OwnLoss, 1.0, 2.0, graph="OwnLoss"),
+    "own loss": loss(users_losses.OwnLoss, 1.0, 2.0, graph="OwnLoss"),
     "loss function of rows": loss(
-        lambda k: lambda y, p: k * ops.mean(ops.square(y - p), -1), 0.5, 2.0, graph="lambda"
+        lambda k: lambda y, p: k * ops.mean(ops.square(y - p), -1), graph="lambda"
     ),
     "loss function of the batch": loss(
-        lambda k: lambda y, p: k * ops.mean(ops.square(y - p)), 0.5, 2.0, graph="lambda"
+        lambda k: lambda y, p: k * ops.mean(ops.square(y - p)), graph="lambda"
     ),
-    "own metric": of(
-        lambda k: stacked(metrics=[own.with_attribute(own.OwnMetric(), "factor", k)]),
-        0.5,
-        2.0,
-        graph="OwnMetric",
-    ),
-    "metric with several results": of(
-        lambda k: stacked(metrics=[own.with_attribute(own.Errors(), "factor", k)]),
-        0.5,
-        2.0,
+    "metric with several results": row(
+        lambda k: stacked(metrics=[with_attribute(users_losses.Errors(), "factor", k)]),
         graph="Errors",
     ),
-    "metric of a whole batch": of(
-        lambda width: stacked(layers.Dense(width), metrics=[own.Correlation()]),
+    "metric of a whole batch": row(
+        lambda width: stacked(layers.Dense(width), metrics=[users_losses.Correlation()]),
         3,
         4,
         graph="Correlation",
     ),
-    "number that compute_metrics adds": of(
-        lambda k: own.with_attribute(stacked(layers.Dense(4), model=own.AddsNumber), "number", k),
-        0.5,
-        2.0,
+    "metric that is no sum": row(
+        lambda k: stacked(metrics=[users_losses.Largest(k)]), graph="Largest"
+    ),
+    "loss of a tensor in the model": row(
+        lambda k: stacked(layers.Dense(4), users_layers.Keeps(k), model=users_models.LossOfKept),
+        graph="LossOfKept|Keeps",
+    ),
+    "number that compute_metrics adds": row(
+        lambda k: with_attribute(
+            stacked(layers.Dense(4), model=users_models.AddsNumber), "number", k
+        ),
         graph="AddsNumber",
     ),
-    "own regularizer": of(
-        lambda r: stacked(layers.Dense(4, kernel_regularizer=own.OwnRegularizer(r))),
+    "own regularizer": row(
+        lambda r: stacked(layers.Dense(4, kernel_regularizer=users_losses.OwnRegularizer(r))),
         0.1,
         0.5,
         graph="OwnRegularizer",
     ),
-    "own constraint": of(
-        lambda r: stacked(layers.Dense(4, kernel_constraint=own.OwnConstraint(r))),
-        0.1,
-        0.3,
-        graph="OwnConstraint",
-    ),
-    "own initializer": of(
-        lambda k: stacked(layers.Dense(4, kernel_initializer=lambda s, dtype=None: k * tf.ones(s))),
-        0.1,
-        0.3,
-        graph="lambda",
-    ),
-    "own schedule": of(
-        lambda r: stacked(optimizer=optimizers.SGD(own.OwnSchedule(r))),
-        0.1,
-        0.3,
-        graph="OwnSchedule",
-    ),
-    "own optimizer": of(
-        lambda k: stacked(optimizer=own.with_attribute(own.OwnOptimizer(0.1), "push", k)),
-        0.5,
-        2.0,
+    "own optimizer": row(
+        lambda k: stacked(optimizer=with_attribute(users_losses.OwnOptimizer(0.1), "push", k)),
         graph="OwnOptimizer",
     ),
-    "callable learning rate": of(
-        lambda r: stacked(optimizer=optimizers.SGD(lambda: r)), 0.1, 0.3, graph="lambda"
-    ),
-    "own loss on masked rows": of(
+    "own loss on masked rows": row(
         lambda p: stacked(
             layers.Masking(),
             layers.GRU(3, return_sequences=True),
             layers.Dense(1),
             layers.GlobalAveragePooling1D(),
             data=SEQUENCES,
-            loss=own.OwnLoss(p),
+            loss=users_losses.OwnLoss(p),
         ),
         1.0,
         2.0,

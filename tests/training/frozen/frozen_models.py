@@ -9,10 +9,10 @@ L = keras.layers
 NUM_ROWS, NUM_TRAINED = 29, 21
 
 
-def rows(x, *, weights=False, num_labels=3):
+def rows(x, *, weights=False):
     """Return data with these inputs; neither number of rows is divisible by a batch of 8."""
     rng = np.random.default_rng(3)
-    y = rng.integers(0, num_labels, NUM_ROWS)
+    y = rng.integers(0, 3, NUM_ROWS)
     parts = (x, y, rng.uniform(0.1, 2, NUM_ROWS).astype("float32")) if weights else (x, y)
     train, validation = (
         keras.tree.map_structure(lambda a, s=s: a[s], parts)
@@ -21,9 +21,9 @@ def rows(x, *, weights=False, num_labels=3):
     return Data(train, validation)
 
 
-def images(size=8, **others):
+def images(**others):
     rng = np.random.default_rng(0)
-    return rows(rng.random((NUM_ROWS, size, size, 3), np.float32), **others)
+    return rows(rng.random((NUM_ROWS, 8, 8, 3), np.float32), **others)
 
 
 def tokens():
@@ -55,16 +55,15 @@ def pretrained(model, seed=7):
     return model
 
 
-def backbone(size=8, *, dropout=0.0, name="backbone", norm=True):
+def backbone(dropout=0.0):
     """Return a small convolutional network."""
-    x = image = keras.Input((size, size, 3))
+    x = image = keras.Input((8, 8, 3))
     for filters in (8, 16, 16):
         x = L.Conv2D(filters, 3, padding="same", activation="relu")(x)
-        if norm:
-            x = L.BatchNormalization()(x)
+        x = L.BatchNormalization()(x)
         x = L.Dropout(dropout)(x)
         x = L.MaxPooling2D()(x)
-    return keras.Model(image, x, name=name)
+    return keras.Model(image, x, name="backbone")
 
 
 def compiled(model, config, loss="sparse_categorical_crossentropy", **settings):
@@ -85,18 +84,6 @@ def nested(config):
     image = keras.Input((8, 8, 3))
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(L.Rescaling(2.0)(image)))
     return compiled(keras.Model(image, head(features, config)), config, metrics=["accuracy"])
-
-
-def called_for_training(config):
-    image = keras.Input((8, 8, 3))
-    features = L.Flatten()(pretrained(backbone())(image, training=True))
-    return compiled(keras.Model(image, head(features, config)), config)
-
-
-def sequential(config):
-    parts = [pretrained(backbone()), L.GlobalMaxPooling2D(), L.Dropout(0.2)]
-    model = keras.Sequential([L.Input((8, 8, 3)), *parts, L.Dense(3, activation="softmax")])
-    return compiled(model, config)
 
 
 def inline(config):
@@ -126,16 +113,6 @@ def masked(config):
     return compiled(keras.Model(words, head(L.LSTM(3)(encoder(words)), config)), config)
 
 
-def attention(config):
-    words = keras.Input((12,), dtype="int32")
-    x = L.Embedding(50, 16)(words)
-    x = L.LayerNormalization()(x + L.MultiHeadAttention(2, 16)(x, x))
-    encoder = pretrained(keras.Model(words, L.Dense(32, activation="gelu")(x)))
-    tokens = keras.Input((12,), dtype="int32")
-    features = keras.ops.mean(encoder(tokens), axis=1)
-    return compiled(keras.Model(tokens, head(features, config)), config)
-
-
 def text(config):
     codes = L.TextVectorization(vocabulary=["red", "green", "blue"], output_sequence_length=6)
     encoder = pretrained(keras.Sequential([L.Embedding(9, 32), L.Conv1D(64, 3), L.Flatten()]))
@@ -149,19 +126,6 @@ def two_inputs(config):
     joined = L.Concatenate()([features, L.Dense(4)(numbers)])
     inputs = {"picture": picture, "numbers": numbers}
     return compiled(keras.Model(inputs, head(joined, config)), config)
-
-
-def two_outputs(config):
-    image = keras.Input((8, 8, 3))
-    features = L.GlobalAveragePooling2D()(pretrained(backbone())(image))
-    outputs = [head(features, config), L.Dense(3, activation="softmax")(features)]
-    return compiled(keras.Model(image, outputs), config, ["sparse_categorical_crossentropy"] * 2)
-
-
-def two_labels():
-    data = images()
-    train, validation = ((x, (y, y)) for x, y in (data.train, data.validation))
-    return Data(train, validation)
 
 
 def shared_twice(config):
@@ -190,16 +154,12 @@ def nothing_trained(config):
 SHARED = {
     "nothing trained": (nothing_trained, images),
     "nested": (nested, images),
-    "called for training": (called_for_training, images),
-    "sequential": (sequential, images),
     "without an input": (without_input, images),
     "inline": (inline, images),
     "last layers trained": (last_layers_trained, images),
     "masked": (masked, tokens),
-    "attention": (attention, tokens),
     "text": (text, texts),
     "two inputs": (two_inputs, images_and_numbers),
-    "two outputs": (two_outputs, two_labels),
     "called twice": (shared_twice, images),
     "penalized": (penalized, images),
     "weighted rows": (nested, lambda: images(weights=True)),
@@ -274,7 +234,6 @@ def cheap(config):
 
 NOT_SHARED = {
     "dropout in a frozen model": (on_backbone(base=lambda: backbone(dropout=0.2)), "random"),
-    "augmentation": (on_backbone(L.RandomFlip), "random_flip draws random numbers"),
     "statistics": (
         on_backbone(lambda: L.BatchNormalization(center=False, scale=False)),
         "statistics",

@@ -1,6 +1,7 @@
 """Frozen layers are computed once; a trial's numbers are those of the whole model."""
 
 import keras
+import numpy as np
 import pytest
 from frozen_models import (
     NOT_SHARED,
@@ -10,14 +11,13 @@ from frozen_models import (
     head,
     images,
     inline,
-    last_layers_trained,
     masked,
     nested,
-    penalized,
     pretrained,
     tokens,
 )
 from frozen_trials import ChangesWeights, Counted, FreezesLast, loop_with
+from guards import guarded, slow
 from trials import ByTape, Given, begin, furthest, run
 
 from tune_tf.data import rows_of
@@ -35,7 +35,17 @@ def both(workload, replicas, config=None, **spread):
     return shared, run(loop_with(workload, replicas, **spread), workload, config, epochs=2), loop
 
 
-@pytest.mark.parametrize("name", SHARED)
+def find(loop, workload, config=None, **given):
+    """Return the layers that a new trial skips, its rows, and why it skips none."""
+    trial = begin(loop, workload, config, **given).trial
+    skipped, inputs = loop._frozen.find(workload, trial.program.model, trial.inputs)
+    return skipped, inputs.rows, loop._frozen.obstacle
+
+
+GUARDS = ["nested", "last layers trained", "masked", "two inputs", "without an input"]
+
+
+@pytest.mark.parametrize("name", guarded(SHARED, GUARDS))
 def test_a_trial_has_the_numbers_of_the_whole_model(name, replicas_of):
     build, data = SHARED[name]
     shared, whole, loop = both(Given(build, data()), replicas_of(1))
@@ -50,26 +60,23 @@ def test_layers_that_may_change_are_not_skipped(name, replicas_of, caplog):
     build, reason = NOT_SHARED[name]
     caplog.set_level("INFO", "tune_tf")
     workload = Given(build, images())
-    loop = loop_with(workload, replicas_of(1), Counted())
-    run(loop, workload, epochs=1)
-    assert FROZEN_SHARE not in loop.performance
+    skipped, _, obstacle = find(loop_with(workload, replicas_of(1), Counted()), workload)
+    assert skipped is None
     assert reason in caplog.text
-    told = loop.performance.get(FROZEN_LAYERS, "")
-    assert told == "" if name == "little saved" else told.startswith("not shared: ")
+    assert (obstacle == "") == (name == "little saved")
 
 
 @pytest.mark.parametrize(
-    ("num_replicas", "spread"), [(2, {}), (3, {}), (1, {"micro_batches": 3})], ids=str
+    ("num_replicas", "spread"), [(2, {}), slow(3, {}), slow(1, {"micro_batches": 3})], ids=str
 )
 def test_replicas_and_micro_batches_share(num_replicas, spread, replicas_of):
     data = images(weights=True)
-    build = last_layers_trained if num_replicas == 2 else nested
-    shared, whole, loop = both(Given(build, data), replicas_of(num_replicas), **spread)
+    shared, whole, loop = both(Given(nested, data), replicas_of(num_replicas), **spread)
     assert FROZEN_SHARE in loop.performance
     assert furthest(shared, whole) < 1e-6
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("policy", ["mixed_float16", slow("mixed_bfloat16")])
 def test_half_precision(policy, replicas_of):
     keras.config.set_dtype_policy(policy)
     try:
@@ -80,6 +87,7 @@ def test_half_precision(policy, replicas_of):
     assert furthest(shared, whole) < 1e-3
 
 
+@pytest.mark.slow
 def test_xla(replicas_of):
     def build(config):
         model = nested(config)
@@ -92,23 +100,16 @@ def test_xla(replicas_of):
 
 
 @pytest.mark.parametrize(
-    ("build", "data"), [(nested, images), (masked, tokens)], ids=["nested", "recurrent"]
+    ("build", "data"), [(nested, images), slow(masked, tokens)], ids=["nested", "recurrent"]
 )
 def test_trials_of_other_heads_share_one_computation(build, data, replicas_of):
     cache, workload = Counted(), Given(build, data())
     loop = loop_with(workload, replicas_of(1), cache)
     plain = loop_with(workload, replicas_of(1))
-    for seed, config in enumerate([{"lr": 0.01}, {"lr": 0.1, "rate": 0.5}, {"rate": 0.0}]):
-        shared = run(loop, workload, config, seed)
-        assert furthest(shared, run(plain, workload, config, seed)) < 1e-6
-    assert cache.num_computed == 1
-
-
-def test_a_penalty_on_frozen_layers_needs_no_computation_of_its_own(replicas_of):
-    cache, workload = Counted(), Given(penalized, images())
-    loop = loop_with(workload, replicas_of(1), cache)
-    for penalty in (0.01, 0.1, 0.2):
-        run(loop, workload, {"penalty": penalty}, epochs=1)
+    for seed, config in enumerate([{"lr": 0.01}, {"lr": 0.1, "rate": 0.5}]):
+        shared = run(loop, workload, config, seed, epochs=1)
+        whole = run(plain, workload, config, seed, epochs=1)
+        assert furthest(shared, whole) < 1e-6
     assert cache.num_computed == 1
 
 
@@ -137,13 +138,13 @@ def test_what_changes_the_outputs_gets_its_own(first, second, replicas_of):
     cache, workload = Counted(), Changing(build, None)
     loop = loop_with(workload, replicas_of(1), cache)
     for config in (first, second, first):
-        shared = run(loop, workload, config, epochs=2)
-        whole = run(loop_with(workload, replicas_of(1)), workload, config, epochs=2)
-        assert furthest(shared, whole) < 1e-6
-    assert cache.num_computed >= 2
+        skipped, rows, _ = find(loop, workload, config)
+        outputs = skipped.layers.outputs(rows.computed_from.train[0])
+        np.testing.assert_allclose(rows.train[0][0], outputs[0], atol=1e-6)
+    assert cache.num_computed == 2
 
 
-def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of, caplog):
+def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of):
     def build(config):
         image = keras.Input((8, 8, 3))
         base = backbone()  # with weights by the trial's seed
@@ -151,26 +152,12 @@ def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of, 
         features = keras.layers.GlobalAveragePooling2D()(base(image))
         return compiled(keras.Model(image, head(features, config)), config)
 
-    caplog.set_level("INFO", "tune_tf")
     cache, workload = Counted(), Given(build, images())
-    loop, plain = loop_with(workload, replicas_of(1), cache), loop_with(workload, replicas_of(1))
-    for seed in range(4):
-        assert furthest(run(loop, workload, seed=seed), run(plain, workload, seed=seed)) < 1e-6
-    assert cache.num_computed == 3  # the third finds out
-    assert "differ between trials" in caplog.text
-
-
-def test_outputs_without_room_on_the_disk_are_computed_by_each_trial(replicas_of):
-    class Full(Counted):
-        def _write(self, key, value):
-            return False
-
-    cache, workload = Full(), Given(nested, images())
     loop = loop_with(workload, replicas_of(1), cache)
-    for _ in range(4):
-        run(loop, workload, epochs=1)
-        assert FROZEN_SHARE in loop.performance
-    assert cache.num_computed == 4
+    found = [find(loop, workload, seed=seed) for seed in range(4)]
+    assert [skipped is not None for skipped, _, _ in found] == [True, True, False, False]
+    assert cache.num_computed == 3  # the third finds out
+    assert "differ between trials" in found[-1][-1]
 
 
 def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
@@ -195,27 +182,14 @@ def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
     assert furthest(*results) < 1e-6
 
 
-def test_a_restored_trial_goes_on_as_without_an_interruption(replicas_of, tmp_path):
-    workload = Given(nested, images())
-    loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
-    loop.epoch()
-    loop.state().write(tmp_path)
-    expected = loop.epoch()
-    for cache in (Counted(), None):  # also where the outputs are not shared any more
-        other = begin(loop_with(workload, replicas_of(1), cache), workload, seed=9)
-        other.restore(Checkpoint.read(tmp_path))
-        assert other.epoch() == pytest.approx(expected, abs=1e-6)
-
-
 def test_callbacks_change_frozen_layers(replicas_of):
     workload = Given(nested, images(), callbacks=lambda config: [ChangesWeights()])
     shared, whole, _ = both(workload, replicas_of(1))
     assert furthest(shared, whole) < 1e-6
 
 
-@pytest.mark.parametrize("callbacks", [[], [FreezesLast()]], ids=["none", "frozen further"])
-def test_results_tell_what_is_saved(callbacks, replicas_of):
-    workload = Given(nested, images(), callbacks=lambda config: callbacks)
+def test_results_tell_what_is_saved_also_of_a_model_that_a_callback_changed(replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: [FreezesLast()])
     loop = begin(loop_with(workload, replicas_of(1), Counted()), workload)
     loop.epoch()
     assert loop.performance[FROZEN_LAYERS] == (
@@ -224,9 +198,7 @@ def test_results_tell_what_is_saved(callbacks, replicas_of):
     )
 
 
-def test_rows_that_change_are_not_shared(replicas_of, caplog):
-    caplog.set_level("INFO", "tune_tf")
-
+def test_rows_that_change_are_not_shared(replicas_of):
     class Augmented(Given):
         def per_example(self, config, *, training):
             return lambda row, seed: (row[0] * 2, row[1])
@@ -235,25 +207,18 @@ def test_rows_that_change_are_not_shared(replicas_of, caplog):
         (Augmented(nested, images()), "per_example"),
         (ByTape(nested, images()), "train_step"),
     ):
-        loop = loop_with(workload, replicas_of(1), Counted())
-        run(loop, workload, epochs=1)
-        assert FROZEN_SHARE not in loop.performance
-        assert reason in caplog.text
+        skipped, _, obstacle = find(loop_with(workload, replicas_of(1), Counted()), workload)
+        assert skipped is None
+        assert reason in obstacle
 
 
 def test_outputs_that_do_not_fit_are_not_shared(replicas_of):
-    def bytes_within(limit):
-        cache = Counted()
-        cache.max_bytes = limit
-        workload = Given(inline, images())
+    smallest = 29 * 16 * 4  # pooled features of all rows
+    for max_bytes, is_shared in ((smallest, True), (smallest - 1, False)):
+        cache, workload = Counted(), Given(inline, images())
+        cache.max_bytes = max_bytes
         loop = loop_with(workload, replicas_of(1), cache)
-        run(loop, workload, epochs=1)
-        return loop.performance.get(FROZEN_BYTES)
-
-    smallest = bytes_within(1e9)
-    assert smallest == 29 * 16 * 4  # pooled features of all rows
-    assert bytes_within(smallest) == smallest
-    assert bytes_within(smallest - 1) is None
+        assert (find(loop, workload)[0] is not None) == is_shared
 
 
 def test_the_whole_model_is_what_others_see(replicas_of):

@@ -4,14 +4,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trials import Given, begin, draw, furthest, run_fresh
+from trials import Given, draw, furthest, run_fresh
 
 from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored
 from tune_tf.training.build import build_for_checkpoint
 from tune_tf.training.devices import Devices
 from tune_tf.training.export import input_example
-from tune_tf.training.loop import GraphLoop
 from tune_tf.training.replicas.replicas import Replicas
 
 pytestmark = pytest.mark.tf
@@ -67,9 +65,6 @@ def test_a_replica_without_a_row_of_the_last_batch_changes_nothing():
 def test_rows_are_as_a_loop_over_them_makes_them():
     """An epoch over raw rows and the same one over rows that were computed beforehand."""
 
-    class Plain(Given):
-        pass
-
     class Squared(Given):
         def per_example(self, config, *, training):
             return lambda example, seed: (example[0] ** 2, example[1])
@@ -79,19 +74,8 @@ def test_rows_are_as_a_loop_over_them_makes_them():
     beforehand.train[0][:] = np.stack([row**2 for row in data.train[0]])
     beforehand.validation[0][:] = np.stack([row**2 for row in data.validation[0]])
     first = run_fresh(Squared(build, data), replicas(1))
-    second = run_fresh(Plain(build, beforehand), replicas(1))
+    second = run_fresh(Given(build, beforehand), replicas(1))
     assert furthest(first, second) < 1e-6
-
-
-@pytest.mark.slow
-def test_a_restored_trial_draws_what_it_would_have_drawn():
-    loop = begin(GraphLoop(replicas(1), Mirrored()), NOISY, CONFIG)
-    loop.epoch()
-    state = loop.state()
-    expected = [loop.epoch() for _ in range(2)]
-    other = begin(GraphLoop(replicas(1), Mirrored()), NOISY, CONFIG)
-    other.restore(state)
-    assert [other.epoch() for _ in range(2)] == expected
 
 
 def test_validation_rows_may_stay_as_they_are():

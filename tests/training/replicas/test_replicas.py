@@ -1,14 +1,11 @@
 """How batches go over the replicas: what one may choose, and what is refused."""
 
-import functools
+import re
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
-from exactness_cases import CASES
-from guards import slow
-from trials import ByTape, Given, begin, draw, furthest, furthest_values, run, run_fresh
+from trials import Given, begin, draw, furthest, furthest_values, run_fresh
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
@@ -48,38 +45,27 @@ class Block(layers.Layer):
         return x
 
 
-@pytest.fixture
-def warnings_of(caplog):
-    """Return a function that runs a workload and returns what was warned of."""
-    build._warn_once.cache_clear()
-
-    def run_and_listen(replicas, *, times=1, **spread):
-        workload = Given(classifier(layers.BatchNormalization), draw(16))
-        for _ in range(times):
-            begin(GraphLoop(replicas, Mirrored(replicas.num, **spread)), workload)
-        return [record.getMessage() for record in caplog.records]
-
-    return run_and_listen
-
-
-def test_statistics_of_single_replicas_are_warned_of_once(warnings_of, replicas_of):
-    (warning,) = warnings_of(replicas_of(2), times=2)
-
-    assert warning.startswith("batch_normalization: ")
-    assert "Mirrored(synchronized_batch_norm=True)" in warning
-
-
 @pytest.mark.parametrize(
-    ("num_replicas", "spread"), [(1, {}), (2, {"synchronized_batch_norm": True})]
+    ("num_replicas", "spread", "warned"),
+    [
+        (2, {}, [r"batch_normalization: .*Mirrored\(synchronized_batch_norm=True\)"]),
+        (1, {"micro_batches": 2}, [r"one of 2 pieces of each batch \(micro_batches\)"]),
+        (1, {}, []),
+        (2, {"synchronized_batch_norm": True}, []),
+    ],
+    ids=str,
 )
-def test_statistics_of_all_rows_need_no_warning(num_replicas, spread, warnings_of, replicas_of):
-    assert warnings_of(replicas_of(num_replicas), **spread) == []
+def test_statistics_of_parts_of_a_batch_are_warned_of_once(
+    num_replicas, spread, warned, replicas_of, caplog
+):
+    build._warn_once.cache_clear()
+    workload = Given(classifier(layers.BatchNormalization), draw(16))
+    for _ in range(2):
+        begin(GraphLoop(replicas_of(num_replicas), Mirrored(num_replicas, **spread)), workload)
 
-
-def test_statistics_of_pieces_are_warned_of(warnings_of, replicas_of):
-    (warning,) = warnings_of(replicas_of(1), micro_batches=2)
-
-    assert "one of 2 pieces of each batch (micro_batches)" in warning
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == len(warned)
+    assert all(re.search(*each) for each in zip(warned, told, strict=True))
 
 
 def test_layers_inside_layers_are_synchronized_too(replicas_of):
@@ -93,128 +79,93 @@ def test_layers_inside_layers_are_synchronized_too(replicas_of):
     assert furthest(two, one) <= 1e-5
 
 
-@pytest.mark.parametrize(
-    ("num_replicas", "name"),
-    [
-        (1, "L2 penalty"),
-        (2, "sample weight"),
-        slow(2, "metrics that are no means"),
-        slow(1, "sample weight"),
-        slow(2, "L2 penalty"),
-        slow(2, "sparse gradients, Adam, clipnorm"),
-        slow(2, "accumulated gradients, clipped"),
-    ],
-)
-def test_a_batch_in_pieces_gives_the_numbers_of_a_whole_one(name, num_replicas, replicas_of):
-    workload = CASES[name].workload
+class Steps(Given):
+    """Trains by a given step, of the model and a batch."""
 
-    whole = run_fresh(workload, replicas_of(1))
-    in_pieces = run_fresh(workload, replicas_of(num_replicas), micro_batches=3)
-
-    assert furthest(in_pieces, whole) <= 1e-5
-
-
-class Silent(ByTape):
-    """A workload whose step does not say what it did."""
-
-    def __init__(self, says, *given):
-        super().__init__(*given)
-        self._says = says
+    def __init__(self, step, build=None):
+        super().__init__(build or classifier(), draw(16))
+        self._step = step
 
     def train_step(self, model, batch):
-        super().train_step(model, batch)
-        return self._says
+        return self._step(model, batch)
 
 
-@pytest.mark.parametrize(
-    ("says", "told"),
-    [
-        pytest.param(None, "None", id="nothing"),
-        pytest.param({"my_loss": 1.0}, "my_loss", id="other"),
-    ],
-)
-@pytest.mark.parametrize("num_replicas", [1, 2])
-def test_a_train_step_without_a_loss_is_refused(says, told, num_replicas, replicas_of):
-    workload = Silent(says, classifier(), draw(16))
-
-    with pytest.raises(WorkloadError, match=f"train_step of Silent .*returned {told} but no loss"):
-        run_fresh(workload, replicas_of(num_replicas))
+def by_keras(model, batch):
+    return model.train_step(batch)
 
 
-class ByHand(Given):
-    """A workload that changes weights by itself."""
-
-    def train_step(self, model, batch):
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x, y, model(x, training=True))
-        variables = model.trainable_variables
-        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
-            variable.assign_sub(0.1 * gradient)
-        return {"loss": loss}
+def by_hand(model, batch):
+    x, y = batch
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(x, y, model(x, training=True))
+    variables = model.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        variable.assign_sub(0.1 * gradient)
+    return {"loss": loss}
 
 
-def test_an_update_of_each_replica_by_itself_is_refused(replicas_of):
-    workload = ByHand(classifier(), draw(16))
-
-    with pytest.raises(WorkloadError, match=r"train_step of ByHand .* without model\.optimizer"):
-        run_fresh(workload, replicas_of(2))
+def without_a_loss(model, batch):
+    model.train_step(batch)
+    return {"my_loss": 1.0}
 
 
-def test_a_second_optimizer_is_refused(replicas_of):
-    def build(config):
-        model = classifier()(config)
-        model.critic_optimizer = keras.optimizers.Adam()
-        return model
-
-    workload = Given(build, draw(16))
-
-    with pytest.raises(WorkloadError, match=r"besides the compiled one \(critic_optimizer\)"):
-        run_fresh(workload, replicas_of(2))
+def with_second_optimizer(config):
+    model = classifier()(config)
+    model.critic_optimizer = keras.optimizers.Adam()
+    return model
 
 
 def own_loss(y_true, y_pred):
     return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
 
 
-def test_a_train_step_of_its_own_with_a_loss_of_the_whole_batch_is_refused(replicas_of):
-    def build(config):
-        model = classifier()(config)
-        model.compile("sgd", own_loss)
-        return model
-
-    workload = ByTape(build, draw(16))
-
-    with pytest.raises(
-        WorkloadError, match=r"the loss own_loss may need the whole batch.*train_step"
-    ):
-        run_fresh(workload, replicas_of(2))
-
-
-def test_a_train_step_of_its_own_cannot_take_pieces(replicas_of):
-    workload = ByTape(classifier(), draw(16))
-
-    with pytest.raises(WorkloadError, match="micro_batches is 2, but a custom train_step"):
-        run_fresh(workload, replicas_of(1), micro_batches=2)
+def with_own_loss(config):
+    model = classifier()(config)
+    model.compile("sgd", own_loss)
+    return model
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "batch_size"),
-    [pytest.param(18, 9, id="every batch"), pytest.param(19, 8, id="the last batch")],
-)
-def test_uneven_batches_are_refused_where_asked_for(num_rows, batch_size, replicas_of):
-    workload = Given(classifier(), draw(num_rows), batch_size=batch_size)
-
-    with pytest.raises(WorkloadError, match=r"row\(s\) is not divisible by the 2 replicas"):
-        run_fresh(workload, replicas_of(2), uneven="refuse")
-
-
-def test_even_batches_are_not_refused(replicas_of):
-    workload = Given(classifier(), draw(20))
-
-    assert furthest(
-        run_fresh(workload, replicas_of(2), uneven="refuse"), run_fresh(workload, replicas_of(1))
-    ) <= (1e-5)
+    ("workload", "num_replicas", "spread", "message"),
+    [
+        pytest.param(
+            Steps(lambda *given: by_keras(*given) and None), 1, {},
+            "train_step of Steps .*returned None but no loss", id="nothing returned",
+        ),
+        pytest.param(
+            Steps(without_a_loss), 2, {},
+            "train_step of Steps .*returned my_loss but no loss", id="no loss returned",
+        ),
+        pytest.param(
+            Steps(by_hand), 2, {}, r"train_step of Steps .* without model\.optimizer", id="by hand"
+        ),
+        pytest.param(
+            Given(with_second_optimizer, draw(16)), 2, {},
+            r"besides the compiled one \(critic_optimizer\)", id="two optimizers",
+        ),
+        pytest.param(
+            Steps(by_keras, with_own_loss), 2, {},
+            r"the loss own_loss may need the whole batch.*train_step", id="loss of the batch",
+        ),
+        pytest.param(
+            Steps(by_keras), 1, {"micro_batches": 2},
+            "micro_batches is 2, but a custom train_step", id="pieces",
+        ),
+        pytest.param(
+            Given(classifier(), draw(18), batch_size=9), 2, {"uneven": "refuse"},
+            r"row\(s\) is not divisible by the 2 replicas", id="every batch uneven",
+        ),
+        pytest.param(
+            Given(classifier(), draw(19)), 2, {"uneven": "refuse"},
+            r"row\(s\) is not divisible by the 2 replicas", id="last batch uneven",
+        ),
+    ],
+)  # fmt: skip
+def test_what_several_replicas_or_pieces_cannot_train_is_refused(
+    workload, num_replicas, spread, message, replicas_of
+):
+    with pytest.raises(WorkloadError, match=message):
+        run_fresh(workload, replicas_of(num_replicas), **spread)
 
 
 def copies(variable):
@@ -246,60 +197,6 @@ def test_an_overflow_in_one_replica_skips_the_batch_in_all(replicas_of):
         assert furthest_values(copies(mirrored), copies(alone) * 2) <= 1e-6
     for alone, mirrored in zip(one.variables, two.variables, strict=True):
         assert furthest_values(copies(mirrored), copies(alone) * 2) <= 1e-3
-
-
-def test_a_callback_steers_the_learning_rate_of_all_replicas(replicas_of):
-    workload = ByTape(
-        classifier(optimizer=lambda: keras.optimizers.SGD(0.1, global_clipnorm=0.1)),
-        draw(29, 11),
-        callbacks=lambda config: [
-            keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / (epoch + 1))
-        ],
-    )
-
-    one, two = (run_fresh(workload, replicas_of(num)) for num in (1, 2))
-
-    assert furthest(two, one) <= 1e-5
-    assert any(np.allclose(value, 0.1 / 6) for value in two[1] if not value.shape)
-
-
-@pytest.mark.parametrize(
-    ("policy", "tolerance"),
-    [
-        # Sums in half precision depend on their order: bfloat16 rounds to 1/256, float16 to 1/2048.
-        slow("mixed_bfloat16", 2e-2),
-        ("mixed_float16", 1e-2),
-    ],
-)
-def test_replicas_of_pieces_train_in_half_precision(policy, tolerance, replicas_of):
-    def build(config):
-        keras.config.set_dtype_policy(policy)
-        try:
-            optimizer = functools.partial(keras.optimizers.SGD, 0.1, global_clipnorm=0.1)
-            return classifier(layers.ReLU, optimizer=optimizer)(config)
-        finally:
-            keras.config.set_dtype_policy("float32")
-
-    workload = Given(build, draw(21, 11))
-
-    two = run_fresh(workload, replicas_of(2), micro_batches=2)
-    assert furthest(two, run_fresh(workload, replicas_of(1))) <= tolerance
-
-
-def each_structure(num, replicas):
-    """Run trials that all differ in structure in one process; return their losses."""
-    workload = Given(classifier(), draw(16))
-    loop = GraphLoop(replicas)
-    losses = [run(loop, workload, {"width": 3 + i}, epochs=1)[0][0]["loss"] for i in range(num)]
-    assert loop.num_programs == num
-    return losses
-
-
-@pytest.mark.slow
-def test_replicas_train_one_structure_after_another(replicas_of):
-    losses = each_structure(5, replicas_of(2))
-
-    assert losses == pytest.approx(each_structure(5, replicas_of(1)), rel=1e-5)
 
 
 @pytest.mark.parametrize(

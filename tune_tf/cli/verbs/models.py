@@ -65,13 +65,19 @@ def promote(
     retrained: Annotated[
         bool, typer.Option("--retrained", help="Promote the latest final model of `retrain`.")
     ] = False,
+    even_if_worse: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-worse", help="With --retrained: although it tests worse than the trial."
+        ),
+    ] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
     """Give the sweep's best model an alias in MLflow's registry.
 
-    Registers the model first if necessary. Exit code 2: no such sweep, no model of it in MLflow, or
-    MLflow does not respond.
+    Registers the model first if necessary. Exit code 2: no such sweep, no model of it in MLflow, a
+    final model that tests worse than its trial, or MLflow does not respond.
 
     Example: `tune-tf promote digits-cnn --alias champion --name digits`
     """
@@ -82,6 +88,7 @@ def promote(
         alias,
         name=name,
         retrained=retrained,
+        even_if_worse=even_if_worse,
         storage_path=storage_path,
     )
     lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
@@ -109,7 +116,7 @@ def retrain(
 ) -> None:
     """Train the best config, or that of another trial, on all rows.
 
-    Writes the model, evaluates it on the test rows, and records it in MLflow
+    Writes the model, evaluates it and the trial's own on the test rows, and records it in MLflow
     with the sweep. Exit code 2: no such sweep or trial, missing data, or failed training.
 
     Example: `tune-tf retrain digits-cnn --on train+validation`
@@ -141,4 +148,13 @@ def retrain(
     ]
     if model.mlflow_run_id is not None:
         lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    print_json_or_lines(model, *lines, as_json=as_json)
+    comparison = None
+    if model.comparison is not None:
+        comparison = {**vars(model.comparison), "is_worse": model.comparison.is_worse}
+        if model.comparison.is_worse:
+            lines.append(
+                f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf "
+                "promote --retrained` refuses it without --even-if-worse."
+            )
+    data = {**vars(model), "comparison": comparison}
+    print_json_or_lines(data, *lines, as_json=as_json)

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,7 +49,8 @@ def run(
 
     Example: `tune-tf run sweep.yaml --set budget.num_samples=8`
     """
-    with exit_on_interrupt("no sweep was begun"):
+    given = [*(settings or []), *(overrides or [])]
+    with exit_on_interrupt("no sweep was begun"), _lines_of(file, given):
         config = options.read_config(file, overrides, settings)
         options.allow_remote_ray(os.environ, config.cluster.address)
         from tune_tf.cli.progress import run_in_terminal
@@ -58,18 +59,15 @@ def run(
         from tune_tf.sweep.cluster import cluster_address, is_client
 
         base_dir = file.parent.absolute()
-        lines = partial(_lines_of, file, [*(settings or []), *(overrides or [])])
         if dry_run:
             from tune_tf.measure.dry_run import check_sweep
 
             plan = plan_sweep(config, base_dir=base_dir)
-            with lines():
-                warnings = check_sweep(plan)
-            print_plan(plan, warnings, as_json=as_json)
+            print_plan(plan, check_sweep(plan), as_json=as_json)
             return
         run = partial(run_sweep, config, base_dir=base_dir)
         if check and not is_client(cluster_address(config.cluster)):
-            run = partial(_run_checked, config, base_dir, lines)
+            run = partial(_run_checked, config, base_dir)
         run_in_terminal(run, config, as_json=as_json)
 
 
@@ -79,6 +77,8 @@ def _lines_of(file: Path, overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except InvalidSettingsError as error:
+        if error.source or not all(each.where for each in error.details):
+            raise  # it has its lines, or none
         document = YamlDocument.read(file).overriding(overrides)
         raise InvalidSettingsError(document.locate(error.details), str(file)) from None
 
@@ -86,7 +86,6 @@ def _lines_of(file: Path, overrides: Sequence[str]) -> Iterator[None]:
 def _run_checked(
     config: SweepConfig,
     base_dir: Path,
-    lines: Callable[[], contextlib.AbstractContextManager[None]],
     callbacks: "Sequence[Callback]",
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
@@ -103,9 +102,7 @@ def _run_checked(
             stack.enter_context(cluster(config.cluster, base_dir))
             repeat_lost_interrupt()
             if process.wait(_PATIENCE_S):
-                with lines():
-                    warnings = process.warnings()
-                for warning in warnings:
+                for warning in process.warnings():
                     _log.warning(warning)
         return run_sweep(config, base_dir=base_dir, callbacks=callbacks)
 

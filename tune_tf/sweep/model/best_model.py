@@ -14,7 +14,7 @@ from tune_tf.results import SweepResult, TrialResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.model.retrained_run import RETRAINED
+from tune_tf.sweep.model.retrained_run import RETRAINED, RETRAINED_WORSE
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import (
@@ -137,6 +137,7 @@ def promote_best(
     *,
     name: str | None = None,
     retrained: bool = False,
+    even_if_worse: bool = False,
     storage_path: str | Path = "sweeps",
 ) -> Promotion:
     """Give an alias to the registered version of a sweep's best or final model.
@@ -149,12 +150,13 @@ def promote_best(
         name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
             sweep's name.
         retrained: Promote the latest model of ``retrain`` instead of the best one.
+        even_if_worse: Promote it although it tests worse than the trial's own model.
         storage_path: Folder that is searched for ids and names.
 
     Raises:
         UnknownSweepError: There is no such sweep.
-        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, or it has
-            no such model.
+        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, it has no
+            such model, or the final model tests worse.
         StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
     """
     folder = SweepFolder.open(sweep, storage_path)
@@ -174,6 +176,13 @@ def promote_best(
             kind = "final" if retrained else "best"
             raise InvalidSettingsError(f"{view.sweep_id} has no {kind} model in MLflow: {remedy}")
         trial = view.trial(model.tags[TRIAL_ID_TAG]).result
+        worse = client.get_run(run_id).data.tags.get(RETRAINED_WORSE)
+        if worse and not even_if_worse:
+            raise InvalidSettingsError(
+                f"the final model of {view.sweep_id} (MLflow run {run_id}) tests worse than trial "
+                f"{trial.number}: {worse}. Promote the best model of the sweep (leave out "
+                "--retrained), retrain with other --epochs, or add --even-if-worse"
+            )
         uri = f"models:/{model.model_id}"
         tags = {key: text for key, text in model.tags.items() if not key.startswith("mlflow.")}
         version_uri = register(client, uri, name, tags)

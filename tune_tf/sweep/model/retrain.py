@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+import ray
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.utils import flatten_dict
@@ -18,6 +19,7 @@ from tune_tf.errors import (
     InvalidSettingsError,
     WorkerError,
     did_you_mean,
+    first_line,
     one_of,
 )
 from tune_tf.inspection.sweep_view import SweepView
@@ -32,6 +34,7 @@ from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.model.retrained_run import (
     EpochMetrics,
     FinalModelResult,
+    ModelComparison,
     RetrainRows,
     record_final_model,
 )
@@ -44,6 +47,8 @@ from tune_tf.trainables.capacity import check_cluster, default_resources
 from tune_tf.trainables.memory.oom_retries import OomRetries
 from tune_tf.tune_internals.trial_state import latest_result, trial_error
 from tune_tf.workload import Config, Data, Workload, with_mixin
+
+_log = logging.getLogger(__name__)
 
 EpochCallback = Callable[[int, Mapping[str, float]], None]
 
@@ -90,8 +95,8 @@ def retrain_trial(
 
     Training uses the trial's seed, so ``on="train"`` with as many replicas reproduces the trial's
     numbers. The folder lies beside the sweep's. The MLflow run is in the sweep's experiment and is
-    linked with the runs of sweep and trial. The model is evaluated on the test rows, if there are
-    any.
+    linked with the runs of sweep and trial. The model and the trial's own are both evaluated on the
+    test rows, if there are any.
 
     Args:
         sweep: Folder, id or name of the sweep; a name selects its latest sweep.
@@ -143,6 +148,7 @@ def retrain_trial(
         # The model is written first, since test rows may be invalid.
         export_process.write(workload, source.config, checkpoint, model, origin)
         test_metrics = export_process.evaluate(workload, source.config, checkpoint)
+        trial_metrics = _test_of_trial(export_process, workload, source) if test_metrics else {}
     last = max(recorder.epochs)
     time_ms, metrics = recorder.epochs[last]
     recorder.epochs[last] = time_ms, {**metrics, **test_metrics}
@@ -158,10 +164,25 @@ def retrain_trial(
         },
         num_epochs=last,
         parallelism=parallelism,
+        comparison=ModelComparison.of(view.result.objective, test_metrics, trial_metrics),
     )
     if store is None:
         return result
     return record_final_model(result, store, model, recorder.epochs, start_ms)
+
+
+def _test_of_trial(
+    export_process: ModelExportProcess, workload: Workload, source: TrialResult
+) -> Mapping[str, float]:
+    """Return the metrics of a trial's own model on today's test rows; empty if it has none."""
+    problem: object = "it has no checkpoint"
+    if source.checkpoint is not None:
+        try:
+            return export_process.evaluate(workload, source.config, source.checkpoint)
+        except ray.exceptions.RayError as error:  # the final model is not lost with it
+            problem = first_line(getattr(error, "cause", None) or error)
+    _log.warning("Not compared with the model of trial %d: %s", source.number, problem)
+    return {}
 
 
 def _train(

@@ -1,11 +1,15 @@
 """Final model of a sweep, and its MLflow run."""
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
+from tune_tf.formatting import value_text
+from tune_tf.objective import Objective
+from tune_tf.outcome import is_finite
 from tune_tf.parallelism import Parallelism
 from tune_tf.results import TrialResult
 from tune_tf.secrets import mask_secrets
@@ -23,6 +27,50 @@ EpochMetrics = dict[int, tuple[int, Mapping[str, float]]]
 RETRAINED = "tune_tf.retrained_run_id"
 """Tag on the runs of sweep and trial: id of the final model's run."""
 
+RETRAINED_WORSE = "tune_tf.retrained_worse"
+"""Tag on the final model's run if it tests worse than the trial's own model: both values."""
+
+_ROUND_OFF = 1e-4  # relative: training on the same rows again differs by that
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """A final model and the model of the trial it was trained from, on the same test rows.
+
+    Args:
+        objective: Test metric, such as ``test_accuracy``, and which value is better.
+        final: Its value for the final model.
+        trial: Its value for the trial's own model.
+    """
+
+    objective: Objective
+    final: float
+    trial: float
+
+    @classmethod
+    def of(
+        cls, objective: Objective, final: Mapping[str, float], trial: Mapping[str, float]
+    ) -> Self | None:
+        """Compare by the objective's metric on the test rows, else by their loss, if reported."""
+        metric = f"test_{objective.metric.removeprefix('val_')}"
+        for each in (Objective(metric, objective.mode), Objective("test_loss", "min")):
+            if each.metric in final and each.metric in trial:
+                return cls(each, final[each.metric], trial[each.metric])
+        return None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the final model is worse, by more than round-off."""
+        if not (is_finite(self.final) and is_finite(self.trial)):
+            return is_finite(self.trial)
+        is_close = math.isclose(self.final, self.trial, rel_tol=_ROUND_OFF)
+        return self.objective.better(self.trial, self.final) and not is_close
+
+    def __str__(self) -> str:
+        """Return ``test_accuracy 0.75, the trial's own model 0.81``."""
+        final, trial = value_text(self.final), value_text(self.trial)
+        return f"{self.objective.metric} {final}, the trial's own model {trial}"
+
 
 @dataclass(frozen=True)
 class FinalModelResult:
@@ -36,6 +84,7 @@ class FinalModelResult:
     metrics: Mapping[str, float]  # of the last epoch, and test_... of the test rows
     num_epochs: int
     parallelism: Parallelism
+    comparison: ModelComparison | None = None  # None without test rows or the trial's checkpoint
     mlflow_run_id: str | None = None
     model_uri: str | None = None  # for mlflow.keras.load_model
 
@@ -66,6 +115,9 @@ def record_final_model(
         "tune_tf.parallelism": str(result.parallelism),
         DESCRIPTION_TAG: note,
     }
+    if result.comparison is not None and result.comparison.is_worse:
+        tags[RETRAINED_WORSE] = str(result.comparison)
+        tags[DESCRIPTION_TAG] += f" It tests worse: {result.comparison}."
     params = {name: mask_secrets(text) for name, text in mlflow_params(trial.config).items()}
     trial_run_id = store.run_ids.get(trial.trial_id)
     try:

@@ -21,7 +21,6 @@ _logger = logging.getLogger(__name__)
 _FAILURES_OF_A_STORE_DOWN = 3
 _CLOSING_DELAY_S = 2.0
 _LONG_POLL_S = 1.0
-_SHORT_POLL_S = 0.005
 _LONGEST_REST_S = 2.0
 _PATIENCE_S = 5.0
 _PATIENCE_WITHOUT_SPOOL_S = 60.0
@@ -123,29 +122,18 @@ class BackgroundWriter:
 
         Without ``timeout_s``, waits until done, or for ``patience_s`` if the store is unavailable.
         """
-        return self._hurry(timeout_s, _LONG_POLL_S, lambda: False)
-
-    def write_until(self, until: Callable[[], object], timeout_s: float) -> None:
-        """Write without delay until a condition holds or ``timeout_s`` seconds are over.
-
-        Returns earlier if the store is unavailable or everything is written.
-        """
-        self._hurry(timeout_s, _SHORT_POLL_S, lambda: self._is_down or until())
-
-    def _hurry(self, timeout_s: float | None, pause_s: float, until: Callable[[], object]) -> bool:
-        """Write without delay until a condition holds; return whether everything is written."""
         start = time.monotonic()
         end = math.inf if timeout_s is None else start + timeout_s
         with self._changed:
             self._num_waiting += 1
             self._changed.notify_all()
             try:
-                while not self._is_done and self._thread.is_alive() and not until():
+                while not self._is_done and self._thread.is_alive():
                     now = time.monotonic()
                     # A running request may succeed, however long it takes.
                     if now >= end or self._is_hopeless(start, self._acknowledged):
                         break
-                    self._changed.wait(min(end - now, pause_s))
+                    self._changed.wait(min(end - now, _LONG_POLL_S))
             finally:
                 self._num_waiting -= 1
             return self._is_done

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from tune_tf.data.digest import digest
 from tune_tf.data.node_store import NodeStore
-from tune_tf.errors import first_line
 from tune_tf.formatting import bytes_text
 from tune_tf.result_keys import WEIGHTS_DIFFER
 from tune_tf.training.epoch import TrialInputs
@@ -27,10 +26,10 @@ from tune_tf.training.frozen.frozen_layers import (
     find_frozen_layers,
     has_frozen_layers,
 )
+from tune_tf.training.input.array_stream import ArrayStream
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows, room_bytes
 from tune_tf.training.input.reader import rows_between
-from tune_tf.training.input.stream import Stream
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.step import trains_by_workload
 from tune_tf.workload import Workload
@@ -72,7 +71,7 @@ def shareable_layers(
 ) -> FrozenLayers:
     """Return the frozen layers whose outputs trials may share, by shapes and settings.
 
-    The outputs, and labels of rows that are streamed, take at most ``max_bytes``.
+    The outputs take at most ``max_bytes``.
 
     Raises:
         NotSharedError: There are none.
@@ -82,16 +81,13 @@ def shareable_layers(
         if isinstance(part, DatasetStream):
             raise NotSharedError(
                 f"Data.{name} is a data set, which may have other rows in each epoch: return "
-                "arrays, rows of tune_tf.data.prepared, or a Pipeline"
+                "arrays, or rows of tune_tf.data.prepared"
             )
     if rows.per_example is not None:
         raise NotSharedError("per_example makes other rows in each epoch")
     if trains_by_workload(workload):
         raise NotSharedError(f"{type(workload).__name__}.train_step may use the rows")
-    row_bytes = max_bytes / (rows.num_train + rows.num_validation)
-    streams = [part for part in parts.values() if isinstance(part, Stream)]
-    label_bytes = [_nbytes(part.sample[1:]) / len(_leaf(part.sample)) for part in streams]
-    return find_frozen_layers(model, row_bytes - max(label_bytes, default=0))
+    return find_frozen_layers(model, max_bytes / (rows.num_train + rows.num_validation))
 
 
 class FrozenOutputs:
@@ -100,14 +96,11 @@ class FrozenOutputs:
     Args:
         replicas: Replicas that read the rows.
         shared: Where the processes of the node share the outputs.
-        sweep_key: Key of the trials that share the outputs of a pipeline's rows, since files may
-            change under their names.
     """
 
-    def __init__(self, replicas: Replicas, shared: NodeStore, sweep_key: str | None = None) -> None:
+    def __init__(self, replicas: Replicas, shared: NodeStore) -> None:
         self._replicas = replicas
         self._shared = shared
-        self._sweep_key = sweep_key
         #: Why the last trial shares no outputs, if its model has frozen layers; else empty.
         self.obstacle = ""
         self._content: tuple[DeviceRows, bytes | None] | None = None  # of the last rows
@@ -159,7 +152,7 @@ class FrozenOutputs:
         weights = digest((structure, self._replicas.devices.on_cpu, values))
         content = self._digest(rows)
         if weights is None or content is None:
-            raise NotSharedError("the rows, or the map that reads them, cannot be compared")
+            raise NotSharedError("the rows cannot be compared")
         key = (weights + content).hex()
         last = self._placed
         if last is not None and last[1] == key and _are_same(last[0], rows):
@@ -182,14 +175,11 @@ class FrozenOutputs:
     def _placed_part(
         self, skipped: SkippedLayers, part: Any, arrays: Iterator[Any]
     ) -> tuple[Any, ...]:
-        """Return the next outputs, and labels if they were streamed, on the devices."""
+        """Return the next outputs, with the labels of the part, on the devices."""
         num_outputs = len(skipped.has_mask) + sum(skipped.has_mask)
         outputs = self._replicas.place(tuple(itertools.islice(arrays, num_outputs)))
-        if not isinstance(part, Stream):
-            return (outputs, *part[1:])
-        labels = part.sample[1:]
-        leaves = list(itertools.islice(arrays, len(tf.nest.flatten(labels))))
-        return (outputs, *self._replicas.place(tf.nest.pack_sequence_as(labels, leaves)))
+        labels = part[1:] if isinstance(part, tuple) else self._replicas.place(part.arrays[1:])
+        return (outputs, *labels)
 
     def _max_bytes(self, rows: DeviceRows) -> float:
         """Return the bytes that outputs may take; of streamed rows they have to fit the devices."""
@@ -198,7 +188,8 @@ class FrozenOutputs:
         resident = [
             self._replicas.first_copy(part) for part in rows.parts if isinstance(part, tuple)
         ]
-        return min(self._shared.max_bytes, room_bytes(self._replicas) - _nbytes(resident))
+        labels = [part.tensors[1:] for part in rows.parts if isinstance(part, ArrayStream)]
+        return min(self._shared.max_bytes, room_bytes(self._replicas) - _nbytes([resident, labels]))
 
     def _checked_masks(self, structure: str, layers: FrozenLayers, x: Any) -> list[bool]:
         """Return which outputs have masks, after one check for each structure."""
@@ -244,18 +235,10 @@ class FrozenOutputs:
         return arrays
 
     def _chunks(self, compute: Callable[[Any], list[Any]], part: Any) -> Iterator[list[Any]]:
-        """Yield the outputs for a few rows after others, with the labels of streamed rows."""
-        if isinstance(part, Stream):
-            try:
-                for x, *labels in part.in_order(_CHUNK_ROWS):
-                    yield [*compute(x), *tf.nest.flatten(labels)]
-            except tf.errors.ResourceExhaustedError:
-                raise
-            except tf.errors.OpError as error:  # the epoch raises it too
-                raise NotSharedError(f"a row cannot be read: {first_line(error)}") from error
-            return
-        x = self._replicas.first_copy(part[0])
-        num_rows = len(_leaf(x))
+        """Yield the outputs for a few rows after others."""
+        # Of a stream not the tensors, which TensorFlow would copy to a GPU as a whole.
+        x = self._replicas.first_copy(part[0]) if isinstance(part, tuple) else part.arrays[0]
+        num_rows = len(tf.nest.flatten(x)[0])
         for begin in range(0, num_rows, _CHUNK_ROWS):
             yield compute(rows_between(x, begin, min(begin + _CHUNK_ROWS, num_rows)))
 
@@ -266,19 +249,14 @@ class FrozenOutputs:
         return self._content[1]
 
     def _content_of(self, part: Any) -> bytes | None:
-        if isinstance(part, Stream):
-            content = part.content()
-            return None if content is None else digest((self._sweep_key, content))
+        if isinstance(part, ArrayStream):
+            return digest(part.arrays[0])
         x = self._replicas.first_copy(part[0])
         return digest(keras.tree.map_structure(lambda a: a.numpy(), x))
 
 
 def _are_same(one: DeviceRows, other: DeviceRows) -> bool:
     return one.train is other.train and one.validation is other.validation
-
-
-def _leaf(rows: Any) -> Any:
-    return tf.nest.flatten(rows)[0]
 
 
 def _nbytes(rows: Any) -> int:

@@ -10,8 +10,11 @@ import tensorflow as tf
 
 from tune_tf.data.rows import Batches, Rows, is_dataset
 from tune_tf.errors import WorkloadError
-from tune_tf.training.input.stream import SAMPLE_ROWS, prefetched
+from tune_tf.training.input.array_stream import prefetched
 from tune_tf.workload import Data
+
+SAMPLE_ROWS = 2
+"""Rows that are read before training."""
 
 
 class DatasetSource:

@@ -10,20 +10,20 @@ import keras
 import tensorflow as tf
 
 from tune_tf.data.nested import num_bytes
-from tune_tf.data.pipeline import Pipeline
 from tune_tf.data.rows import Batches, Rows, is_dataset
+from tune_tf.training.input.array_stream import ArrayStream
 from tune_tf.training.input.dataset_stream import (
+    SAMPLE_ROWS,
     DatasetSource,
     DatasetStream,
     first_batch,
     parts_of,
 )
 from tune_tf.training.input.reader import is_sparse_or_ragged, rows_between
-from tune_tf.training.input.stream import SAMPLE_ROWS, Stream, whole_batch
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Config, Workload
 
-STREAMS = (Stream, DatasetStream)
+STREAMS = (ArrayStream, DatasetStream)
 """Kinds of rows that are not resident on a device."""
 
 _RESIDENT_SHARE = 0.5
@@ -37,8 +37,8 @@ class DeviceRows:
     """Training and validation rows, resident on every replica's device.
 
     Args:
-        train: Placed ``(x, y[, sample_weight])``; a ``Stream`` for rows of a pipeline; a
-            ``DatasetStream`` for batches of a data set; None if only the row numbers are needed.
+        train: Placed ``(x, y[, sample_weight])``; an ``ArrayStream`` of arrays without room there;
+            a ``DatasetStream`` for batches of a data set; None if only the row numbers are needed.
         validation: The same for validation, or None.
         sample: First few training rows as plain tensors, after ``per_example``, to build the model.
         spec: Comparable shapes and types.
@@ -62,7 +62,7 @@ class DeviceRows:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether rows come from a pipeline or a data set."""
+        """Whether rows are streamed to the devices."""
         return any(isinstance(part, STREAMS) for part in self.parts)
 
     def batch_size(self, workload: Workload, config: Config) -> int:
@@ -81,8 +81,7 @@ def place_rows(
 ) -> DeviceRows:
     """Copy rows to the device of every replica; None skips the copy.
 
-    Rows of a pipeline are streamed, and so are arrays beyond half of a GPU's memory, those for
-    validation first.
+    Arrays beyond half of a GPU's memory are streamed, those for validation first.
     Data sets are read anew for each trial: ``load`` returns new ones for a trial's seed, and
     ``seed`` is that of ``rows``.
     """
@@ -94,7 +93,7 @@ def place_rows(
         if not isinstance(train, STREAMS):
             room -= num_bytes(rows.train)
         validation = _place(rows.validation, "validation", replicas, source, room)
-    if isinstance(train, STREAMS):
+    if isinstance(train, DatasetStream):
         sample = train.sample
     else:
         count = min(SAMPLE_ROWS, rows.num_train)
@@ -118,12 +117,8 @@ def room_bytes(replicas: Replicas) -> float:
 def first_rows_of(part: Any, name: str, count: int) -> Any:
     """Return the first rows of a part of :class:`tune_tf.Data`.
 
-    A pipeline may return fewer; an iterable that is no data set returns its first batch.
+    An iterable that is no data set returns its first batch.
     """
-    if isinstance(part, Pipeline):
-        return tf.nest.map_structure(
-            lambda tensor: tensor.numpy()[:count], Stream(part, name).sample
-        )
     if isinstance(part, tuple):
         return keras.tree.map_structure(lambda array: array[:count], part)
     if not is_dataset(part):
@@ -140,13 +135,10 @@ def _place(
     """Return a part as it is read, on the devices if it takes no more bytes than there is room."""
     if isinstance(part, Batches):
         return DatasetStream(part, name, source)
-    window = whole_batch if replicas is None else replicas.window
-    if isinstance(part, Pipeline):
-        return Stream(part, name, window)
     if replicas is None:
         return None
     if (size := num_bytes(part)) > room:
         text = "Data.%s takes %.1f GB and is streamed to the device, which has room for %.1f GB"
         _log.info(text, name, size / 1e9, room / 1e9)
-        return Stream(Pipeline(part), name, window)
+        return ArrayStream(part)
     return replicas.place(part)

@@ -1,6 +1,5 @@
 """Readers that supply the batches of an epoch inside its graph."""
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -50,31 +49,23 @@ class ResidentReader:
 
 
 class StreamReader:
-    """Reader of a stream's batches.
+    """Reader of the batches of an iterator of ``ArrayStream.batches``."""
 
-    Args:
-        batches: Iterator of ``Stream.batches``.
-        window: Function from a number of rows of a batch to the part ``[first, last)`` read here.
-    """
-
-    def __init__(self, batches: Any, window: Callable[[int], tuple[int, int]]) -> None:
+    def __init__(self, batches: Any) -> None:
         self._batches = batches
-        self._window = window
 
     def fetch(self, count: int) -> Any:
         """Return the next batch."""
-        begin, end = self._window(count)
         return tf.nest.map_structure(
-            lambda a: tf.ensure_shape(a, [end - begin, *a.shape[1:]]), self._batches.get_next()
+            lambda a: tf.ensure_shape(a, [count, *a.shape[1:]]), self._batches.get_next()
         )
 
     def part(
         self, fetched: Any, first: Any, begin: int, end: int, count: int
     ) -> tuple[tf.Tensor, Any]:
         """Return rows of the batch."""
-        offset = begin - self._window(count)[0]
         numbers, rows = tf.nest.map_structure(
-            lambda a: _static_slice(a, offset, end - begin), fetched
+            lambda a: _static_slice(a, begin, end - begin), fetched
         )
         return numbers, rows
 

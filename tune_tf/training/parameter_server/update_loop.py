@@ -26,8 +26,8 @@ def refuse_streams(rows: DeviceRows) -> None:
     """Refuse rows that workers cannot pick by index."""
     if rows.is_streamed:
         raise WorkloadError(
-            "asynchronous workers pick rows by index, but Data holds a Pipeline or a data "
-            "set: return arrays, or use another kind of parallelism"
+            "asynchronous workers pick rows by index, but Data holds a data set: return arrays, "
+            "or use another kind of parallelism"
         )
 
 

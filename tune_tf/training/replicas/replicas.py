@@ -13,7 +13,7 @@ import tensorflow as tf
 from tune_tf.errors import WorkerLostError, WorkloadError
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.replicas.batch_parts import is_even, scale_gradient, split_rows
+from tune_tf.training.replicas.batch_parts import is_even, scale_gradient
 
 
 class Replicas:
@@ -28,10 +28,6 @@ class Replicas:
     def shape(self) -> tuple[int, ...]:
         """Part of the layout that a traced program depends on."""
         return (self.num,)
-
-    def window(self, num_rows: int) -> tuple[int, int]:
-        """Return the rows ``[first, last)`` of a global batch that this process needs."""
-        return 0, num_rows
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which variables become mirrored, or lie on the only device."""
@@ -246,13 +242,3 @@ class MultiWorkerReplicas(Replicas):
                 "be connected before the first one: move them into load_data or build_model"
             ) from error
         self.num = self._strategy.num_replicas_in_sync
-        self._rank, self._num_workers = rank, len(addresses)
-
-    def window(self, num_rows: int) -> tuple[int, int]:
-        """Return the rows ``[first, last)`` of a global batch that this process needs.
-
-        Custom steps need all rows of a batch with fewer rows than replicas.
-        """
-        if num_rows < self.num:
-            return 0, num_rows
-        return split_rows(num_rows, self._rank, self._num_workers)

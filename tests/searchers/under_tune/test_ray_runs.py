@@ -1,10 +1,13 @@
-"""Failing trials under Ray Tune with our searcher.
+"""Failures, wrappers and nested metrics under Ray Tune with our searcher.
 
 After each run every Optuna trial has the state that its Tune trial's end has in our table, none is
 left RUNNING, and the values are Tune's last ones.
 """
 
+import pytest
 from tuned_runs import agree, inline, make, reasons, run, states
+
+from tune_tf.objective import Objective
 
 
 def failing():
@@ -49,20 +52,6 @@ def test_trials_that_fail_for_good_are_failed_and_those_before_are_not(tmp_path)
 
 
 @inline
-def test_fail_fast_leaves_no_trial_without_an_end(tmp_path):
-    trials, of_tune = run(
-        failing(),
-        make(points_to_evaluate=[{"rate": 1.9}, {"rate": 1.3}]),
-        tmp_path,
-        num_samples=2,
-        fail_fast=True,
-    )
-    agree(trials, of_tune)
-    assert states(trials)[1] == "FAIL"
-    assert reasons(trials) == ["out_of_budget", "error"]
-
-
-@inline
 def test_trials_of_a_function_that_reports_nothing_fail_in_optuna(tmp_path):
     def silent(config):
         from ray import tune
@@ -82,3 +71,50 @@ def test_trials_of_a_function_that_reports_nothing_fail_in_optuna(tmp_path):
     assert states(trials) == ["FAIL", "COMPLETE", "FAIL"]
     assert trials[2].user_attrs["stop_cause"] == "loss is not reported"
     assert {trial.status for trial in of_tune.values()} == {"TERMINATED"}
+
+
+@inline
+def test_a_repeater_reports_means_and_fails_incomplete_repeats(tmp_path):
+    from ray.tune.search import Repeater
+
+    def repeated(config):
+        from ray import tune
+
+        tune.report({"loss": 9.0})
+        tune.report({"loss": config["rate"] + config["__trial_index__"]})
+
+    searcher = make()
+    trials, of_tune = run(
+        repeated, searcher, tmp_path, wrapped=Repeater(searcher, repeat=3), num_samples=7
+    )
+    assert len(of_tune) == 7
+    assert states(trials) == ["COMPLETE", "COMPLETE", "FAIL"]
+    assert [trial.value for trial in trials[:2]] == [
+        pytest.approx(trial.params["rate"] + 1) for trial in trials[:2]
+    ]
+    assert reasons(trials) == ["completed", "completed", "out_of_budget"]
+    assert trials[2].user_attrs["stop_cause"] == "the run ended before all of its repeats"
+    assert [trial.user_attrs["epochs"] for trial in trials[:2]] == [2, 2]
+
+
+@inline
+def test_nested_metrics_and_tune_runs_own_metric_and_mode(tmp_path):
+    def grouped(config):
+        from ray import tune
+
+        for iteration in (1, 2):
+            tune.report({"validation": {"loss": config["rate"] / iteration}})
+
+    searcher = make(objective=Objective("validation/loss", "min"))
+    trials, _ = run(
+        grouped,
+        searcher,
+        tmp_path,
+        num_samples=2,
+        metric="validation/loss",
+        mode="min",
+        config={"other": 1},
+    )
+    assert states(trials) == ["COMPLETE"] * 2
+    for trial in trials:
+        assert trial.intermediate_values == {1: trial.params["rate"], 2: trial.params["rate"] / 2}
