@@ -2,14 +2,16 @@
 
 import logging
 import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import create_autospec
 
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
+<<<<<<< HEAD
 from tune_tf.events import EVENT_LOG, EventLog
+=======
+>>>>>>> sweept
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
@@ -132,6 +134,7 @@ def test_the_model_of_the_best_trial_is_logged_once(log, result_of, store, write
         assert tags.get("tune_tf.best_model") == tagged
 
 
+<<<<<<< HEAD
 def test_a_better_one_of_a_longer_sweep_takes_its_place(log, result_of, store):
     log(result_of(0.25, 0.5))
     uri = log(result_of(0.25, 0.125))
@@ -157,6 +160,38 @@ def test_without_a_best_trial_nothing_is_logged_or_said(log, result_of, store, c
     assert log(result_of(None, None)) is None
     assert models_in(store) == []
     assert caplog.text == ""
+=======
+class Kill(BaseException):
+    """Ends a driver as a kill does: nothing is cleaned up."""
+
+
+@pytest.mark.parametrize("name", ["set_tag", "register", "set_alias"])
+def test_a_driver_that_is_killed_on_the_way_is_followed_by_one_with_the_same_model(
+    log, result_of, store, monkeypatch, name
+):
+    from mlflow import MlflowClient
+
+    owner = MlflowClient if name == "set_tag" else best_model
+    work, asked = getattr(owner, name), {"register_best": "digits", "best_alias": "best"}
+
+    def kill_after(*arguments):
+        work(*arguments)
+        raise Kill
+
+    monkeypatch.setattr(owner, name, kill_after)
+    with pytest.raises(Kill):
+        log(result_of(0.5, 0.25), **asked)
+    monkeypatch.setattr(owner, name, work)
+    uri = log(result_of(0.5, 0.25), **asked)
+
+    assert models_in(store) == [uri]
+    (version,) = store.client.search_model_versions("name='digits'")
+    assert store.client.get_model_version_by_alias("digits", "best").version == version.version
+    for run_id in (store.ids[""], store.ids["t1"]):
+        tags = store.client.get_run(run_id).data.tags
+        assert tags["tune_tf.best_model"] == version.source == uri
+        assert tags["tune_tf.best_model_version"] == "models:/digits/1"
+>>>>>>> sweept
 
 
 def refuse(*arguments, **options):
@@ -200,6 +235,7 @@ def test_what_goes_wrong_is_a_warning_that_says_what_to_do(
     assert len(models_in(store)) == (broken == "register")
 
 
+<<<<<<< HEAD
 @pytest.fixture
 def evaluate(writer, monkeypatch, tmp_path):
     """Evaluate the best model of a result; return the test metrics in its event log."""
@@ -230,6 +266,8 @@ def test_a_trial_is_not_evaluated_twice(evaluate, result_of, writer):
     assert not writer.evaluate.called
 
 
+=======
+>>>>>>> sweept
 @pytest.mark.parametrize("error", [ValueError("rows of another shape"), KeyboardInterrupt()])
 def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer, error, caplog):
     writer.evaluate.side_effect = error
@@ -237,10 +275,3 @@ def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer
     assert evaluate(result_of(0.5, 0.25)) == {}
     text = str(error) or "KeyboardInterrupt"
     assert f"not evaluated on the test rows: {text}" in caplog.text
-
-
-def test_without_test_rows_nothing_is_recorded(evaluate, result_of, writer, tmp_path):
-    writer.evaluate.return_value = {}
-
-    assert evaluate(result_of(0.5, 0.25)) == {}
-    assert "tested" not in (tmp_path / EVENT_LOG).read_text()
