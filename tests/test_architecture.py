@@ -47,7 +47,7 @@ CEILINGS = {
     "report": 617,
     "scaffold": 521,
     "schedulers": 2011,
-    "searchers": 2553,
+    "searchers": 2555,
     "single modules": 1494,
     "space": 1054,
     "sweep": 3713,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 43647, "tests": 50642, "scripts": 4824}
+LINES = {"tune_tf": 43649, "tests": 50642, "scripts": 4824}
 """Most lines of any kind."""
 
 

@@ -219,7 +219,7 @@ def test_a_study_among_several_is_named(journal):
 @pytest.mark.parametrize(
     ("source", "match"),
     [
-        ("nowhere/study.journal", "it holds 0 journals, not one"),
+        ("nowhere/study.journal", "there is no such file or folder"),
         ("nowhere", "must be a sweep's folder, a journal file, a database URL or mlflow:"),
         ("sqlite:////nowhere/at/all.db", "cannot be opened as a database"),
     ],
