@@ -47,7 +47,7 @@ CEILINGS = {
     "report": 611,
     "scaffold": 521,
     "schedulers": 2011,
-    "searchers": 2548,
+    "searchers": 2550,
     "single modules": 1494,
     "space": 1054,
     "sweep": 3662,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42835, "tests": 41062, "scripts": 4679}
+LINES = {"tune_tf": 42837, "tests": 41099, "scripts": 4679}
 """Most lines of any kind."""
 
 

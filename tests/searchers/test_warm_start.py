@@ -181,7 +181,7 @@ REFUSED = {
     "direction": ("study.journal#max", "objective is maximize, this one's is min loss"),
     "metric": ("study.journal#val", "objective is min val_loss, this one's is min"),
     "several": ("study.journal", "available: 'max', 'val'"),
-    "no journal": ("nowhere/study.journal", "it holds 0 journals, not one"),
+    "no journal": ("nowhere/study.journal", "there is no such file or folder"),
     "empty folder": ("empty", "it holds 0 journals, not one"),
     "no form": ("nowhere", "must be a sweep's folder, a journal file, a database URL or mlflow:"),
     "database": ("sqlite:////nowhere/at/all.db", "cannot be opened as a database"),

@@ -179,7 +179,9 @@ def _open_study(source: str) -> optuna.Study:
         journals = [each for each in files if each.suffix in JOURNAL_SUFFIXES and each.is_file()]
         if len(journals) != 1:
             kinds = "a sweep's folder, a journal file, a database URL or mlflow:<experiment>"
-            raise _unusable(source, f"must be {kinds}; it holds {len(journals)} journals, not one")
+            held = f"it holds {len(journals)} journals, not one"
+            held = held if path.exists() else "there is no such file or folder"
+            raise _unusable(source, f"must be {kinds}; {held}")
         location = str(journals[0])
     storage = open_storage(location)
     with quiet_logging():

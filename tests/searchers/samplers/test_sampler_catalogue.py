@@ -59,7 +59,10 @@ KINDS = {
     ),
     "BruteForceSampler": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
 }
-table = pytest.mark.parametrize("name", KINDS)
+table = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "gp" else []) for name in KINDS],
+)
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
-<<<<<<< HEAD
 from tune_tf.events import EVENT_LOG, EventLog
-=======
->>>>>>> sweept
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
@@ -134,7 +131,6 @@ def test_the_model_of_the_best_trial_is_logged_once(log, result_of, store, write
         assert tags.get("tune_tf.best_model") == tagged
 
 
-<<<<<<< HEAD
 def test_a_better_one_of_a_longer_sweep_takes_its_place(log, result_of, store):
     log(result_of(0.25, 0.5))
     uri = log(result_of(0.25, 0.125))
@@ -160,7 +156,6 @@ def test_without_a_best_trial_nothing_is_logged_or_said(log, result_of, store, c
     assert log(result_of(None, None)) is None
     assert models_in(store) == []
     assert caplog.text == ""
-=======
 class Kill(BaseException):
     """Ends a driver as a kill does: nothing is cleaned up."""
 
@@ -191,7 +186,6 @@ def test_a_driver_that_is_killed_on_the_way_is_followed_by_one_with_the_same_mod
         tags = store.client.get_run(run_id).data.tags
         assert tags["tune_tf.best_model"] == version.source == uri
         assert tags["tune_tf.best_model_version"] == "models:/digits/1"
->>>>>>> sweept
 
 
 def refuse(*arguments, **options):
@@ -235,7 +229,6 @@ def test_what_goes_wrong_is_a_warning_that_says_what_to_do(
     assert len(models_in(store)) == (broken == "register")
 
 
-<<<<<<< HEAD
 @pytest.fixture
 def evaluate(writer, monkeypatch, tmp_path):
     """Evaluate the best model of a result; return the test metrics in its event log."""
@@ -266,8 +259,6 @@ def test_a_trial_is_not_evaluated_twice(evaluate, result_of, writer):
     assert not writer.evaluate.called
 
 
-=======
->>>>>>> sweept
 @pytest.mark.parametrize("error", [ValueError("rows of another shape"), KeyboardInterrupt()])
 def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer, error, caplog):
     writer.evaluate.side_effect = error
