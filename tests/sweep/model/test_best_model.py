@@ -8,7 +8,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
-from tune_tf.events import EVENT_LOG, EventLog
+from tune_tf.events import EventLog
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
@@ -156,6 +156,8 @@ def test_without_a_best_trial_nothing_is_logged_or_said(log, result_of, store, c
     assert log(result_of(None, None)) is None
     assert models_in(store) == []
     assert caplog.text == ""
+
+
 class Kill(BaseException):
     """Ends a driver as a kill does: nothing is cleaned up."""
 
