@@ -2,13 +2,14 @@
 
 import logging
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import create_autospec
 
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
-from tune_tf.events import EventLog
+from tune_tf.events import EVENT_LOG, EventLog
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
@@ -268,3 +269,10 @@ def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer
     assert evaluate(result_of(0.5, 0.25)) == {}
     text = str(error) or "KeyboardInterrupt"
     assert f"not evaluated on the test rows: {text}" in caplog.text
+
+
+def test_without_test_rows_nothing_is_recorded(evaluate, result_of, writer, tmp_path):
+    writer.evaluate.return_value = {}
+
+    assert evaluate(result_of(0.5, 0.25)) == {}
+    assert "tested" not in (tmp_path / EVENT_LOG).read_text()
