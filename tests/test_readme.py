@@ -26,7 +26,6 @@ def pages_of_python():
         "callbacks",
         "prepared",
         "dataset",
-        "pipeline",
         "per_example",
         "own_data",
         "looking",
