@@ -146,6 +146,7 @@ def test_no_verb_fails_over_a_damaged_file(name, folder, damaged, outcome_of):
             raise AssertionError(f"{verb} of {name}: {how}") from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["events.jsonl", "trial_00001/result.json"])
 def test_no_verb_fails_over_a_value_of_the_wrong_kind(name, folder, damaged, outcome_of):
     path = folder / name

@@ -22,13 +22,6 @@ def _has_reported(self: OutcomeTracker, trial: Any) -> bool:
     return bool(latest_result(trial))
 
 
-def _assign_unlinked(self: TrialRegistry, tune_id: str, number: int) -> dict[str, Any]:
-    with mock.patch.object(self.study, "set_user_attr", _nothing):
-        return _assign_orphan(self, tune_id, number)
-
-
-_assign_orphan = TrialRegistry._assign_orphan
-
 OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
     # aebe3f6
     "a trial that is ended before it goes on is not ended in MLflow": (
@@ -50,13 +43,6 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         "link_runs",
         _nothing,
         5,
-    ),
-    # e13d457
-    "a trial that ended unsaved and runs again is not linked to its new trial": (
-        TrialRegistry,
-        "_assign_orphan",
-        _assign_unlinked,
-        3358,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

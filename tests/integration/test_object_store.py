@@ -103,6 +103,7 @@ def is_on_its_way(folder):
     return len(trials) - len(running) >= 2 and any(each.checkpoints for each in running)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("uri", "told"),
     [

@@ -101,6 +101,7 @@ def client(folder):
     return mlflow.MlflowClient(f"sqlite:///{folder}/mlflow.db")
 
 
+@pytest.mark.slow
 def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, client, folder):
     there = folder / told("init", "--schema", "--output", "again.json")["path"]
     assert there.read_bytes() == (folder / "sweep.schema.json").read_bytes()

@@ -92,6 +92,7 @@ def test_a_right_sweep_passes_without_a_warning(plan_of):
     assert check_sweep(plan_of()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "visible"), [(0, "-1"), (1, "0,1")])
 def test_only_the_check_of_a_trial_with_gpus_sees_them(
     gpus, visible, plan_of, tmp_path, monkeypatch
@@ -105,12 +106,14 @@ def test_only_the_check_of_a_trial_with_gpus_sees_them(
     assert (tmp_path / "visible").read_text() == visible
 
 
+@pytest.mark.slow
 def test_a_metric_that_a_callback_may_add_is_a_warning(plan_of):
     (warning,) = check_sweep(plan_of(metric="f1", data={"fault": "adds"}))
     assert "no metric 'f1'" in warning
     assert warning.endswith("unless a callback (Adds) adds it to the logs")
 
 
+@pytest.mark.slow
 def test_a_callback_for_batches_is_refused_before_the_sweep_runs(plan_of):
     data = {"fault": "batches"}
     with pytest.raises(WorkloadError, match=r'ModelCheckpoint.*save_freq="epoch".*loop="fit"'):
@@ -131,6 +134,7 @@ def test_all_mistakes_are_told_together_with_what_to_write(plan_of):
     assert "write `resources: {cpus: 1, gpus: 0}`" in details["resources.gpus"]
 
 
+@pytest.mark.slow
 def test_a_metric_of_another_task_is_refused_with_one_that_there_is(plan_of):
     with pytest.raises(InvalidSettingsError, match=r"metric: val_accuracy, mode: max\}`"):
         check_sweep(plan_of(metric="r2"))
@@ -145,6 +149,7 @@ def test_a_parameter_that_nothing_reads_is_a_warning(plan_of):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "text"),
     [
@@ -162,6 +167,7 @@ def test_a_workload_that_cannot_train_is_refused_with_the_cause(data, text, plan
         check_sweep(plan_of(data=data))
 
 
+@pytest.mark.slow
 def test_an_error_names_the_line_of_the_users_code(plan_of):
     space = {name: it for name, it in SPACE.items() if name != "rate"}
     with pytest.raises(WorkloadError, match=r"KeyError: 'rate' \(mine\.py, line \d+\)"):

@@ -7,9 +7,8 @@ import shutil
 import typer
 import wrapt
 
-from tune_tf.cli.console import exit_on_errors, make_console
+from tune_tf.cli.console import WarningPrinter, exit_on_errors, make_console
 from tune_tf.cli.options import keep_ray_local
-from tune_tf.cli.progress import WarningPrinter
 from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.cli.verbs.init import init
 from tune_tf.cli.verbs.measure import plan, scale

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import logging
 import math
 import os
 import sys
@@ -24,6 +25,7 @@ from tune_tf.errors import TuneTfError, UnwritableStorageError
 from tune_tf.formatting import csv_cell, printable
 from tune_tf.outcome_style import STYLES
 from tune_tf.result_keys import LATEST_S
+from tune_tf.secrets import mask_secrets
 
 STATE_STYLES: Final[Mapping[str, str]] = {
     **{state: style.colour for state, style in STYLES.items()},
@@ -184,3 +186,20 @@ def exit_on_interrupt(otherwise: str) -> Iterator[None]:
         notes = getattr(error, "__notes__", None) or [otherwise]
         echo(f"interrupted: {notes[0]}", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+class WarningPrinter(logging.Handler):
+    """Prints each warning once, in a run above the live display."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, unless its text was printed before."""
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if text not in self._printed:
+            self._printed.add(text)
+            style = "red" if record.levelno >= logging.ERROR else "yellow"
+            self._console.print(Text(mask_secrets(text), style), soft_wrap=True)

@@ -15,14 +15,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tune_tf.cli.console import counted_states, make_console
+from tune_tf.cli.console import WarningPrinter, counted_states, make_console
 from tune_tf.cli.signals import leave_terminal, repeat_lost_interrupt
 from tune_tf.cli.sweep_display import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.errors import first_line
 from tune_tf.formatting import counted
 from tune_tf.results import SweepResult
-from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.callbacks.progress import ProgressLines
 
 _LIVE_EVERY_S = 0.25
@@ -124,23 +123,6 @@ def run_with_progress(
         _ray_errors_without_traceback(),
     ):
         return run(callbacks=[progress])
-
-
-class WarningPrinter(logging.Handler):
-    """Prints each warning once, in a run above the live display."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(logging.WARNING)
-        self._console = console
-        self._printed: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record, unless its text was printed before."""
-        text = f"{record.levelname.lower()}: {record.getMessage()}"
-        if text not in self._printed:
-            self._printed.add(text)
-            style = "red" if record.levelno >= logging.ERROR else "yellow"
-            self._console.print(Text(mask_secrets(text), style), soft_wrap=True)
 
 
 @contextlib.contextmanager

@@ -76,6 +76,7 @@ def test_replicas_and_micro_batches_share(num_replicas, spread, replicas_of):
     assert furthest(shared, whole) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_float16", slow("mixed_bfloat16")])
 def test_half_precision(policy, replicas_of):
     keras.config.set_dtype_policy(policy)
@@ -160,6 +161,7 @@ def test_weights_that_differ_in_each_trial_are_not_shared_for_long(replicas_of):
     assert "differ between trials" in found[-1][-1]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_with_other_frozen_weights(replicas_of, tmp_path):
     def build(config):
         image = keras.Input((8, 8, 3))

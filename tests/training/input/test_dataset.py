@@ -269,6 +269,7 @@ def test_a_last_batch_with_fewer_rows_than_replicas_is_exact(replicas_of, rest):
     assert furthest(three, run_dataset(without_dropout, data, replicas_of(1))) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num", "rest"), [(1, 2), slow(2, 0), (2, 2)])
 def test_a_train_step_of_its_own_gets_the_batches(replicas_of, num, rest):
     rows = draw(16 + rest, 8)
@@ -280,6 +281,7 @@ def test_a_train_step_of_its_own_gets_the_batches(replicas_of, num, rest):
     assert furthest(ours, expected) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num", [slow(1), 2])
 def test_micro_batches_split_batches_of_unknown_size(replicas_of, num):
     pieces = run_dataset(without_dropout, batched(), replicas_of(num), micro_batches=3)
@@ -354,6 +356,7 @@ def test_a_restored_trial_reads_on_where_it_stopped(replicas_of, data):
     assert [whole.epoch() for _ in range(2)] == expected
 
 
+@pytest.mark.slow
 def test_another_batch_size_after_a_restore_reads_the_rows_again(replicas_of):
     data = LOCAL["unbatched"][1]
     workload = Loaded(classifier, data)
