@@ -50,7 +50,7 @@ CEILINGS = {
     "searchers": 2550,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3662,
+    "sweep": 3669,
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42837, "tests": 41065, "scripts": 4679}
+LINES = {"tune_tf": 42844, "tests": 41070, "scripts": 4679}
 """Most lines of any kind."""
 
 

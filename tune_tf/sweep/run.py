@@ -11,6 +11,7 @@ from ray import tune
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, note_interrupt
 from tune_tf.events import EventLog
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import (
     check_paths,
@@ -154,8 +155,11 @@ def _resume(
         if budget is not None:
             if config.reproducible:
                 raise InvalidSettingsError(NOT_EXTENDABLE)
-            num_trials = len(event_log.history.trials)
-            larger = extended_budget(config.budget, budget, num_trials=num_trials)
+            trials = event_log.history.trials.values()
+            num_epochs = sum(int(trial.last.get(TRAINING_ITERATION, 0)) for trial in trials)
+            larger = extended_budget(
+                config.budget, budget, num_trials=len(trials), num_epochs=num_epochs
+            )
             config = config.model_copy(update={"budget": larger})
         # What the folder tells is refused before the seconds that a cluster takes.
         recovery = recover(folder.path, config)

@@ -44,13 +44,14 @@ def test_the_line_counts_all_trials_and_names_the_best_of_them(line):
         trial(1, Trial.ERROR),
         trial(2, Trial.RUNNING, 1.0, size=9),  # it violates the constraint
         trial(3, Trial.PENDING),
+        trial(4, Trial.PAUSED, 3.0),
     ]
     text = line(trials)
     assert text.startswith("2/9 trials, 0 s")
-    assert "; 1 running, 1 pending, 1 completed, 1 error; best val_loss 2 by " in text
-    for each in trials[2:]:
+    assert "; 1 running, 1 pending, 1 paused, 1 completed, 1 error; best val_loss 2 by " in text
+    for each in trials[2:4]:
         each.set_status(Trial.TERMINATED)
     trials[3].run_metadata.last_result = {"val_loss": 1.5, "training_iteration": 2, "size": 1}
     text = line(trials)
     assert text.startswith("4/9 trials")
-    assert "; 3 completed, 1 error; best val_loss 1.5 by " in text
+    assert "; 1 paused, 3 completed, 1 error; best val_loss 1.5 by " in text

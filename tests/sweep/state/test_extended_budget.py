@@ -22,7 +22,9 @@ BUDGET = BudgetSettings(num_samples=10, cpu_hours=1.5)
     ids=["more trials", "a number", "a number as text", "hours", "no limit", "two at a time"],
 )
 def test_a_change_takes_the_place_of_what_there_was(changes, wanted):
-    assert extended_budget(BUDGET, changes) == BUDGET.model_copy(update=wanted)
+    assert extended_budget(BUDGET, changes, num_trials=10, num_epochs=90) == BUDGET.model_copy(
+        update=wanted
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def test_a_change_takes_the_place_of_what_there_was(changes, wanted):
         ({"epochs": "+5"}, r"epochs: has no limit that '\+5' could be added to: give a number"),
         ({"cpu_hours": -1}, "cpu_hours: must be more than 0"),
         ({"num_samples": 3}, "num_samples: must be at least 4, the number of trials so far"),
+        ({"epochs": 90}, "epochs: must be more than 90, the epochs so far, not 90"),
     ],
     ids=[
         "nothing",
@@ -46,8 +49,9 @@ def test_a_change_takes_the_place_of_what_there_was(changes, wanted):
         "more of no limit",
         "a negative one",
         "fewer than there are",
+        "fewer epochs than there are",
     ],
 )
 def test_a_wrong_change_is_refused(changes, text):
     with pytest.raises(InvalidSettingsError, match=text):
-        extended_budget(BUDGET, changes, num_trials=4)
+        extended_budget(BUDGET, changes, num_trials=4, num_epochs=90)

@@ -101,7 +101,7 @@ def trial_state(trial: Trial) -> str:
     if trial.is_finished():
         outcome = Outcome.of_result(latest_result(trial))
         return (outcome or Outcome.COMPLETED).value
-    return "running" if trial.status == Trial.RUNNING else "pending"
+    return {Trial.RUNNING: "running", Trial.PAUSED: "paused"}.get(trial.status, "pending")
 
 
 def _whole_seconds(seconds: float) -> str:

@@ -115,11 +115,11 @@ def _value_text(value: Any) -> str:
 
 
 def extended_budget(
-    budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0
+    budget: BudgetSettings, changes: Mapping[str, Any], *, num_trials: int = 0, num_epochs: int = 0
 ) -> BudgetSettings:
     """Return a budget with the changes of :func:`tune_tf.extend_sweep`, if they are valid.
 
-    It must have room for the ``num_trials`` so far, and differ. Raises InvalidSettingsError.
+    It must differ, and have room beside what there is. Raises InvalidSettingsError.
     """
     errors = []
     values = budget.model_dump()
@@ -143,6 +143,9 @@ def extended_budget(
     if (limit := extended.num_samples) < num_trials:
         text = f"must be at least {num_trials}, the number of trials so far, not {limit}"
         raise InvalidSettingsError(ErrorDetail("num_samples", text))
+    if extended.epochs is not None and extended.epochs <= num_epochs:
+        text = f"must be more than {num_epochs}, the epochs so far, not {extended.epochs}"
+        raise InvalidSettingsError(ErrorDetail("epochs", text))
     return extended
 
 
