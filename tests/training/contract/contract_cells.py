@@ -20,7 +20,6 @@ BOTH, ALL = (REPLICAS, PIECES), tuple(WAYS)
 ROWS_IN_ALL_WAYS = (
     "last batch of one row",
     "two inputs, two outputs, uneven",
-    "accumulated gradients, averages overwrite weights, constraint, Dice",
     "sparse gradients, clipped",
     "two outputs, one with Dice",
     "masked steps with weights",
@@ -42,8 +41,6 @@ ROWS_IN_BOTH_WAYS = (
     "mask of an embedding",
     "shared layer",
     "averaged weights",
-    "accumulated gradients, clipped",
-    "sparse gradients, accumulated",
     "numbers of SGD",
     "numbers of AdamW",
     "numbers of RMSprop",
@@ -80,6 +77,14 @@ ROWS_WITH_A_SERVER = (
 SPLIT: dict[str, dict[str, str]] = {
     **{name: dict.fromkeys(ALL, EQUAL) for name in ROWS_IN_ALL_WAYS},
     **{name: dict.fromkeys(BOTH, EQUAL) for name in ROWS_IN_BOTH_WAYS},
+    **{
+        name: {REPLICAS: "Adam.? with gradient_accumulation_steps", PIECES: EQUAL}
+        for name in ("accumulated gradients, clipped", "sparse gradients, accumulated")
+    },
+    "accumulated gradients, averages overwrite weights, constraint, Dice": {
+        REPLICAS: "gradient_accumulation_steps=3, ema_overwrite_frequency=2",
+        **dict.fromkeys((PIECES, STAGES, STAGES_OF_PIECES, GRID), EQUAL),
+    },
     "MultiOptimizer": dict.fromkeys((*BOTH, STAGES), EQUAL),
     "batch normalization": {REPLICAS: EQUAL},
     "LearningRateScheduler": {REPLICAS: EQUAL},

@@ -45,7 +45,7 @@ def loss(make, *values, graph, data=NUMBERS, **out):
 
 
 def step_of_workload(config):
-    optimizer = optimizers.Adam(0.02, global_clipnorm=config["clip"], gradient_accumulation_steps=2)
+    optimizer = optimizers.Adam(0.02, global_clipnorm=config["clip"])
     return stacked(layers.Dense(4, "relu"), optimizer=optimizer, metrics=["mae"])
 
 

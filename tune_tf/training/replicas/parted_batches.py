@@ -47,7 +47,6 @@ class PartedBatches:
         self._model = model
         self._replicas = replicas
         self._micro_batches = micro_batches
-        self._unused: set[int] = set()  # variables without a gradient in replicas with rows
         self._who = who
         # By `training`: whether each replica has the metrics of whole batches.
         self._has_whole_metrics = {True: False, False: False}
@@ -66,17 +65,38 @@ class PartedBatches:
 
         The rows of a piece follow those of the one before, so memory holds one piece.
         """
-        model = self._model
+        model, replicas = self._model, self._replicas
         parts = self._parts(replica, num_rows)
         # A loss of the whole batch needs all outputs first, and then calls the model once more.
         state = snapshot(model.non_trainable_variables if len(parts) > 1 else ())
-        first = self._forward(batch if len(parts) == 1 else rows_between(batch, *parts[0]))
-        if not self._adds_up(first.y_pred, num_rows, training=True):
-            return self._train_whole(replica, first, state, batch, parts, num_rows)
-        loss, gradients = self._add_parts(first, batch, parts, num_rows)
+        forward = self._forward(batch if len(parts) == 1 else rows_between(batch, *parts[0]))
+        whole, loss = None, 0.0
+        gradients: list[Any] = [None] * len(model.trainable_variables)
+        if not self._adds_up(forward.y_pred, num_rows, training=True):
+            whole = self._whole_batch(forward, state, batch, parts, num_rows)
+            of_whole = differentiate(model, whole, replicas)
+            loss = of_whole.loss
+            gradients = [
+                g if g is None else scale_gradient(g, 1 / replicas.num) for g in of_whole[2]
+            ]
+        offset, _ = split_rows(num_rows, replica, replicas.num)
+        penalties = []
+        for number, (begin, end) in enumerate(parts):
+            part = batch if len(parts) == 1 else slice_after(gradients, batch, begin, end)
+            if number or (whole and len(parts) > 1):
+                forward = self._forward(part)
+            fraction = fraction_of(end - begin, num_rows)
+            if whole:
+                rows = slice(offset + begin, offset + end)
+                of_outputs = [g if g is None else g[rows] for g in of_whole.of_outputs]
+                penalty, of_part = forward.differentiate(model, of_outputs, fraction)
+                penalties += [] if penalty is None else [penalty]
+            else:
+                part_loss, of_part = self._differentiate(forward, part, fraction)
+                loss = loss + part_loss
+            gradients = list(map(add_gradients, gradients, of_part))
         model.optimizer.apply(after_all(gradients), model.trainable_variables)
-        self._track_part(loss, num_rows)
-        return None
+        return self._finish(whole, loss, penalties, num_rows)
 
     def test(self, replica: int, batch: Any, num_rows: Any) -> Any:
         """Evaluate a replica's rows of a batch; return as :meth:`train` does."""
@@ -87,21 +107,31 @@ class PartedBatches:
             y_pred = self._calls(x, training=False)
             penalty = sum_penalties(self._calls.take_penalties())
         fraction = fraction_of(last - first, num_rows)
-        if penalty is not None:
-            penalty = part_of(penalty, fraction)
-        if not self._adds_up(y_pred, num_rows, training=False):
-            whole = self._gather(batch, y_pred, num_rows, [span])
-            loss = whole.loss(model, self._replicas, training=False)
-            loss = loss if penalty is None else loss + self._replicas.sum(penalty)
-            return whole.update_metrics(model, loss, num_rows)
-        loss = tf.zeros([])
-        if tf.is_tensor(fraction) or fraction > 0:
+        penalties = [] if penalty is None else [part_of(penalty, fraction)]
+        whole = None
+        if self._adds_up(y_pred, num_rows, training=False):
             with self._replicas.as_single_replica(1.0):
                 loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
             loss = part_of(loss, fraction)
-            loss = loss if penalty is None else loss + penalty
             model.compute_metrics(x, y, y_pred, sample_weight)
-        self._track_part(loss, num_rows)
+        else:
+            whole = self._gather(batch, y_pred, num_rows, [span])
+            loss = whole.loss(model, self._replicas, training=False)
+        return self._finish(whole, loss, penalties, num_rows)
+
+    def _finish(
+        self, whole: WholeBatch | None, loss: Any, penalties: list[Any], num_rows: Any
+    ) -> Any:
+        """Add the loss to its mean, and the ``whole`` batch to the metrics.
+
+        The loss is that of the whole batch, or the part of this replica.
+        """
+        penalty = sum(penalties)
+        if whole is not None:
+            loss = loss + self._replicas.sum(penalty) if penalties else loss
+            return whole.update_metrics(self._model, loss, num_rows)
+        num_replicas = self._replicas.num
+        track_loss(self._model, (loss + penalty) * num_replicas, num_rows / num_replicas)
         return None
 
     def metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
@@ -111,11 +141,6 @@ class PartedBatches:
         results = self._replicas.run(lambda _: metric_results(self._model))
         of_first: dict[str, tf.Tensor] = self._replicas.first_copy(results)
         return of_first
-
-    def _track_part(self, loss: Any, num_rows: Any) -> None:
-        """Add a replica's part of a batch's loss to the mean of the loss."""
-        num_replicas = self._replicas.num
-        track_loss(self._model, loss * num_replicas, num_rows / num_replicas)
 
     def _parts(self, replica: int, num_rows: Any) -> list[tuple[Any, Any]]:
         """Return the micro-batches of a replica as rows ``[begin, end)`` among its rows."""
@@ -142,63 +167,33 @@ class PartedBatches:
             penalty = sum_penalties(calls.take_penalties())
         return _Forward(y_pred, penalty, tape, span)
 
-    def _add_parts(
-        self, first: "_Forward", batch: Any, parts: Sequence[tuple[Any, Any]], num_rows: Any
-    ) -> tuple[Any, list[Any]]:
-        """Return a replica's part of loss and gradients, which add up to those of the batch."""
-        loss: Any = 0.0
-        gradients: list[Any] = [None] * len(self._model.trainable_variables)
-        for number, (begin, end) in enumerate(parts):
-            part = batch if len(parts) == 1 else slice_after(gradients, batch, begin, end)
-            forward = self._forward(part) if number else first
-            fraction = fraction_of(end - begin, num_rows)
-            part_loss, part_gradients = self._differentiate_part(forward, part, fraction)
-            loss = loss + part_loss
-            gradients = list(map(add_gradients, gradients, part_gradients))
-        return loss, gradients
-
-    def _differentiate_part(
+    def _differentiate(
         self, forward: "_Forward", batch: Any, fraction: Any
     ) -> tuple[Any, list[Any]]:
         """Return loss and gradients of some rows, which are a fraction of the batch."""
         model = self._model
-        has_rows = tf.is_tensor(fraction) or fraction > 0  # where known
         x, y, sample_weight = unpack_batch(batch)
-        variables = model.trainable_variables
         with forward.tape:
-            if has_rows:
-                with self._replicas.as_single_replica(1.0):
-                    loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
-                loss = part_of(
-                    loss if forward.penalty is None else loss + forward.penalty, fraction
-                )
-            else:  # no rows, but other replicas wait for synchronized statistics
-                loss = _zero_loss(forward.y_pred)
+            with self._replicas.as_single_replica(1.0):
+                loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
+            loss = part_of(loss if forward.penalty is None else loss + forward.penalty, fraction)
             scaled = model.optimizer.scale_loss(loss)
-        gradients = forward.tape.gradient(scaled, variables)
-        if has_rows:
-            self._unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
-            model.compute_metrics(x, y, forward.y_pred, sample_weight)
-            return loss, gradients
-        return loss, [
-            None if i in self._unused else tf.zeros_like(variable) if gradient is None else gradient
-            for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
-        ]
+        model.compute_metrics(x, y, forward.y_pred, sample_weight)
+        return loss, forward.tape.gradient(scaled, model.trainable_variables)
 
-    def _train_whole(
+    def _whole_batch(
         self,
-        replica: int,
         first: "_Forward",
         state: Sequence[tuple[Any, Any]],
         batch: Any,
         parts: Sequence[tuple[Any, Any]],
         num_rows: Any,
-    ) -> Any:
-        """Train on the whole batch; return what ``compute_metrics`` returns.
+    ) -> WholeBatch:
+        """Return the whole batch with its outputs, given those of this replica's first part.
 
-        The model's ``state`` before the first call is that of each part's two calls.
+        If there are several parts, each is called again for its gradients, so the model then has
+        the ``state`` before the first call.
         """
-        model, replicas = self._model, self._replicas
         passes, outputs = [first], [first.y_pred]
         for begin, end in parts[1:]:
             passes.append(self._forward(slice_after(outputs, batch, begin, end)))
@@ -210,25 +205,7 @@ class PartedBatches:
                 refuse_random_operations(span, self._who)
             for variable, value in state:
                 variable.assign(value)
-        whole = self._gather(batch, y_pred, num_rows, spans)
-        of_whole = differentiate(model, whole, replicas)
-        gradients = [g if g is None else scale_gradient(g, 1 / replicas.num) for g in of_whole[2]]
-        offset, _ = split_rows(num_rows, replica, replicas.num)
-        penalty = None
-        for begin, end in parts:
-            forward = first
-            if len(parts) > 1:
-                forward = self._forward(slice_after(gradients, batch, begin, end))
-            of_outputs = [
-                g if g is None else g[offset + begin : offset + end] for g in of_whole.of_outputs
-            ]
-            fraction = fraction_of(end - begin, num_rows)
-            part_penalty, part_gradients = forward.differentiate(model, of_outputs, fraction)
-            penalty = part_penalty if penalty is None else penalty + part_penalty
-            gradients = list(map(add_gradients, gradients, part_gradients))
-        loss = of_whole.loss if penalty is None else of_whole.loss + replicas.sum(penalty)
-        model.optimizer.apply(after_all(gradients), model.trainable_variables)
-        return whole.update_metrics(model, loss, num_rows)
+        return self._gather(batch, y_pred, num_rows, spans)
 
     def _gather(
         self, batch: Any, y_pred: Any, num_rows: Any, calls: Sequence[GraphSpan]
@@ -330,8 +307,3 @@ def part_of(loss: Any, fraction: Any) -> Any:
     return tf.reduce_sum(loss) * (
         tf.cast(fraction, loss.dtype) if tf.is_tensor(fraction) else fraction
     )
-
-
-def _zero_loss(y_pred: Any) -> Any:
-    """Return a zero that depends on a prediction without rows."""
-    return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])
