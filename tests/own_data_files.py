@@ -1,14 +1,7 @@
 """Files as users have them, made of scikit-learn's data sets."""
 
-import gzip
-
 import numpy as np
 from PIL import Image
-
-FEATURES = {
-    "image": {"dtype": "float32", "shape": [8, 8, 1]},
-    "label": {"dtype": "int64", "shape": []},
-}
 
 
 def wine(path):
@@ -63,34 +56,3 @@ def digit_arrays(path, num_rows=300):
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, x=images, y=labels)
     return path
-
-
-def digit_records(path, num_rows=300):
-    """Write digits as a TFRecord file, pixels from 0 to 1."""
-    import tensorflow as tf
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for image, label in zip(*digits(num_rows), strict=True):
-            pixels = tf.train.FloatList(value=image.reshape(-1) / 255)
-            feature = {
-                "image": tf.train.Feature(float_list=pixels),
-                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=feature))
-            writer.write(example.SerializeToString())
-    return path
-
-
-def fashion(keras_home, num_rows=200):
-    """Write a small Fashion-MNIST into a cache of Keras'; it is the one without a hash."""
-    folder = keras_home / "datasets" / "fashion-mnist"
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for part in ("train", "t10k"):
-        labels = np.arange(num_rows, dtype=np.uint8) % 10
-        images = rng.integers(0, 60, (num_rows, 28, 28), np.uint8) + labels[:, None, None] * 19
-        for kind, offset, values in (("labels-idx1", 8, labels), ("images-idx3", 16, images)):
-            with gzip.open(folder / f"{part}-{kind}-ubyte.gz", "wb") as file:
-                file.write(bytes(offset) + values.astype(np.uint8).tobytes())
-    return keras_home

@@ -45,22 +45,22 @@ CEILINGS = {
     "measure": 676,
     "parallelism": 255,
     "report": 611,
-    "scaffold": 521,
+    "scaffold": 520,
     "schedulers": 2011,
     "searchers": 2550,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3669,
+    "sweep": 3660,
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
     "training": 5617,
     "tune_internals": 522,
-    "workloads": 1697,
+    "workloads": 1524,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42844, "tests": 41070, "scripts": 4679}
+LINES = {"tune_tf": 42541, "tests": 40813, "scripts": 4679}
 """Most lines of any kind."""
 
 

@@ -13,8 +13,7 @@ CASES = {
     "the command line's help": "import tune_tf.cli",
     "tracking": "import tune_tf.tracking",
     "a ready workload": "import tune_tf.workloads.digits",
-    "workloads on data of one's own": "from tune_tf.workloads import "
-    "arrays, image_folder, keras_datasets, tabular, tfrecords",
+    "workloads on data of one's own": "from tune_tf.workloads import arrays, image_folder, tabular",
     "results": "import tune_tf.results",
     "looking at sweeps": "import tune_tf.inspection, tune_tf.events",
 }

@@ -3,11 +3,7 @@
 ``digits_cnn`` is the main job, which CI runs as a user does before the tests.
 """
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import own_data_files
@@ -29,12 +25,11 @@ OWN_DATA = {
         "digits",
         ("data.image_size=8", "data.channels=1", "data.flip=false"),
     ),
-    "tfrecords": ("tfrecords", own_data_files.digit_records, "digits.tfrecord", ()),
     "arrays": ("arrays", own_data_files.digit_arrays, "digits.npz", ()),
 }
 """Ready file, what makes data for it, their path, and what else has to be set."""
 
-OWN = {"keras_datasets", *(name for name, *_ in OWN_DATA.values())}
+OWN = {name for name, *_ in OWN_DATA.values()}
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OWN)
 SHORT = (
     "budget.num_samples=2",
@@ -83,22 +78,6 @@ def test_a_ready_sweep_runs_on_files_of_ones_own(name, make, place, more, here):
     assert "completed" in {trial.reason for trial in trials.values()}
     assert 0 < result.best_value <= 1
     assert result.export_model(here / "best.keras").is_file()
-
-
-def test_a_ready_sweep_runs_on_a_data_set_in_the_cache_of_keras(here):
-    keras_home = own_data_files.fashion(here / "keras")
-    command = [sys.executable, ROOT / "scripts" / "sweep.py", "run", "--json", "--no-check"]
-    done = subprocess.run(
-        [*command, FOLDER / "keras_datasets.yaml", *(part for o in SHORT for part in ("--set", o))],
-        cwd=here,
-        env={**os.environ, "KERAS_HOME": str(keras_home)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert len(assert_truth(Path(json.loads(done.stdout)["path"]))) == 2
 
 
 def test_there_is_a_ready_sweep_for_each_parallelism():

@@ -74,7 +74,7 @@ def test_images_that_changed_are_refused(folder):
     workload.check_data()
     os.utime(folder / "0" / "000.png", (1, 1))
 
-    with pytest.raises(WorkloadError, match="digits changed during the sweep: it had 100 files"):
+    with pytest.raises(WorkloadError, match="digits changed during the sweep: trials"):
         workload.load_data({})
 
 

@@ -188,7 +188,7 @@ def test_another_process_builds_the_model_without_the_file_and_refuses_a_changed
     with pytest.raises(WorkloadError, match=r"there is no file .*table\.csv"):
         there.load_data({})
     table(size=list(range(100, 110)))
-    with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: it had 1 fi"):
+    with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: trials"):
         workload.load_data({})
 
 
@@ -250,7 +250,7 @@ def test_a_table_that_cannot_be_learnt_from_says_why_before_training(
     [
         ({"target": "kind"}, "path: is missing: say where"),
         ({"path": "a", "target": 3}, "target: must be text, not 3"),
-        ({"path": "a", "target": "b", "ignore": "c"}, "must be a list of names"),
+        ({"path": "a", "target": "b", "ignore": "c"}, "ignore: .* valid list: 'c'"),
         ({"path": "a", "target": "b", "validation_share": 0.5, "test_share": 0.5}, "less than 1"),
         ({"path": "a", "taget": "b"}, "did you mean 'target'"),
     ],

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold.draft import DENSE_SPACE, SHARES, Draft, Line, path_line, scalar, sweep_name
-from tune_tf.workloads.array_workload import ArrayProperties
-from tune_tf.workloads.arrays import ArraysModel
+from tune_tf.workloads.arrays import ArrayProperties, ArraysModel
 
 ARRAY_SUFFIXES = (".npz", ".npy")
 

@@ -115,25 +115,14 @@ def dataset_of(workload: Workload, workload_name: str) -> dict[str, str] | None:
     cannot be compared, such as a ``tf.data.Dataset``.
     """
     if isinstance(workload, SettingsWorkload):
-        return _dataset_in_files(workload)
+        path = workload.paths[0]
+        return _fields(Path(path).name, workload.stamp, "local", {"uri": mask_secrets(path)})
     is_made_of_data = isinstance(workload, FunctionWorkload | HypermodelWorkload)
     found = digest(workload.data if is_made_of_data else workload.load_data)  # type: ignore[attr-defined]
     if found is None:
         return None
     source = {"tags": {"mlflow.source.name": workload_name}}
     return _fields(workload_name.rpartition(":")[2], found.hex(), "code", source)
-
-
-def _dataset_in_files(workload: SettingsWorkload[Any, Any, Any]) -> dict[str, str] | None:
-    settings, stamp = workload.settings, workload.stamp
-    paths = [path for name in settings.paths if (path := getattr(settings, name)) is not None]
-    if stamp is None:
-        known = digest(settings.model_dump(mode="json"))
-        name = str(getattr(settings, "name", type(workload).__name__))
-        return None if known is None else _fields(name, known.hex(), "keras", {"name": name})
-    profile = {"num_files": stamp.num_files, "num_bytes": stamp.num_bytes}
-    fields = _fields(Path(paths[0]).name, stamp.digest, "local", {"uri": mask_secrets(paths[0])})
-    return {**fields, "profile": json.dumps(profile)}
 
 
 def _fields(

@@ -13,7 +13,6 @@ from tune_tf.workload import Config, Data
 from tune_tf.workloads.head import Head, model_for_shape
 from tune_tf.workloads.settings_workload import (
     DataSettings,
-    FileStamp,
     SettingsWorkload,
     Text,
     by_part,
@@ -151,9 +150,9 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
             raise WorkloadError(f"image_size of the config {error}") from None
         return height, width
 
-    def _read(self) -> tuple[ImageFiles, FileStamp]:
-        files = ImageFiles.in_folder(Path(self.settings.path))
-        return files, FileStamp.of(path for part in files.files.values() for path in part)
+    def _read(self) -> tuple[ImageFiles, list[Path]]:
+        found = ImageFiles.in_folder(Path(self.settings.path))
+        return found, [path for part in found.files.values() for path in part]
 
     def _properties_of(self, source: ImageFiles) -> ImageProperties:
         return ImageProperties(source.classes)

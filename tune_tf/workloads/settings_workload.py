@@ -1,35 +1,19 @@
-"""Workloads that settings describe: their base class, split of rows and stamp of files."""
+"""Workloads that settings describe: their base class and the split of their rows."""
 
 import abc
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings
 from tune_tf.errors import WorkloadError
-from tune_tf.formatting import counted
-from tune_tf.validation import short_repr
 from tune_tf.workload import Config, Data, Workload
 
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of names like [a, b], not {short_repr(value)}")
-    for name in value:
-        if not isinstance(name, str):
-            raise ValueError(f"must hold names, not {short_repr(name)}: put it in quotes")
-    return tuple(value)
-
-
 NamedT = TypeVar("NamedT")
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-"""Ordered names."""
 
 Text = Annotated[str, Field(min_length=1)]
 """Non-empty text."""
@@ -37,22 +21,20 @@ Text = Annotated[str, Field(min_length=1)]
 TaskKind = Literal["auto", "classification", "regression"]
 """Kind of the target; ``auto`` infers it from the target's values."""
 
-_PART_NAMES = {
-    "train": ("train", "training"),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test", "testing"),
+_PARTS = {
+    "train": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
 }
-"""Names that the parts of a data set may have in folders and files."""
+"""Part of a data set by the name that it may have in folders and files."""
 
 
 def by_part(named: Mapping[str, NamedT], prefix: str = "") -> dict[str, NamedT]:
     """Return the values whose names, after a prefix, are those of a part of a data set, by part."""
-    return {
-        part: named[f"{prefix}{name}"]
-        for part, names in _PART_NAMES.items()
-        for name in reversed(names)  # the first one wins
-        if f"{prefix}{name}" in named
-    }
+    named = {name.removeprefix(prefix): named[name] for name in named if name.startswith(prefix)}
+    return {part: named[name] for name, part in _PARTS.items() if name in named}
 
 
 class DataSettings(Settings):
@@ -137,49 +119,6 @@ def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.nda
     return np.diff(steps) > 0
 
 
-SettingsT = TypeVar("SettingsT", bound=DataSettings)
-PropertiesT = TypeVar("PropertiesT")
-SourceT = TypeVar("SourceT")
-
-
-@dataclass(frozen=True)
-class FileStamp:
-    """Sizes and modification times of files, for detecting changes during a sweep.
-
-    Copies that preserve times (``cp -p``, ``rsync -a``) are equal. Times are whole seconds, because
-    many file systems and archives store no more.
-    """
-
-    num_files: int
-    num_bytes: int
-    digest: str
-
-    @classmethod
-    def of(cls, paths: Iterable[Path]) -> Self:
-        """Return the stamp of files.
-
-        Raises:
-            WorkloadError: A file is missing or inaccessible.
-        """
-        digest = hashlib.sha256()
-        num_files = num_bytes = 0
-        for path in paths:
-            try:
-                stat = path.stat()
-            except OSError as error:
-                raise WorkloadError(f"the file {path} cannot be read: {error.strerror}") from error
-            digest.update(
-                f"{path.parent.name}/{path.name} {stat.st_size} {int(stat.st_mtime)}\n".encode()
-            )
-            num_files += 1
-            num_bytes += stat.st_size
-        return cls(num_files, num_bytes, digest.hexdigest())
-
-    def __str__(self) -> str:
-        """Return the number of files and bytes as text."""
-        return f"{counted(self.num_files, 'file')} of {counted(self.num_bytes, 'byte')}"
-
-
 def existing_file(path: str, setting: str) -> Path:
     """Return the path of an existing, non-empty file that a setting names.
 
@@ -201,8 +140,13 @@ def missing_path_error(text: str) -> WorkloadError:
     return WorkloadError(f"{text}; relative paths are relative to the folder of the sweep file")
 
 
+SettingsT = TypeVar("SettingsT", bound=DataSettings)
+PropertiesT = TypeVar("PropertiesT")
+SourceT = TypeVar("SourceT")
+
+
 class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
-    """Workload whose data are described by settings.
+    """Workload whose data are in files that settings describe.
 
     The properties of the data that the model needs (classes, columns, shapes) are inspected once
     and pickled with the workload: processes of trials build models without reading files, and
@@ -219,7 +163,7 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         resolved = self.settings_class.from_dict(settings).resolved(Path.cwd())
         self.settings: SettingsT = resolved  # type: ignore[assignment]
         self._properties: PropertiesT | None = None
-        self._stamp: FileStamp | None = None
+        self._stamp = ""
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
@@ -242,8 +186,13 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         return self._properties  # type: ignore[return-value]
 
     @property
-    def stamp(self) -> FileStamp | None:
-        """Stamp of the files at their inspection; None before it, and for data without files."""
+    def paths(self) -> list[str]:
+        """The paths that the settings name."""
+        return [path for name in self.settings.paths if (path := getattr(self.settings, name))]
+
+    @property
+    def stamp(self) -> str:
+        """Digest of the files' names, sizes and times at their inspection; empty before it."""
         return self._stamp
 
     def load_data(self, config: Config) -> Data:
@@ -252,27 +201,22 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         Raises:
             WorkloadError: The files are invalid or changed since they were inspected.
         """
-        source, stamp = self._read()
+        source, files = self._read()
         if self._properties is None:
-            self._inspect(source, stamp)
-        if stamp != self._stamp:
-            paths = (getattr(self.settings, name) for name in self.settings.paths)
+            self._inspect(source, files)
+        if _stamp_of(files) != self._stamp:
             raise WorkloadError(
-                f"{' or '.join(filter(None, paths))} changed during the sweep: it had "
-                f"{self._stamp}, now {stamp} (or the same with other names or times): trials on "
-                "different data cannot be compared; start a new sweep"
+                f"{' or '.join(self.paths)} changed during the sweep: trials on different data "
+                "cannot be compared; start a new sweep"
             )
         return self._data_of(source, config)
 
-    def _inspect(self, source: SourceT, stamp: FileStamp | None) -> None:
-        self._properties, self._stamp = self._properties_of(source), stamp
+    def _inspect(self, source: SourceT, files: Collection[Path]) -> None:
+        self._stamp, self._properties = _stamp_of(files), self._properties_of(source)
 
     @abc.abstractmethod
-    def _read(self) -> tuple[SourceT, FileStamp | None]:
-        """Return the contents of the files or references to them, and their stamp.
-
-        The stamp is None if the data cannot change.
-        """
+    def _read(self) -> tuple[SourceT, Collection[Path]]:
+        """Return the contents of the files or references to them, and the files."""
 
     @abc.abstractmethod
     def _properties_of(self, source: SourceT) -> PropertiesT:
@@ -281,3 +225,16 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
     @abc.abstractmethod
     def _data_of(self, source: SourceT, config: Config) -> Data:
         """Return the rows, split into parts."""
+
+
+def _stamp_of(files: Collection[Path]) -> str:
+    """Return a digest of files' names, sizes and times.
+
+    Copies that preserve times (``cp -p``, ``rsync -a``) are equal. Times are whole seconds, because
+    many file systems and archives store no more.
+    """
+    stats = [(file.parent.name, file.name, file.stat()) for file in files]
+    lines = [
+        f"{folder}/{name} {stat.st_size} {int(stat.st_mtime)}\n" for folder, name, stat in stats
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -15,8 +16,6 @@ from tune_tf.workloads.column_model import floats_of, texts_of
 from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
 from tune_tf.workloads.settings_workload import (
     DataSettings,
-    FileStamp,
-    Names,
     SettingsWorkload,
     TaskKind,
     Text,
@@ -75,20 +74,22 @@ class TabularSettings(DataSettings):
     path: Text
     target: Text
     task: TaskKind = "auto"
-    columns: Names | None = None
-    ignore: Names = ()
-    categorical: Names = ()
+    columns: list[str] | None = None
+    ignore: list[str] = Field(default_factory=list)
+    categorical: list[str] = Field(default_factory=list)
     dates: DateFormats = Field(default_factory=dict)
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     decimal: Literal[".", ","] = "."
     thousands: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     encoding: Text = "utf-8"
-    missing: Names = ()
+    missing: list[str] = Field(default_factory=list)
 
     @property
     def text_format(self) -> TextFormat:
         """How a CSV file is read."""
-        return TextFormat(self.separator, self.decimal, self.thousands, self.encoding, self.missing)
+        return TextFormat(
+            self.separator, self.decimal, self.thousands, self.encoding, tuple(self.missing)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +165,9 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         """Formats of the date columns."""
         return self.properties.columns.date_formats
 
-    def _read(self) -> "tuple[pd.DataFrame, FileStamp]":
+    def _read(self) -> "tuple[pd.DataFrame, list[Path]]":
         path = existing_file(self.settings.path, "data.path")
-        stamp = FileStamp.of([path])
-        return read_table(path, self.settings.text_format), stamp
+        return read_table(path, self.settings.text_format), [path]
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings
