@@ -63,8 +63,7 @@ PAIRINGS = {
     ),
     "two objectives": (
         "searcher.sampler=nsga2",
-        "objective=[{metric: val_accuracy, mode: max}, {metric: loss, mode: min}]",
-        "leading_metric=loss",
+        "objective=[{metric: loss, mode: min}, {metric: val_accuracy, mode: max}]",
     ),
 }
 

@@ -42,8 +42,6 @@ from tune_tf.errors import (
     ErrorDetail,
     InvalidSettingsError,
     adding_errors_to,
-    did_you_mean,
-    one_of,
 )
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Asynchronous, Mirrored, Parallelism
@@ -73,10 +71,8 @@ class SweepConfig(Settings):
             ``my_model.py:MyModel``.
         data: Settings of the workload, which depend on it; relative paths start at the folder of
             this file. Example: ``{path: wine.csv, target: quality}``.
-        objective: One metric with its mode, or several. Example: ``{metric: val_accuracy, mode:
-            max}``.
-        leading_metric: Objective that the scheduler compares and that determines the best trial, if
-            there are several; None for the first. Example: ``val_accuracy``.
+        objective: One metric with its mode, or several: the scheduler compares the first, which
+            determines the best trial. Example: ``{metric: val_accuracy, mode: max}``.
         constraints: Bounds on reported metrics, by metric. Example: ``{params_count: <= 2e6}``.
         space: Parameter by name; a mapping without a kind is a group, a value a constant. Some
             workloads have one. Example: ``{learning_rate: {loguniform: [0.0001, 0.1]}}``.
@@ -127,7 +123,6 @@ class SweepConfig(Settings):
     workload: WorkloadReference
     data: DataSection = None
     objective: ObjectiveSection
-    leading_metric: str | None = None
     constraints: ConstraintsSection = ()
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
@@ -164,16 +159,6 @@ class SweepConfig(Settings):
 
     # A validator sees the valid settings above its own, so conflicts between two settings are
     # reported along with the other errors.
-
-    @field_validator("leading_metric")
-    @classmethod
-    def _check_leading_metric(cls, metric: str | None, info: ValidationInfo) -> str | None:
-        metrics = [each.metric for each in _as_tuple(info.data.get("objective", ()))]
-        if metric is not None and metrics and metric not in metrics:
-            raise ValueError(
-                f"must be {one_of(metrics)}, not {metric!r}{did_you_mean(metric, metrics)}"
-            )
-        return metric
 
     @field_validator("searcher")
     @classmethod
@@ -320,9 +305,8 @@ class SweepConfig(Settings):
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """All objectives: the leading one, then the others in the order given."""
-        objectives = _as_tuple(self.objective)
-        return tuple(sorted(objectives, key=lambda each: each.metric != self.leading_metric))
+        """All objectives in the order given."""
+        return self.objective if isinstance(self.objective, tuple) else (self.objective,)
 
     @property
     def leading_objective(self) -> Objective:
@@ -424,7 +408,3 @@ def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
     for metric in filter(is_machine_metric, metrics):
         text = f"{metric} depends on the speed of the machine, and reproducible is true"
         yield ErrorDetail("objective", text)
-
-
-def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
-    return objective if isinstance(objective, tuple) else (objective,)
