@@ -35,7 +35,7 @@ def test_a_sweep_file_becomes_value_objects(sweep):
         }
     )
     assert config.searcher == SearcherSettings(sampler="tpe", seed=7)
-    assert config.scheduler == AshaSettings(max_t=27, grace_period=1, reduction_factor=3)
+    assert config.scheduler == AshaSettings(epochs=27, grace_period=1, reduction_factor=3)
     assert config.parallelism == Mirrored(2)
     assert config.resources == TrialResources(2, 0)
     assert config.budget == BudgetSettings(num_samples=32, time_budget_s=3600)

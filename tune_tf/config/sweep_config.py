@@ -82,8 +82,7 @@ class SweepConfig(Settings):
         slots: Trials of a reproducible sweep that are decided on at once; four times as many as its
             workers keep these busy. Another number gives another sweep.
         searcher: Proposes configs. Example: ``{sampler: gp}``.
-        epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
-            that of the scheduler, 100 by default. Example: ``27``.
+        epochs: Maximum epochs of a trial, whichever the scheduler is. Example: ``27``.
         scheduler: Pauses or stops trials early. Example: ``{name: auto}``.
         parallelism: How a trial uses its devices. Example: ``{num_replicas: 2}``.
         resources: Reservation of a trial; None to derive it from the parallelism. Example:
@@ -106,7 +105,7 @@ class SweepConfig(Settings):
         share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
             beginning of their models, such as of a pretrained backbone, once; where it saves much.
         checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
-            iteration.
+            epoch.
         keep: Epoch that a trial's value, model and rank come from: ``last``
             or ``best`` by the objective. Schedulers compare the values of each epoch in any case.
         keep_checkpoints: Number of the best ended trials whose checkpoints are kept, or ``all``.
@@ -131,7 +130,7 @@ class SweepConfig(Settings):
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
         SearcherSettings()
     )
-    epochs: Annotated[int, Field(ge=1)] | None = None
+    epochs: Annotated[int, Field(ge=1)] = 100
     scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
     resources: ResourcesSection | None = None
@@ -171,16 +170,18 @@ class SweepConfig(Settings):
 
     @field_validator("scheduler", mode="before")
     @classmethod
-    def _set_max_t(cls, scheduler: Any, info: ValidationInfo) -> Any:
-        epochs = info.data.get("epochs")
+    def _limit_epochs(cls, scheduler: Any, info: ValidationInfo) -> Any:
         if isinstance(scheduler, SchedulerSettings):
-            scheduler = {**scheduler.model_dump(exclude_unset=True), "name": scheduler.name}
+            given = scheduler.model_fields_set | {"name"}
+            scheduler = {name: getattr(scheduler, name) for name in given}
+        epochs = info.data.get("epochs")
         if epochs is None or not isinstance(scheduler, Mapping):
             return scheduler
-        if (max_t := scheduler.get("max_t", epochs)) != epochs:
-            text = f"is {max_t} but epochs is {epochs}: leave one of the two out"
-            raise InvalidSettingsError(ErrorDetail("max_t", text))
-        return {**scheduler, "max_t": epochs}
+        for key in ("epochs", "max_t"):
+            if (given := scheduler.get(key, epochs)) != epochs:
+                text = f"is {given}, but the sweep has epochs: {epochs}; write `epochs: {given}`"
+                raise InvalidSettingsError(ErrorDetail(key, f"{text} outside of scheduler"))
+        return {**scheduler, "epochs": epochs}
 
     @model_validator(mode="after")
     def _choose_automatically(self) -> Self:
@@ -211,11 +212,6 @@ class SweepConfig(Settings):
             self.data or {},
             (uri for uri in (*uris, self.mlflow and self.mlflow.tracking_uri) if uri),
         )
-        return self
-
-    @model_validator(mode="after")
-    def _set_epochs(self) -> Self:
-        object.__setattr__(self, "epochs", self.scheduler.max_t)
         return self
 
     @field_validator("parallelism")
@@ -348,9 +344,7 @@ class SweepConfig(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with all defaults, as read by :meth:`from_dict`."""
-        settings = self.model_dump()
-        del settings["scheduler"]["max_t"]  # it is ``epochs``
-        return settings
+        return self.model_dump()
 
     def to_yaml(self) -> str:
         """Return the text of a sweep file with all defaults."""
