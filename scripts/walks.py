@@ -46,7 +46,8 @@ SWEEP = {
     "objective": {"metric": "val_accuracy", "mode": "max"},
     "space": {"learning_rate": {"loguniform": [1e-3, 1e-1]}, "batch_size": 64},
     "searcher": {"sampler": "tpe", "seed": 1},
-    "scheduler": {"name": "asha", "max_t": 1},
+    "epochs": 1,
+    "scheduler": {"name": "asha"},
     "budget": {"num_samples": 1},
 }
 

@@ -19,7 +19,8 @@ SETTINGS = {
         "momentum": {"uniform": [0.0, 0.95], "when": {"optimizer": "sgd"}},
         "block": {"width": {"int": [8, 128]}},
     },
-    "scheduler": {"name": "asha", "max_t": 9, "grace_period": 1, "reduction_factor": 3},
+    "epochs": 9,
+    "scheduler": {"name": "asha", "grace_period": 1, "reduction_factor": 3},
     "budget": {"num_samples": 8},
 }
 IDS = ("a8624273", "a8f1e000", "63e30f00", "5d18a88b")

@@ -94,7 +94,7 @@ def _ours(folder: Path, watch: _Watch, num_trials: int, *, tracked: bool) -> Non
             "workload": "driver:Short",
             "objective": {"metric": "val_loss", "mode": "min"},
             "space": {"learning_rate": {"loguniform": [1e-4, 1e-1]}, "batch_size": 32},
-            "scheduler": {"name": "fifo", "max_t": 1},
+            "epochs": 1,
             "resources": {"cpus": 1},
             "budget": {"num_samples": num_trials},
             "storage_path": str(folder / "sweeps"),

@@ -46,7 +46,7 @@ def _parts(problem: Problem, name: str, seed: int) -> tuple[OptunaSearcher, Any]
     space, objective = problem.space, problem.objective
     return (
         OptunaSearcher(space, objective, sampler, seed=seed),
-        scheduler(**settings, objective=objective, space=space, max_t=problem.max_t),
+        scheduler(**settings, objective=objective, space=space, epochs=problem.max_t),
     )
 
 

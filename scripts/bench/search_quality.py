@@ -90,7 +90,7 @@ def _our_parts(problem: Problem, sampler: str | BaseSampler, seed: int | None = 
         settings = {"name": "freeze_thaw", "seed": seed}
     return (
         OptunaSearcher(space, objective, sampler, seed=seed),
-        scheduler(**settings, objective=objective, space=space, max_t=problem.max_t),
+        scheduler(**settings, objective=objective, space=space, epochs=problem.max_t),
     )
 
 

@@ -183,7 +183,7 @@ class _Sweep:
             space={**_SPACES[workload], **_LEARNING},
             seed=1,
             searcher={"sampler": "random", "seed": 1},
-            scheduler={"name": "fifo", "max_t": max_t},
+            epochs=max_t,
             resources={"cpus": 1},
             budget={"num_samples": num_trials},
             mlflow=mlflow,

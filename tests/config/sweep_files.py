@@ -16,7 +16,8 @@ space:
   filters:       {choice: [8, 16, 32]}
   batch_size:    64
 searcher:    {name: optuna, sampler: tpe, seed: 7}
-scheduler:   {name: asha, max_t: 27, grace_period: 1, reduction_factor: 3}
+epochs:      27
+scheduler:   {name: asha, grace_period: 1, reduction_factor: 3}
 parallelism: {kind: mirrored, num_replicas: 2}
 resources:   {cpus: 2, gpus: 0}
 budget:      {num_samples: 32, time_budget_s: 3600}

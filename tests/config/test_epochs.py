@@ -1,4 +1,4 @@
-"""``epochs``, the limit of a trial, and the scheduler's ``max_t``, which is the same number."""
+"""``epochs``, the limit of a trial under each scheduler."""
 
 import pytest
 
@@ -25,20 +25,10 @@ each = pytest.mark.parametrize("name", [*SCHEDULERS, "HyperBandScheduler", "Medi
 @each
 def test_epochs_limit_trials_under_each_scheduler(name):
     config = config_of(epochs=7, scheduler={"name": name})
-    assert (config.epochs, config.scheduler.max_t) == (7, 7)
+    assert (config.epochs, config.scheduler.epochs) == (7, 7)
     assert SweepConfig.from_dict(config.to_dict()) == config
-    assert config_of(scheduler=config.scheduler) == config
-
-
-@each
-def test_max_t_of_a_scheduler_is_the_same_setting(name):
-    config = config_of(scheduler={"name": name, "max_t": 7})
-    assert config == config_of(scheduler={"name": name}, epochs=7)
-    assert "max_t" not in config.to_dict()["scheduler"]
-
-
-def test_without_either_a_trial_has_100_epochs():
-    assert config_of().epochs == config_of().scheduler.max_t == 100
+    assert config_of(epochs=7, scheduler=config.scheduler) == config
+    assert "epochs" not in config.to_dict()["scheduler"]
 
 
 def test_a_grace_period_above_the_default_limit_fits_more_epochs():
@@ -46,39 +36,6 @@ def test_a_grace_period_above_the_default_limit_fits_more_epochs():
     assert config_of(epochs=200, scheduler=scheduler).scheduler.grace_period == 150
     with pytest.raises(InvalidSettingsError, match=r"scheduler\.grace_period: .*150"):
         config_of(epochs=20, scheduler=scheduler)
-
-
-def test_two_different_limits_are_refused():
-    with pytest.raises(InvalidSettingsError) as caught:
-        config_of(epochs=7, scheduler={"name": "asha", "max_t": 9})
-    text = "scheduler.max_t: is 9 but epochs is 7: leave one of the two out"
-    assert str(caught.value) == text
-
-
-SWEEP = """\
-name: digits
-workload: tune_tf.workloads.digits:DigitsMLP
-objective: {metric: val_accuracy, mode: max}
-space: {width: 64}
-budget: {num_samples: 2}
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "override"),
-    [
-        ("epochs: 9", "scheduler.max_t=15"),
-        ("epochs: 9", "epochs=15"),
-        ("epochs: 9", "scheduler={name: fifo, max_t: 15}"),
-        ("scheduler: {name: asha, max_t: 9}", "epochs=15"),
-        ("scheduler: {name: asha, max_t: 9}", "scheduler.max_t=15"),
-    ],
-)
-def test_an_override_of_either_replaces_the_limit_of_the_file(line, override, tmp_path):
-    file = tmp_path / "sweep.yaml"
-    file.write_text(f"{SWEEP}{line}\n")
-    assert SweepConfig.from_yaml(file, [override]).epochs == 15
-    assert SweepConfig.from_yaml(file).epochs == 9
 
 
 @pytest.mark.parametrize("epochs", [0, -1, "10", 2.5, True])

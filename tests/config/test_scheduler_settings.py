@@ -8,17 +8,21 @@ from tune_tf.errors import InvalidSettingsError
 
 SECTION = "must be a mapping"
 BAD = {
-    "max-t": ({"scheduler": {"max_t": 0}}, "scheduler.max_t", "must be at least 1, not 0"),
-    "max-t-half": ({"scheduler": {"max_t": 1.5}}, "scheduler.max_t", "must be an integer, not 1.5"),
+    "limit": (
+        {"scheduler": {"epochs": 9}},
+        "scheduler.epochs",
+        "is 9, but the sweep has epochs: 100; write `epochs: 9` outside of scheduler",
+    ),
+    "limit-of-ray": ({"scheduler": {"max_t": 9}}, "scheduler.max_t", "write `epochs: 9` outside"),
     "grace": (
-        {"scheduler": {"name": "asha", "max_t": 3, "grace_period": 4}},
+        {"epochs": 3, "scheduler": {"name": "asha", "grace_period": 4}},
         "scheduler.grace_period",
-        "is 4 but max_t is 3",
+        "is 4 but epochs is 3",
     ),
     "grace-of-fifo": (
         {"scheduler": {"grace_period": 4}},
         "scheduler.grace_period",
-        "known keys are name, max_t",
+        "known keys are name, epochs",
     ),
     "reduction": (
         {"scheduler": {"name": "asha", "reduction_factor": 1}},
@@ -34,7 +38,7 @@ BAD = {
     "scheduler-key": (
         {"scheduler": {"name": "pbt", "synchron": True}},
         "scheduler.synchron",
-        "did you mean 'synch'?; known keys are name, max_t, perturbation_interval",
+        "did you mean 'synch'?; known keys are name, epochs, perturbation_interval",
     ),
     "quantile": (
         {"scheduler": {"name": "pbt", "quantile_fraction": 0.6}},
@@ -47,9 +51,9 @@ BAD = {
         "must be at most 1, not 2",
     ),
     "interval": (
-        {"scheduler": {"name": "pb2", "max_t": 3, "perturbation_interval": 4}},
+        {"epochs": 3, "scheduler": {"name": "pb2", "perturbation_interval": 4}},
         "scheduler.perturbation_interval",
-        "is 4 but max_t is 3: no trial would ever be changed",
+        "is 4 but epochs is 3: no trial would ever be changed",
     ),
     "factors": (
         {"scheduler": {"name": "pbt", "perturbation_factors": [1.2, 0]}},
@@ -69,7 +73,7 @@ BAD = {
     "argument-of-ray": (
         {"scheduler": {"name": "MedianStoppingRule", "min_samples": 2}},
         "scheduler.min_samples",
-        "did you mean 'min_samples_required'?; known keys are name, max_t, grace_period",
+        "did you mean 'min_samples_required'?; known keys are name, epochs, grace_period",
     ),
 }
 
@@ -93,9 +97,9 @@ def test_the_json_schema_knows_each_scheduler_and_any_class_of_ray():
 
 
 def test_all_faults_of_a_scheduler_are_told_at_once():
-    scheduler = {"name": "pbt", "max_t": 3, "hard_stop": True, "sync": 1, "quantile_fraction": -1}
+    scheduler = {"name": "pbt", "hard_stop": True, "sync": 1, "quantile_fraction": -1}
     with pytest.raises(InvalidSettingsError, match="4 errors") as caught:
-        SweepConfig.from_dict({**MINIMAL, "scheduler": scheduler})
+        SweepConfig.from_dict({**MINIMAL, "epochs": 3, "scheduler": scheduler})
     assert {error.where for error in caught.value.details} == {
         "scheduler.hard_stop",
         "scheduler.sync",
@@ -140,7 +144,7 @@ TWO = [{"metric": "val_accuracy", "mode": "max"}, {"metric": "val_loss", "mode":
 def test_auto_chooses_by_objectives_epochs_and_processes(settings, scheduler, sampler):
     config = sweep_of(**settings)
     assert (config.scheduler.name, config.searcher.sampler) == (scheduler, sampler)
-    assert config.scheduler.max_t == settings.get("epochs", 9)
+    assert config.scheduler.epochs == settings.get("epochs", 9)
     assert type(config).from_dict(config.to_dict()) == config
 
 

@@ -35,7 +35,7 @@ def test_a_sweep_file_becomes_value_objects(sweep):
         }
     )
     assert config.searcher == SearcherSettings(sampler="tpe", seed=7)
-    assert config.scheduler == AshaSettings(max_t=27, grace_period=1, reduction_factor=3)
+    assert config.scheduler == AshaSettings(epochs=27, grace_period=1, reduction_factor=3)
     assert config.parallelism == Mirrored(2)
     assert config.resources == TrialResources(2, 0)
     assert config.budget == BudgetSettings(num_samples=32, time_budget_s=3600)
@@ -45,7 +45,6 @@ def test_a_sweep_file_becomes_value_objects(sweep):
 DEFAULTS = """\
 space: {learning_rate: {uniform: [0.0, 1.0]}, batch_size: {choice: [2, 4]}}
 data: null
-leading_metric: null
 constraints: {}
 seed: 5
 reproducible: false
@@ -138,15 +137,11 @@ def test_settings_are_made_of_value_objects_too():
     assert hash(made) == hash(SweepConfig.from_dict(MINIMAL))
 
 
-def test_the_first_of_several_objectives_leads_or_the_named_one():
+def test_the_first_of_several_objectives_leads():
     loss, accuracy = Objective("loss", "min"), Objective("accuracy", "max")
     config = SweepConfig.from_dict({**MINIMAL, "objective": [loss, accuracy]})
     assert config.objectives == (loss, accuracy)
-    several = {**MINIMAL, "objective": [loss, accuracy], "leading_metric": "accuracy"}
-    config = SweepConfig.from_dict(several)
-    assert config.leading_objective == accuracy
-    assert config.objectives == (accuracy, loss)
-    assert SweepConfig.from_dict(config.to_dict()) == config
+    assert config.leading_objective == loss
 
 
 def test_a_list_of_one_objective_is_that_objective():

@@ -48,7 +48,7 @@ budget:
         ("", "sweep.yaml: 1 error\n  is empty"),
         ("- 1\n", "line 1: must be a mapping"),
         ("name: a\nb: [\n", "line 3: is not YAML"),
-        (f"{SWEEP}seed: 1\nseed: 2\n", r"line 18: seed: is given twice, first on line 17"),
+        (f"{SWEEP}seed: 1\nseed: 2\n", r"line 19: seed: is given twice, first on line 18"),
     ],
 )
 def test_a_file_that_is_no_mapping_of_settings_is_refused(text, match, sweep):

@@ -27,7 +27,6 @@ WRONG = [
     (within("objective", metrc=1), "objective.metrc", "did you mean 'metric'?"),
     (within("objective", metric=""), "objective.metric", "must not be empty"),
     (within("objective", mode="maximize"), "objective.mode", "must be 'min' or 'max', not"),
-    ({"leading_metric": "los"}, "leading_metric", "'loss', not 'los'; did you mean"),
     ({"constraints": {"a": "< 3"}}, "constraints.a", "'<= 2e6' or '>= 0.9'"),
     ({"constraints": ["a"]}, "constraints", "must be a mapping of metrics to bounds, like"),
     ({"space": {"a": {"int": [2, 1]}}}, "space.a", "high 1 is below low 2"),
@@ -149,8 +148,8 @@ def test_a_size_is_a_number_of_bytes_or_text_with_a_unit(given, num_bytes):
 
 
 def test_the_best_epoch_is_that_of_the_leading_objective_within_the_constraints():
-    objectives = [{"metric": "a", "mode": "min"}, {"metric": "b", "mode": "max"}]
-    changes = {"objective": objectives, "leading_metric": "b", "constraints": {"loss": "<= 2"}}
+    objectives = [{"metric": "b", "mode": "max"}, {"metric": "a", "mode": "min"}]
+    changes = {"objective": objectives, "constraints": {"loss": "<= 2"}}
     assert SweepConfig.from_dict(MINIMAL | changes).keep_best is None
     sweep = SweepConfig.from_dict(MINIMAL | changes | {"keep": "best"})
     assert sweep.keep_best.objective.metric == "b"

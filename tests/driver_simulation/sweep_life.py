@@ -302,7 +302,7 @@ class SimulatedSweep:
 
     def _drawn_config(self) -> SweepConfig:
         rng = self._rng
-        max_t = rng.choice([1, 2, 3, 3, 4])
+        epochs = rng.choice([1, 2, 3, 3, 4])
         scheduler: dict[str, Any] = rng.choice(
             [
                 {"name": "fifo"},
@@ -324,7 +324,8 @@ class SimulatedSweep:
             "space": {"rate": {"uniform": [0.0, 0.5]}, "kind": {"choice": list(range(8))}},
             "seed": rng.randrange(1000),
             "searcher": {"sampler": rng.choice(["random", "random", "auto"])},
-            "scheduler": {**scheduler, "max_t": max_t},
+            "epochs": epochs,
+            "scheduler": scheduler,
             "resources": {"cpus": 1},
             "budget": budget,
             "max_failures": rng.choice([0, 0, 1, 2]),

@@ -33,7 +33,8 @@ space:
   width:         {choice: [16, 32]}
   batch_size:    64
 seed: 3
-scheduler: {name: asha, max_t: 9, grace_period: 1, reduction_factor: 3}
+epochs: 9
+scheduler: {name: asha, grace_period: 1, reduction_factor: 3}
 resources: {cpus: 1}
 max_concurrent_trials: 1
 budget: {num_samples: 4}

@@ -188,7 +188,8 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
     settings = (
         "workload=mine:Mine",
         "budget.num_samples=2",
-        "scheduler={name: fifo, max_t: 2}",
+        "scheduler={name: fifo}",
+        "epochs=2",
         f"storage_path={shared}/sweeps",
         f"mlflow.tracking_uri=sqlite:///{shared}/mlflow.db",
         "mlflow.log_best_model=true",

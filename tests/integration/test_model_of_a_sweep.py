@@ -30,7 +30,7 @@ objective: {metric: val_accuracy, mode: max}
 space:
   width: {choice: [8, 16]}
   batch_size: 256
-scheduler: {name: fifo, max_t: 2}
+epochs: 2
 resources: {cpus: 1}
 max_concurrent_trials: 1
 budget: {num_samples: 3}

@@ -16,7 +16,7 @@ from tune_tf.workloads.tabular import TabularMLP
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tf]
 
-BUDGET = ("budget.num_samples=2", "scheduler={name: fifo, max_t: 3}", "max_concurrent_trials=1")
+BUDGET = ("budget.num_samples=2", "epochs=3", "max_concurrent_trials=1")
 
 PREDICT = """
 import sys

@@ -58,13 +58,13 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(verb, sweep_
 PAIRINGS = {
     "pbt": (
         "searcher.sampler=QMCSampler",
-        "scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",
+        "epochs=6",
+        "scheduler={name: pbt, perturbation_interval: 2, quantile_fraction: 0.5}",
         "max_concurrent_trials=2",
     ),
     "two objectives": (
         "searcher.sampler=nsga2",
-        "objective=[{metric: val_accuracy, mode: max}, {metric: loss, mode: min}]",
-        "leading_metric=loss",
+        "objective=[{metric: loss, mode: min}, {metric: val_accuracy, mode: max}]",
     ),
 }
 
@@ -110,7 +110,8 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
 ):
     resume = request.getfixturevalue(how)
     settings = (
-        "scheduler={name: fifo, max_t: 20}",
+        "scheduler={name: fifo}",
+        "epochs=20",
         "checkpoint_interval_s=0.1",
         ONE_STRUCTURE,
     )

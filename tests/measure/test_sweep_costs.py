@@ -21,7 +21,8 @@ def bounds(*, models=None, num_to_keep=2, **settings):
         "workload": "tune_tf.workloads.digits:DigitsMLP",
         "objective": {"metric": "val_accuracy", "mode": "max"},
         "space": {"width": {"choice": [16, 32]}, "batch_size": 32},
-        "scheduler": {"name": "asha", "max_t": 9},
+        "epochs": 9,
+        "scheduler": {"name": "asha"},
         "budget": {"num_samples": 5},
         "mlflow": None,
     }

@@ -10,8 +10,7 @@ from tune_tf.report import write_report
 def usual_sweep(tmp_path_factory):
     """A sweep of forty trials with stopping, failures and conditional parameters."""
     folder = tmp_path_factory.mktemp("usual")
-    scheduler = {"name": "asha", "max_t": 27, "grace_period": 1, "reduction_factor": 3}
-    return sweep_on_disk(folder, many_trials(40, seed=3), scheduler=scheduler)
+    return sweep_on_disk(folder, many_trials(40, seed=3), epochs=27)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,8 @@ SETTINGS = {
         "width": {"int": [8, 128]},
         "batch_size": 32,
     },
-    "scheduler": {"name": "asha", "max_t": 9, "grace_period": 1, "reduction_factor": 3},
+    "epochs": 9,
+    "scheduler": {"name": "asha", "grace_period": 1, "reduction_factor": 3},
     "budget": {"num_samples": 4},
 }
 

@@ -72,7 +72,7 @@ ENDS = [
     ),
     (
         [Told([0.1 * at], config={"x": 0.4 * at}) for at in range(5)],
-        {"space": {"x": {"uniform": [0.0, 1.0]}}, "scheduler": {"name": "pbt", "max_t": 9}},
+        {"space": {"x": {"uniform": [0.0, 1.0]}}, "scheduler": {"name": "pbt"}},
         "PED-ANOVA over 5 completed trials",
     ),
 ]

@@ -114,7 +114,7 @@ def test_plots_fit_a_phone_and_what_is_wide_scrolls(page):
 
 
 def test_two_thousand_trials_are_drawn_too(browser, tmp_path):
-    result = sweep_on_disk(tmp_path, many_trials(2000), scheduler={"name": "asha", "max_t": 27})
+    result = sweep_on_disk(tmp_path, many_trials(2000), epochs=27)
     browser.get(write_report(result, tmp_path / "report")["report.html"].as_uri())
     wait_for(browser, f"{DRAWN}.length === 8")
     rows = browser.execute_script("return document.querySelector('.sortable').rows.length")

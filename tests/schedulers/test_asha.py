@@ -14,7 +14,7 @@ def test_the_rungs_are_those_at_which_ray_compares(max_t, grace_period, factor):
     made = scheduler(
         "asha",
         Objective("val_loss", "min"),
-        max_t=max(max_t, grace_period),
+        epochs=max(max_t, grace_period),
         grace_period=grace_period,
         reduction_factor=factor,
     )
@@ -34,7 +34,7 @@ def test_brackets_are_those_of_ray():
 
     from tune_tf.schedulers import scheduler
 
-    made = scheduler("asha", Objective("val_loss", "min"), max_t=27, brackets=3)
+    made = scheduler("asha", Objective("val_loss", "min"), epochs=27, brackets=3)
     theirs = ASHAScheduler(max_t=27, grace_period=1, reduction_factor=3, brackets=3)
     rungs = [[at for at, _ in bracket._rungs] for bracket in made._brackets]
     assert rungs == [[at for at, _ in bracket._rungs] for bracket in theirs._brackets]

@@ -56,7 +56,7 @@ def test_a_scheduler_knows_its_metric_its_rungs_and_what_it_needs(name):
 
 
 def test_arguments_are_those_of_the_class():
-    made = make("ASHAScheduler", max_t=20, grace_period=2, reduction_factor=2.5, brackets=2)
+    made = make("ASHAScheduler", epochs=20, grace_period=2, reduction_factor=2.5, brackets=2)
     assert made.rungs == (2, 5, 13)
     assert [at for at, _ in made._brackets[1]._rungs] == [12.5, 5.0]
 
@@ -73,7 +73,7 @@ REFUSED = {
         "HyperBandScheduler",
         {"reduction_facto": 2, "brackets": 3},
         r"(?s)2 errors.*reduction_facto: .*did you mean 'reduction_factor'.*known keys are name, "
-        r"max_t, reduction_factor; .*brackets: ",
+        r"epochs, reduction_factor; .*brackets: ",
     ),
     "what the objective says": ("MedianStoppingRule", {"metric": "loss"}, "metric: .*known keys"),
     "a bad value": (

@@ -14,7 +14,7 @@ def run(name, curves, *, slots=2, max_t=9, reduction_factor=3):
 
     from tune_tf.schedulers import scheduler
 
-    made = scheduler(name, LOSS, max_t=max_t, reduction_factor=reduction_factor)
+    made = scheduler(name, LOSS, epochs=max_t, reduction_factor=reduction_factor)
     return Controller(made, curves, slots=slots).run()
 
 
@@ -112,7 +112,7 @@ def test_nan_is_never_compared():
 def test_the_rungs_are_the_milestones_of_rays_brackets(name, max_t, factor):
     from tune_tf.schedulers import scheduler
 
-    made = scheduler(name, LOSS, max_t=max_t, reduction_factor=factor)
+    made = scheduler(name, LOSS, epochs=max_t, reduction_factor=factor)
     found = set()
     for halvings in range(made._s_max_1):
         if not made._get_r0(halvings):
@@ -134,7 +134,7 @@ def test_decisions_on_finite_metrics_are_rays(mode, slots):
     from tune_tf.schedulers import scheduler
 
     curves = [lambda at, i=i: (i * 7 % 11) / at for i in range(20)]
-    ours = scheduler("HyperBandScheduler", Objective("val_loss", mode), max_t=9)
+    ours = scheduler("HyperBandScheduler", Objective("val_loss", mode), epochs=9)
     rays = HyperBandScheduler("training_iteration", "val_loss", mode, max_t=9)
     ends = [
         [at for at, _ in Controller(each, curves, slots=slots).run().ends().values()]

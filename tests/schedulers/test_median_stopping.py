@@ -14,7 +14,7 @@ def run(curves, *, slots=2, **settings):
 
     from tune_tf.schedulers import scheduler
 
-    made = scheduler("MedianStoppingRule", LOSS, max_t=6, **settings)
+    made = scheduler("MedianStoppingRule", LOSS, epochs=6, **settings)
     return Controller(made, curves, slots=slots).run()
 
 

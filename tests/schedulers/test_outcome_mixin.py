@@ -15,7 +15,7 @@ LOSS = Objective("val_loss", "min")
 def make(name, **settings):
     from tune_tf.schedulers import scheduler
 
-    return scheduler(name, LOSS, **{"max_t": 9, **settings})
+    return scheduler(name, LOSS, **{"epochs": 9, **settings})
 
 
 def add(scheduler, trial_id="a", stop=None):
@@ -181,7 +181,7 @@ def test_decisions_on_finite_metrics_are_rays(mode, seed):
     from tune_tf.schedulers import scheduler
 
     ours = scheduler(
-        "asha", Objective("val_loss", mode), max_t=27, grace_period=2, reduction_factor=3
+        "asha", Objective("val_loss", mode), epochs=27, grace_period=2, reduction_factor=3
     )
     rays = AsyncHyperBandScheduler(
         "training_iteration", "val_loss", mode, max_t=27, grace_period=2, reduction_factor=3

@@ -109,7 +109,7 @@ def sweep(tmp_path, scheduler, *, storage, count=6, **settings):
 def make(name):
     from tune_tf.schedulers import scheduler
 
-    settings = {"name": name, "max_t": LIMIT, **SETTINGS[name]}
+    settings = {"name": name, "epochs": LIMIT, **SETTINGS[name]}
     return scheduler(objective=LOSS, space=SPACE, **settings)
 
 

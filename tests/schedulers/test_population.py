@@ -29,7 +29,7 @@ def make(name="pbt", **settings):
         LOSS,
         **{
             "space": SPACE,
-            "max_t": 8,
+            "epochs": 8,
             "perturbation_interval": 2,
             "quantile_fraction": 0.25,
             **settings,

@@ -28,7 +28,7 @@ each = pytest.mark.parametrize("name", SETTINGS)
 def make(name, **settings):
     from tune_tf.schedulers import scheduler
 
-    return scheduler(name, LOSS, space=SPACE, **{"max_t": 9, **SETTINGS[name], **settings})
+    return scheduler(name, LOSS, space=SPACE, **{"epochs": 9, **SETTINGS[name], **settings})
 
 
 def controller_of(scheduler, count=8, slots=8):
@@ -209,8 +209,8 @@ def test_a_state_that_cannot_be_written_leaves_the_old_one(tmp_path):
 
 def test_a_state_of_other_settings_is_refused(tmp_path):
     make("asha").save(tmp_path / "scheduler")
-    with pytest.raises(SweepConflictError, match=r"max_t=9.*cannot be restored as.*max_t=27"):
-        make("asha", max_t=27).restore(tmp_path / "scheduler")
+    with pytest.raises(SweepConflictError, match=r"epochs=9.*cannot be restored as.*epochs=27"):
+        make("asha", epochs=27).restore(tmp_path / "scheduler")
 
 
 def test_a_state_of_another_scheduler_is_refused(tmp_path):

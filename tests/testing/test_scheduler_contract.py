@@ -31,7 +31,7 @@ class OfOurs(SchedulerContract):
 
     @classmethod
     def make_scheduler(cls):
-        return scheduler(cls.name, cls.objective, space=SPACE, max_t=cls.max_t, **cls.settings)
+        return scheduler(cls.name, cls.objective, space=SPACE, epochs=cls.max_t, **cls.settings)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def print_plan(plan: "SweepPlan", warnings: Sequence[str] | None = None, *, as_j
     console = make_console()
     ran = "nothing was run." if warnings is None else "one batch was trained, nothing else was run."
     console.print(Text.assemble((config.name, "bold"), ": the settings are valid; ", ran))
-    limit = counted(config.scheduler.max_t, "epoch")
+    limit = counted(config.epochs, "epoch")
     lines = {
         "workload": config.workload_name,
         "objective": ", ".join(f"{it.mode} {it.metric}" for it in config.objectives),
@@ -137,7 +137,7 @@ def _running(sweep: SweepView) -> Table:
         values = (result.metrics.get(metric) for metric in metrics)
         table.add_row(
             str(trial.number),
-            f"{result.iterations}/{sweep.config.scheduler.max_t}",
+            f"{result.iterations}/{sweep.config.epochs}",
             *("-" if value is None else value_text(value) for value in values),
             duration(trial.trained_s) if result.iterations else "-",
             trial.node or "-",

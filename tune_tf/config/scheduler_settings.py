@@ -13,22 +13,23 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from tune_tf.config.settings import Settings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.validation import short_repr, unknown_key_error
 
 
-def _check_iterations(value: int, info: ValidationInfo) -> int:
-    if value > (max_t := info.data.get("max_t", value)):
+def _check_epochs(value: int, info: ValidationInfo) -> int:
+    if value > (epochs := info.data.get("epochs", value)):
         verb = "stopped" if info.field_name == "grace_period" else "changed"
         raise ValueError(
-            f"is {value} but max_t is {max_t}: no trial would ever be {verb}; lower it"
+            f"is {value} but epochs is {epochs}: no trial would ever be {verb}; lower it"
         )
     return value
 
 
-_Iterations = Annotated[int, Field(ge=1), AfterValidator(_check_iterations)]
+_Epochs = Annotated[int, Field(ge=1), AfterValidator(_check_epochs)]
 _AS_TUPLE = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 _AS_LIST = PlainSerializer(list)
 _Paths = Annotated[tuple[str, ...], Field(min_length=1), _AS_TUPLE, _AS_LIST]
@@ -41,14 +42,14 @@ class SchedulerSettings(Settings):
 
     Args:
         name: The scheduler.
-        max_t: Maximum iterations (epochs) of a trial; better written as ``epochs`` of the sweep.
+        epochs: Maximum epochs of a trial; in a sweep file, a setting of the sweep.
     """
 
     model_config = ConfigDict(json_schema_extra={"required": ["name"]})
     main_setting: ClassVar[str] = "name"
 
     name: str
-    max_t: Annotated[int, Field(ge=1)] = 100
+    epochs: SkipJsonSchema[Annotated[int, Field(ge=1, exclude=True)]] = 100
 
 
 class FifoSettings(SchedulerSettings):
@@ -62,14 +63,14 @@ class AshaSettings(SchedulerSettings):
     """Asynchronous successive halving: stops a trial that is worse than most at a rung.
 
     Args:
-        grace_period: Iterations before a trial may be stopped.
+        grace_period: Epochs before a trial may be stopped.
         reduction_factor: At each rung, one of so many trials continues.
         brackets: Groups of trials, drawn at random, of which each next one is compared from a rung
             later.
     """
 
     name: Literal["asha"] = "asha"
-    grace_period: _Iterations = 1
+    grace_period: _Epochs = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
     brackets: Annotated[int, Field(ge=1)] = 1
 
@@ -78,7 +79,7 @@ class FreezeThawSettings(SchedulerSettings):
     """Pauses every trial at rungs and goes on with those that may still become the best.
 
     Args:
-        grace_period: Iterations before a trial may be paused.
+        grace_period: Epochs before a trial may be paused.
         reduction_factor: Factor between two rungs.
         min_chance: Probability to become the best below which no trial goes on once all have begun.
         max_paused: Paused trials kept, each with a checkpoint; of more, the one with the least
@@ -87,7 +88,7 @@ class FreezeThawSettings(SchedulerSettings):
     """
 
     name: Literal["freeze_thaw"] = "freeze_thaw"
-    grace_period: _Iterations = 1
+    grace_period: _Epochs = 1
     reduction_factor: Annotated[float, Field(gt=1)] = 3
     min_chance: Annotated[float, Field(ge=0, le=1)] = 0.05
     max_paused: Annotated[int, Field(ge=1)] = 100
@@ -98,7 +99,7 @@ class PopulationSettings(SchedulerSettings):
     """Base class of settings of population based training.
 
     Args:
-        perturbation_interval: Iterations between two perturbations.
+        perturbation_interval: Epochs between two perturbations.
         quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
             0.5.
         synch: Whether trials synchronize at each interval.
@@ -106,7 +107,7 @@ class PopulationSettings(SchedulerSettings):
             ``[learning_rate]``.
     """
 
-    perturbation_interval: _Iterations = 5
+    perturbation_interval: _Epochs = 5
     quantile_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.25
     synch: bool = False
     mutations: _Paths | None = None
@@ -147,15 +148,15 @@ class AutoSettings(SchedulerSettings):
             in_processes: Whether a trial starts processes of its own, which takes seconds each time
                 that it goes on.
         """
-        if self.max_t == 1:
-            return FifoSettings(max_t=1), "trials of one epoch cannot be stopped early"
-        asha = AshaSettings(max_t=self.max_t)
+        if self.epochs == 1:
+            return FifoSettings(epochs=1), "trials of one epoch cannot be stopped early"
+        asha = AshaSettings(epochs=self.epochs)
         if num_objectives > 1:
             return asha, "with several objectives, the end of one curve does not tell the best"
         if in_processes:
             return asha, "trials with processes of their own take seconds to go on after a pause"
         text = "one objective, and trials that go on after a pause at once"
-        return FreezeThawSettings(max_t=self.max_t), text
+        return FreezeThawSettings(epochs=self.epochs), text
 
 
 _DEFAULTS = {"MedianStoppingRule": {"grace_period": 1}}  # Ray's counts seconds by default
@@ -173,8 +174,9 @@ class RaySettings(SchedulerSettings):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of the class; ``max_t`` only if it has one."""
-        limit = {"max_t": self.max_t} if "max_t" in ray_arguments(self.name) else {}
+        """Arguments of the class; its limit of epochs only if it has one."""
+        has_limit = "max_t" in inspect.signature(ray_schedulers()[self.name]).parameters
+        limit = {"max_t": self.epochs} if has_limit else {}
         return _DEFAULTS.get(self.name, {}) | limit | (self.model_extra or {})
 
     @model_validator(mode="after")
@@ -214,7 +216,7 @@ def ray_schedulers() -> dict[str, type[Any]]:
 def ray_arguments(name: str) -> list[str]:
     """Return the arguments of a scheduler of Ray, without what objective and limit say."""
     names = inspect.signature(ray_schedulers()[name]).parameters
-    said = ("time_attr", "metric", "mode", "stop_last_trials")
+    said = ("time_attr", "max_t", "metric", "mode", "stop_last_trials")
     return [each for each in names if each not in said]
 
 

@@ -27,13 +27,13 @@ class BudgetSettings(Settings):
     """Budget and stopping criteria of a sweep.
 
     The sweep ends at the first limit that it reaches. Trials running then are stopped after their
-    current iteration, keep their checkpoints and end as ``out_of_budget``.
+    current epoch, keep their checkpoints and end as ``out_of_budget``.
 
     Args:
         num_samples: Number of trials. Example: ``32``.
         time_budget_s: Seconds until the sweep ends, not counting those between an interruption and
             the resume; None for no limit. Example: ``3600``.
-        epochs: Iterations of all trials together, retries and resumes included; None for no limit.
+        epochs: Epochs of all trials together, retries and resumes included; None for no limit.
             Example: ``500``.
         cpu_hours: Hours of reserved CPUs, of all trials together; None for no limit. Example:
             ``8``.

@@ -42,8 +42,6 @@ from tune_tf.errors import (
     ErrorDetail,
     InvalidSettingsError,
     adding_errors_to,
-    did_you_mean,
-    one_of,
 )
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Asynchronous, Mirrored, Parallelism
@@ -73,10 +71,8 @@ class SweepConfig(Settings):
             ``my_model.py:MyModel``.
         data: Settings of the workload, which depend on it; relative paths start at the folder of
             this file. Example: ``{path: wine.csv, target: quality}``.
-        objective: One metric with its mode, or several. Example: ``{metric: val_accuracy, mode:
-            max}``.
-        leading_metric: Objective that the scheduler compares and that determines the best trial, if
-            there are several; None for the first. Example: ``val_accuracy``.
+        objective: One metric with its mode, or several: the scheduler compares the first, which
+            determines the best trial. Example: ``{metric: val_accuracy, mode: max}``.
         constraints: Bounds on reported metrics, by metric. Example: ``{params_count: <= 2e6}``.
         space: Parameter by name; a mapping without a kind is a group, a value a constant. Some
             workloads have one. Example: ``{learning_rate: {loguniform: [0.0001, 0.1]}}``.
@@ -86,8 +82,7 @@ class SweepConfig(Settings):
         slots: Trials of a reproducible sweep that are decided on at once; four times as many as its
             workers keep these busy. Another number gives another sweep.
         searcher: Proposes configs. Example: ``{sampler: gp}``.
-        epochs: Maximum epochs of a trial: ``max_t`` of the scheduler, whichever it is; None for
-            that of the scheduler, 100 by default. Example: ``27``.
+        epochs: Maximum epochs of a trial, whichever the scheduler is. Example: ``27``.
         scheduler: Pauses or stops trials early. Example: ``{name: auto}``.
         parallelism: How a trial uses its devices. Example: ``{num_replicas: 2}``.
         resources: Reservation of a trial; None to derive it from the parallelism. Example:
@@ -110,7 +105,7 @@ class SweepConfig(Settings):
         share_frozen: Whether the trials of a node compute the outputs of frozen layers at the
             beginning of their models, such as of a pretrained backbone, once; where it saves much.
         checkpoint_interval_s: Seconds between checkpoints of a running trial; 0 for one per
-            iteration.
+            epoch.
         keep: Epoch that a trial's value, model and rank come from: ``last``
             or ``best`` by the objective. Schedulers compare the values of each epoch in any case.
         keep_checkpoints: Number of the best ended trials whose checkpoints are kept, or ``all``.
@@ -127,7 +122,6 @@ class SweepConfig(Settings):
     workload: WorkloadReference
     data: DataSection = None
     objective: ObjectiveSection
-    leading_metric: str | None = None
     constraints: ConstraintsSection = ()
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
@@ -136,7 +130,7 @@ class SweepConfig(Settings):
     searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
         SearcherSettings()
     )
-    epochs: Annotated[int, Field(ge=1)] | None = None
+    epochs: Annotated[int, Field(ge=1)] = 100
     scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
     resources: ResourcesSection | None = None
@@ -165,16 +159,6 @@ class SweepConfig(Settings):
     # A validator sees the valid settings above its own, so conflicts between two settings are
     # reported along with the other errors.
 
-    @field_validator("leading_metric")
-    @classmethod
-    def _check_leading_metric(cls, metric: str | None, info: ValidationInfo) -> str | None:
-        metrics = [each.metric for each in _as_tuple(info.data.get("objective", ()))]
-        if metric is not None and metrics and metric not in metrics:
-            raise ValueError(
-                f"must be {one_of(metrics)}, not {metric!r}{did_you_mean(metric, metrics)}"
-            )
-        return metric
-
     @field_validator("searcher")
     @classmethod
     def _set_searcher_seed(
@@ -186,16 +170,18 @@ class SweepConfig(Settings):
 
     @field_validator("scheduler", mode="before")
     @classmethod
-    def _set_max_t(cls, scheduler: Any, info: ValidationInfo) -> Any:
-        epochs = info.data.get("epochs")
+    def _limit_epochs(cls, scheduler: Any, info: ValidationInfo) -> Any:
         if isinstance(scheduler, SchedulerSettings):
-            scheduler = {**scheduler.model_dump(exclude_unset=True), "name": scheduler.name}
+            given = scheduler.model_fields_set | {"name"}
+            scheduler = {name: getattr(scheduler, name) for name in given}
+        epochs = info.data.get("epochs")
         if epochs is None or not isinstance(scheduler, Mapping):
             return scheduler
-        if (max_t := scheduler.get("max_t", epochs)) != epochs:
-            text = f"is {max_t} but epochs is {epochs}: leave one of the two out"
-            raise InvalidSettingsError(ErrorDetail("max_t", text))
-        return {**scheduler, "max_t": epochs}
+        for key in ("epochs", "max_t"):
+            if (given := scheduler.get(key, epochs)) != epochs:
+                text = f"is {given}, but the sweep has epochs: {epochs}; write `epochs: {given}`"
+                raise InvalidSettingsError(ErrorDetail(key, f"{text} outside of scheduler"))
+        return {**scheduler, "epochs": epochs}
 
     @model_validator(mode="after")
     def _choose_automatically(self) -> Self:
@@ -226,11 +212,6 @@ class SweepConfig(Settings):
             self.data or {},
             (uri for uri in (*uris, self.mlflow and self.mlflow.tracking_uri) if uri),
         )
-        return self
-
-    @model_validator(mode="after")
-    def _set_epochs(self) -> Self:
-        object.__setattr__(self, "epochs", self.scheduler.max_t)
         return self
 
     @field_validator("parallelism")
@@ -320,9 +301,8 @@ class SweepConfig(Settings):
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """All objectives: the leading one, then the others in the order given."""
-        objectives = _as_tuple(self.objective)
-        return tuple(sorted(objectives, key=lambda each: each.metric != self.leading_metric))
+        """All objectives in the order given."""
+        return self.objective if isinstance(self.objective, tuple) else (self.objective,)
 
     @property
     def leading_objective(self) -> Objective:
@@ -364,9 +344,7 @@ class SweepConfig(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with all defaults, as read by :meth:`from_dict`."""
-        settings = self.model_dump()
-        del settings["scheduler"]["max_t"]  # it is ``epochs``
-        return settings
+        return self.model_dump()
 
     def to_yaml(self) -> str:
         """Return the text of a sweep file with all defaults."""
@@ -424,7 +402,3 @@ def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
     for metric in filter(is_machine_metric, metrics):
         text = f"{metric} depends on the speed of the machine, and reproducible is true"
         yield ErrorDetail("objective", text)
-
-
-def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
-    return objective if isinstance(objective, tuple) else (objective,)

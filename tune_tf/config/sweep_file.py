@@ -39,7 +39,6 @@ def read_sweep_file(
         if space := getattr(workload, "space", None):
             original = replace(original, data={**original.data, "space": space.to_dict()})
     document = original.overriding(overrides, exclusive=DECLARATION_KINDS)
-    _drop_other_limit(document)
     errors = [*document.errors, *_unknown_parameters(document, original)]
     if document.data.get("data") is not None:
         # An ended sweep must be readable without its workload.
@@ -55,19 +54,6 @@ def _workload_of(settings: Mapping[str, Any], base_dir: Path) -> Workload | None
     if not isinstance(reference, str) or ":" not in reference or not (data is None or is_mapping):
         return None
     return import_workload(reference, base_dir, data)
-
-
-def _drop_other_limit(document: YamlDocument) -> None:
-    """Remove the file's ``max_t`` if ``epochs`` is overridden, and the reverse."""
-    scheduler = document.data.get("scheduler")
-    if not isinstance(scheduler, dict):
-        return
-    if "epochs" in document.overridden:
-        scheduler.pop("max_t", None)
-    elif "max_t" in scheduler and any(
-        key.partition(".")[0] == "scheduler" for key in document.overridden
-    ):
-        document.data.pop("epochs", None)
 
 
 def _unknown_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:

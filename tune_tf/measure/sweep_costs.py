@@ -82,7 +82,7 @@ class SweepCosts:
     ) -> "SweepCosts":
         """Return the costs for concurrent trials with ``num_to_keep`` checkpoints each, or all."""
         costs = [each.costs for each in models]
-        budget, max_epochs = config.budget, config.scheduler.max_t
+        budget, max_epochs = config.budget, config.epochs
         num_trials, epochs = budget.num_samples, budget.num_samples * max_epochs
         epoch_s = max(each.epoch_s for each in costs)
         trial_s = max(each.start_s for each in costs) + max_epochs * epoch_s

@@ -78,7 +78,7 @@ def _cost(data: ReportData) -> str:
     text = f"{counted(trained, 'epoch')} trained"
     if data.wall_s is not None:
         text += f" in {duration(data.wall_s)} ({duration(spent_s)} of training in all trials)"
-    limit = data.result.config.scheduler.max_t
+    limit = data.result.config.epochs
     stopped = [trial.result for trial in data.trials if trial.result.outcome is Outcome.PRUNED]
     saved = sum(max(0, limit - trial.iterations) for trial in stopped)
     full = limit * len(data.trials)

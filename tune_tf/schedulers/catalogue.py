@@ -37,8 +37,8 @@ def scheduler(
         constraints: Bounds on reported metrics; for ``freeze_thaw``, a trial that violates one
             counts as the worst. The others ignore them.
         settings: The scheduler's settings, as in the ``scheduler`` section of a sweep file; see its
-            class in :mod:`tune_tf.config.scheduler_settings`. Every scheduler has ``max_t``, the
-            iterations after which a trial is complete, unless ``tune.run(stop=...)`` sets another
+            class in :mod:`tune_tf.config.scheduler_settings`. Every scheduler has ``epochs``,
+            after which a trial is complete, unless ``tune.run(stop=...)`` sets another
             ``training_iteration``.
 
     Raises:

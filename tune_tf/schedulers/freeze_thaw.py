@@ -57,7 +57,7 @@ class FreezeThawScheduler(OutcomeMixin, PausingScheduler):
             )
             raise InvalidSettingsError(ErrorDetail("space", text))
         iterations = rung_iterations(
-            settings.grace_period, settings.reduction_factor, settings.max_t
+            settings.grace_period, settings.reduction_factor, settings.epochs
         )
         self._rungs = Rungs(iterations)
         self._rule = ContinuationRule(unit_space, iterations, settings.seed)
@@ -69,7 +69,7 @@ class FreezeThawScheduler(OutcomeMixin, PausingScheduler):
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Iterations at which trials are paused, ascending; the last is ``max_t``."""
+        """Iterations at which trials are paused, ascending; the last is ``epochs``."""
         return self._rungs.iterations
 
     @property

@@ -77,7 +77,7 @@ class OrderedSweep:
             searcher,
             scheduler,
             num_slots=num_slots,
-            max_t=scheduler.settings.max_t,
+            max_t=scheduler.settings.epochs,
             num_samples=num_samples,
         )
         generator = random.Random(seed)

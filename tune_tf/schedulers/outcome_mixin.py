@@ -67,7 +67,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
 
     def next_decision(self, iteration: int) -> int:
         """Return the first iteration, from this one on, whose result may change what happens."""
-        return min((rung for rung in self.rungs if rung >= iteration), default=self.settings.max_t)
+        return min((rung for rung in self.rungs if rung >= iteration), default=self.settings.epochs)
 
     def set_search_properties(self, metric: str | None, mode: str | None, **_spec: Any) -> bool:
         """Accept ``tune.run(metric=, mode=)`` if it agrees with the objective.
@@ -79,8 +79,8 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Set ``max_t`` as the trial's own limit, so that Tune completes it there."""
-        trial.stopping_criterion.setdefault(TRAINING_ITERATION, self.settings.max_t)
+        """Set ``epochs`` as the trial's own limit, so that Tune completes it there."""
+        trial.stopping_criterion.setdefault(TRAINING_ITERATION, self.settings.epochs)
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
@@ -142,7 +142,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
 
     def _limit(self, trial: Trial) -> int:
         """Return the iteration at which a trial is complete."""
-        return self.settings.max_t
+        return self.settings.epochs
 
     @contextlib.contextmanager
     def _mark_decision(self, ending: Trial | None = None) -> Iterator[None]:

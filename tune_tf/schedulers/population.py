@@ -44,7 +44,7 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         In a synchronous population that is when the last trial arrives, wherever others are.
         """
         interval = 1 if self.settings.synch else self.settings.perturbation_interval
-        return min(-(-iteration // interval) * interval, self.settings.max_t)
+        return min(-(-iteration // interval) * interval, self.settings.epochs)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial; the searcher is hidden, as Ray refuses searchers that it does not use."""

@@ -132,7 +132,7 @@ class ReproducibleScheduler(OutcomeMixin):
         elif trial.status == Trial.PENDING:
             trial.set_status(Trial.PAUSED)
             if (result := restore_result(trial)) is not None:  # a kill came before it was written
-                is_last = int(result[TRAINING_ITERATION]) >= self.settings.max_t
+                is_last = int(result[TRAINING_ITERATION]) >= self.settings.epochs
                 self._report(trial, result, done=bool(result.get("done")) or is_last)
         elif trial.is_finished():
             self._report_end(trial, latest_result(trial))

@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable
 
 
-def rung_iterations(grace_period: int, reduction_factor: float, max_t: int) -> tuple[int, ...]:
+def rung_iterations(grace_period: int, reduction_factor: float, epochs: int) -> tuple[int, ...]:
     """Return the positions of the rungs, ascending.
 
-    At ``grace_period * reduction_factor ** k``, rounded up, below ``max_t``; and at ``max_t``.
+    At ``grace_period * reduction_factor ** k``, rounded up, below ``epochs``; and at ``epochs``.
     """
-    iterations = {max_t}
+    iterations = {epochs}
     exact: float = grace_period
-    while (iteration := math.ceil(round(exact, 9))) < max_t:
+    while (iteration := math.ceil(round(exact, 9))) < epochs:
         iterations.add(iteration)
         exact *= reduction_factor
     return tuple(sorted(iterations))

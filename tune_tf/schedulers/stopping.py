@@ -41,7 +41,7 @@ class HyperbandMixin(StoppingMixin):
     A trial that reaches its bracket's milestone is paused, so its trainable must save checkpoints.
     Once all trials of the bracket are there, the best ``1 / reduction_factor`` continue to the next
     one. A trial that survives all halvings is complete, even if rounding puts Ray's last milestone
-    below ``max_t``.
+    below ``epochs``.
 
     A bracket continues with the trials suggested so far. Where fewer trials run concurrently than a
     bracket holds, hardly any is stopped: use ``HyperBandForBOHB`` there, which waits.
@@ -93,6 +93,7 @@ def make_stopping_scheduler(objective: Objective, settings: SchedulerSettings) -
         kind, arguments = ray_schedulers()[settings.name], settings.arguments
     else:
         kind, arguments = AsyncHyperBandScheduler, settings.model_dump(exclude={"name"})
+        arguments["max_t"] = settings.epochs
     mixin = HyperbandMixin if issubclass(kind, HyperBandScheduler) else StoppingMixin
 
     class Scheduler(mixin, kind):  # type: ignore[misc, valid-type]

@@ -183,6 +183,7 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
         settings["seed"] = config.seed
     return scheduler(
         **settings,
+        epochs=config.epochs,
         objective=config.leading_objective,
         space=config.space,
         constraints=config.constraints,

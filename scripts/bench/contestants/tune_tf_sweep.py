@@ -27,9 +27,9 @@ def main() -> None:
             "batch_size": 32,
         },
         searcher={"sampler": "tpe", "seed": job.seed},
+        epochs=job.max_epochs,
         scheduler={
             "name": "asha",
-            "max_t": job.max_epochs,
             "grace_period": 1,
             "reduction_factor": 3,
         },

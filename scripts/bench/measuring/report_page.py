@@ -56,7 +56,8 @@ def _sweep(folder: Path, num_trials: int, num_epochs: int) -> SweepResult:
             "optimizer": {"choice": ["adamw", "sgd"]},
             "momentum": {"uniform": [0.0, 0.99], "when": {"optimizer": "sgd"}},
         },
-        scheduler={"name": "asha", "max_t": num_epochs},
+        epochs=num_epochs,
+        scheduler={"name": "asha"},
         budget={"num_samples": num_trials},
     )
     trials = []

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.tf, pytest.mark.slow]
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file, tmp_path):
-    settings = ["reproducible=true", "mlflow=null", "scheduler.max_t=3", "budget.num_samples=3"]
+    settings = ["reproducible=true", "mlflow=null", "epochs=3", "budget.num_samples=3"]
     one = [*settings, "max_concurrent_trials=1"]
     code, out, err = verb("run", str(sweep_file), "--json", "--set", *one, cwd=tmp_path)
     assert code == 0, err

@@ -85,7 +85,7 @@ def sweep(folder, num_slots, *, num_cpus=1, is_timed=False):
     analysis = tune.run(
         training(folder, num_cpus, is_timed),
         search_alg=OptunaSearcher(SPACE, LOSS, RandomSampler(9)),
-        scheduler=make(max_t=MAX_T, min_chance=0.0),
+        scheduler=make(epochs=MAX_T, min_chance=0.0),
         num_samples=NUM_SAMPLES,
         max_concurrent_trials=num_slots,
         storage_path=str(folder),

@@ -19,13 +19,13 @@ from tune_tf.space import Choice, Constant, Float, SearchSpace
 
 SPACE = SearchSpace({"x": Float(0.0, 1.0)})
 LIMITS = [(1, 1, 3), (2, 1, 3), (9, 1, 3), (20, 2, 2), (20, 1, 4), (27, 2, 3)]
-"""``max_t``, ``grace_period`` and ``reduction_factor``."""
+"""``epochs``, ``grace_period`` and ``reduction_factor``."""
 
 
 def make(mode="min", space=SPACE, name="freeze_thaw", **settings):
     from tune_tf.schedulers import scheduler
 
-    settings = {"max_t": 9, "seed": 1} | settings
+    settings = {"epochs": 9, "seed": 1} | settings
     return scheduler(name, Objective("loss", mode), space=space, **settings)
 
 
@@ -117,7 +117,7 @@ def causes(swept):
 @pytest.mark.parametrize(("num_samples", "num_slots"), [(1, 1), (2, 16), (3, 1), (8, 4), (40, 2)])
 def test_every_trial_ends_completed_at_the_limit_or_pruned_before(limits, num_samples, num_slots):
     max_t, grace_period, factor = limits
-    settings = {"max_t": max_t, "grace_period": grace_period, "reduction_factor": factor}
+    settings = {"epochs": max_t, "grace_period": grace_period, "reduction_factor": factor}
     for curve in (noisy(3), constant)[: 1 + (num_samples < 40)]:
         swept = Sweep(make(**settings), curve, num_samples, num_slots=num_slots)
         swept.run()
@@ -269,7 +269,7 @@ def test_a_search_space_with_something_to_model_is_needed(space):
 
 
 def test_rungs_are_told_and_results_are_not_buffered():
-    made = make(max_t=20)
+    made = make(epochs=20)
     assert made.rungs == (1, 3, 9, 20)
     assert not made.supports_buffered_results
 

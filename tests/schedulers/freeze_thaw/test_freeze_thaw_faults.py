@@ -218,7 +218,7 @@ def test_trials_that_skip_iterations_are_paused_at_the_rung_that_they_passed():
 def test_a_sweep_in_which_everything_goes_wrong_ends(seed, tmp_path):
     rng = random.Random(seed)
     settings = {
-        "max_t": rng.choice((2, 9, 20)),
+        "epochs": rng.choice((2, 9, 20)),
         "max_paused": rng.choice((1, 3, 100)),
         "min_chance": rng.choice((0.0, 0.05, 1.0)),
         "mode": rng.choice(("min", "max")),
@@ -284,7 +284,7 @@ def test_a_sweep_that_is_killed_after_every_result_ends(tmp_path):
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed, tmp_path):
-    swept = Sweep(make(max_t=3), smooth, 30, num_slots=2)
+    swept = Sweep(make(epochs=3), smooth, 30, num_slots=2)
     advance_until(
         swept,
         lambda it: (
@@ -298,7 +298,7 @@ def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed
     swept.fail(swept.trials[number], retry=not is_killed)
     if is_killed:
         failed = [swept.trials[number]]
-        swept = resumed(swept, tmp_path / "scheduler", {"max_t": 3}, retried=failed)
+        swept = resumed(swept, tmp_path / "scheduler", {"epochs": 3}, retried=failed)
     swept.curve = lambda which, step: -5.0 if (which, step) == (number, 3) else smooth(which, step)
     swept.run()
     assert swept.ends()[number] == ("completed", 3)

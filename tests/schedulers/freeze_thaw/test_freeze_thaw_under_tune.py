@@ -51,7 +51,7 @@ def simulated(name="freeze_thaw", sampler="freeze_thaw", *, num_samples=30, **op
     settings = {"seed": 1} if name == "freeze_thaw" else {}
     controller = StubController(
         searcher,
-        scheduler(name, objective, space=space, max_t=9, **settings),
+        scheduler(name, objective, space=space, epochs=9, **settings),
         num_slots=options.get("num_workers", 2),
         max_t=9,
         num_samples=num_samples,
@@ -240,4 +240,4 @@ class TestFreezeThaw(SchedulerContract):
     @classmethod
     def make_scheduler(cls):
         space = SearchSpace({"number": Int(0, 7), "rate": Float(0.0, 1.0)})
-        return make(space=space, max_t=cls.max_t, reduction_factor=2)
+        return make(space=space, epochs=cls.max_t, reduction_factor=2)

@@ -23,7 +23,7 @@ MAX_T = 9
 def make_sweep(settings, sampler="tpe", *, num_slots=6, num_samples=12, **options):
     """Create an ordered sweep with a scheduler by its settings."""
     seeded = {"seed": 1} if settings["name"] == "freeze_thaw" else {}
-    scheduler = make_scheduler(**settings, **seeded, objective=ACCURACY, space=SPACE, max_t=MAX_T)
+    scheduler = make_scheduler(**settings, **seeded, objective=ACCURACY, space=SPACE, epochs=MAX_T)
     searcher = OptunaSearcher(SPACE, ACCURACY, sampler, seed=1)
     return OrderedSweep(
         searcher, scheduler, num_slots=num_slots, num_samples=num_samples, seed=1, **options

@@ -76,7 +76,7 @@ def trained(sweeps, monkeypatch):
     The trial of three epochs keeps its second one. ``tested`` are the test metrics of the final
     model and of the trial's.
     """
-    sweep = sweeps(keep="best", mlflow=None, scheduler={"name": "fifo", "max_t": 3})
+    sweep = sweeps(keep="best", mlflow=None, epochs=3)
     sweep.run(0, 0.3, 0.8, 0.7, **{"kept/val_accuracy": 0.8, "kept/training_iteration": 2})
     checkpoint = sweep.checkpoint(0, 3)
     sweep.finish()

@@ -11,7 +11,8 @@ SETTINGS = {
     "workload": "models:Mine",
     "objective": {"metric": "loss", "mode": "min"},
     "space": {"width": {"int": [8, 128]}},
-    "scheduler": {"name": "asha", "max_t": 9},
+    "epochs": 9,
+    "scheduler": {"name": "asha"},
     "resources": {"cpus": 1},
     "budget": {"num_samples": 8},
 }
@@ -50,10 +51,7 @@ FIXED = {
         {"scheduler": {"name": "asha", "grace_period": 2}},
         "its state belongs to the old one",
     ),
-    "epochs": (
-        {"scheduler": {"name": "asha", "max_t": 27}},
-        "the scheduler's state belongs to the old one",
-    ),
+    "epochs": ({"epochs": 27}, "the scheduler's state belongs to the old one"),
     "seed": ({"seed": 4}, "would not be comparable"),
     "loop": ({"loop": "fit"}, "would not be comparable"),
     "store": ({"mlflow": {"tracking_uri": "sqlite:///other.db"}}, "the sweep's runs are there"),

@@ -59,7 +59,7 @@ def rays(name, **settings):
 def ours(name, **settings):
     from tune_tf.schedulers import scheduler
 
-    return scheduler(name, LOSS, space=SPACE, max_t=LIMIT, **settings)
+    return scheduler(name, LOSS, space=SPACE, epochs=LIMIT, **settings)
 
 
 SCHEDULERS = {

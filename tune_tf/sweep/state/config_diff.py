@@ -47,7 +47,6 @@ _WHY = {
     "name": "the folder is named after it",
     "storage_path": "the folder is there",
     "objective": "the study compares trials by it",
-    "leading_metric": "the scheduler compares trials by it",
     "constraints": "ended trials were judged by them",
     "space": "the study has trials of the old one; searcher.allow_changed_space lets it continue",
     "searcher": "the sampler's state belongs to the old one",
