@@ -37,14 +37,14 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1403,
+    "cli": 1402,
     "config": 1108,
     "data": 943,
     "events": 440,
     "inspection": 380,
     "measure": 676,
     "parallelism": 255,
-    "report": 611,
+    "report": 599,
     "scaffold": 521,
     "schedulers": 2011,
     "searchers": 2550,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42844, "tests": 41070, "scripts": 4679}
+LINES = {"tune_tf": 42828, "tests": 41060, "scripts": 4495}
 """Most lines of any kind."""
 
 
