@@ -167,11 +167,11 @@ def _untrained(*_: Any, keep: Any, **__: Any) -> type[Untrained]:
     return Untrained
 
 
-def _report(result: SweepResult, folder: Path) -> dict[str, Path]:
+def _report(result: SweepResult, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "report.html"
     write_atomically(path, f"<html>{len(result.trials)} trials</html>")
-    return {"report.html": path}
+    return path
 
 
 _REPORT = ModuleType("tune_tf.report")

@@ -16,4 +16,4 @@ def usual_sweep(tmp_path_factory):
 @pytest.fixture(scope="session")
 def usual_page(usual_sweep, tmp_path_factory):
     """The path of its report."""
-    return write_report(usual_sweep, tmp_path_factory.mktemp("report"))["report.html"]
+    return write_report(usual_sweep, tmp_path_factory.mktemp("report"))

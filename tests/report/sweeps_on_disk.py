@@ -42,7 +42,6 @@ class Told:
     started_after_s: float = 0.0
     feasible: bool = True
     cause: str | None = None
-    results: dict = field(default_factory=dict)  # further ones of each epoch
 
 
 def sweep_on_disk(folder, told, **settings):
@@ -51,7 +50,7 @@ def sweep_on_disk(folder, told, **settings):
     metric = config.leading_objective.metric
     path = folder / f"{config.name}-20260921-101320"
     path.mkdir()
-    trials, events = [], []
+    trials, events = [], [{"event": "begun", "at": START_S, "process": 1, "host": "here"}]
     for number, it in enumerate(told):
         values = it.config or config.space.sample(np.random.default_rng(number))
         start_s, trained_s = START_S + it.started_after_s, len(it.curve) * EPOCH_S
@@ -62,7 +61,6 @@ def sweep_on_disk(folder, told, **settings):
                 "timestamp": int(start_s + epoch * EPOCH_S),
                 "time_total_s": epoch * EPOCH_S,
                 "config": values,
-                **it.results,
             }
             for epoch, value in enumerate(it.curve, start=1)
         ]
@@ -88,6 +86,7 @@ def sweep_on_disk(folder, told, **settings):
                 feasible=it.feasible,
             )
         )
+    events.sort(key=lambda event: event["at"])
     (path / EVENT_LOG).write_text("".join(json.dumps(event) + "\n" for event in events))
     return SweepResult(path.name, path, config, folder, tuple(trials))
 

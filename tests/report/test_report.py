@@ -19,7 +19,7 @@ def page(tmp_path):
     """Return the page of a result."""
 
     def of(result):
-        return write_report(result, tmp_path / "report")["report.html"].read_text()
+        return write_report(result, tmp_path / "report").read_text()
 
     return of
 

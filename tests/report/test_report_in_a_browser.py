@@ -89,8 +89,8 @@ def test_tags_in_a_name_are_shown_as_text(browser, tmp_path):
     space = {"x": {"choice": [EVIL, "b"]}, EVIL: {"uniform": [0, 1]}}
     configs = [{"x": EVIL, EVIL: 0.5}, {"x": "b", EVIL: 0.1}]
     told = [Told([0.5], config=config, cause=EVIL) for config in configs]
-    files = write_report(sweep_on_disk(tmp_path, told, space=space), tmp_path / "report")
-    browser.get(files["report.html"].as_uri())
+    page = write_report(sweep_on_disk(tmp_path, told, space=space), tmp_path / "report")
+    browser.get(page.as_uri())
     wait_for(browser, f"{DRAWN}.length >= 5")
     found = browser.execute_script(
         "return [document.title, document.querySelectorAll('img[src=x]').length,"
@@ -115,7 +115,7 @@ def test_plots_fit_a_phone_and_what_is_wide_scrolls(page):
 
 def test_two_thousand_trials_are_drawn_too(browser, tmp_path):
     result = sweep_on_disk(tmp_path, many_trials(2000), epochs=27)
-    browser.get(write_report(result, tmp_path / "report")["report.html"].as_uri())
+    browser.get(write_report(result, tmp_path / "report").as_uri())
     wait_for(browser, f"{DRAWN}.length === 8")
     rows = browser.execute_script("return document.querySelector('.sortable').rows.length")
     assert rows == 201

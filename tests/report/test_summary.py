@@ -25,10 +25,6 @@ def summary(tmp_path):
     return of
 
 
-def frozen(text):
-    return Told([0.5], results={"perf/frozen_layers": text})
-
-
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [
@@ -43,12 +39,8 @@ def frozen(text):
             "of that.",
         ),
         ([Told([0.1] * 9)], "9 epochs trained in 18 s (18 s of training in all trials)."),
-        (
-            [frozen("shared: 1 MB"), frozen("not shared: flip"), frozen("shared: 1 MB")],
-            "Frozen layers: 2 trials shared: 1 MB; 1 trial not shared: flip.",
-        ),
     ],
-    ids=["outcomes", "saved", "nothing saved", "frozen layers"],
+    ids=["outcomes", "saved", "nothing saved"],
 )
 def test_a_sentence_says_what_there_is_to_say(summary, told, sentence):
     assert sentence in summary(*told)[1]
@@ -57,10 +49,9 @@ def test_a_sentence_says_what_there_is_to_say(summary, told, sentence):
 def test_the_time_of_a_sweep_is_that_in_which_it_ran(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.1] * 9)])
     log = result.path / EVENT_LOG
-    begun = {"event": "begun", "process": 1, "host": "here"}
-    sessions = [{**begun, "at": START_S - 60}, {**begun, "at": START_S + 86400}]
-    first, extended = (json.dumps(each) + "\n" for each in sessions)
-    log.write_text(first + log.read_text() + extended)
+    begun, *events = map(json.loads, log.read_text().splitlines())
+    sessions = [{**begun, "at": START_S - 60}, *events, {**begun, "at": START_S + 86400}]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in sessions))
     data = ReportData.of(result)
     assert data.start_s == START_S - 60
     assert "9 epochs trained in 1 min 18 s (18 s of" in " ".join(sentences(data))

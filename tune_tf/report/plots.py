@@ -135,11 +135,13 @@ def plot_importances(data: ReportData) -> Plot:
     if len(completed) < _MIN_COMPLETED:
         return Plot(f"{_MIN_COMPLETED} completed trials are needed to compare, not {number}")
     study = study_of(data, [data.objective])
-    if not any(optuna.importance.get_param_importances(study, normalize=False).values()):
+    importances = optuna.importance.get_param_importances(study, normalize=False)
+    total = sum(importances.values())
+    if not total:
         return Plot("the best completed trials differ from the others in no parameter")
-    figure = visualization.plot_param_importances(study)
-    figure.update_traces(marker_color=_BLUE)
-    figure.update_layout(xaxis_title="share", yaxis_title=None)
+    shares = {path: value / total for path, value in reversed(importances.items())}
+    bars = go.Bar(x=[*shares.values()], y=[*shares], orientation="h", marker_color=_BLUE)
+    figure = go.Figure(bars).update_layout(xaxis_title="share")
     text = (
         "How much each parameter decides whether a trial is among the best tenth in "
         f"{data.objective.metric} (PED-ANOVA over {number}). With fewer than some tens of trials, "

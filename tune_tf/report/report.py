@@ -11,7 +11,7 @@ from tune_tf.report.report_data import ReportData
 from tune_tf.results import SweepResult
 
 
-def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
+def write_report(result: SweepResult, folder: Path) -> Path:
     """Write the report of a sweep: ``report.html``, which works offline.
 
     For a plot that cannot be drawn, such as importances of two trials, the page gives the reason.
@@ -21,7 +21,7 @@ def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
         folder: Folder to write to.
 
     Returns:
-        Path of the file by its name, to be used as artifact path.
+        Path of the page.
 
     Raises:
         OSError: The file cannot be written.
@@ -30,12 +30,12 @@ def write_report(result: SweepResult, folder: Path) -> dict[str, Path]:
     path = folder / "report.html"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, render_report(data, draw_plots(data)))
-    return {path.name: path}
+    return path
 
 
 def report_sweep(
     path: str | Path, folder: str | Path | None = None, *, storage_path: str | Path = "sweeps"
-) -> dict[str, Path]:
+) -> Path:
     """Write the report of a running or ended sweep from its folder.
 
     Args:
@@ -44,7 +44,7 @@ def report_sweep(
         storage_path: Folder to look for sweeps by id or name.
 
     Returns:
-        Path of the file by its name.
+        Path of the page.
 
     Raises:
         UnknownSweepError: The sweep does not exist.

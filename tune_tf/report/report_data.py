@@ -119,15 +119,10 @@ class ReportData:
 
     @property
     def start_s(self) -> float | None:
-        """Start of the sweep or of its first trial, in seconds since 1970; None if unknown."""
-        if self.sessions:
-            return self.sessions[0].begun_s
-        return min((it.view.began_s for it in self.trials if it.view.began_s), default=None)
+        """Start of the sweep in seconds since 1970; None if unknown."""
+        return self.sessions[0].begun_s if self.sessions else None
 
     @property
     def wall_s(self) -> float | None:
-        """Seconds in which the sweep ran, or else from its first start to its last result."""
-        if self.sessions:
-            return sum(each.last_s - each.begun_s for each in self.sessions)
-        end_s = max((it.end_s for it in self.trials if it.end_s), default=None)
-        return None if self.start_s is None or end_s is None else end_s - self.start_s
+        """Seconds in which the sweep ran; None if unknown."""
+        return sum(each.last_s - each.begun_s for each in self.sessions) if self.sessions else None

@@ -1,7 +1,6 @@
 """Summary of a sweep: the best trial, outcomes and cost."""
 
 import math
-from collections import Counter
 
 from tune_tf.formatting import counted, duration, value_text
 from tune_tf.outcome import Outcome
@@ -11,7 +10,6 @@ from tune_tf.space.parameter import is_number
 
 _NEAR_AN_END = 0.02
 _LEAST_OPTIONS = 3  # that have ends
-_MAX_TEXTS = 10
 
 
 def headline(data: ReportData) -> str:
@@ -40,7 +38,6 @@ def sentences(data: ReportData) -> list[str]:
     found = [
         _outcomes(data),
         _cost(data),
-        _frozen_layers(data),
         f"Fingerprint {fingerprint}: {fingerprint.origin}." if fingerprint else "",
     ]
     return [sentence for sentence in found if sentence]
@@ -88,15 +85,6 @@ def _cost(data: ReportData) -> str:
             f"{limit:,} would have taken {full:,}, so it trained {trained / full:.0%} of that"
         )
     return f"{text}."
-
-
-def _frozen_layers(data: ReportData) -> str:
-    """Return a sentence on the outputs of frozen layers; empty without such layers."""
-    texts = Counter(it.view.frozen_layers for it in data.trials if it.view.frozen_layers)
-    parts = [f"{counted(count, 'trial')} {text}" for text, count in texts.most_common(_MAX_TEXTS)]
-    if len(texts) > _MAX_TEXTS:
-        parts.append("tune-tf show has those of other trials")
-    return f"Frozen layers: {'; '.join(parts)}." if parts else ""
 
 
 def _searched(parameter: Parameter, value: object) -> str:

@@ -159,7 +159,7 @@ def _write_report(result: SweepResult) -> dict[str, Path]:
     try:
         for partial in folder.rglob(".*"):  # left by a killed driver
             partial.unlink()
-        return write_report(result, folder)
+        return {"report.html": write_report(result, folder)}
     except OSError as error:
         _log.warning("the report of %s could not be written: %s", result.sweep_id, error)
         return {}

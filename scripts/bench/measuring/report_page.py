@@ -1,7 +1,6 @@
-"""Duration of writing and opening the report of a large sweep."""
+"""Duration of writing the report of a large sweep."""
 
 import json
-import tempfile
 import time
 from pathlib import Path
 
@@ -12,14 +11,11 @@ from tune_tf.outcome import Outcome
 from tune_tf.report import write_report
 from tune_tf.results import SweepResult, TrialResult
 
-_CHROMIUM = Path("/usr/bin/chromium")
-_DRIVER = Path("/usr/bin/chromedriver")
-_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync")
 _STARTED_S = 1_700_000_000.0
 
 
 def measure_report(folder: Path, num_trials: int, num_epochs: int) -> dict[str, float]:
-    """Write the report of a synthetic sweep and open it.
+    """Write the report of a synthetic sweep.
 
     Args:
         folder: Where to; left as it is afterwards.
@@ -28,18 +24,13 @@ def measure_report(folder: Path, num_trials: int, num_epochs: int) -> dict[str, 
     """
     result = _sweep(folder / "large", num_trials, num_epochs)
     started = time.perf_counter()
-    files = write_report(result, folder / "report")
+    page = write_report(result, folder / "report")
     values = {"report_s": time.perf_counter() - started}
-    size_mb = sum(path.stat().st_size for path in files.values()) / 1e6
+    size_mb = page.stat().st_size / 1e6
     print(
         f"report of {num_trials} trials x {num_epochs} epochs: {values['report_s']:.1f} s, "
-        f"{len(files)} files, {size_mb:.1f} MB"
+        f"{size_mb:.1f} MB"
     )
-    if opened_s := _open(files["report.html"]):
-        print(f"opened and drawn by Chromium in {opened_s:.1f} s")
-        values["report_opens_s"] = opened_s
-    else:
-        print("not opened: Chromium and ChromeDriver, or selenium, are not installed")
     return values
 
 
@@ -100,30 +91,3 @@ def _sweep(folder: Path, num_trials: int, num_epochs: int) -> SweepResult:
             )
         )
     return SweepResult("large", folder, config, folder, tuple(trials))
-
-
-def _open(page: Path) -> float | None:
-    """Return the seconds until a browser has loaded and drawn a page; None without a browser."""
-    try:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError:
-        return None
-    if not (_CHROMIUM.exists() and _DRIVER.exists()):
-        return None
-    with tempfile.TemporaryDirectory() as profile:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(_CHROMIUM)
-        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        driver = webdriver.Chrome(options=options, service=Service(str(_DRIVER)))
-        try:
-            driver.get("about:blank")
-            started = time.perf_counter()
-            driver.get(page.absolute().as_uri())
-            while not driver.find_elements("css selector", ".main-svg"):
-                time.sleep(0.02)
-            driver.execute_async_script("requestAnimationFrame(() => arguments[0]())")
-            return time.perf_counter() - started
-        finally:
-            driver.quit()

@@ -131,8 +131,7 @@ def report(
     """
     from tune_tf.report import report_sweep  # slow to import
 
-    files = report_sweep(sweep, output, storage_path=storage_path)
-    page = files["report.html"]
-    print_json_or_lines(files, str(page), as_json=as_json)
+    page = report_sweep(sweep, output, storage_path=storage_path)
+    print_json_or_lines({"path": str(page)}, str(page), as_json=as_json)
     if show:
         webbrowser.open(page.absolute().as_uri())
