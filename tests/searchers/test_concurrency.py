@@ -18,26 +18,6 @@ def make(**settings):
     return OptunaSearcher(SPACE, LOSS, "random", seed=1, **settings)
 
 
-def test_the_limit_is_the_searchers_own():
-    from ray.tune.search import ConcurrencyLimiter
-
-    searcher = make()
-    limiter = ConcurrencyLimiter(searcher, max_concurrent=2)
-    assert [limiter.suggest(name) is None for name in "abc"] == [False, False, True]
-    limiter.on_trial_complete("a", {"loss": 1.0, "training_iteration": 1, "stop_reason": "pruned"})
-    assert limiter.suggest("c")
-
-
-def test_the_limit_survives_pickling():
-    import pickle
-
-    searcher = make()
-    searcher.set_max_concurrency(1)
-    twin = pickle.loads(pickle.dumps(searcher))
-    assert twin.suggest("a")
-    assert twin.suggest("b") is None
-
-
 def test_a_limiter_of_batches_keeps_its_limit_and_its_results_itself():
     from ray.tune.search import ConcurrencyLimiter
 

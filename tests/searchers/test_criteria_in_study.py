@@ -6,7 +6,6 @@ import pytest
 
 from tune_tf.errors import SweepConflictError, UnknownMetricError
 from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome
 from tune_tf.space import Float, Int, SearchSpace
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
@@ -127,28 +126,6 @@ def test_what_follows_a_changed_config_is_not_held_to_the_first_config():
     assert trial.user_attrs["epochs"] == 4
 
 
-def test_a_running_trial_says_at_once_that_its_config_was_changed():
-    searcher = make(LOSS)
-    searcher.suggest("a")
-    searcher.on_trial_result("a", result(1))
-    searcher.on_trial_result("a", result(2, 0.1) | {"config_changed_at": 1})
-    [trial] = searcher.study.trials
-    assert trial.user_attrs["config_changed_at"] == 1
-    assert trial.intermediate_values == {1: 0.5}
-
-
-def test_a_kill_after_a_point_was_run_proposes_the_same_points_again(tmp_path):
-    settings = {"storage": tmp_path / "s.journal", "study_name": "s"}
-    points = [{"rate": 1e-3, "units": 8}, {"rate": 1e-2, "units": 16}]
-    first = make(LOSS, points_to_evaluate=points, **settings)
-    first.save(tmp_path / "state")
-    run(first, "a", result(1))
-    second = make(LOSS, points_to_evaluate=points, **settings)
-    second.restore(tmp_path / "state")
-    assert [second.suggest("A"), second.suggest("B")] == points
-    assert len(second.study.trials) == 2
-
-
 def test_earlier_results_are_no_trials_of_this_sweep(tmp_path):
     earlier = make(LOSS, storage=tmp_path / "old.journal", study_name="old")
     for number in range(3):
@@ -167,13 +144,3 @@ def test_earlier_results_are_no_trials_of_this_sweep(tmp_path):
 def test_a_sampler_that_makes_nothing_of_constraints_is_told_of(sampler, told, caplog):
     make(LOSS, sampler=sampler, constraints={"speed": ">= 1"})
     assert ("ignores constraints: speed >= 1" in caplog.text) is told
-
-
-def test_a_run_that_was_known_too_late_is_kept_with_the_study():
-    searcher = make()
-    run(searcher, "early", result(1, mlflow_run_id="r0"))
-    run(searcher, "late", result(1))
-    results = {"early": {"mlflow_run_id": "r0"}, "late": {"mlflow_run_id": "r1"}}
-    searcher.finish({"early": Outcome.COMPLETED, "late": Outcome.COMPLETED}, results)
-    assert searcher.study.trials[0].user_attrs["mlflow_run_id"] == "r0"
-    assert searcher.study.user_attrs["mlflow_run_ids"] == {"1": "r1"}

@@ -110,20 +110,6 @@ def test_rewards_that_do_not_fit_are_refused_when_made(rewards, match):
         make(points_to_evaluate=[ADAM, SGD], evaluated_rewards=rewards)
 
 
-def test_several_objectives_have_several_values():
-    searcher = make(objective=TWO)
-    searcher.add_evaluated_point(ADAM, [0.5, 0.9], intermediate_values=[0.7, 0.5])
-    [point] = searcher.study.trials
-    assert (point.values, point.intermediate_values) == ([0.5, 0.9], {1: 0.7, 2: 0.5})
-
-
-def test_an_added_point_breaks_constraints_on_unreported_metrics():
-    searcher = make(constraints={"loss": "<= 1", "latency_ms": "<= 3"})
-    searcher.add_evaluated_point(ADAM, 0.5)
-    [trial] = searcher.study.trials
-    assert trial.constraints == {"loss <= 1": -0.5, "latency_ms <= 3": 3.0}
-
-
 def test_a_sampler_learns_from_them():
     space = SearchSpace({"rate": Float(0, 1)})
     searcher = make(space, sampler="tpe", seed=1)

@@ -11,7 +11,6 @@ from tune_tf.outcome import Outcome
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.storage.study_storage import open_study
-from tune_tf.searchers.trial_attrs import tune_trial_id
 from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
 
@@ -41,76 +40,6 @@ def storage():
     return InMemoryStorage()
 
 
-def test_a_trial_is_asked_for_with_its_constants_and_linked(storage):
-    registry = open_registry(storage)
-    [values] = asked(registry, "a")
-    [trial] = registry.study.trials
-    assert values == trial.params | {"fixed": 3}
-    assert trial.user_attrs == {"tune_trial_id": "a"}
-
-
-@pytest.mark.parametrize(
-    ("outcome", "state"),
-    [
-        (Outcome.COMPLETED, "COMPLETE"),
-        (Outcome.PRUNED, "PRUNED"),
-        (Outcome.OUT_OF_BUDGET, "PRUNED"),
-        (Outcome.DIVERGED, "FAIL"),
-        (Outcome.OOM, "FAIL"),
-        (Outcome.ERROR, "FAIL"),
-    ],
-    ids=lambda value: getattr(value, "value", value),
-)
-def test_each_end_is_told_once_with_its_reason_and_its_curve(storage, outcome, state):
-    registry = open_registry(storage)
-    asked(registry, "a")
-    registry.report("a", 1, 0.5)
-    for _ in range(2):
-        registry.tell("a", TrialOutcome(outcome, 0.25, 2, "because"))
-    [trial] = registry.study.trials
-    assert trial.state.name == state
-    assert trial.intermediate_values == {1: 0.5, 2: 0.25}
-    assert trial.value == (None if state == "FAIL" else 0.25)
-    assert trial.user_attrs["stop_reason"] == outcome.value
-    assert trial.user_attrs["stop_cause"] == "because"
-
-
-def test_trials_without_an_end_are_counted_and_named(storage):
-    registry = open_registry(storage)
-    asked(registry, "a", "b", "c")
-    registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
-    registry.tell("b", TrialOutcome(Outcome.ERROR))
-    assert registry.num_unfinished == 1
-    assert registry.reopen_unfinished({"a", "c"}) == ["c"]
-    assert registry.study.trials[1].user_attrs["stop_cause"] == "error"
-
-
-def test_runs_that_are_not_known_are_not_linked(storage):
-    registry = open_registry(storage)
-    asked(registry, "a")
-    registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1), {"mlflow_run_id": "run a"})
-    registry.link_runs({"a": None})
-    assert registry.study.user_attrs.get("mlflow_run_ids") is None
-
-
-def test_a_trial_stopped_before_its_first_result_is_failed(storage):
-    registry = open_registry(storage)
-    asked(registry, "a")
-    registry.tell("a", TrialOutcome(Outcome.OUT_OF_BUDGET))
-    [trial] = registry.study.trials
-    assert trial.state is TrialState.FAIL
-    assert trial.user_attrs["stop_cause"] == "stopped before its first result"
-    assert trial.user_attrs["stop_reason"] == "out_of_budget"
-
-
-def test_steps_that_a_retry_repeats_keep_their_first_value(storage):
-    registry = open_registry(storage)
-    asked(registry, "a")
-    for step, value in [(1, 0.1), (2, 0.2), (1, 9.0), (2, 9.0), (3, 0.3)]:
-        registry.report("a", step, value)
-    assert registry.study.trials[0].intermediate_values == {1: 0.1, 2: 0.2, 3: 0.3}
-
-
 def test_a_trial_whose_end_somebody_else_told_keeps_it(storage):
     registry = open_registry(storage)
     asked(registry, "a", "b")
@@ -131,33 +60,6 @@ def test_a_space_that_raises_leaves_no_running_trial(storage):
     assert registry.study.trials[0].user_attrs["stop_cause"].endswith("division by zero")
 
 
-def test_a_trial_that_ended_unsaved_is_linked_to_its_rerun(storage):
-    registry = open_registry(storage)
-    asked(registry, "a")
-    state = registry.state.copy()
-    asked(registry, "b")
-    registry.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 3))
-    again = open_registry(storage, state)
-    again.reconcile({"a"})
-    again.ask("c")
-    again.link_runs({"a": "run a", "c": "run c"})
-    attrs = again.study.user_attrs
-    assert [tune_trial_id(trial, attrs) for trial in again.study.trials] == ["a", "c"]
-    assert attrs["mlflow_run_ids"] == {"0": "run a", "1": "run c"}
-    assert states(again) == ["RUNNING", "COMPLETE"]
-
-
-def test_a_trial_killed_while_drawing_parameters_gets_the_missing_ones(storage):
-    first = open_registry(storage)
-    first.reconcile()
-    first.study.ask()  # killed here: no parameter, no link
-    registry = open_registry(storage)
-    assert registry.reconcile() == 1
-    assert set(registry.ask("a")) == {"x", "fixed"}
-    assert len(registry.study.trials) == 1
-    assert registry.study.trials[0].user_attrs["tune_trial_id"] == "a"
-
-
 def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
     earlier = open_registry(storage)
     asked(earlier, "a")
@@ -166,27 +68,6 @@ def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
     registry = open_registry(storage, saved)
     assert registry.reconcile() == 1
     assert registry.state.orphans == []
-
-
-def test_a_trial_that_the_book_saved_and_tune_did_not_is_handed_out_again(storage):
-    first = open_registry(storage)
-    values = asked(first, "done", "a", "b")
-    first.tell("done", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
-    registry = open_registry(storage, first.state.copy())
-    registry.reconcile({"a"})
-    assert registry.ask("B") == values[2]
-    assert len(registry.study.trials) == 3
-
-
-def test_orphans_that_no_trial_takes_up_get_an_end(storage):
-    first = open_registry(storage)
-    saved = first.state.copy()
-    asked(first, "a", "b")
-    registry = open_registry(storage, saved)
-    asked(registry, "A")
-    registry.abandon_orphans()
-    assert states(registry) == ["RUNNING", "FAIL"]
-    assert registry.study.trials[1].user_attrs["stop_cause"] == "never resumed"
 
 
 def test_a_running_trial_keeps_the_config_that_optuna_drew(storage):

@@ -3,10 +3,9 @@ from collections import Counter
 import pytest
 from ray.tune.experiment import Trial
 
-from tune_tf.constraint import Constraint
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
-from tune_tf.tracking.descriptions import BestTrial, SweepDetails
+from tune_tf.tracking.descriptions import SweepDetails
 from tune_tf.tracking.parent_run import ParentRun
 
 
@@ -21,17 +20,6 @@ def parent():
 
 def end(parent, trial_id, loss, outcome=Outcome.COMPLETED):
     return parent.record_end(trial_id, f"trial {trial_id}", {"lr": loss}, outcome, {"loss": loss})
-
-
-def test_the_best_trial_is_tagged_with_its_config(parent):
-    assert end(parent, "a", 2.0)
-    assert end(parent, "b", 1.0)
-    assert not end(parent, "c", 3.0)
-    assert parent.best == BestTrial("b", "trial b", 1.0, {"lr": 1.0})
-    assert parent.best_tags() == {
-        "tune_tf.best_trial_id": "b",
-        "tune_tf.best_config": '{"lr": 1.0}',
-    }
 
 
 def test_of_equally_good_trials_the_first_is_the_best_at_the_end_whichever_ended_first(parent):
@@ -63,16 +51,6 @@ def test_speed_may_be_the_objective():
     assert parent.record_end("a", "trial a", {}, Outcome.COMPLETED, result)
     metrics = parent.live_metrics(Counter([Outcome.COMPLETED]), best=True)
     assert (metrics["best/perf/rows_per_s"], metrics["system/rows_per_s"]) == (9.0, 9.0)
-
-
-def test_a_resume_goes_on_from_the_state():
-    objective, constraints = Objective("loss", "min"), [Constraint("loss", ">=", 0.5)]
-    first = parent_of(objective, constraints)
-    end(first, "a", 2.0)
-    end(first, "infeasible", 0.1)
-    second = parent_of(objective, constraints, first.state())
-    assert second.best == first.best == BestTrial("a", "trial a", 2.0, {"lr": 2.0})
-    assert not end(second, "b", 3.0)
 
 
 def test_after_a_resume_all_counts_are_logged_at_the_end():

@@ -6,8 +6,6 @@ from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.writing.run_update import (
     PARENT,
-    STOP_CAUSE_TAG,
-    STOP_REASON_TAG,
     Report,
     RunUpdate,
 )
@@ -34,50 +32,9 @@ def result(trial_id, step, loss=1.0):
     return RunUpdate(trial_id, 1000, reports=[Report(step, 1000 * step, metrics)])
 
 
-def points(client, run_id, key="loss"):
-    history = client.get_metric_history(run_id, key)
-    return sorted((metric.step, metric.value) for metric in history)
-
-
 def active(client):
     experiment = client.get_experiment_by_name("digits")
     return client.search_runs([experiment.experiment_id])
-
-
-class FlakyClient:
-    """A client that does what it is told and then raises, for a number of calls of one method."""
-
-    def __init__(self, client, method, times):
-        self._client, self._method, self._left = client, method, times
-
-    def __getattr__(self, name):
-        call = getattr(self._client, name)
-        if name != self._method:
-            return call
-
-        def flaky(*args, **kwargs):
-            answer = call(*args, **kwargs)
-            if self._left:
-                self._left -= 1
-                raise ConnectionError("reset by peer")
-            return answer
-
-        return flaky
-
-
-def test_a_trial_gets_a_child_of_the_parent(client, open_runs):
-    runs = open_runs(tags={"team": "blue"})
-    runs.write(RunUpdate("t1", 5000, name="trial one", params={"lr": "0.1"}))
-    child = client.get_run(runs.run_ids["t1"])
-    assert child.info.run_name == "trial one"
-    assert child.info.start_time == 5000
-    assert child.info.status == "RUNNING"
-    assert child.data.params == {"lr": "0.1"}
-    assert child.data.tags["mlflow.parentRunId"] == runs.run_ids[PARENT]
-    assert child.data.tags["tune_tf.sweep_id"] == "s1"
-    assert child.data.tags["tune_tf.trial_id"] == "t1"
-    assert child.data.tags["team"] == "blue"
-    assert {"mlflow.user", "mlflow.source.name", "mlflow.source.type"} <= child.data.tags.keys()
 
 
 def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
@@ -97,17 +54,6 @@ def test_more_than_mlflow_takes_in_a_batch_is_written_whole(client, open_runs):
     assert entry.size == 0
 
 
-def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
-    first = open_runs()
-    tags = {STOP_REASON_TAG: "interrupted", STOP_CAUSE_TAG: "ctrl-c"}
-    first.write(RunUpdate("t1", 0, tags=tags, status="KILLED", end_ms=9))
-    second = open_runs(reopen=True)
-    second.write(RunUpdate("t1", 0, reopen=True))
-    run = client.get_run(second.run_ids["t1"])
-    assert run.info.status == "RUNNING"
-    assert not {STOP_REASON_TAG, STOP_CAUSE_TAG} & run.data.tags.keys()
-
-
 def test_a_run_of_a_forgotten_trial_with_other_params_is_replaced(client, open_runs):
     first = open_runs()
     first.write(RunUpdate("t1", 0, params={"lr": "0.1"}))
@@ -124,43 +70,6 @@ def test_a_param_that_changed_becomes_a_tag(client, open_runs):
     data = client.get_run(runs.run_ids[PARENT]).data
     assert data.params == {"best_lr": "0.1", "best_units": "8"}
     assert data.tags["best_lr"] == "0.2"
-
-
-@pytest.mark.parametrize("method", ["create_run", "log_batch", "set_terminated", "log_text"])
-def test_an_answer_that_got_lost_doubles_nothing(method, client, open_runs):
-    runs = open_runs(FlakyClient(client, method, times=1))
-    entry = result("t1", 1)
-    entry.merge(RunUpdate("t1", 0, params={"lr": "1"}, texts={"a.txt": "a"}, status="FINISHED"))
-    with pytest.raises(ConnectionError, match="reset by peer"):
-        runs.write(entry)
-    runs.write(entry)
-    runs.write(RunUpdate(PARENT, 0, trials=frozenset({"t1"}), status="FINISHED"))
-    assert {run.info.run_id for run in active(client)} == set(runs.run_ids.values())
-    assert len(runs.run_ids) == 2
-    assert points(client, runs.run_ids["t1"]) == [(1, 1.0)]
-    assert client.get_run(runs.run_ids["t1"]).info.status == "FINISHED"
-
-
-def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, open_runs):
-    first = open_runs()
-    for trial_id in ("kept", "forgotten"):
-        first.write(result(trial_id, 1))
-    second = open_runs(reopen=True, trial_ids=frozenset({"kept"}))
-    second.write(RunUpdate(PARENT, 0, trials=frozenset({"kept"}), status="FINISHED"))
-    runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in active(client)}
-    assert runs.keys() == {"kept", PARENT}
-    assert runs["kept"].info.status == "KILLED"
-    assert runs["kept"].data.tags[STOP_REASON_TAG] == "interrupted"
-
-
-def test_settling_keeps_an_ended_run_of_a_trial_that_tune_made_anew(client, open_runs):
-    first = open_runs()
-    first.write(RunUpdate("old", 0, tags={STOP_REASON_TAG: "error"}, status="FAILED"))
-    second = open_runs(reopen=True, trial_ids=frozenset({"old"}))
-    second.write(result("new", 1))
-    second.write(RunUpdate(PARENT, 0, trials=frozenset({"new"}), status="FINISHED"))
-    ids = {run.data.tags.get("tune_tf.trial_id", PARENT) for run in active(client)}
-    assert ids == {"old", "new", PARENT}
 
 
 def test_a_file_lands_under_the_path_that_it_is_given(client, open_runs, tmp_path):
@@ -202,25 +111,6 @@ def test_what_is_for_a_run_that_a_user_deleted_is_left_out_at_once(client, open_
 def report_of(num_metrics):
     metrics = {f"m{number}": float(number) for number in range(num_metrics)}
     return Report(1, 1000, {TIME_TOTAL: 1.0, **metrics} if num_metrics < 3000 else metrics)
-
-
-def test_entries_delivered_twice_from_a_spool_change_nothing(client, open_runs):
-    entries = [
-        RunUpdate("t1", 0, name="one", params={"lr": "1"}, reopen=True, fresh=True),
-        *(result("t1", step) for step in (1, 2, 3)),
-        RunUpdate("t1", 0, reports=[Report(7, 9, {"trials/completed": 1.0}, once=False)]),
-        RunUpdate("t1", 0, tags={STOP_REASON_TAG: "completed"}, status="FINISHED", end_ms=77),
-    ]
-    for _ in range(2):
-        runs = open_runs(reopen=True)
-        for entry in entries:
-            runs.write(entry.copy())
-    run = client.get_run(runs.run_ids["t1"])
-    assert len(active(client)) == 2
-    assert points(client, run.info.run_id) == [(1, 1.0), (2, 1.0), (3, 1.0)]
-    assert len(client.get_metric_history(run.info.run_id, "trials/completed")) == 1
-    assert (run.info.status, run.info.end_time) == ("FINISHED", 77)
-    assert run.data.tags[STOP_REASON_TAG] == "completed"
 
 
 def test_a_partly_sent_long_report_is_completed(client, open_runs):

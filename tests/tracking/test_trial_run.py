@@ -1,7 +1,6 @@
 """The user's code inside a trial and the trial's MLflow run."""
 
 import os
-import pickle
 from pathlib import Path
 
 import pytest
@@ -91,15 +90,6 @@ def test_code_without_a_tracked_trial_is_told_what_to_do(enter, message):
         enter() or mlflow_run()
 
 
-def test_the_run_is_the_one_of_the_sweep_and_trial(make_run, tracking):
-    make_run(**{"tune_tf.trial_id": "t2"})
-    made = make_run()
-    make_run(**{"tune_tf.sweep_id": "s2"})
-    enter_trial("t1", tracking)
-
-    assert mlflow_run().run_id == made
-
-
 def test_a_run_that_is_made_later_is_waited_for(make_run, tracking):
     made = []
     clock = Waiting(then=lambda: made.append(make_run()))
@@ -165,15 +155,6 @@ def test_a_store_that_fails_is_told_without_its_password(monkeypatch):
         mlflow_run(1, clock=clock, sleep=clock.sleep)
 
     assert "hunter22" not in str(caught.value)
-
-
-def test_no_password_is_shown_of_what_a_trial_knows():
-    tracking = TrialTracking(
-        "https://me:hunter22@mlflow.test", "digits", "s1", credentials={"TOKEN": "hunter23"}
-    )
-
-    assert "hunter2" not in repr(tracking)
-    assert pickle.loads(pickle.dumps(tracking)) == tracking
 
 
 def test_credentials_that_the_node_lacks_come_from_the_driver(make_run, tracking, monkeypatch):

@@ -4,14 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from rung_losses import BELOW, begun, curves, fitted, partly, unscaled, usual
-
-
-def test_a_known_end_is_predicted_as_it_is():
-    model, features, losses = usual()
-    means, variances = model.predict(features[:8], losses[:8])
-    np.testing.assert_array_equal(means, model.scaled(losses[:8, -1], 2))
-    np.testing.assert_array_equal(variances, 0)
+from rung_losses import BELOW, begun, curves, fitted, partly, usual
 
 
 def test_passed_rungs_have_no_variance_and_the_others_have_some():
@@ -45,14 +38,6 @@ def test_ends_are_predicted_from_what_is_known(known):
     assert 0.85 < np.mean(shares) < 0.99
 
 
-def test_each_rung_that_is_known_leaves_less_variance():
-    model, features, _ = usual()
-    _, losses = curves(30)
-    totals = [model.predict(features, begun(losses, known))[1].sum() for known in range(4)]
-    assert totals == sorted(totals, reverse=True)
-    assert totals[0] > totals[1] > totals[3] == 0
-
-
 PASSED = {
     "one rung": (30,),
     "one trial": (1, 0, 0),
@@ -79,18 +64,6 @@ def test_any_number_of_losses_at_rungs_has_finite_predictions(passed):
         assert np.isfinite(variances).all()
 
 
-@pytest.mark.parametrize("passed", [(30, 0, 0), (30, 1, 0), (30, 1, 1)])
-def test_a_rung_of_one_loss_or_none_goes_on_as_the_one_below(passed):
-    model, features, losses = usual(passed)
-    means, variances = model.predict(features[1:], losses[1:])
-    offset = [
-        model.scaled(losses[0, rung], rung) - model.scaled(losses[0, rung - 1], rung - 1)
-        for rung in range(1, 3)
-    ]
-    np.testing.assert_allclose(means, model.scaled(losses[1:, 0], 0) + np.nansum(offset))
-    assert (variances[:, 1:] > 0.1).all()
-
-
 def test_an_appended_loss_counts_about_as_a_fitted_one():
     features, losses = curves(31)
     passed = np.array((30, 20, 14))
@@ -104,23 +77,6 @@ def test_an_appended_loss_counts_about_as_a_fitted_one():
     own, expected = model.predict(unseen, unknown), refitted.predict(unseen, unknown)
     np.testing.assert_allclose(own[0], expected[0], atol=0.15)
     np.testing.assert_allclose(own[1], expected[1], atol=0.05)
-
-
-def test_an_appended_loss_changes_predictions_nearby_and_truncation_restores_them():
-    model, features, losses = usual()
-    at, unknown = features[[20]] + 0.01, np.full((1, 3), np.nan)
-    before, sizes = model.predict(at, unknown), model.sizes
-    assert sizes == [30, 15, 8]
-    losses[20, 1] = curves(30)[1][20, 1]
-    model.append(features[20], losses[20], 1)
-    assert model.predict(at, unknown)[1][0, 1] < before[1][0, 1]
-    model.truncate(sizes)
-    losses[20, 1] += 0.5
-    model.append(features[20], losses[20], 1)
-    assert model.predict(at, unknown)[0] > before[0] + 0.1
-    model.truncate(sizes)
-    np.testing.assert_array_equal(model.predict(at, unknown)[0], before[0])
-    np.testing.assert_array_equal(model.predict(at, unknown)[1], before[1])
 
 
 @pytest.mark.parametrize("rung", [0, 1, 2])
@@ -152,28 +108,6 @@ def test_what_is_expected_of_several_trials_is_added_as_of_one_after_another():
     assert model.sizes == other.sizes
 
 
-def test_a_rung_without_a_process_takes_no_more_losses_before_the_next_fit():
-    model, features, losses = usual((30, 1, 0))
-    full = curves(30)[1]
-    model.append(features[1], partly(full, (30, 30, 0))[1], 1)
-    model.append_expected(features[[2]], partly(full, (30, 30, 0))[[2]])
-    assert model.sizes == [30, 0, 0]
-    model.fit(features, partly(full, (30, 2, 0)), np.random.default_rng(0))
-    assert model.sizes == [30, 2, 0]
-    assert np.isfinite(model.predict(features, losses)[0]).all()
-
-
-def test_losses_unrelated_to_configs_are_predicted_by_a_line():
-    rng = np.random.default_rng(0)
-    features, first = rng.random((40, 2)), rng.uniform(0, 1, 40)
-    for slope in (0.3, -1.0):
-        losses = BELOW + np.stack([first, 3 + slope * first], 1)
-        model = fitted(features, partly(losses, (40, 30)))
-        means, _ = model.predict(features[30:], partly(losses[30:], (10, 0)))
-        error = [unscaled(model, mean) for mean in means] - losses[30:, 1]
-        assert np.sqrt(np.mean(error**2)) < 0.1 * np.abs(slope)
-
-
 @pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "does not last"])
 def test_noise_of_a_short_run_counts_as_far_as_it_lasts(lasts):
     features, smooth = curves(60, 2, noise=0.0)
@@ -193,45 +127,6 @@ def test_good_ends_of_bad_starts_are_found_by_few_full_runs():
     model = fitted(features, partly(losses, (40, 8)))
     means, _ = model.predict(features[8:], partly(losses[8:], (32, 0)))
     assert np.corrcoef(means, first[8:])[0, 1] < -0.9
-
-
-def test_an_end_is_uncertain_where_no_full_run_began_alike():
-    features = np.random.default_rng(0).random((40, 2))
-    losses = BELOW + np.stack([np.linspace(0, 1, 40), np.linspace(0, 1, 40)], 1)
-    model = fitted(features, partly(losses, (40, 4)))
-    _, variances = model.predict(np.tile(features[:1], (2, 1)), losses[[2, 39]] * [[1, np.nan]])
-    assert variances[1, 1] > 2 * variances[0, 1]
-
-
-def test_variance_of_a_rung_counts_by_the_square_of_the_slope_beyond():
-    features, losses = curves(40, 1, noise=0.2)
-    model = fitted(features, np.concatenate([losses, BELOW + 0.4 * (losses - BELOW)], 1))
-    alone, unseen = fitted(features, losses), curves(20, seed=8)[0]
-    _, variances = model.predict(unseen, np.full((20, 2), np.nan))
-    _, expected = alone.predict(unseen, np.full((20, 1), np.nan))
-    ratio = variances[:, 0] / expected[:, 0]
-    np.testing.assert_allclose(ratio, 0.4**2, rtol=0.35)
-    np.testing.assert_allclose(ratio, ratio[0], rtol=0.1)
-
-
-def test_an_appended_loss_is_what_its_config_is_predicted_to_reach():
-    features, losses = curves(40, 2, noise=0.0)
-    losses[:, 1] = BELOW + 0.4 * (losses[:, 0] - BELOW) + 0.2 * features[:, 1]
-    model = fitted(features, losses)
-    at, ends = np.array([[1.0, 1.6]]), BELOW + np.array([[3.0, 2.5]])
-    model.append(at[0], ends[0], 0)
-    model.append(at[0], ends[0], 1)
-    for known in (0, 1):
-        means, variances = model.predict(at, begun(ends, known))
-        assert means[0] == pytest.approx(model.scaled(ends[0], 1)[1], abs=0.05)
-        assert variances.sum() < 0.05
-
-
-def test_the_only_trial_says_something_of_configs_near_to_it():
-    features, losses = curves(1)
-    model = fitted(features, partly(losses, (1, 0, 0)))
-    _, variances = model.predict(np.concatenate([features, features + 2]), np.full((2, 3), np.nan))
-    assert variances[0, 0] < 0.1 * variances[1, 0]
 
 
 def test_a_fit_to_fewer_losses_forgets_the_lines_of_the_one_before():

@@ -34,34 +34,11 @@ def test_scaled_losses_rise_with_losses_and_large_ones_count_less():
     assert np.isnan(scaled[-1])
 
 
-def test_the_median_of_the_first_rung_is_0_and_its_better_half_has_unit_deviation():
-    model, _, losses = usual()
-    scaled = model.scaled(losses[:, 0], 0)
-    assert np.mean(scaled < 0) == np.mean(scaled > 0) == 0.5
-    assert np.sqrt(np.mean(np.square(scaled[scaled <= 0]))) == pytest.approx(1)
-
-
-def test_positive_losses_are_told_apart_by_their_ratios():
-    features, losses = curves(30, 1, noise=0, offset=0)
-    model = fitted(features, losses)
-    at = model.scaled(0.01 * np.array([1.0, 2.0, 4.0]), 0)
-    assert at[1] - at[0] == pytest.approx(at[2] - at[1])
-
-
 def test_accuracies_are_told_apart_by_the_ratios_of_their_errors():
     features, losses = curves(30, 1, noise=0, offset=0)
     model = fitted(features, -1 / (1 + losses))
     at = model.scaled(-1 + np.array([0.01, 0.02, 0.04]) - 1e-3, 0)
     assert at[1] - at[0] == pytest.approx(at[2] - at[1])
-
-
-def test_a_loss_that_is_not_positive_changes_the_scale_of_all():
-    features, losses = curves(30, 1, noise=0, offset=0)
-    model = fitted(features[:20], losses[:20])
-    losses[25] = -0.5
-    model.fit(features, losses, np.random.default_rng(0))
-    expected = fitted(features, losses).scaled(losses, 0)
-    np.testing.assert_allclose(model.scaled(losses, 0), expected)
 
 
 def test_scales_stay_as_they_are_once_a_dozen_has_passed_a_rung():
@@ -81,15 +58,6 @@ def test_constant_losses_have_finite_predictions():
     np.testing.assert_allclose(means, 0, atol=1e-6)
     assert float(model.scaled(np.array(0.7), 2)) == 0
     assert np.isfinite(variances).all()
-
-
-def test_a_rung_that_only_the_better_trials_reach_has_the_scale_of_all():
-    features, losses = curves(30, 2)
-    losses[:, 1] = losses[:, 0]
-    losses = losses[np.argsort(losses[:, 0])]
-    model = fitted(features, partly(losses, (30, 7)))
-    at = BELOW + np.array([0.5, 1.0, 3.0])
-    np.testing.assert_allclose(model.scaled(at, 1), model.scaled(at, 0))
 
 
 def test_a_dozen_equal_losses_do_not_set_the_scale_for_good():

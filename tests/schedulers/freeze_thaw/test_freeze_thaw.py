@@ -15,7 +15,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.schedulers.gaussian_process import one_thread
-from tune_tf.space import Choice, Constant, Float, SearchSpace
+from tune_tf.space import Constant, Float, SearchSpace
 
 SPACE = SearchSpace({"x": Float(0.0, 1.0)})
 LIMITS = [(1, 1, 3), (2, 1, 3), (9, 1, 3), (20, 2, 2), (20, 1, 4), (27, 2, 3)]
@@ -134,28 +134,6 @@ def test_the_best_config_runs_to_the_end_and_most_others_do_not():
     assert {last for reason, last in ends.values() if reason == "pruned"} <= {1, 3}
 
 
-def test_the_largest_value_is_the_best_where_the_objective_is_to_be_large():
-    least, largest = (
-        Sweep(make(), smooth, 30),
-        Sweep(make("max"), lambda number, step: -smooth(number, step), 30),
-    )
-    least.run()
-    largest.run()
-    assert largest.jobs == least.jobs
-    assert largest.ends() == least.ends()
-    assert {(-best, chance) for best, chance in causes(largest)} == set(causes(least))
-
-
-def test_a_seed_decides_all_that_is_drawn():
-    jobs = []
-    for seed in (1, 1, 2):
-        swept = Sweep(make(seed=seed), noisy(4), 40, num_slots=2)
-        swept.run()
-        jobs.append(swept.jobs)
-    assert jobs[0] == jobs[1]
-    assert jobs[0] != jobs[2]
-
-
 @pytest.mark.parametrize("min_chance", [0.05, 0.5])
 @pytest.mark.parametrize("num_slots", [1, 4])
 def test_trials_stopped_at_the_end_had_less_than_the_least_chance(min_chance, num_slots):
@@ -166,13 +144,6 @@ def test_trials_stopped_at_the_end_had_less_than_the_least_chance(min_chance, nu
     best = min(each.last_result["loss"] for each in swept.trials if swept.has_completed(each))
     assert [value for value, _ in found] == pytest.approx([best] * len(found), rel=1e-3)
     assert max(chance for _, chance in found) <= 100 * min_chance
-
-
-@pytest.mark.parametrize("num_samples", [1, 9, 20])
-def test_without_a_least_chance_every_trial_runs_to_the_end(num_samples):
-    swept = Sweep(make(min_chance=0.0), noisy(6), num_samples, num_slots=2)
-    swept.run()
-    assert set(swept.ends().values()) == {("completed", 9)}
 
 
 def test_a_trial_that_is_chosen_takes_the_slot_before_the_searcher_is_asked():
@@ -187,15 +158,6 @@ def test_a_trial_that_is_chosen_takes_the_slot_before_the_searcher_is_asked():
             assert not swept.propose(), "the slot is taken"
             swept.fill()
             assert chosen[0].status == "RUNNING"
-
-
-@pytest.mark.parametrize("num_slots", [1, 4])
-@pytest.mark.parametrize("max_paused", [1, 3])
-def test_no_more_trials_are_paused_than_may_be(max_paused, num_slots):
-    swept = Sweep(make(max_paused=max_paused), noisy(2), 25, num_slots=num_slots)
-    swept.run()
-    swept.assert_ended(9)
-    assert swept.most_paused <= max_paused
 
 
 @pytest.mark.parametrize("max_paused", [1, 3])
@@ -244,34 +206,10 @@ def test_a_trial_whose_config_is_not_of_the_space_is_tried_all_the_same(config):
     swept.assert_ended(9)
 
 
-def test_options_that_are_mappings_are_told_apart():
-    options = [{"units": 1}, {"units": 2}, {"units": 3}]
-    space = SearchSpace({"layer": Choice(options), "x": Float(0.0, 1.0)})
-    swept = Sweep(
-        make(space=space),
-        lambda number, step: abs(number % 3 - 1) + 1 / step,
-        60,
-        config=lambda number: {"layer": options[number % 3], "x": x_of(number)},
-    )
-    proposed = []
-    for _ in range(100):
-        swept.fill()
-        swept.step(swept.running[0])
-        proposed.append(swept.scheduler.propose(swept))
-    units = [config["layer"]["units"] for config in proposed if config]
-    assert units.count(2) > 0.8 * len(units)
-
-
 @pytest.mark.parametrize("space", [None, SearchSpace({"x": Constant(1)})])
 def test_a_search_space_with_something_to_model_is_needed(space):
     with pytest.raises(InvalidSettingsError, match=r"space: freeze_thaw models.*space=\.\.\."):
         make(space=space)
-
-
-def test_rungs_are_told_and_results_are_not_buffered():
-    made = make(epochs=20)
-    assert made.rungs == (1, 3, 9, 20)
-    assert not made.supports_buffered_results
 
 
 def one_decision(swept):

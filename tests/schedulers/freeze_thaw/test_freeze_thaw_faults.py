@@ -1,9 +1,7 @@
 """``freeze_thaw`` under concurrency limits, failures, stops from elsewhere and resumes."""
 
 import math
-import pickle
 import random
-from types import SimpleNamespace
 
 import pytest
 from slots import assert_every_iteration_once
@@ -41,21 +39,6 @@ def test_a_limit_that_counts_waiting_trials_makes_no_dead_lock(limit, num_slots)
     swept.assert_ended(9)
 
 
-def test_no_trial_is_stopped_while_the_searcher_is_blocked():
-    swept = Sweep(make(), noisy(5), 15, limit=3)
-    limiter = swept.search_alg.searcher
-    swept.search_alg.searcher = SimpleNamespace(is_closed=True, searcher=limiter)
-    for _ in range(30):
-        swept.fill()
-        if swept.running:
-            swept.step(swept.running[0])
-    assert {reason for reason, _ in swept.ends().values()} <= {None, "completed"}
-    assert in_state(swept, "PAUSED")
-    swept.search_alg.searcher.is_closed = False
-    swept.run()
-    swept.assert_ended(9)
-
-
 @pytest.mark.parametrize("num_slots", [1, 3])
 def test_waiting_trials_go_on_while_the_searcher_has_none_and_wait_for_it_then(num_slots):
     swept = advance(Sweep(make(), noisy(7), 20, num_slots=num_slots), 12)
@@ -72,30 +55,6 @@ def test_waiting_trials_go_on_while_the_searcher_has_none_and_wait_for_it_then(n
     swept.assert_ended(9)
 
 
-def test_a_searcher_that_ends_early_leaves_no_trial_waiting():
-    swept = advance(Sweep(make(), noisy(8), 40, num_slots=3), 25)
-    swept.num_samples = len(swept.trials)
-    swept.run()
-    swept.assert_ended(9)
-    assert causes(swept)
-
-
-def test_a_trial_that_is_still_saved_when_the_searcher_ends_may_go_on_as_well():
-    swept = Sweep(make(), smooth, 40, num_slots=2)
-    swept.fill()
-    first, second = swept.trials
-    swept.step(second, math.nan)
-    result = {"loss": 1.0, "training_iteration": 1}
-    assert swept.scheduler.on_trial_result(swept, first, dict(result)) == "PAUSE"
-    swept.num_samples = 2
-    assert swept.scheduler.choose_trial_to_run(swept) is None
-    first.update_last_result(result)
-    swept.reports.append((0, 1))
-    swept.leave(first, "PAUSED")  # as Tune does once the checkpoint is there
-    swept.run()
-    assert swept.ends()[0] == ("completed", 9)
-
-
 def test_no_waiting_trial_takes_the_slot_of_one_that_is_still_saved_before_the_searcher_is_asked():
     swept = Sweep(make(), smooth, 40)
     for _ in range(3):
@@ -109,17 +68,6 @@ def test_no_waiting_trial_takes_the_slot_of_one_that_is_still_saved_before_the_s
     swept.leave(saved, "PAUSED")
     swept.fill()
     assert swept.jobs == [(number, 0) for number in range(5)]
-
-
-def test_two_slots_that_failures_leave_are_filled_before_the_first_process_has_started():
-    swept = advance(Sweep(make(min_chance=0.0), smooth, 12, num_slots=3), 20)
-    swept.fill()
-    swept.num_samples = len(swept.trials)
-    for trial in swept.running[:2]:
-        swept.fail(trial)
-    chosen = {swept.scheduler.choose_trial_to_run(swept) for _ in range(3)}
-    assert set(in_state(swept, "PENDING")) == chosen
-    assert len(chosen) == 2
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -138,40 +86,6 @@ def test_trials_that_diverge_are_ended_and_others_go_on(value, iteration):
     assert ("completed", 9) in ends.values()
 
 
-@pytest.mark.parametrize("iteration", [1, 3, 9])
-def test_a_sweep_all_of_whose_trials_diverge_ends(iteration):
-    swept = Sweep(
-        make(), lambda number, step: math.nan if step == iteration else 1 / step, 12, num_slots=2
-    )
-    swept.run()
-    swept.assert_ended(9, ("diverged",) if iteration == 1 else ENDS)
-
-
-@pytest.mark.parametrize("retry", [False, True])
-def test_trials_that_raise_are_replaced_or_tried_again(retry):
-    swept = Sweep(make(), noisy(9), 20, num_slots=2)
-    for count in range(400):
-        swept.fill()
-        if not swept.running:
-            break
-        trial = swept.running[0]
-        swept.fail(trial, retry) if count % 7 == 6 else swept.step(trial)
-    assert not swept.running
-    failed = in_state(swept, "ERROR")
-    assert bool(failed) is not retry
-    assert len(in_state(swept, "TERMINATED") + failed) == 20
-    assert_every_iteration_once(swept)
-
-
-def test_a_sweep_all_of_whose_trials_fail_ends():
-    swept = Sweep(make(), noisy(9), 5, num_slots=2)
-    for _ in range(5):
-        swept.fill()
-        swept.fail(swept.running[0])
-    swept.fill()
-    assert [trial.status for trial in swept.trials] == ["ERROR"] * 5
-
-
 @pytest.mark.parametrize("status", ["PAUSED", "PENDING", "RUNNING"])
 def test_a_trial_that_somebody_else_stops_is_out_of_budget(status):
     swept = advance(Sweep(make(), noisy(10), 20, num_slots=2), 13)
@@ -185,17 +99,6 @@ def test_a_trial_that_somebody_else_stops_is_out_of_budget(status):
     assert stopped.last_result.get(STOP_REASON) == "out_of_budget"
     assert STOP_CAUSE not in stopped.last_result
     swept.assert_ended(9, ("completed", "pruned", "out_of_budget"))
-
-
-@pytest.mark.parametrize("last", [1, 2, 5])
-def test_trials_that_end_by_themselves_are_completed_and_others_compared_with_them(last):
-    swept = Sweep(make(), smooth, 40, num_slots=2, stop=last)
-    swept.run()
-    ends = swept.ends()
-    assert set(ends.values()) <= {("completed", last), ("pruned", 1), ("pruned", 3)}
-    assert ("completed", last) in ends.values()
-    assert last < 5 or (causes(swept) and len(swept.reports) < 40 * last * 0.8)
-    assert_every_iteration_once(swept)
 
 
 def test_trials_that_skip_iterations_are_paused_at_the_rung_that_they_passed():
@@ -272,16 +175,6 @@ def test_a_sweep_that_was_killed_goes_on(num_steps, num_slots, tmp_path):
     assert ("completed", 9) in again.ends().values()
 
 
-def test_a_sweep_that_is_killed_after_every_result_ends(tmp_path):
-    swept = Sweep(make(), noisy(13), 12, num_slots=2)
-    while not all(trial.is_finished() for trial in swept.trials) or not swept.is_finished():
-        swept.fill()
-        if swept.running:
-            swept.step(swept.running[0])
-        swept = resumed(swept, tmp_path / "scheduler")
-    swept.assert_ended(9)
-
-
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed, tmp_path):
     swept = Sweep(make(epochs=3), smooth, 30, num_slots=2)
@@ -303,14 +196,6 @@ def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed
     swept.run()
     assert swept.ends()[number] == ("completed", 3)
     assert {best for best, _ in causes(swept)} == {-5.0}
-
-
-def test_the_state_holds_no_trials(tmp_path):
-    swept = Sweep(make(), smooth, 12)
-    swept.run()
-    swept.scheduler.save(tmp_path / "scheduler")
-    saved = pickle.loads((tmp_path / "scheduler").read_bytes())
-    assert b"ray.tune.experiment" not in saved.state
 
 
 def test_proposals_go_on_after_a_resume(tmp_path):

@@ -70,16 +70,6 @@ def simulated(name="freeze_thaw", sampler="freeze_thaw", *, num_samples=30, **op
     return controller, results, getattr(searcher, "study", None)
 
 
-@pytest.mark.parametrize("num_workers", [1, 4])
-def test_a_simulated_sweep_ends_alike_in_its_study(num_workers):
-    _, results, study = simulated(num_workers=num_workers)
-    lasts = Counter(int(trial_id) for trial_id, *_ in results)
-    for number, trial in enumerate(study.trials):
-        assert trial.state.name == ("COMPLETE" if lasts[number] == 9 else "PRUNED")
-        assert (STOP_CAUSE in trial.user_attrs) == (trial.state.name == "PRUNED")
-    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED"}
-
-
 def test_proposals_are_valid_configs_and_better_than_random_ones():
     controller, _, study = simulated(num_samples=60)
     for trial in study.trials:
@@ -91,19 +81,6 @@ def test_proposals_are_valid_configs_and_better_than_random_ones():
     assert sorted(ends[-20:])[10] < sorted(ends[:9])[1]
 
 
-def test_a_seed_decides_a_whole_sweep():
-    assert simulated()[1] == simulated()[1]
-
-
-def test_results_that_are_not_finite_fail_in_the_study():
-    _, _, study = simulated(
-        curve=lambda values, step: (
-            math.nan if values["batch"] > 100 and step > 1 else curve(values, step)
-        )
-    )
-    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED", "FAIL"}
-
-
 def test_a_space_with_fewer_values_than_trials_is_tried_again_and_again():
     space = SearchSpace({"x": Int(0, 3)})
     controller, _, _ = simulated(space=space, curve=lambda values, step: values["x"] + 1 / step)
@@ -113,27 +90,6 @@ def test_a_space_with_fewer_values_than_trials_is_tried_again_and_again():
 
 def test_under_another_scheduler_the_sampler_draws_as_the_random_one():
     assert simulated("asha", "freeze_thaw")[1] == simulated("asha", "random")[1]
-
-
-def test_rays_limiter_that_counts_paused_trials_makes_no_dead_lock():
-    from ray.tune.search import Searcher
-
-    class Counting(Searcher):
-        count = 0
-
-        def suggest(self, trial_id):
-            self.count += 1
-            return {"x": self.count * 0.618 % 1}
-
-        def on_trial_complete(self, trial_id, result=None, error=False):
-            """Learn nothing."""
-
-    simulated(
-        searcher=Counting("loss", "min"),
-        space=SearchSpace({"x": Float(0.0, 1.0)}),
-        curve=lambda values, step: values["x"] + 1 / step,
-        max_concurrent=3,
-    )
 
 
 @pytest.mark.parametrize(

@@ -117,21 +117,6 @@ def test_the_gradient_is_that_of_the_loss(seed):
     assert error < 1e-4 * np.linalg.norm(process._loss(theta, *arguments)[1])
 
 
-def test_a_parameter_without_influence_has_the_longest_length():
-    process = fitted(80)
-    lengths = np.exp(process._theta[:3])
-    assert lengths[2] > 2 * lengths[:2].max()
-    assert 1e-4 < process.noise < 2e-3  # it is 4e-4
-
-
-def test_predictions_come_near_to_values_not_seen():
-    unseen = points(200, seed=5)
-    means, variances = fitted(100).predict(unseen)
-    error = means - values_at(unseen)
-    assert np.sqrt(np.mean(error**2)) < 0.06
-    assert 0.9 < np.mean(np.abs(error) < 2 * np.sqrt(variances + 4e-4)) <= 1
-
-
 def test_appended_points_are_as_good_as_fitted_ones():
     process, features = fitted(40), points(45, seed=4)
     expected = pickle.loads(pickle.dumps(process))
@@ -143,30 +128,6 @@ def test_appended_points_are_as_good_as_fitted_ones():
         process.predict(features[:2])
     assert process.size == 45
     assert_same_predictions(process, expected)
-
-
-def test_there_is_space_for_any_number_of_appended_points():
-    process, features = fitted(10), points(150, seed=4)
-    for feature, value in zip(features, values_at(features), strict=True):
-        process.append(feature[None], np.array([value]))
-    reference = sklearn_process(
-        process,
-        np.concatenate([points(10), features]),
-        np.concatenate([values_at(points(10)), values_at(features)]),
-    )
-    unseen = points(30, seed=9)
-    np.testing.assert_allclose(process.predict(unseen)[0], reference.predict(unseen), atol=1e-5)
-
-
-def test_points_that_are_there_already_may_be_appended_where_no_noise_is_left(monkeypatch):
-    monkeypatch.setattr("tune_tf.schedulers.gaussian_process._JITTER", 0.0)
-    process, features = fitted(40), points(40)
-    process.noise = 0.0
-    process.fit(features[:10], values_at(features[:10]), np.random.default_rng(0))
-    process.noise = 0.0
-    process.append(np.repeat(features[:10], 3, axis=0), np.repeat(values_at(features[:10]), 3))
-    assert process.size == 40
-    assert all(np.isfinite(each).all() for each in process.predict(features))
 
 
 @pytest.mark.parametrize("num_appended", [1, 5, 100])
@@ -205,23 +166,6 @@ def test_lengths_are_found_anew_once_a_third_was_added():
     assert thetas[0] == thetas[1] != thetas[2] == thetas[3] == thetas[4]
 
 
-def test_of_many_points_some_find_the_lengths_and_all_predict(monkeypatch):
-    sizes, loss = [], GaussianProcess._loss
-
-    def noted(self, theta, squares, linear, values):
-        sizes.append(len(values))
-        assert squares.shape == (len(values), len(values), 3)
-        assert set(best).issubset(values.tolist())
-        return loss(self, theta, squares, linear, values)
-
-    monkeypatch.setattr(GaussianProcess, "_loss", noted)
-    best = np.sort(values_at(points(400)))[:40].tolist()
-    process = fitted(400)
-    assert 80 <= min(sizes) <= max(sizes) <= 120
-    means, _ = process.predict(points(400))
-    assert np.sqrt(np.mean((means - values_at(points(400))) ** 2)) < 0.03
-
-
 DEGENERATE = {
     "identical points": (np.repeat(points(1), 30, axis=0), np.linspace(-1, 1, 30)),
     "identical points and values": (np.repeat(points(1), 30, axis=0), np.ones(30)),
@@ -244,9 +188,3 @@ def test_any_points_have_finite_predictions(features, values):
         assert np.isfinite(variances).all()
         assert (variances > 0).all()
         assert np.abs(means).max() <= 2 * np.abs(values).max() + 1e-9
-
-
-def test_without_points_the_prior_is_predicted():
-    means, variances = GaussianProcess(GROUPS).predict(points(3))
-    assert means.tolist() == [0, 0, 0]
-    np.testing.assert_allclose(variances, 1.0)

@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
 
 from tune_tf.schedulers.unit_space import UnitSpace
-from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, flatten, nest
+from tune_tf.space import Choice, Constant, Float, Int, SearchSpace, nest
 
 RANGES = {
     "float": Float(-2.0, 3.0),
@@ -82,28 +81,6 @@ def test_a_points_config_is_that_point_again(space):
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_a_random_config_is_the_same_after_both_ways(space):
-    unit, rng = UnitSpace(space), np.random.default_rng(3)
-    for _ in range(30):
-        config = flatten(space.sample(rng), space.parameters)
-        again = unit.decode(unit.encode(config))
-        assert again == {
-            path: pytest.approx(value) if type(value) is float else value
-            for path, value in config.items()
-        }
-        assert [*map(type, again.values())] == [type(config[path]) for path in again]
-
-
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_exactly_the_inactive_parameters_are_nan(space):
-    unit, points = drawn_and_perturbed(space)
-    paths = [path for path, each in space.parameters.items() if not isinstance(each, Constant)]
-    for point in points:
-        config = unit.decode(point)
-        assert [path in config for path in paths] == (~np.isnan(point)).tolist()
-
-
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_features_are_finite_and_small_and_belong_to_a_column_each(space):
     unit, points = drawn_and_perturbed(space)
     features = unit.features(points)
@@ -111,23 +88,6 @@ def test_features_are_finite_and_small_and_belong_to_a_column_each(space):
     assert features.min() >= 0
     assert features.max() <= 1
     assert sorted(set(unit.groups.tolist())) == list(range(len(unit)))
-
-
-def test_only_the_features_of_a_changed_parameter_change():
-    unit, rng = UnitSpace(SPACES["groups"]), np.random.default_rng(0)
-    one, other = unit.draw(2, rng)
-    for column in range(len(unit)):
-        changed = one.copy()
-        changed[column] = (other[column] + 1) % 2 if column == 2 else other[column] / 2
-        own, new = unit.features(np.stack([one, changed]))
-        assert set(unit.groups[own != new].tolist()) <= {column}
-
-
-def test_all_pairs_of_options_are_equally_far_apart_in_features():
-    unit = UnitSpace(SPACES["none and lists"])
-    features = unit.features(np.arange(4.0)[:, None])
-    distances = np.square(features[:, None] - features[None]).sum(2)[~np.eye(4, dtype=bool)]
-    np.testing.assert_allclose(distances, 1, atol=0.05)  # as the ends of a range
 
 
 @pytest.mark.parametrize("parameter", NUMBERS.values(), ids=NUMBERS)
@@ -142,27 +102,6 @@ def test_numbers_to_choose_from_are_a_range_of_steps_in_their_order(parameter):
     np.testing.assert_allclose(np.array(counts) / 4000, 0.2, atol=0.04)
 
 
-def test_without_an_order_numbers_are_options_as_others_are():
-    unit = UnitSpace(SearchSpace({"a": Choice([1.0, 2.0, math.nan])}))
-    assert unit.num_ranges == 0
-
-
-def test_constants_have_no_column():
-    unit = UnitSpace(SPACES["groups"])
-    assert len(unit) == 3
-    assert unit.num_ranges == 2
-    assert unit.groups.tolist() == [0, 1, 2, 2]
-    assert len(UnitSpace(SearchSpace({"a": 1, "b": None}))) == 0
-
-
-@pytest.mark.parametrize("parameter", CHOICES.values(), ids=CHOICES)
-def test_options_are_drawn_equally_often(parameter):
-    points = UnitSpace(SearchSpace({"a": parameter})).draw(3000, np.random.default_rng(0))
-    options, counts = np.unique(points, return_counts=True)
-    assert options.tolist() == list(range(len(parameter.options)))
-    np.testing.assert_allclose(counts / 3000, 1 / len(options), atol=0.04)
-
-
 @pytest.mark.parametrize("name", ["int", "stepped int", "stepped float"])
 def test_steps_are_drawn_equally_often_the_ends_too(name):
     unit = UnitSpace(SPACES[name])
@@ -171,28 +110,6 @@ def test_steps_are_drawn_equally_often_the_ends_too(name):
     _, counts = np.unique(np.round(values, 6), return_counts=True)
     assert len(counts) == num_values
     np.testing.assert_allclose(counts * num_values / 4000, 1, atol=0.3)
-
-
-@pytest.mark.parametrize("name", ["float", "log float"])
-def test_ranges_are_drawn_evenly_on_their_scale(name):
-    unit = UnitSpace(SPACES[name])
-    points = unit.draw(1000, np.random.default_rng(0))
-    low, high = RANGES[name].low, RANGES[name].high
-    share = {
-        "float": lambda value: (value - low) / (high - low),
-        "log float": lambda value: math.log(value / low) / math.log(high / low),
-    }[name]
-    shares = [share(unit.decode(point)["a"]) for point in points]
-    assert kstest(shares, "uniform").pvalue > 0.01
-    np.testing.assert_allclose(shares, points[:, 0], atol=1e-9)
-
-
-def test_small_integers_of_a_logarithmic_range_are_drawn_about_as_often_as_by_the_space():
-    space, rng = SPACES["log int"], np.random.default_rng(0)
-    unit = UnitSpace(space)
-    own = np.log([unit.decode(point)["a"] for point in unit.draw(1000, rng)])
-    others = np.log([space.sample(rng)["a"] for _ in range(1000)])
-    np.testing.assert_allclose(*np.quantile([own, others], [0.3, 0.5, 0.9], axis=1).T, atol=0.7)
 
 
 def test_a_perturbed_point_is_near_in_most_of_its_columns():
@@ -240,18 +157,3 @@ def test_a_value_outside_of_the_space_counts_as_inactive(value):
     np.testing.assert_array_equal(np.isnan(point), [True, False, True])
     points = unit.perturb(point, 5, np.random.default_rng(0))
     assert np.isfinite(points).all()
-
-
-def test_a_value_of_an_inactive_parameter_does_not_count():
-    parameters = {"c": Choice(["a", "b"]), "d": Choice([None, 1], when={"c": "b"})}
-    space = SearchSpace(parameters)
-    assert space.validate({"c": "a", "d": None}) == []  # Ray cannot omit a value
-    assert np.isnan(UnitSpace(space).encode({"c": "a", "d": None})[1])
-
-
-@pytest.mark.parametrize("is_log", [False, True])
-def test_a_continuous_range_of_one_value_has_one_point(is_log):
-    unit = UnitSpace(SearchSpace({"a": Float(2.0, 2.0, log=is_log)}))
-    points = unit.draw(5, np.random.default_rng(0))
-    assert [unit.decode(point)["a"] for point in points] == [2.0] * 5
-    np.testing.assert_array_equal(points, unit.encode({"a": 2.0})[0])

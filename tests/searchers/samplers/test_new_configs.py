@@ -124,13 +124,6 @@ def test_without_rungs_configs_repeat_as_optuna_has_it():
     assert len(set(expected)) < 36
 
 
-def test_an_exhausted_space_repeats_all_configs_but_diverged_ones():
-    registry = make_registry(options, rungs=(1,))
-    failed = registry.ask("first")
-    registry.tell("first", DIVERGED)
-    assert repr(failed) not in proposed(registry, 15)
-
-
 @pytest.mark.parametrize(
     ("sampler", "space", "is_replaced"),
     [

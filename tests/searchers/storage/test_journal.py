@@ -35,14 +35,6 @@ def lines_of(path):
     return path.read_bytes().splitlines(keepends=True)
 
 
-def test_a_journal_without_a_fault_is_left_as_it_is(path, caplog):
-    before = path.read_bytes()
-    trials_of(path)
-    assert path.read_bytes() == before
-    assert not caplog.records
-    assert not path.with_name("study.journal.damaged").exists()
-
-
 def test_a_last_line_that_was_cut_is_moved_aside_and_writing_goes_on(path, caplog):
     path.write_bytes(path.read_bytes()[:-20])
     with caplog.at_level(logging.WARNING):
@@ -93,12 +85,6 @@ def test_a_fault_costs_no_trial_its_number_or_value(path, fault):
     assert names <= {"study.journal", "study.journal.damaged"}  # no lock is left
 
 
-def test_a_lost_value_is_missing_from_its_own_trial_only(path):
-    write(path, replaced(REPORT, 1))
-    curves = [trial.intermediate_values for trial in trials_of(path)]
-    assert curves == [{1: 0.0}, {}, {1: 1.0}, {1: 1.5}]
-
-
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -113,22 +99,3 @@ def test_a_file_without_a_study_is_refused_and_stays_as_it_is(path, fault, messa
     with pytest.raises(InvalidSettingsError, match=message):
         open_storage(path)
     assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("size", [None, 1, 60])
-def test_a_journal_with_only_part_of_its_first_line_is_begun_anew(path, size):
-    path.write_bytes(b"\n" if size is None else path.read_bytes()[:size])
-    with quiet_logging():
-        study = optuna.create_study(storage=open_storage(path), study_name="s")
-    assert study.trials == []
-
-
-def test_what_is_lost_is_said_once_with_counts(path, caplog):
-    num_lines = len(lines_of(path))
-    write(path, replaced(NEW_TRIAL, 1))
-    with caplog.at_level(logging.WARNING):
-        trials_of(path)
-        trials_of(path)
-    [record] = caplog.records
-    assert f"{num_lines - 1} entries are kept, 1 unreadable lines moved to" in record.getMessage()
-    assert "1 trials lost their first entry" in record.getMessage()

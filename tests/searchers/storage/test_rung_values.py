@@ -9,7 +9,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.searchers.storage.rung_values import RungValues, values_at_rungs
+from tune_tf.searchers.storage.rung_values import RungValues
 
 COMPLETE, PRUNED, RUNNING, FAIL = (
     TrialState.COMPLETE,
@@ -82,22 +82,6 @@ def test_nan_is_never_shown_of_a_stopped_trial_and_the_truth_stays():
     assert [each.number for each in found] == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("curve", "rungs", "expected"),
-    [
-        pytest.param(
-            {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}, (1, 3, 9), {1: 0.1, 3: 0.3}, id="each epoch"
-        ),
-        pytest.param({2: 0.2, 4: 0.4, 10: 0.9}, (1, 3, 9), {1: 0.2, 3: 0.4, 9: 0.9}, id="rarely"),
-        pytest.param({5: 0.5}, (1, 3, 9), {3: 0.5}, id="the highest rung passed"),
-        pytest.param({3: 0.3}, (1, 3), {3: 0.3}, id="first at the next rung"),
-        pytest.param({}, (1, 3), {}, id="nothing"),
-    ],
-)
-def test_the_value_at_a_rung_is_the_first_from_there_on(curve, rungs, expected):
-    assert values_at_rungs(curve, rungs) == expected
-
-
 CHANGED = {
     "running": (RUNNING, {1: 0.5, 2: 0.4, 3: 0.3}, 2, (PRUNED, {1: 0.5, 2: 0.4}, 0.4)),
     "finished": (COMPLETE, {1: 0.5, 2: 0.4, 3: 0.3}, 1, (PRUNED, {1: 0.5}, 0.5)),
@@ -111,34 +95,6 @@ def test_a_trial_counts_up_to_the_moment_its_config_was_changed(state, curve, at
     study = new_study()
     add(study, curve, state, changed_at=at)
     assert shown(study, rungs=()) == [expected]
-
-
-def test_a_study_over_it_is_asked_and_told_as_any_other():
-    storage = InMemoryStorage()
-    study = new_study(RungValues(storage, lambda: RUNGS))
-    add(study, curve_to(4), PRUNED)
-    trial = add(study, curve_to(9, 0.1), COMPLETE)
-    study.set_user_attr("a", 1)
-    study.enqueue_trial({"x": 0.25})
-    assert study.ask({"x": FloatDistribution(0, 1)}).params == {"x": 0.25}
-    truth = optuna.load_study(study_name="s", storage=storage)
-    assert [seen(trial) for trial in truth.trials] == [
-        (PRUNED, curve_to(4), 0.5),
-        (COMPLETE, curve_to(9, 0.1), 0.1),
-        (RUNNING, {}, None),
-    ]
-    assert study.best_trial.number == trial.number
-    assert truth.user_attrs == {"a": 1}
-
-
-def test_rungs_that_change_are_followed():
-    study = new_study()
-    add(study, curve_to(9), PRUNED)
-    rungs = [1, 3]
-    storage = RungValues(study._storage, lambda: rungs)
-    assert [*storage.get_all_trials(study._study_id)[0].intermediate_values] == [1, 3]
-    rungs.append(9)
-    assert [*storage.get_all_trials(study._study_id)[0].intermediate_values] == [1, 3, 9]
 
 
 STORAGES = {

@@ -1,8 +1,6 @@
 """The MLflow callback in sweeps that Ray Tune runs."""
 
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from store import Store
@@ -165,39 +163,6 @@ def test_each_way_of_ending_has_its_state_and_reason(sweep):
     text = Path(store.client.download_artifacts(failed.info.run_id, "error.txt")).read_text()
     assert text.startswith("Failure # 1")
     assert "raise ValueError" in text
-
-
-def test_a_retried_trial_stands_once_with_every_step_once(sweep, tmp_path):
-    from ray import tune
-
-    marker = tmp_path / "failed"
-
-    def train(config):
-        for step in range(1, 5):
-            tune.report({"val_accuracy": float(step)})
-            if step == 2 and not marker.exists():
-                marker.touch()
-                raise ValueError("once")
-
-    store = sweep(train, {"rate": 1.0}, max_failures=1)
-    assert store.states("rate") == {"1.0": ("FINISHED", "completed")}
-    assert [step for step, _ in store.points(store.children[0], "val_accuracy")] == [1, 2, 3, 4]
-
-
-def test_trials_that_ran_out_of_the_time_budget_are_killed_and_told_apart(
-    sweep, tmp_path, monkeypatch
-):
-    over = tmp_path / "over"
-
-    def use_up(step):
-        if step == 3:
-            over.touch()
-
-    later = SimpleNamespace(time=lambda: time.time() + 7200 * over.exists())
-    monkeypatch.setattr("ray.tune.stopper.timeout.time", later)
-    store = sweep(class_trainable(at_step=use_up), {"rate": 1.0}, time_budget_s=3600)
-    assert store.states("rate") == {"1.0": ("KILLED", "out_of_budget")}
-    assert store.parent.info.status == "FINISHED"
 
 
 @pytest.fixture

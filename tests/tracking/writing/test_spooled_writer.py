@@ -2,19 +2,13 @@
 
 import errno
 import os
-import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 from spools import read, result
 
 from tune_tf.tracking.writing.spool import Spool
 from tune_tf.tracking.writing.writer import BackgroundWriter
-
-ROOT = Path(__file__).parents[3]
 
 
 class Store:
@@ -39,36 +33,6 @@ def writer_of(path):
         return BackgroundWriter(lambda: store, Spool(path, segment_bytes=300), **settings)
 
     return writer_of
-
-
-def test_a_killed_process_leaves_its_spool_free_with_all_that_it_put(path):
-    code = f"""
-import os, signal
-from pathlib import Path
-from tune_tf.tracking.writing.run_update import RunUpdate, Report
-from tune_tf.tracking.writing.spool import Spool
-from tune_tf.tracking.writing.writer import BackgroundWriter
-def never():
-    raise ConnectionError("down")
-writer = BackgroundWriter(never, Spool(Path({str(path)!r}), {{"sweep_id": "s"}}))
-for step in range(500):
-    writer.put(RunUpdate("t", 0, reports=[Report(step, 0, {{"loss": 1.0}})]))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=240)
-    assert done.returncode == -signal.SIGKILL
-    assert [step for _, step in read(path, 1000)] == list(range(500))
-
-
-def test_what_is_delivered_at_the_end_leaves_no_spool(path, writer_of, caplog):
-    store = Store()
-    writer = writer_of(store)
-    for step in range(50):
-        writer.put(result("t", step))
-    writer.close()
-    assert store.steps == {"t": list(range(50))}
-    assert list(path.parent.iterdir()) == []
-    assert not caplog.records
 
 
 def test_the_next_writer_delivers_entries_that_a_store_did_not_take(path, writer_of, caplog):
