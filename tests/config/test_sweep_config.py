@@ -53,8 +53,7 @@ searcher: {name: optuna, sampler: tpe, arguments: {}, seed: 5, storage: null, st
   points_to_evaluate: [], warm_start_from: null, allow_changed_space: false}
 epochs: 100
 scheduler: {name: fifo}
-parallelism: {kind: mirrored, num_replicas: 1, synchronized_batch_norm: false, micro_batches: 1,
-  uneven: split}
+parallelism: {kind: mirrored, num_replicas: 1, synchronized_batch_norm: false, micro_batches: 1}
 resources: null
 budget: {num_samples: 4, time_budget_s: null, epochs: null, cpu_hours: null, gpu_hours: null,
   target: null, patience: null}

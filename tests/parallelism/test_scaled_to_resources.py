@@ -38,9 +38,6 @@ def test_a_replica_takes_a_gpu_or_as_many_cpus_as_at_first(declared, base, reser
         pytest.param({}, 5, 5, id="rows of a batch"),
         pytest.param({}, 8, 8, id="as many rows as devices"),
         pytest.param({"num_replicas": 2}, 1, 2, id="never fewer than declared"),
-        pytest.param({"uneven": "refuse"}, 12, 6, id="what divides"),
-        pytest.param({"uneven": "refuse"}, 7, 7, id="a row for each"),
-        pytest.param({"uneven": "refuse"}, 11, 1, id="nothing divides"),
     ],
 )
 def test_there_are_no_more_replicas_than_batches_and_settings_allow(
@@ -65,7 +62,7 @@ def test_scaling_from_one_device_synchronizes_batch_normalization(declared, sync
 
 
 def test_scaling_to_resources_keeps_other_settings():
-    declared = Mirrored(2, synchronized_batch_norm=True, micro_batches=2, uneven="refuse")
+    declared = Mirrored(2, synchronized_batch_norm=True, micro_batches=2)
     spread = declared.scaled_to_resources(TrialResources(2), TrialResources(4), batch_size=8)
 
-    assert spread == Mirrored(4, synchronized_batch_norm=True, micro_batches=2, uneven="refuse")
+    assert spread == Mirrored(4, synchronized_batch_norm=True, micro_batches=2)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from tune_tf.parallelism.parallelism import Count, Parallelism, Uneven
+from tune_tf.parallelism.parallelism import Count, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.validation import validated
 
@@ -19,9 +19,6 @@ class Mirrored(Parallelism):
             replicas, as on one device, even if the model specifies otherwise.
         micro_batches: Pieces into which a replica splits its part of a batch to save memory. The
             gradient is that of the whole batch.
-        uneven: Treatment of a batch whose rows do not divide by the replicas, such as the last one:
-            ``"split"`` divides it as evenly as possible and weights the parts by rows, which gives
-            the numbers of one device; ``"refuse"`` raises an error.
     """
 
     kind: ClassVar[str] = "mirrored"
@@ -30,7 +27,6 @@ class Mirrored(Parallelism):
     num_replicas: Count = 1
     synchronized_batch_norm: bool = False
     micro_batches: Count = 1
-    uneven: Uneven = "split"
 
     def scaled_to(self, num_replicas: int) -> "Mirrored":
         """Return the layout with this number of model replicas."""
@@ -42,8 +38,8 @@ class Mirrored(Parallelism):
         """Return the layout for the reserved resources, with unchanged numbers.
 
         A replica uses one GPU, or as many whole CPUs as in ``base``, the declared resources; the
-        remaining CPUs serve as threads. The number of replicas is at least the declared one, at
-        most the batch size, and with ``uneven="refuse"`` a divisor of it.
+        remaining CPUs serve as threads. The number of replicas is at least the declared one, and at
+        most the batch size.
 
         A trial declared with one replica keeps the numbers of one device: batch normalization is
         synchronized over all replicas. A trial declared with several keeps its setting, so without
@@ -52,8 +48,6 @@ class Mirrored(Parallelism):
         declared = self.num_replicas
         capacity = int(reserved.gpus) if reserved.gpus else declared * (reserved.cpus // base.cpus)
         num_replicas = min(capacity, batch_size)
-        while self.uneven == "refuse" and num_replicas > 1 and batch_size % num_replicas:
-            num_replicas -= 1
         if num_replicas <= declared:
             return self
         return replace(

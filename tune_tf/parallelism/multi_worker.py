@@ -9,7 +9,6 @@ from tune_tf.parallelism.parallelism import (
     Count,
     Parallelism,
     Placement,
-    Uneven,
 )
 from tune_tf.validation import validated
 
@@ -28,8 +27,6 @@ class MultiWorker(Parallelism):
         synchronized_batch_norm: Whether BatchNormalization layers normalize over the rows of all
             workers, as on one device, even if the model specifies otherwise.
         micro_batches: Pieces into which a replica splits its part of a batch to save memory.
-        uneven: Treatment of a batch whose rows do not divide by the replicas; see
-            :class:`Mirrored`.
     """
 
     kind: ClassVar[str] = "multi_worker"
@@ -40,7 +37,6 @@ class MultiWorker(Parallelism):
     placement: Placement = "pack"
     synchronized_batch_norm: bool = False
     micro_batches: Count = 1
-    uneven: Uneven = "split"
 
     @property
     def num_replicas(self) -> int:

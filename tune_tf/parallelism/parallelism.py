@@ -13,9 +13,6 @@ from tune_tf.validation import described_schema, validated
 Placement = Literal["pack", "spread", "strict_spread"]
 """Placement of a trial's workers: on few nodes, on many nodes, or each on a separate node."""
 
-Uneven = Literal["split", "refuse"]
-
-
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -43,7 +40,6 @@ class Parallelism:
     # What is no setting of a kind.
     micro_batches = 1
     synchronized_batch_norm = False
-    uneven = "split"
     placement = "pack"
     server_cpus = 0
 

@@ -191,7 +191,6 @@ class ReplicaStep(Step):
         self, workload: Workload, model: keras.Model, replicas: Replicas, parallelism: Parallelism
     ) -> None:
         super().__init__(workload, (model,), replicas, parallelism.micro_batches)
-        self._must_be_even = parallelism.uneven == "refuse"
         self._batches = PartedBatches(model, replicas, self.micro_batches, self.who)
 
     def build(self, sample: tuple[Any, ...]) -> None:
@@ -268,18 +267,19 @@ class ReplicaStep(Step):
     def _check_batch(self, num_rows: Any) -> None:
         """Check a batch, in the graph if its number of rows is known only there."""
         num_replicas = self.replicas.num
-        if num_replicas == 1:
+        names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
+        if num_replicas == 1 or not names or self.has_custom_train:
             return
         batch = f"a batch of {num_rows} row(s)" if isinstance(num_rows, int) else "a batch"
-        remedy = "use another batch size, or in a data set drop_remainder=True"
-        if self._must_be_even:
-            text = f'{batch} is not divisible by the {num_replicas} replicas and uneven is "refuse"'
-            _require(num_rows % num_replicas == 0, f'{text}: {remedy}, or Mirrored(uneven="split")')
-        names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
-        if names and not self.has_custom_train:
-            text = f"{batch} has fewer rows than the {num_replicas} replicas, and {names[0]} needs"
-            remedy += ", or Mirrored(synchronized_batch_norm=True)"
-            _require(num_rows >= num_replicas, f"{text} a row in each: {remedy}")
+        text = (
+            f"{batch} has fewer rows than the {num_replicas} replicas, and {names[0]} needs a row "
+            "in each: use another batch size, or in a data set drop_remainder=True, or "
+            "Mirrored(synchronized_batch_norm=True)"
+        )
+        if tf.is_tensor(num_rows):
+            tf.debugging.Assert(num_rows >= num_replicas, [text])
+        elif num_rows < num_replicas:
+            raise WorkloadError(text)
 
     def _run_custom(
         self, custom: Callable[[Any], Any], replica: int, batch: Any, num_rows: Any
@@ -323,11 +323,3 @@ def prepare_norms(model: keras.Model, num_replicas: int, parallelism: Parallelis
         for layer in batch_norms(model):
             layer.synchronized = True
     warn_of_inexact_norms(model, num_replicas, parallelism.micro_batches)
-
-
-def _require(condition: Any, text: str) -> None:
-    """Raise an error with a text unless a condition holds, in the graph if it is a tensor."""
-    if tf.is_tensor(condition):
-        tf.debugging.Assert(condition, [text])
-    elif not condition:
-        raise WorkloadError(text)

@@ -436,14 +436,6 @@ def test_a_batch_norm_without_rows_is_refused_before_it_is_not_a_number(replicas
         run_dataset(with_batch_norm, lambda: Data(train), replicas_of(3), epochs=1)
 
 
-@pytest.mark.parametrize("fixed", [slow(False), True])
-def test_batches_that_do_not_divide_are_refused_if_asked_to(replicas_of, fixed):
-    train = tf.data.Dataset.from_tensor_slices(ROWS.train).batch(9, drop_remainder=fixed)
-
-    with pytest.raises((WorkloadError, tf.errors.InvalidArgumentError), match="not divisible"):
-        run_dataset(dense_model, lambda: Data(train), replicas_of(2), epochs=1, uneven="refuse")
-
-
 def test_batches_of_unknown_size_are_refused_by_stages(loop_on_grid):
     workload = Loaded(without_dropout, batched())
     with pytest.raises(WorkloadError, match="drop_remainder=True"):

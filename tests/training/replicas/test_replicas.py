@@ -151,14 +151,6 @@ def with_own_loss(config):
             Steps(by_keras), 1, {"micro_batches": 2},
             "micro_batches is 2, but a custom train_step", id="pieces",
         ),
-        pytest.param(
-            Given(classifier(), draw(18), batch_size=9), 2, {"uneven": "refuse"},
-            r"row\(s\) is not divisible by the 2 replicas", id="every batch uneven",
-        ),
-        pytest.param(
-            Given(classifier(), draw(19)), 2, {"uneven": "refuse"},
-            r"row\(s\) is not divisible by the 2 replicas", id="last batch uneven",
-        ),
     ],
 )  # fmt: skip
 def test_what_several_replicas_or_pieces_cannot_train_is_refused(
