@@ -7,6 +7,17 @@ from ray import tune
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.space import Choice, Constant, Float, SearchSpace
+from tune_tf.space.document import YamlDocument
+
+
+def space_of(text):
+    """Return the space of a YAML text; its errors have their lines, as in a sweep file."""
+    document = YamlDocument.parse(text)
+    try:
+        return SearchSpace(document.data)
+    except InvalidSettingsError as error:
+        raise InvalidSettingsError(document.locate(error.details)) from None
+
 
 KINDS = "write {uniform: [low, high]}, {loguniform: [low, high]}, {int: [low, high]}, {choice: "
 
@@ -70,7 +81,7 @@ ONE_PARAMETER = [
 @pytest.mark.parametrize(("declared", "text"), ONE_PARAMETER, ids=[it for it, _ in ONE_PARAMETER])
 def test_a_parameter_is_refused_with_its_line_its_rule_and_what_to_write(declared, text):
     with pytest.raises(InvalidSettingsError) as caught:
-        SearchSpace.from_yaml(f"b: {{int: [1, 2]}}\na: {declared}\n")
+        space_of(f"b: {{int: [1, 2]}}\na: {declared}\n")
     (detail,) = caught.value.details
     assert (detail.where, detail.line) == ("a", 2)
     assert text in detail.what
@@ -93,7 +104,7 @@ def test_a_parameter_is_refused_with_its_line_its_rule_and_what_to_write(declare
 )
 def test_a_space_is_refused_with_its_place(text, where, line, match):
     with pytest.raises(InvalidSettingsError, match=match) as caught:
-        SearchSpace.from_yaml(f"{text}\n")
+        space_of(f"{text}\n")
     assert [(each.where, each.line) for each in caught.value.details] == [(where, line)]
 
 
@@ -141,12 +152,12 @@ def test_what_is_no_mapping_is_refused(space):
     "text", ["adam", "'2024-01-05'", "10-20", "'3:4'", "'64,32'", "relu (default)", "1.5", "null"]
 )
 def test_plain_values_stay_constants(text):
-    (parameter,) = SearchSpace.from_yaml(f"width: {text}\n").parameters.values()
+    (parameter,) = space_of(f"width: {text}\n").parameters.values()
     assert isinstance(parameter, Constant)
 
 
 def test_groups_may_use_the_words_of_ranges_as_names():
-    space = SearchSpace.from_yaml("scale: {min: {int: [0, 1]}, max: {int: [2, 3]}}\n")
+    space = space_of("scale: {min: {int: [0, 1]}, max: {int: [2, 3]}}\n")
     assert list(space.parameters) == ["scale/min", "scale/max"]
     assert list(SearchSpace({"optimizer": {"type": "adam"}}).parameters) == ["optimizer/type"]
 

@@ -49,7 +49,7 @@ from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import is_machine_metric
 from tune_tf.secrets import register_secrets
-from tune_tf.space.document import OVERRIDE, yaml_text
+from tune_tf.space.document import yaml_text
 from tune_tf.space.parameter import smallest_number
 
 SCHEMA_FILE: Final = "sweep.schema.json"
@@ -337,9 +337,7 @@ class SweepConfig(Settings):
         with adding_errors_to(errors):
             config = cls.from_dict(document.data)
         if errors:
-            placed = document.locate(errors)
-            only_overrides = all(detail.where.startswith(OVERRIDE) for detail in placed)
-            raise InvalidSettingsError(placed, OVERRIDE if only_overrides else str(path))
+            raise InvalidSettingsError(document.locate(errors), str(path))
         return config
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tune_tf.errors import (
     did_you_mean,
 )
 from tune_tf.space.declaration import DECLARATION_KINDS
-from tune_tf.space.document import OVERRIDE, YamlDocument
+from tune_tf.space.document import YamlDocument
 from tune_tf.workload import Workload
 
 
@@ -58,15 +58,15 @@ def _workload_of(settings: Mapping[str, Any], base_dir: Path) -> Workload | None
 
 def _unknown_parameters(document: YamlDocument, original: YamlDocument) -> list[ErrorDetail]:
     """Return an error for each override of a parameter that the file does not have."""
-    errors = []
-    space = original.data.get("space")
-    known = list(space) if isinstance(space, dict) else []
-    for key, override in document.overridden.items():
-        names = key.split(".")
-        if len(names) > 1 and names[0] == "space" and names[1] not in known:
-            text = (
-                f"the space has no {names[1]!r}{did_you_mean(names[1], known)}; it has "
-                f"{', '.join(known)}"
-            )
-            errors.append(ErrorDetail(f"{OVERRIDE} {override}", text))
-    return errors
+    known, names = (
+        list(space) if isinstance(space := each.data.get("space"), dict) else []
+        for each in (original, document)
+    )
+    return [
+        ErrorDetail(
+            f"space.{name}",
+            f"the space has no {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}",
+        )
+        for name in names
+        if name not in known and f"space.{name}" in document.places
+    ]

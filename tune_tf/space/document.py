@@ -1,9 +1,10 @@
 """YAML document as plain data with line numbers for errors."""
 
 import io
-import re
+import itertools
+import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +17,30 @@ from ruamel.yaml.reader import ReaderError
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.formatting import bytes_text, value_text
 
-OVERRIDE = "--set"
-"""Name of the command line's override option."""
+_OVERRIDE = "override "
+"""Begins the place of an error that an override causes."""
 
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """Plain data of a YAML mapping, with the line of each key.
+    """Plain data of a YAML mapping, with the place of each key.
 
     Args:
-        lines: 1-based line of each key, by dotted path.
-        source: The file, None for a text.
-        errors: Errors found so far: duplicate keys.
-        overridden: Override text by the dotted path that it set.
+        places: 1-based line of each key, or the override that set it, by dotted path.
+        errors: Errors found so far: duplicate keys and malformed overrides.
     """
 
     data: dict[Any, Any]
-    lines: Mapping[str, int] = field(default_factory=dict)
-    source: str | None = None
+    places: Mapping[str, int | str] = field(default_factory=dict)
     errors: tuple[ErrorDetail, ...] = ()
-    overridden: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, source: str | Path) -> "YamlDocument":
-        """Load a file or a text; a single line that ends in ``.yaml`` or ``.yml`` is a file.
+    def read(cls, path: Path) -> "YamlDocument":
+        """Load a file.
 
         Raises:
             InvalidSettingsError: The file is missing or not a YAML mapping.
         """
-        if isinstance(source, Path):
-            return cls.read(source)
-        is_path = "\n" not in source and source.strip().endswith((".yaml", ".yml"))
-        return cls.read(Path(source)) if is_path else cls.parse(source)
-
-    @classmethod
-    def read(cls, path: Path) -> "YamlDocument":
-        """Load a file; see :meth:`load`."""
         try:
             with path.open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
@@ -69,7 +58,7 @@ class YamlDocument:
 
     @classmethod
     def parse(cls, text: str, source: str | None = None) -> "YamlDocument":
-        """Load a text; see :meth:`load`."""
+        """Load a text, the content of a file ``source``; see :meth:`read`."""
         try:
             data, node, lines, errors = _load(text)
         except YAMLError as error:
@@ -80,9 +69,7 @@ class YamlDocument:
             kind = "a list" if isinstance(data, list) else value_text(repr(data))
             text = f"must be a mapping like `name: value`, not {kind}"
             raise InvalidSettingsError(ErrorDetail("", text, _line(node)), source)
-        if any(detail.what == _CIRCULAR for detail in errors):
-            raise InvalidSettingsError(errors, source)
-        return cls(data, lines, source, tuple(errors))
+        return cls(data, lines, tuple(errors))
 
     def overriding(
         self, overrides: Iterable[str], exclusive: Collection[str] = ()
@@ -91,12 +78,10 @@ class YamlDocument:
 
         Setting one of the ``exclusive`` keys in a mapping removes the others.
         """
-        data = _copy_mappings(self.data)
-        errors = list(self.errors)
-        overridden = dict(self.overridden)
+        data, places, errors = _copy_mappings(self.data), dict(self.places), list(self.errors)
         for override in overrides:
             key, equals, text = override.partition("=")
-            where = f"{OVERRIDE} {override}"
+            where = f"{_OVERRIDE}{override}"
             names = key.strip().split(".")
             if not equals or not all(names):
                 errors.append(ErrorDetail(where, "must be key=value, like budget.num_samples=8"))
@@ -111,33 +96,32 @@ class YamlDocument:
             elif reason := _assign(data, names, value, exclusive):
                 errors.append(ErrorDetail(where, reason))
             else:
-                overridden[".".join(names)] = override
-        return YamlDocument(data, self.lines, self.source, tuple(errors), overridden)
+                *groups, path = itertools.accumulate(names, "{}.{}".format)
+                for below in [each for each in places if each.startswith(f"{path}.")]:
+                    del places[below]
+                for group in groups:
+                    places.setdefault(group, where)
+                # The error of a part may be that of the whole, such as of the ends of a range.
+                places |= dict.fromkeys([*groups[-1:], path], where)
+        return YamlDocument(data, places, tuple(errors))
 
     def locate(self, errors: Iterable[ErrorDetail]) -> list[ErrorDetail]:
         """Return the errors with their lines, in file order; those of overrides come last."""
         details = [self._locate(detail) for detail in errors]
-        return sorted(details, key=lambda detail: (detail.line is None, detail.line or 0))
+        return sorted(details, key=lambda detail: detail.line or math.inf)
 
     def _locate(self, detail: ErrorDetail) -> ErrorDetail:
-        if detail.line is not None or detail.where.startswith(OVERRIDE):
+        if detail.line is not None or detail.where.startswith(_OVERRIDE):
             return detail
         path = detail.where
-        for key, override in self.overridden.items():
-            below = path.startswith(f"{key}.")
-            # The error of a part may be reported for the whole, such as the ends of a range.
-            parent = path == key.rpartition(".")[0]
-            above = key.startswith(f"{path}.") and path not in self.lines
-            if path == key or below or parent or above:
-                rest = f"{path.removeprefix(f'{key}.')}: " if below else ""
-                return ErrorDetail(f"{OVERRIDE} {override}", rest + detail.what)
-        while path not in self.lines and "." in path:
+        while path and path not in self.places:
             path = path.rpartition(".")[0]
-        if self.lines:
-            return ErrorDetail(
-                detail.where, detail.what, self.lines.get(path, min(self.lines.values()))
-            )
-        return detail
+        first = next((each for each in self.places.values() if isinstance(each, int)), None)
+        place = self.places.get(path, first)
+        if not isinstance(place, str):
+            return replace(detail, line=place)
+        rest = "" if path == detail.where else f"{detail.where}: "
+        return ErrorDetail(place, rest + detail.what)
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
@@ -149,12 +133,13 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-_CIRCULAR = "contains itself through an alias: write it out"
 _MAX_BYTES = 500_000
 _MAX_DEPTH = 64
 _MAX_VALUES = 50_000
-_TOO_DEEP = f"mappings and lists are nested more than {_MAX_DEPTH} deep"
-_OPENED = re.compile(rf"(?:[\[{{]\s*){{{_MAX_DEPTH + 1}}}")
+_TOO_DEEP = (
+    f"mappings and lists are nested more than {_MAX_DEPTH} deep, or contain themselves through an "
+    "alias: write them out"
+)
 _INVALID = (ValueError, LookupError, TypeError, OverflowError)
 """Errors of ruamel.yaml's constructors, and of its scanner."""
 
@@ -181,9 +166,6 @@ def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail
     loader = YAML(typ="safe", pure=True)
     loader.Constructor = _PlainConstructor
     loader.allow_duplicate_keys = True  # found by the outline, with their lines
-    if found := _OPENED.search(text):  # ruamel.yaml takes seconds to scan them
-        line = text.count("\n", 0, found.start()) + 1
-        raise YAMLError(f"{_TOO_DEEP} (line {line})")
     outline = _Outline()
     try:
         node = loader.compose(text)
@@ -232,27 +214,24 @@ class _Outline:
 
     Attributes:
         lines: 1-based line of each key, by dotted path.
-        errors: Duplicate keys, and aliases of what contains them.
+        errors: Duplicate keys.
     """
 
     lines: dict[str, int] = field(default_factory=dict)
     errors: list[ErrorDetail] = field(default_factory=list)
     _num_values: int = 0
 
-    def add(self, node: Node, prefix: str = "", above: tuple[Node, ...] = ()) -> None:
+    def add(self, node: Node, prefix: str = "", depth: int = 0) -> None:
         """Add a node, each use of an alias on its own; refuse what is absurdly deep or large."""
         self._num_values += 1
-        if len(above) > _MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             raise ConstructorError(None, None, _TOO_DEEP, node.start_mark)
         if self._num_values > _MAX_VALUES:
             text = f"it holds more than {_MAX_VALUES:,} values, each use of an alias counted"
             raise ConstructorError(None, None, text, node.start_mark)
-        if any(node is each for each in above):
-            line = self.lines.get(prefix, _line(node))
-            self.errors.append(ErrorDetail(prefix, _CIRCULAR, line))
-        elif isinstance(node, SequenceNode):
+        if isinstance(node, SequenceNode):
             for index, entry in enumerate(node.value):
-                self.add(entry, f"{prefix}.{index}", (*above, node))
+                self.add(entry, f"{prefix}.{index}", depth + 1)
         elif isinstance(node, MappingNode):
             first_lines: dict[str, int] = {}
             for key, value in node.value:
@@ -264,7 +243,7 @@ class _Outline:
                     self.errors.append(ErrorDetail(path, text, line))
                 first_lines.setdefault(name, line)
                 self.lines.setdefault(path, line)
-                self.add(value, path, (*above, node))
+                self.add(value, path, depth + 1)
 
 
 def _copy_mappings(value: Any) -> Any:

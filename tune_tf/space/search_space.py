@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import in_dependency_order
 from tune_tf.space.declaration import Declarations, space_section
-from tune_tf.space.document import YamlDocument
 from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import Constant, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, flatten, nest
@@ -54,23 +52,6 @@ class SearchSpace:
     def conditional(self) -> bool:
         """Whether some parameter is conditional."""
         return any(parameter.when for parameter in self.parameters.values())
-
-    @classmethod
-    def from_yaml(cls, source: str | Path) -> "SearchSpace":
-        """Return the space of a YAML text or file.
-
-        A single line that ends in ``.yaml`` or ``.yml`` is a path.
-
-        Raises:
-            InvalidSettingsError: With all errors, each with its line.
-        """
-        document = YamlDocument.load(source)
-        errors = list(document.errors)
-        with adding_errors_to(errors):
-            space = cls(document.data)
-        if errors:
-            raise InvalidSettingsError(document.locate(errors), document.source)
-        return space
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``space`` section that a sweep file has."""
