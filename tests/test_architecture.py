@@ -38,29 +38,29 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1402,
-    "config": 1080,
+    "config": 1078,
     "data": 943,
     "events": 440,
     "inspection": 380,
     "measure": 676,
-    "parallelism": 255,
+    "parallelism": 248,
     "report": 599,
     "scaffold": 520,
     "schedulers": 2012,
     "searchers": 2550,
     "single modules": 1494,
-    "space": 1054,
+    "space": 1026,
     "sweep": 3660,
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
-    "training": 5487,
+    "training": 5482,
     "tune_internals": 522,
     "workloads": 1524,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42322, "tests": 38959, "scripts": 4644}
+LINES = {"tune_tf": 42258, "tests": 38942, "scripts": 4644}
 """Most lines of any kind."""
 
 
