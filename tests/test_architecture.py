@@ -32,12 +32,11 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/init.py:init",
 }
 
 
 CEILINGS = {
-    "cli": 1403,
+    "cli": 1404,
     "config": 1108,
     "data": 943,
     "events": 440,
@@ -45,22 +44,22 @@ CEILINGS = {
     "measure": 676,
     "parallelism": 255,
     "report": 611,
-    "scaffold": 520,
+    "scaffold": 511,
     "schedulers": 2011,
     "searchers": 2550,
-    "single modules": 1494,
+    "single modules": 1491,
     "space": 1054,
-    "sweep": 3660,
+    "sweep": 3651,
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
     "training": 5617,
     "tune_internals": 522,
-    "workloads": 1524,
+    "workloads": 1447,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42541, "tests": 40813, "scripts": 4679}
+LINES = {"tune_tf": 42416, "tests": 40806, "scripts": 4679}
 """Most lines of any kind."""
 
 
