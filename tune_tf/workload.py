@@ -165,14 +165,6 @@ class Workload(abc.ABC):
         """
         return model
 
-    @property
-    def date_formats(self) -> "Mapping[str, str]":
-        """Formats of the date columns of :meth:`serving_model`, as of pandas' ``to_datetime``.
-
-        The Keras model takes them as seconds since 1970; MLflow's takes dates and texts.
-        """
-        return {}
-
     def serving_rows(self, rows: Any) -> Any:
         """Convert a few rows for :meth:`serving_model`; default: unchanged.
 

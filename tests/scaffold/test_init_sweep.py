@@ -8,7 +8,6 @@ import pytest
 from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, schema_text
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.scaffold import init_sweep
-from tune_tf.workloads.table import TextFormat
 
 
 @pytest.fixture
@@ -62,18 +61,17 @@ def test_columns_that_only_tell_rows_apart_are_left_out(init, tmp_path):
     assert "embedding_dim" not in written.plan.config.space.parameters
 
 
-def test_the_format_of_a_file_and_its_dates_are_written(init, tmp_path):
+def test_what_pandas_is_told_of_a_file_is_written(init, tmp_path):
     table = pd.DataFrame({"Größe": np.arange(40) % 7 / 2, "y": ["a", "b"] * 20})
     table["sold"] = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d")
     table.to_csv(tmp_path / "t.csv", sep=";", decimal=",", encoding="cp1252", index=False)
-    with pytest.raises(WorkloadError, match=r"'Größe' is read as text.*--decimal ,"):
-        init("t.csv", target="y", text_format=TextFormat(encoding="cp1252"))
-    text_format = TextFormat(";", ",", encoding="cp1252")
-    settings = settings_of(init("t.csv", target="y", text_format=text_format))
+    with pytest.raises(WorkloadError, match=r"'Größe' is read as text.*--read-csv decimal=,"):
+        init("t.csv", target="y", read_csv={"encoding": "cp1252"})
+    read_csv = {"sep": ";", "decimal": ",", "encoding": "cp1252"}
+    settings = settings_of(init("t.csv", target="y", read_csv=read_csv))
 
-    assert settings["dates"] == {"sold": "ISO8601"}
+    assert settings["read_csv"] == read_csv
     assert "ignore" not in settings
-    assert [settings[name] for name in ("separator", "decimal", "encoding")] == [";", ",", "cp1252"]
 
 
 @pytest.mark.parametrize("name", ["no", ".5", ".1_0", "~", "._"])

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text, write_schema
@@ -13,7 +14,7 @@ from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
 from tune_tf.scaffold.images import images_draft
 from tune_tf.scaffold.table import table_draft
 from tune_tf.sweep.plan import SweepPlan, plan_sweep
-from tune_tf.workloads.table import TABLE_SUFFIXES, TextFormat
+from tune_tf.workloads.table import TABLE_SUFFIXES
 
 _EXAMPLES = Path(__file__).with_name("examples")
 _SHORT_NAMES = {"digits": "digits_cnn"}  # of examples
@@ -124,7 +125,7 @@ def init_sweep(
     target: str | None = None,
     workload: str | Path | None = None,
     force: bool = False,
-    text_format: TextFormat | None = None,
+    read_csv: Mapping[str, Any] | None = None,
 ) -> InitResult:
     """Write a commented sweep file that is ready to run, and check it as a dry run does.
 
@@ -137,7 +138,7 @@ def init_sweep(
         target: Table column or ``.npy`` file to predict.
         workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
-        text_format: Format of a table in a text file.
+        read_csv: Arguments of ``pandas.read_csv`` for a table in a text file.
 
     Raises:
         InvalidSettingsError: A file exists, or the target is unclear.
@@ -158,7 +159,7 @@ def init_sweep(
         )
     draft = _DIGITS_DRAFT
     if data is not None:
-        draft = _draft_of(Path(data), target, output.parent, text_format)
+        draft = _draft_of(Path(data), target, output.parent, read_csv or {})
     texts: dict[Path, str] = {}
     if file is not None:
         texts[output.parent / file] = _DIGITS_WORKLOAD if data is None else _workload_on(draft)
@@ -172,9 +173,7 @@ def init_sweep(
     return InitResult(output, tuple(texts), plan, draft.task)
 
 
-def _draft_of(
-    data: Path, target: str | None, base_dir: Path, text_format: TextFormat | None
-) -> Draft:
+def _draft_of(data: Path, target: str | None, base_dir: Path, read_csv: Mapping[str, Any]) -> Draft:
     """Return the draft for data, by file type.
 
     Raises:
@@ -194,7 +193,7 @@ def _draft_of(
         return images_draft(data, text)
     suffix = Path(data.name.lower().removesuffix(".gz")).suffix
     if suffix in TABLE_SUFFIXES:
-        return table_draft(data, target, text, text_format)
+        return table_draft(data, target, text, read_csv)
     if suffix in ARRAY_SUFFIXES:
         return arrays_draft(data, target, text)
     known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))

@@ -1,7 +1,7 @@
 """Draft of a sweep on a table."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from tune_tf.scaffold.draft import (
     scalar,
     sweep_name,
 )
-from tune_tf.workloads.table import TextFormat, holds_dates, looks_like_numbers, read_table
+from tune_tf.workloads.table import holds_dates, looks_like_numbers, read_table
 from tune_tf.workloads.tabular import TableProperties, TabularMLP
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def table_draft(
-    path: Path, target: str | None, path_text: str, given: TextFormat | None = None
+    path: Path, target: str | None, path_text: str, read_csv: Mapping[str, Any]
 ) -> Draft:
     """Return the draft for a table.
 
@@ -33,8 +33,7 @@ def table_draft(
         InvalidSettingsError: The target is missing or unknown.
         WorkloadError: The table is invalid; the message names column and row.
     """
-    text_format = given or TextFormat()
-    table = read_table(path, text_format)
+    table = read_table(path, read_csv)
     columns = [str(name) for name in table.columns]
     if target not in columns:
         error = "which column is to be predicted? Pass --target COLUMN"
@@ -44,25 +43,27 @@ def table_draft(
     identifiers = [name for name in columns if name != target and _identifies_rows(table[name])]
     if len(identifiers) == len(columns) - 1:
         identifiers = []  # no other column to predict from
-    usual = asdict(TextFormat())
-    stated = {name: each for name, each in asdict(text_format).items() if each != usual[name]}
-    properties = TabularMLP(path=str(path), target=target, ignore=identifiers, **stated).properties
+    workload = TabularMLP(
+        path=str(path), target=target, ignore=identifiers, read_csv=dict(read_csv)
+    )
+    properties = workload.properties
     num_columns = len(properties.columns.names)
-    numeric = (*properties.columns.numbers, *properties.columns.date_formats)
+    numeric = (*properties.columns.numbers, *properties.columns.dates)
     categorical = tuple(properties.columns.categories)
     ignore = Line("ignore", "[id]", "columns to leave out", is_commented_out=True)
     if identifiers:
-        ignore = Line(
-            "ignore", flow(identifiers), "left out: they only identify rows; dates go under dates"
-        )
+        ignore = Line("ignore", flow(identifiers), "left out: they only identify rows")
     data = [
         path_line("path", path_text),
         Line("target", scalar(target), _target_comment(properties, len(table))),
         Line("task", properties.head.task, _task_comment(properties)),
         ignore,
-        *_date_lines(properties),
         Line("categorical", "[postcode]", "numbers that are categories", is_commented_out=True),
-        *(Line(name, json.dumps(value), "of the file") for name, value in stated.items()),
+        *(
+            [Line("read_csv", json.dumps(read_csv), "how pandas reads the file")]
+            if read_csv
+            else []
+        ),
         *SHARES,
     ]
     space, inputs = [*DENSE_SPACE], []
@@ -84,17 +85,6 @@ def table_draft(
         num_rows=len(table),
         inputs=tuple(inputs),
     )
-
-
-def _date_lines(properties: TableProperties) -> list[Line]:
-    formats = properties.columns.date_formats.items()
-    values = ", ".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(each)}" for name, each in formats
-    )
-    if values:
-        return [Line("dates", f"{{{values}}}", "with their formats")]
-    example = '{sold: "%d.%m.%Y"}'
-    return [Line("dates", example, "formats other than ISO 8601", is_commented_out=True)]
 
 
 def _identifies_rows(column: "pd.Series[Any]") -> bool:

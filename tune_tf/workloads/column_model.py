@@ -4,32 +4,25 @@ A copy of this file is part of each such model, so that it predicts where tune_t
 it must not import anything from tune_tf.
 """
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-DATES_FILE = "date_formats.json"
-"""File beside the Keras model with the formats of its date columns."""
-
-
-NO_DATE = np.iinfo(np.int64).min
-"""Seconds of a missing date, as NumPy converts it."""
+DATE = "float64"
+"""Type of the inputs that are dates, as days since 1970 in UTC; numbers are ``float32``."""
 
 
 class ColumnModel:
     """Keras model that takes a DataFrame with the columns as they are in a file.
 
-    Numbers may have any type, categories are compared as texts, dates are texts in the format of
-    the training rows or pandas datetimes, and any value may be missing.
+    Numbers may have any type, categories are compared as texts, dates are pandas datetimes or texts
+    as in ISO 8601, and any value may be missing.
     """
 
-    def __init__(self, model: Any, date_formats: Mapping[str, str]) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
-        self.date_formats = date_formats
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Return the predictions for the rows of a DataFrame, of shape ``[rows, outputs]``.
@@ -37,17 +30,11 @@ class ColumnModel:
         Raises:
             ValueError: A value is not a number or a date; names column, row and value.
         """
-        inputs: dict[str, Any] = {}
-        for name, dtype in column_dtypes(self.model):
-            if name in self.date_formats:
-                seconds = days_of(data[name], self.date_formats[name]) * 86_400
-                inputs[name] = np.where(
-                    np.isnan(seconds), NO_DATE, np.round(np.nan_to_num(seconds)).astype(np.int64)
-                )
-            elif dtype == "string":
-                inputs[name] = texts_of(data[name]).to_numpy(object)
-            else:
-                inputs[name] = floats_of(data[name]).astype(dtype)
+        convert = {"string": texts_of, DATE: days_of}
+        inputs = {
+            name: np.asarray(convert.get(dtype, floats_of)(data[name]))
+            for name, dtype in column_dtypes(self.model)
+        }
         return self.model.predict(inputs, verbose=0)
 
 
@@ -81,24 +68,22 @@ def floats_of(column: Any) -> "np.ndarray[Any, Any]":
     return _checked(column, np.where(np.isfinite(numbers), numbers, np.nan), "finite numbers")
 
 
-def days_of(column: Any, date_format: str) -> "np.ndarray[Any, Any]":
+def days_of(column: Any) -> "np.ndarray[Any, Any]":
     """Return a pandas column of dates as days since 1970 in UTC, float64, NaN if missing.
 
     Dates without a time zone are taken for UTC.
 
     Raises:
-        ValueError: A value is not a date of the format; names row (from 1) and value.
+        ValueError: A value is not a date; names row (from 1) and value.
     """
     import pandas as pd
 
     dates = column
     if not pd.api.types.is_datetime64_any_dtype(column):
-        texts = texts_of(column).where(column.notna(), None)
-        dates = pd.to_datetime(texts, format=date_format, errors="coerce", utc=True)
-    if dates.dt.tz is not None:
-        dates = dates.dt.tz_convert(None)
-    days = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    return _checked(column, days.to_numpy(np.float64), f"dates of the format {date_format}")
+        dates = column.astype(str).where(column.notna(), None)
+    dates = pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=True)
+    days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    return _checked(column, days.to_numpy(np.float64), "dates as in ISO 8601")
 
 
 def _checked(column: Any, numbers: Any, expected: str) -> Any:
@@ -119,7 +104,6 @@ def _load_pyfunc(path: str) -> ColumnModel:
     """Return the model in a Keras file for ``mlflow.pyfunc.load_model``."""
     import keras
 
-    formats = json.loads(Path(path).with_name(DATES_FILE).read_text(encoding="utf-8"))
     with warnings.catch_warnings():  # about input names that differ from the column names
         warnings.simplefilter("ignore", UserWarning)
-        return ColumnModel(keras.models.load_model(path), formats)
+        return ColumnModel(keras.models.load_model(path))

@@ -3,15 +3,15 @@
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workloads.column_model import NO_DATE, days_of, floats_of, texts_of
+from tune_tf.workloads.column_model import DATE, days_of, floats_of, texts_of
 
 if TYPE_CHECKING:
     import keras
@@ -20,54 +20,38 @@ if TYPE_CHECKING:
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", *_PARQUET_SUFFIXES)
 
-ISO_DATES = "ISO8601"
-"""Format of dates as in ISO 8601: ``2026-01-31``, ``2026-01-31T12:00:00+01:00``."""
-
 _UNKNOWN_TEXT = "\0unknown"  # NUL occurs in no CSV file, so it equals no category
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,' ]\d{3})*([.,]\d+)?\s*")
+_ARGUMENT = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PERIODS = (1.0, 7.0, 365.2425)  # days
 
 
-@dataclass(frozen=True)
-class TextFormat:
-    """How ``pandas.read_csv`` reads a text file; it finds a separator that is None itself."""
-
-    separator: str | None = None
-    decimal: Literal[".", ","] = "."
-    thousands: str | None = None
-    encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
-
-
-def read_table(path: Path, text_format: TextFormat) -> "pd.DataFrame":
+def read_table(path: Path, arguments: Mapping[str, Any]) -> "pd.DataFrame":
     """Return the table in a Parquet (``.parquet``, ``.pq``) or text file with a header line.
+
+    Args:
+        path: The file.
+        arguments: Of ``pandas.read_csv``, which finds a separator that they lack.
 
     Raises:
         WorkloadError: The file cannot be read or has no rows.
     """
     import pandas as pd
 
+    finding = {"sep": None, "engine": "python"}  # pandas finds it with its slower parser only
+    usual = finding if arguments.keys().isdisjoint(("sep", "delimiter")) else {"low_memory": False}
     try:
         if path.suffix.lower() in _PARQUET_SUFFIXES:
             table = pd.read_parquet(path)
         else:
-            arguments = asdict(text_format)
-            separator = arguments.pop("separator")
             with warnings.catch_warnings():
                 # If all lines are longer than the header, pandas only warns and drops their ends.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
-                table = pd.read_csv(
-                    path,
-                    sep=separator,
-                    **({"engine": "python"} if separator is None else {"low_memory": False}),
-                    na_values=arguments.pop("missing"),
-                    index_col=False,
-                    **arguments,
-                )
+                table = pd.read_csv(path, **{"index_col": False, **usual, **arguments})
     except Exception as error:
         raise WorkloadError(
             f"{path} cannot be read as a table: {error}; if it is written in another way, write "
-            "separator or encoding (such as cp1252) under data"
+            "arguments of pandas.read_csv under data, such as read_csv: {encoding: cp1252}"
         ) from error
     if not len(table):
         raise WorkloadError(f"{path} has a header but no rows")
@@ -87,7 +71,7 @@ def holds_dates(column: "pd.Series[Any]") -> bool:
     texts = values.astype(str)
     if not texts.str.match(r"\d{4}-\d\d-\d\d").all():
         return False
-    return bool(pd.to_datetime(texts, format=ISO_DATES, errors="coerce", utc=True).notna().all())
+    return bool(pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).notna().all())
 
 
 def looks_like_numbers(column: "pd.Series[Any]") -> bool:
@@ -101,14 +85,13 @@ def looks_like_numbers(column: "pd.Series[Any]") -> bool:
 class TableColumns:
     """Columns of a table that a model is trained on, with statistics of the training rows.
 
-    The model's input ``numeric`` holds the numeric columns, then the dates as days since the first
-    one; its input ``categorical`` holds codes that form one range. The first code of a column is
+    The model's input ``numeric`` holds the numeric columns, then the dates as days since 1970 in
+    UTC; its input ``categorical`` holds codes that form one range. The first code of a column is
     for categories that no training row has, the second for missing values.
 
     Args:
         numbers: Names of the numeric columns.
-        date_formats: Formats of the date columns by name.
-        first_days: The first date of each date column, as days since 1970.
+        dates: Names of the date columns.
         categories: Sorted categories of each categorical column.
         medians: Of each number in ``numeric``; they replace missing values.
         means: Of each number, after that.
@@ -117,8 +100,7 @@ class TableColumns:
     """
 
     numbers: tuple[str, ...]
-    date_formats: Mapping[str, str]
-    first_days: "np.ndarray[Any, Any]"
+    dates: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
     medians: "np.ndarray[Any, Any]"
     means: "np.ndarray[Any, Any]"
@@ -131,7 +113,7 @@ class TableColumns:
         table: "pd.DataFrame",
         train: "np.ndarray[Any, Any]",
         numbers: list[str],
-        date_formats: Mapping[str, str],
+        dates: list[str],
         categorical: list[str],
     ) -> Self:
         """Return the columns of a table, whose rows with the numbers ``train`` are trained on.
@@ -139,14 +121,12 @@ class TableColumns:
         Raises:
             ValueError: A value is not a number or a date, or a column has no values.
         """
-        values = _numbers_of(table, numbers, date_formats)[train]
+        values = _numbers_of(table, numbers, dates)[train]
         missing = np.isnan(values)
         if missing.all(axis=0).any():
             empty = np.flatnonzero(missing.all(axis=0))
-            names = ", ".join(repr([*numbers, *date_formats][column]) for column in empty)
+            names = ", ".join(repr([*numbers, *dates][column]) for column in empty)
             raise ValueError(f"the column(s) {names} have no value in any training row")
-        first_days = np.floor(np.nanmin(values[:, len(numbers) :], axis=0, initial=np.inf))
-        values[:, len(numbers) :] -= first_days
         medians = np.nanmedian(values, axis=0)
         filled = np.where(missing, medians, values)
         variances = filled.var(axis=0)
@@ -155,21 +135,13 @@ class TableColumns:
             name: tuple(sorted(set(texts_of(table[name].iloc[train])) - {""}))
             for name in categorical
         }
-        return cls(
-            tuple(numbers),
-            dict(date_formats),
-            first_days,
-            categories,
-            medians,
-            filled.mean(axis=0),
-            variances,
-            missing.any(axis=0),
-        )
+        means, is_missing = filled.mean(axis=0), missing.any(axis=0)
+        return cls(tuple(numbers), tuple(dates), categories, medians, means, variances, is_missing)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return (*self.numbers, *self.date_formats, *self.categories)
+        return (*self.numbers, *self.dates, *self.categories)
 
     @property
     def num_codes(self) -> int:
@@ -186,9 +158,7 @@ class TableColumns:
 
         inputs: dict[str, Any] = {}
         if len(self.medians):
-            numbers = _numbers_of(table, self.numbers, self.date_formats)
-            numbers[:, len(self.numbers) :] -= self.first_days
-            inputs["numeric"] = numbers.astype(np.float32)
+            inputs["numeric"] = _numbers_of(table, self.numbers, self.dates).astype(np.float32)
         if self.categories:
             codes = np.empty((len(table), len(self.categories)), np.int32)
             first = 0
@@ -211,11 +181,9 @@ class TableColumns:
             # Constant 0 for columns without missing values in the training rows.
             flags = keras.ops.cast(missing, "float32") * self.missing.astype(np.float32)
             parts.append(flags)
-        if self.date_formats:
+        if self.dates:
             for period in _PERIODS:
-                days = filled[:, len(self.numbers) :] + (self.first_days % period).astype(
-                    np.float32
-                )
+                days = filled[:, len(self.numbers) :]
                 # A weekday is one of seven angles, and the time of a day none of its business.
                 days = keras.ops.floor(days) if period == 7 else days
                 angle = days % period * (2 * np.pi / period)
@@ -225,24 +193,19 @@ class TableColumns:
     def serving_model(self, model: "keras.Model") -> "keras.Model":
         """Return a model with one input per column, named after it, of shape ``[rows]``.
 
-        Numbers are float32, NaN if missing. Dates are int64, seconds since 1970 in UTC, the lowest
-        int64 if missing. Categories are strings, empty if missing. The weights are copies, and the
-        model is not compiled.
+        Numbers are float32 and dates are float64, days since 1970 in UTC, both NaN if missing.
+        Categories are strings, empty if missing. The model is not compiled.
         """
         import keras
 
         dtypes = dict.fromkeys(self.numbers, "float32")
-        dtypes |= dict.fromkeys(self.date_formats, "int64")
+        dtypes |= dict.fromkeys(self.dates, DATE)
         dtypes |= dict.fromkeys(self.categories, "string")
         tensors = {name: keras.Input((), dtype=dtype) for name, dtype in dtypes.items()}
         encoded: dict[str, Any] = {}
         if len(self.medians):
-            numbers = [tensors[name] for name in self.numbers]
-            for name, first in zip(self.date_formats, self.first_days, strict=True):
-                days = keras.ops.cast(tensors[name], "float64") / 86_400 - first
-                is_missing = keras.ops.equal(tensors[name], NO_DATE)
-                days = keras.ops.where(is_missing, np.float64("nan"), days)
-                numbers.append(keras.ops.cast(days, "float32"))
+            names = (*self.numbers, *self.dates)
+            numbers = [keras.ops.cast(tensors[name], "float32") for name in names]
             encoded["numeric"] = keras.ops.stack(numbers, axis=-1)
         if self.categories:
             codes, first = [], 0
@@ -256,34 +219,32 @@ class TableColumns:
         encoder = keras.Model(list(tensors.values()), encoded)
         copy = keras.models.clone_model(model)  # without the optimizer: inference needs none
         copy.set_weights(model.get_weights())
-        names = _input_names(dtypes, {encoder.name, copy.name})
         columns = {
-            name: keras.Input((), name=names[name], dtype=dtype) for name, dtype in dtypes.items()
+            column: keras.Input((), name=name, dtype=dtypes[column])
+            for column, name in _input_names(dtypes, encoder.name, copy.name).items()
         }
         with warnings.catch_warnings():  # about input names that differ from the column names
             warnings.simplefilter("ignore", UserWarning)
             return keras.Model(columns, copy(encoder(list(columns.values()))), name=model.name)
 
 
-def _numbers_of(table: "pd.DataFrame", numbers: Any, date_formats: Mapping[str, str]) -> Any:
+def _numbers_of(table: "pd.DataFrame", numbers: Any, dates: Any) -> Any:
     columns = [floats_of(table[name]) for name in numbers]
-    columns += [days_of(table[name], each) for name, each in date_formats.items()]
+    columns += [days_of(table[name]) for name in dates]
     return np.stack(columns, axis=-1) if columns else np.empty((len(table), 0))
 
 
-def _input_names(columns: Mapping[str, str], used: set[str]) -> dict[str, str]:
+def _input_names(columns: Mapping[str, str], *used: str) -> dict[str, str]:
     """Return the Keras name of each column's input, also that in a SavedModel's signature.
 
     It is the column's own if TensorFlow accepts it as the name of an argument, otherwise
     ``column_`` and its position.
     """
-    used = {name.lower() for name in used} | {"self"}
+    taken = {"self", *used}
     names = {}
     for position, column in enumerate(columns):
-        is_argument = column.isascii() and column.isidentifier() and not iskeyword(column)
-        name = column if is_argument and column[0] != "_" else f"column_{position}"
-        while name.lower() in used:
-            name += "_"
-        used.add(name.lower())
-        names[column] = name
+        is_argument = _ARGUMENT.fullmatch(column) and not iskeyword(column)
+        is_free = column.lower() not in taken
+        names[column] = column if is_argument and is_free else f"column_{position}"
+        taken.add(names[column].lower())
     return names

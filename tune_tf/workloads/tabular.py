@@ -1,14 +1,13 @@
 """Workload on the columns of a CSV or Parquet file."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from tune_tf.errors import WorkloadError, did_you_mean
 from tune_tf.workload import Config, Data
@@ -23,9 +22,7 @@ from tune_tf.workloads.settings_workload import (
     row_splits,
 )
 from tune_tf.workloads.table import (
-    ISO_DATES,
     TableColumns,
-    TextFormat,
     holds_dates,
     looks_like_numbers,
     read_table,
@@ -37,15 +34,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FEW = 20  # classes or categories that are accepted for any number of rows
-
-
-def _date_formats(value: Any) -> Any:
-    """Convert a list of names to a mapping."""
-    return dict.fromkeys(value, ISO_DATES) if isinstance(value, list | tuple) else value
-
-
-DateFormats = Annotated[dict[str, str], BeforeValidator(_date_formats)]
-"""Formats of columns by name."""
 
 
 class TabularSettings(DataSettings):
@@ -60,15 +48,9 @@ class TabularSettings(DataSettings):
         ignore: Columns left out. Example: ``[id]``.
         categorical: Columns that hold categories, such as numbers that are names. Example:
             ``[zip]``.
-        dates: Columns that hold dates other than ISO 8601, with their formats as of
-            ``strptime``. Example: ``{sold: "%d/%m/%Y"}``.
-        separator: Character between values of a CSV file; None for the one that pandas finds in the
-            first line, with a slower parser. Example: ``;``.
-        decimal: Character before the fraction of a number in a CSV file.
-        thousands: Character between groups of three digits; None for no such. Example: ``","``.
-        encoding: Encoding of a CSV file as in Python. Example: ``cp1252``.
-        missing: Texts of a CSV file that stand for no value, besides those of pandas (empty, ``NA``
-            and so on). Example: ``["?"]``.
+        read_csv: Arguments of ``pandas.read_csv`` for a text file; without ``sep`` it finds the
+            separator in the first line, with a slower parser. Example: ``{sep: ;, decimal: ",",
+            encoding: cp1252}``.
     """
 
     path: Text
@@ -77,19 +59,7 @@ class TabularSettings(DataSettings):
     columns: list[str] | None = None
     ignore: list[str] = Field(default_factory=list)
     categorical: list[str] = Field(default_factory=list)
-    dates: DateFormats = Field(default_factory=dict)
-    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    decimal: Literal[".", ","] = "."
-    thousands: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    encoding: Text = "utf-8"
-    missing: list[str] = Field(default_factory=list)
-
-    @property
-    def text_format(self) -> TextFormat:
-        """How a CSV file is read."""
-        return TextFormat(
-            self.separator, self.decimal, self.thousands, self.encoding, tuple(self.missing)
-        )
+    read_csv: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,33 +130,20 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         number = len(next(iter(rows.values())))
         return self._read()[0][[*self.properties.columns.names]].head(number)
 
-    @property
-    def date_formats(self) -> Mapping[str, str]:
-        """Formats of the date columns."""
-        return self.properties.columns.date_formats
-
     def _read(self) -> "tuple[pd.DataFrame, list[Path]]":
         path = existing_file(self.settings.path, "data.path")
-        return read_table(path, self.settings.text_format), [path]
+        return read_table(path, self.settings.read_csv), [path]
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings
-        self._require(
-            source,
-            [
-                settings.target,
-                *(settings.columns or ()),
-                *settings.ignore,
-                *settings.categorical,
-                *settings.dates,
-            ],
-        )
-        numbers, date_formats, categorical = self._columns_by_kind(source)
+        named = [*(settings.columns or ()), *settings.ignore, *settings.categorical]
+        self._require(source, [settings.target, *named])
+        numbers, dates, categorical = self._columns_by_kind(source)
         classes = self._classes(source[settings.target])
         y = self._targets(source, classes)
         rows = row_splits(len(source), settings, y if classes else None)["train"]
         try:
-            columns = TableColumns.of(source, rows, numbers, date_formats, categorical)
+            columns = TableColumns.of(source, rows, numbers, dates, categorical)
         except ValueError as error:
             raise self._error(error) from error
         for name, categories in columns.categories.items():
@@ -194,8 +151,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 _warn(
                     f"{settings.path}: column {name!r} holds {len(categories)} distinct texts in "
                     f"{len(rows)} training rows, such as {categories[0]!r}, so it identifies rows "
-                    "rather than categories: put it under data.ignore, or with its format under "
-                    f"data.dates, such as {{{name}: '%d.%m.%Y'}}"
+                    "rather than categories: put it under data.ignore, or write dates as in "
+                    "ISO 8601"
                 )
         return TableProperties(
             columns, classes, Head(len(classes)) if classes else Head.of_numbers(y[rows])
@@ -224,33 +181,31 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
                 f"{self.settings.path} has no column {text}; its columns are {', '.join(columns)}"
             )
 
-    def _columns_by_kind(
-        self, table: "pd.DataFrame"
-    ) -> tuple[list[str], dict[str, str], list[str]]:
-        """Return the numeric columns, the dates with their formats, and the categorical ones."""
+    def _columns_by_kind(self, table: "pd.DataFrame") -> tuple[list[str], list[str], list[str]]:
+        """Return the columns of numbers, of dates and of categories."""
         from pandas.api import types
 
         settings = self.settings
-        numbers, date_formats, categorical = [], {}, []
+        numbers, dates, categorical = [], [], []
         for name in settings.columns or table.columns:
             column = table[name]
             if name == settings.target or name in settings.ignore:
                 continue
             if name in settings.categorical or types.is_bool_dtype(column):
                 categorical.append(name)
-            elif name in settings.dates or holds_dates(column):
-                date_formats[name] = settings.dates.get(name, ISO_DATES)
+            elif holds_dates(column):
+                dates.append(name)
             elif types.is_numeric_dtype(column):
                 numbers.append(name)
             else:
                 self._check_texts(column)
                 categorical.append(name)
-        if not any((numbers, date_formats, categorical)):
+        if not any((numbers, dates, categorical)):
             raise WorkloadError(
                 f"{settings.path} has no column besides the target {settings.target!r} to predict "
                 "it from"
             )
-        return numbers, date_formats, categorical
+        return numbers, dates, categorical
 
     def _check_texts(self, column: "pd.Series[Any]") -> None:
         """Refuse objects, and numbers that pandas has read as text."""
@@ -260,9 +215,9 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         if looks_like_numbers(values):
             raise WorkloadError(
                 f"{self.settings.path}: column {column.name!r} is read as text, such as "
-                f"{values.iloc[0]!r}: if it holds numbers, write decimal: ',' or thousands: ',' "
-                "under data (init: --decimal , or --thousands ,); if not, put it under categorical "
-                "(for the target, task: classification)"
+                f"{values.iloc[0]!r}: if it holds numbers, write read_csv: {{decimal: ','}} or "
+                "{thousands: ','} under data (init: --read-csv decimal=,); if not, put it under "
+                "categorical (for the target, task: classification)"
             )
 
     def _classes(self, target: "pd.Series[Any]") -> tuple[str, ...]:

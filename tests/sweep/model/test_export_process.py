@@ -104,7 +104,7 @@ def awkward_table(path):
         {name: (texts if i % 2 else numbers)[:, i] for i, name in enumerate(AWKWARD)}
     )
     table["postcode"] = rng.choice([1010, 8001], 60)
-    table["sold"] = pd.date_range("2020-01-30", periods=60).strftime("%d.%m.%Y")
+    table["sold"] = pd.date_range("2020-01-30", periods=60).strftime("%Y-%m-%d")
     table["seen"] = pd.date_range("2019-01-30", periods=60, freq="191h", tz="Europe/Vienna")
     for position, name in enumerate(table.columns):
         table[name] = table[name].astype(object).where(np.arange(60) != position, None)
@@ -119,9 +119,7 @@ def table_model(write, tmp_path):
 
     path = tmp_path / "table.csv"
     awkward_table(path)
-    workload = TabularMLP(
-        path=str(path), target="y", categorical=["postcode"], dates={"sold": "%d.%m.%Y"}
-    )
+    workload = TabularMLP(path=str(path), target="y", categorical=["postcode"])
     return workload, write(workload, {"width": 8}), pd.read_csv(path)
 
 
@@ -132,7 +130,7 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
     from mlflow.types.schema import AnyType
 
     workload, path, table = table_model
-    assert workload.date_formats == {"sold": "%d.%m.%Y", "seen": "ISO8601"}
+    assert workload.properties.columns.dates == ("sold", "seen")
     model = mlflow.keras.load_model(str(path))
     columns = {
         name: table[name].astype("float32").to_numpy()
@@ -142,9 +140,9 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
         else table[name].fillna("").to_numpy(object)
         for name, tensor in model.input.items()
     }
-    for name, date_format in workload.date_formats.items():
-        dates = pd.to_datetime(table[name], format=date_format, utc=True).dt.tz_localize(None)
-        columns[name] = dates.to_numpy().astype("datetime64[s]").astype("int64")
+    for name in workload.properties.columns.dates:
+        dates = pd.to_datetime(table[name], utc=True) - pd.Timestamp(0, tz="UTC")
+        columns[name] = (dates / pd.Timedelta(days=1)).to_numpy()
     wanted = model.predict(columns, verbose=0)
     served = mlflow.pyfunc.load_model(str(path))
 
@@ -157,7 +155,7 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
     for row in range(16):  # of each some column is empty, and whole numbers are integers again
         assert_served(table[row : row + 1].convert_dtypes(), slice(row, row + 1))
     read = table.assign(
-        sold=pd.to_datetime(table["sold"], format="%d.%m.%Y"),
+        sold=pd.to_datetime(table["sold"]),
         seen=pd.to_datetime(table["seen"], utc=True),
     )
     assert_served(read, slice(None))
@@ -170,7 +168,7 @@ def test_mlflow_takes_a_table_as_pandas_reads_it(table_model, monkeypatch, tmp_p
     assert sorted(signature.inputs.input_names()) == sorted(names)
     assert {type(each) for each in signature.inputs.input_types()} == {AnyType}
     assert signature.outputs.inputs[0].shape == (-1, 2)
-    assert served.input_example["sold"].str.fullmatch(r"\d\d\.\d\d\.2020").all()
+    assert served.input_example["sold"].str.fullmatch(r"2020-\d\d-\d\d").all()
     request = json.loads(load_serving_example(str(path)))
     assert sorted(request["dataframe_split"]["columns"]) == sorted(names)
     assert served.predict(served.input_example).shape == (5, 2)

@@ -41,14 +41,14 @@ def init(
         bool,
         typer.Option("--schema", help="Print the JSON schema of sweep files, or write --output."),
     ] = False,
-    separator: Annotated[
-        str | None, typer.Option(help="Character between the values of a table; else found.")
+    read_csv: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Argument of pandas.read_csv for a table, such as decimal=, or encoding=cp1252; "
+            "repeatable.",
+        ),
     ] = None,
-    decimal: Annotated[str, typer.Option(help="Decimal mark of a table, . or ,.")] = ".",
-    thousands: Annotated[
-        str | None, typer.Option(help="Character between groups of three digits of a table.")
-    ] = None,
-    encoding: Annotated[str, typer.Option(help="Encoding of a table, such as cp1252.")] = "utf-8",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -69,7 +69,6 @@ def init(
         return
     output = output or Path("sweep.yaml")
     from tune_tf.scaffold import init_sweep, write_example
-    from tune_tf.workloads.table import TextFormat
 
     if example is not None:
         if data is not None:
@@ -78,12 +77,9 @@ def init(
         lines = (f"Wrote {', '.join(files)}", f"Search with: tune-tf run {output}")
         print_json_or_lines({"path": str(output), "files": files}, *lines, as_json=as_json)
         return
-    if decimal not in (".", ","):
-        raise typer.BadParameter(f"must be . or ,, not {decimal}", param_hint="--decimal")
-    separator = "\t" if separator == r"\t" else separator
-    text_format = TextFormat(separator, decimal, thousands, encoding)  # type: ignore[arg-type]
+    arguments = dict(map(_argument, read_csv or ()))
     written = init_sweep(
-        data, output, target=target, workload=workload, force=force, text_format=text_format
+        data, output, target=target, workload=workload, force=force, read_csv=arguments
     )
     if as_json:
         summary = {
@@ -99,3 +95,10 @@ def init(
     echo(f"Wrote {', '.join(str(path) for path in written.files)}")
     print_plan(written.plan, as_json=False)
     echo(f"Search with: tune-tf run {written.path}")
+
+
+def _argument(text: str) -> tuple[str, str | int]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"must be NAME=VALUE, not {text}", param_hint="--read-csv")
+    return name, int(value) if value.isdecimal() else value.replace(r"\t", "\t")

@@ -4,12 +4,10 @@ It imports little besides TensorFlow and MLflow: neither Tune nor the driver's m
 """
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import throwaway_run
 from tune_tf.workload import Config, Workload
 from tune_tf.workloads import column_model
-from tune_tf.workloads.column_model import DATES_FILE, ColumnModel, column_dtypes
+from tune_tf.workloads.column_model import ColumnModel, column_dtypes
 
 _NICENESS = 10  # the last trials have priority
 _LOADER = "tune_tf_column_model"
@@ -63,7 +61,7 @@ class ExportActor:
         with atomic_path(path) as folder:
             folder.mkdir()
             if example is not None and any(column_dtypes(served)):
-                _save_column_model(served, workload.date_formats, example, folder, metadata)
+                _save_column_model(served, example, folder, metadata)
             else:
                 _save(served, example, folder, metadata)
         self._written = checkpoint, model
@@ -101,13 +99,7 @@ def _save(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> N
     )
 
 
-def _save_column_model(
-    model: Any,
-    date_formats: Mapping[str, str],
-    example: Any,
-    folder: Path,
-    metadata: dict[str, Any],
-) -> None:
+def _save_column_model(model: Any, example: Any, folder: Path, metadata: dict[str, Any]) -> None:
     """Save a model with one input per column, which MLflow then loads as a ``ColumnModel``.
 
     MLflow's typed columns refuse tables as pandas reads them: whole numbers for ``double``, missing
@@ -121,7 +113,7 @@ def _save_column_model(
 
     rows = pd.DataFrame(example)
     columns = [ColSpec(AnyType(), name) for name, _ in column_dtypes(model)]
-    predicted = infer_signature(ColumnModel(model, date_formats).predict(rows)).inputs
+    predicted = infer_signature(ColumnModel(model).predict(rows)).inputs
     saved = Model(metadata=metadata).add_flavor(  # for mlflow.keras.load_model
         "keras",
         data="data",
@@ -145,7 +137,6 @@ def _save_column_model(
                 input_example=rows,
                 pip_requirements=[*requirements(), f"pandas=={version('pandas')}"],
             )
-    (folder / "data" / DATES_FILE).write_text(json.dumps(dict(date_formats)), encoding="utf-8")
 
 
 def requirements() -> list[str]:
