@@ -94,24 +94,26 @@ class BatchLoop:
         num_rows: int,
         max_batches: tf.Tensor,
         *,
-        is_custom: bool,
+        has_logs: bool,
+        whole: bool,
     ) -> Any:
-        """Run all batches; return the last step's result if the step is custom.
+        """Run all batches; return the last step's result if it has logs.
 
-        ``max_batches`` limits the batches in the loop; batches after the loop always run.
+        ``max_batches`` limits the batches in the loop; batches after the loop always run. For
+        ``whole`` see ``replica_rows``.
         """
         size = self._size
-        if num_rows % size and not is_custom and not self._needs_static_shapes:
+        if num_rows % size and not has_logs and not self._needs_static_shapes:
             self._run_uneven(step, reader, num_rows, max_batches)
             return None
         num_full, remainder = divmod(num_rows, size)
         # A loop cannot return its last step's result, so that step runs after the loop.
-        num_looped = num_full - 1 if is_custom and not remainder else num_full
+        num_looped = num_full - 1 if has_logs and not remainder else num_full
         result = None
 
         def run_batch(first: Any, count: int) -> Any:
             def run_in_replica(replica: int, fetched: Any) -> Any:
-                begin, end = replica_rows(count, replica, self._replicas.num, whole=is_custom)
+                begin, end = replica_rows(count, replica, self._replicas.num, whole=whole)
                 numbers, rows = reader.part(fetched, first, begin, end, count)
                 return step(replica, rows, numbers, count)
 
@@ -130,30 +132,36 @@ class BatchLoop:
             result = run_batch(num_looped * size, size)
         if remainder:
             result = run_batch(num_full * size, remainder)
-        return result if is_custom else None
+        return result if has_logs else None
 
     def run_dataset(
-        self, step: NumberedStep, batches: Any, max_batches: tf.Tensor, *, is_custom: bool
+        self,
+        step: NumberedStep,
+        batches: Any,
+        max_batches: tf.Tensor,
+        *,
+        has_logs: bool,
+        whole: bool,
     ) -> tuple[Any, tf.Tensor]:
         """Run the batches of an iterator of a data set, at most ``max_batches``.
 
         Returns:
-            The last step's result if the step is custom; numbers of batches and rows, int64 [2].
+            The last step's result if it has logs; numbers of batches and rows, int64 [2].
         """
 
         def run_batch(seen: tf.Tensor, batch: Any) -> tuple[Any, tf.Tensor]:
             first, count, replicas = tf.cast(seen[1], tf.int32), num_rows_of(batch), self._replicas
 
             def run_in_replica(replica: int, batch: Any) -> Any:
-                begin, end = replica_rows(count, replica, replicas.num, whole=is_custom)
+                begin, end = replica_rows(count, replica, replicas.num, whole=whole)
                 rows = batch if replicas.num == 1 else rows_between(batch, begin, end)
                 return step(replica, rows, first + tf.range(begin, end), count)
 
             result = replicas.run(run_in_replica, batch)
-            return result if is_custom else (), seen + tf.stack([1, tf.cast(count, tf.int64)])
+            return result if has_logs else (), seen + tf.stack([1, tf.cast(count, tf.int64)])
 
         seen, result = tf.zeros([2], tf.int64), ()
-        if is_custom:  # the first batch gives the form of the results
+        if has_logs:  # the first batch gives the form of the results
             result, seen = run_batch(seen, batches.get_next_as_optional().get_value())
         end = tf.cast(max_batches, tf.int64)
 
@@ -172,7 +180,7 @@ class BatchLoop:
             (seen, result, tf.constant(False)),
             parallel_iterations=1,
         )
-        return (result if is_custom else None), seen
+        return (result if has_logs else None), seen
 
     def _run_uneven(
         self, step: NumberedStep, reader: Reader, num_rows: int, max_batches: tf.Tensor

@@ -254,22 +254,25 @@ class Program:
         *,
         training: bool,
     ) -> Any:
-        """Run all batches of a data set; return the last step's result if the step is custom."""
+        """Run all batches of a data set; return the last step's result if that ``has_logs``."""
         step, graph = self.step, self._used_graph
         step.begin(training=training)
         run = self._with_preprocessing(seeds, training=training)
         num_rows = self.num_rows if training else self.num_validation_rows
-        is_custom = step.has_custom_train if training else step.has_custom_test
+        has_logs, is_custom = step.has_logs(training=training), step.is_custom(training=training)
         with contextlib.nullcontext() if self.skipped is None else self.skipped.replaced():
             if num_rows:
                 reader = self._reader(rows, order)
-                result = self._batches.run(run, reader, num_rows, max_batches, is_custom=is_custom)
+                result = self._batches.run(
+                    run, reader, num_rows, max_batches, has_logs=has_logs, whole=is_custom
+                )
             else:
                 result, seen = self._batches.run_dataset(
                     run,
                     rows,
                     max_batches if training else self._all_batches,
-                    is_custom=is_custom,
+                    has_logs=has_logs,
+                    whole=is_custom,
                 )
                 graph.seen[0 if training else 1].assign(seen)
         step.end(training=training)

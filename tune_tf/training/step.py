@@ -27,7 +27,6 @@ from tune_tf.training.replicas.batch_parts import (
     fraction_of,
     is_even,
     replica_rows,
-    unpack_batch,
 )
 from tune_tf.training.replicas.parted_batches import (
     PartedBatches,
@@ -72,8 +71,6 @@ class Step(abc.ABC):
         )
         #: Whether the user replaces Keras' ``test_step``.
         self.has_custom_test = replaces_method(self.model, "test_step")
-        # What `compute_metrics` returned for the last batch, if that is more than the metrics.
-        self._logged: dict[str, tf.Variable] = {}
 
     @abc.abstractmethod
     def build(self, sample: tuple[Any, ...]) -> None:
@@ -112,14 +109,21 @@ class Step(abc.ABC):
     def end(self, *, training: bool) -> None:  # noqa: B027  replicas share their variables
         """Combine the results of a pass over all rows; called in the graph."""
 
+    def is_custom(self, *, training: bool) -> bool:
+        """Return whether the user replaces Keras' step."""
+        return self.has_custom_train if training else self.has_custom_test
+
+    def has_logs(self, *, training: bool) -> bool:
+        """Return whether a step's result may be more than the metrics of the pass so far."""
+        return self.is_custom(training=training) or replaces_method(self.model, "compute_metrics")
+
     def logs(self, result: Any, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return the metrics after a batch, with its step's result, as ``fit`` logs them."""
-        is_custom = self.has_custom_train if training else self.has_custom_test
-        if self._logged and not is_custom:
-            return tensors_by_name(self._logged)
+        """Return the metrics after the last batch, with its step's result, as ``fit`` logs them."""
         metrics = self._metrics(training=training)
         if isinstance(result, Mapping) and set(flat_logs(result)) != set(metrics):
-            metrics = self.replicas.mean(dict(result))
+            is_custom = self.is_custom(training=training)
+            of_all = self.replicas.mean if is_custom else self.replicas.first_copy
+            metrics = of_all(dict(result))
         if training and self.has_custom_train:
             self.check_logs(metrics if isinstance(result, Mapping) else result)
         return tensors_by_name(metrics)
@@ -127,46 +131,6 @@ class Step(abc.ABC):
     def _metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Return the metrics of a pass."""
         return metric_results(self.model)
-
-    def _prepare_logs(self, sample: tuple[Any, ...]) -> None:
-        """Make room for what ``compute_metrics`` returns, where that is more than the metrics.
-
-        As in ``fit``, the last batch's are then the logs.
-        """
-        if not replaces_method(self.model, "compute_metrics"):
-            return
-        rows = keras.tree.map_structure(tf.convert_to_tensor, sample)
-
-        def compute(replica: int, batch: Any) -> Any:
-            x, y, sample_weight = unpack_batch(batch)
-            y_pred = self.model(x, training=False)
-            return flat_logs(self.model.compute_metrics(x, y, y_pred, sample_weight))
-
-        def compute_once(batch: Any) -> Any:
-            return self.replicas.first_copy(self.replicas.run(compute, batch))
-
-        trace = tf.function(compute_once, autograph=False)
-        with self.replicas.scope():
-            logs = trace.get_concrete_function(rows).structured_outputs
-            if set(logs) == set(flat_logs(self.model.get_metrics_result())):
-                return
-            self._logged = {
-                name: tf.Variable(
-                    tf.zeros(value.shape, value.dtype),
-                    trainable=False,
-                    synchronization=tf.VariableSynchronization.ON_READ,
-                    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-                )
-                for name, value in logs.items()
-            }
-
-    def _record(self, result: Any) -> Any:
-        """Keep what ``compute_metrics`` returned for a batch; return it."""
-        logs = flat_logs(result) if isinstance(result, Mapping) else {}
-        if set(logs) == set(self._logged):
-            for name, variable in self._logged.items():
-                variable.assign(tf.cast(logs[name], variable.dtype))
-        return result
 
     def check_logs(self, logs: Any) -> None:
         """Refuse results of a custom training step without a loss."""
@@ -204,7 +168,6 @@ class ReplicaStep(Step):
                 )
         train_step = partial(self._workload.train_step, self.model)
         build_for_training(self.model, sample, self.replicas, train_step)
-        self._prepare_logs(sample)
         prepare_optimizer(self.model, self.replicas)
 
     def check(self, num_rows: int, batch_size: int) -> None:
@@ -237,10 +200,9 @@ class ReplicaStep(Step):
         """Train on a replica's rows and update the model's metrics."""
         self._check_batch(num_rows)
         if self.replicas.num == 1 and (self.has_custom_train or self.micro_batches == 1):
-            return self._record(self._workload.train_step(self.model, batch))
+            return self._workload.train_step(self.model, batch)
         if not self.has_custom_train:
-            self._record(self._batches.train(replica, batch, num_rows))
-            return None
+            return self._batches.train(replica, batch, num_rows)
         train_step = partial(self._workload.train_step, self.model)
         logs = self._run_custom(train_step, replica, batch, num_rows)
         if not self.replicas.has_weighed_gradients:
@@ -255,11 +217,10 @@ class ReplicaStep(Step):
         """Evaluate a replica's rows and update the model's metrics."""
         model, num_replicas = self.model, self.replicas.num
         if num_replicas == 1:
-            return self._record(model.test_step(batch))
+            return model.test_step(batch)
         if self.has_custom_test:
             return self._run_custom(model.test_step, replica, batch, num_rows)
-        self._record(self._batches.test(replica, batch, num_rows))
-        return None
+        return self._batches.test(replica, batch, num_rows)
 
     def _metrics(self, *, training: bool) -> dict[str, tf.Tensor]:
         return self._batches.metrics(training=training)

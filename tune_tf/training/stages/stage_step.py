@@ -113,7 +113,6 @@ class StageStep(Step):
         """Create the variables of losses, metrics and optimizer."""
         _build_optimizer(self.model, self.replicas)
         build_for_training(self.model, sample, self.replicas)
-        self._prepare_logs(sample)
 
     @functools.cached_property
     def _calls(self) -> list[PartCalls]:
@@ -130,7 +129,7 @@ class StageStep(Step):
                 "the whole model and so cannot run in stages: leave it out, or use kind 'mirrored'"
             )
 
-    def train(self, replica: int, batch: Any, num_rows: int) -> None:
+    def train(self, replica: int, batch: Any, num_rows: int) -> Any:
         """Train on a batch, all replicas and stages of it."""
         model, parts = self.model, self._parts(num_rows, self.micro_batches)
         again = self._saves_memory and len(parts) > 1
@@ -161,9 +160,9 @@ class StageStep(Step):
             )
         model.optimizer.apply(after_all(gradients), model.trainable_variables)
         self._copy_weights()
-        self._update_metrics(whole, loss, num_rows)
+        return self._update_metrics(whole, loss, num_rows)
 
-    def test(self, replica: int, batch: Any, num_rows: int) -> None:
+    def test(self, replica: int, batch: Any, num_rows: int) -> Any:
         """Evaluate a batch, all replicas and stages of it."""
         passes, penalties = [], []
         for part in self._parts(num_rows, 1):
@@ -174,7 +173,7 @@ class StageStep(Step):
         with tf.device(self._pipelines[0].devices[-1]):
             loss = whole.loss(self.model, self.replicas, training=False)
             loss = loss + sum(penalty for penalty in penalties if penalty is not None)
-        self._update_metrics(whole, loss, num_rows)
+        return self._update_metrics(whole, loss, num_rows)
 
     def _forward(self, part: "_Part", batch: Any, *, training: bool = True) -> "_PartPass":
         """Call a replica's stages with a part of a batch."""
@@ -194,10 +193,9 @@ class StageStep(Step):
             y_pred = concatenate([each.y_pred for each in passes])
         return WholeBatch(*unpack_batch(batch), y_pred, [each.span for each in passes], self.who)
 
-    def _update_metrics(self, whole: WholeBatch, loss: Any, num_rows: int) -> None:
+    def _update_metrics(self, whole: WholeBatch, loss: Any, num_rows: int) -> Any:
         with tf.device(self._pipelines[0].devices[-1]):
-            logs = whole.update_metrics(self.model, loss, num_rows)
-        self._record(logs)
+            return whole.update_metrics(self.model, loss, num_rows)
 
     def _parts(self, num_rows: int, micro_batches: int) -> "list[_Part]":
         """Return the micro-batches of all replicas in the order of their rows."""
