@@ -37,15 +37,15 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1402,
-    "config": 1108,
+    "cli": 1345,
+    "config": 1101,
     "data": 943,
     "events": 440,
     "inspection": 380,
-    "measure": 676,
+    "measure": 671,
     "parallelism": 255,
     "report": 599,
-    "scaffold": 521,
+    "scaffold": 520,
     "schedulers": 2011,
     "searchers": 2550,
     "single modules": 1494,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42828, "tests": 41060, "scripts": 4495}
+LINES = {"tune_tf": 42737, "tests": 41042, "scripts": 4495}
 """Most lines of any kind."""
 
 

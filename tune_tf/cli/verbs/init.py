@@ -1,13 +1,13 @@
 """``tune-tf init``: write a sweep file for your own data."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import echo, print_json, print_json_or_lines
-from tune_tf.config import schema_text, write_schema
+from tune_tf.config import schema_text
 
 
 def init(
@@ -20,9 +20,9 @@ def init(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The file to write; default: sweep.yaml."),
-    ] = None,
+        Path,
+        typer.Option("--output", "-o", help="The file to write."),
+    ] = Path("sweep.yaml"),
     target: Annotated[
         str | None,
         typer.Option(help="Target: a column, or the .npy file of y."),
@@ -39,12 +39,12 @@ def init(
     ] = None,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Print the JSON schema of sweep files, or write --output."),
+        typer.Option("--schema", help="Print the JSON schema of sweep files."),
     ] = False,
     separator: Annotated[
         str | None, typer.Option(help="Character between the values of a table; else found.")
     ] = None,
-    decimal: Annotated[str, typer.Option(help="Decimal mark of a table, . or ,.")] = ".",
+    decimal: Annotated[Literal[".", ","], typer.Option(help="Decimal mark of a table.")] = ".",
     thousands: Annotated[
         str | None, typer.Option(help="Character between groups of three digits of a table.")
     ] = None,
@@ -60,14 +60,9 @@ def init(
 
     Example: `tune-tf init customers.csv --target churn --output churn.yaml`
     """
-    if schema and output is None:
+    if schema:
         typer.echo(schema_text(), nl=False)
         return
-    if schema and output is not None:
-        write_schema(output)
-        print_json_or_lines({"path": str(output)}, f"Wrote {output}", as_json=as_json)
-        return
-    output = output or Path("sweep.yaml")
     from tune_tf.scaffold import init_sweep, write_example
     from tune_tf.workloads.table import TextFormat
 
@@ -78,10 +73,8 @@ def init(
         lines = (f"Wrote {', '.join(files)}", f"Search with: tune-tf run {output}")
         print_json_or_lines({"path": str(output), "files": files}, *lines, as_json=as_json)
         return
-    if decimal not in (".", ","):
-        raise typer.BadParameter(f"must be . or ,, not {decimal}", param_hint="--decimal")
     separator = "\t" if separator == r"\t" else separator
-    text_format = TextFormat(separator, decimal, thousands, encoding)  # type: ignore[arg-type]
+    text_format = TextFormat(separator, decimal, thousands, encoding)
     written = init_sweep(
         data, output, target=target, workload=workload, force=force, text_format=text_format
     )
