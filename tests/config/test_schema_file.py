@@ -6,8 +6,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, SweepConfig, schema_text, write_schema
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.config import SCHEMA_COMMENT, SCHEMA_FILE, SweepConfig, schema_text
 
 READY = Path(__file__).parents[2] / "search_spaces"
 FILES = sorted(READY.glob("*.yaml"))
@@ -52,8 +51,3 @@ def test_an_editor_finds_a_fault(change, expected, errors_in):
 def test_a_sweep_file_may_leave_the_space_to_its_workload(errors_in):
     text = "{name: a, workload: a:b, objective: {metric: m, mode: min}, budget: {num_samples: 1}}"
     assert errors_in(text) == []
-
-
-def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(InvalidSettingsError, match=r"missing/a\.json cannot be written: No such"):
-        write_schema(tmp_path / "missing" / "a.json")

@@ -103,9 +103,6 @@ def client(folder):
 
 @pytest.mark.slow
 def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, client, folder):
-    there = folder / told("init", "--schema", "--output", "again.json")["path"]
-    assert there.read_bytes() == (folder / "sweep.schema.json").read_bytes()
-
     best = swept["best"]
     exported = told("export", "wine", "--output", "churn.keras")
     assert exported["trial"]["trial_id"] == best["trial_id"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tune_tf.errors import WorkloadError
-from tune_tf.measure.sample import Sample, sample_workload
+from tune_tf.measure.sample import sample_workload
 from tune_tf.workload import Data, Workload
 
 
@@ -27,7 +27,7 @@ def arrays(num_rows):
 
 
 def sampled(data, **sample):
-    return sample_workload(Rows(data), Sample(**sample)).load_data({"batch_size": 10})
+    return sample_workload(Rows(data), **sample).load_data({"batch_size": 10})
 
 
 def test_small_data_and_all_batches_stay_as_they_are():
@@ -55,6 +55,6 @@ def test_data_sets_are_cut_to_batches_but_have_these_sizes_only():
 
 
 def test_batches_may_be_larger_and_no_callback_is_called():
-    workload = sample_workload(Rows(Data(arrays(15))), Sample(2, batch_factor=0.5))
+    workload = sample_workload(Rows(Data(arrays(15))), 2, batch_factor=0.5)
     assert workload.global_batch_size({"batch_size": 10}) == 5
     assert workload.callbacks({}) == ()

@@ -9,13 +9,11 @@ from typing import Any, Self, TypeVar
 
 import typer
 from ray.tune.experiment import Trial
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from tune_tf.cli.console import WarningPrinter, counted_states, make_console
+from tune_tf.cli.console import WarningPrinter, make_console
 from tune_tf.cli.signals import leave_terminal, repeat_lost_interrupt
 from tune_tf.cli.sweep_display import print_result
 from tune_tf.config import SweepConfig
@@ -42,7 +40,9 @@ class TerminalProgress(ProgressLines):
         self._console = console
         if console.is_terminal:
             self._every_s = _LIVE_EVERY_S
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+        columns = BarColumn(16), TextColumn("{task.description}", markup=False)
+        self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        self._task = self._bar.add_task("", total=config.budget.num_samples)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Draw on stderr of the process that unpickles it, the driver."""
@@ -50,14 +50,14 @@ class TerminalProgress(ProgressLines):
 
     def __enter__(self) -> Self:
         """Start drawing."""
-        self._print(Text(f"{self._config.name}: starting Ray ...", style="dim"))
+        self._console.print(Text(f"{self._config.name}: starting Ray ...", style="dim"))
         if self._console.is_terminal:
-            self._live.start()
+            self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Stop drawing."""
-        self._live.stop()
+        self._bar.stop()
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Draw at most every so many seconds."""
@@ -65,32 +65,17 @@ class TerminalProgress(ProgressLines):
         super().on_step_end(trials, **info)
 
     def _draw(self) -> None:
+        line = self._line()
         try:
-            self._draw_state()
+            if self._console.is_terminal:
+                num_ended = self._ended.total()
+                self._bar.update(self._task, completed=num_ended, description=line, refresh=True)
+            else:
+                self._console.print(Text(line))
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             leave_terminal()  # it was closed
-
-    def _draw_state(self) -> None:
-        if self._console.is_terminal:
-            self._live.update(self._display(), refresh=True)
-        else:
-            self._print(Text(self._line()))
-
-    def _display(self) -> RenderableType:
-        total, num_ended = self._config.budget.num_samples, self._ended.total()
-        table = Table.grid(padding=(0, 2))
-        table.add_row(
-            Text(self._config.name, style="bold"),
-            ProgressBar(total=total, completed=num_ended, width=24),
-            f"{num_ended}/{total} trials",
-            self._times(),
-        )
-        return Group(table, counted_states(self._counts()), Text(self._best()))
-
-    def _print(self, text: Text) -> None:
-        self._console.print(text)
 
 
 def _on_stderr(config: SweepConfig) -> TerminalProgress:
@@ -117,11 +102,9 @@ def run_with_progress(
     trials, epochs = config.budget.num_samples, config.epochs or 0
     budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
     console.print(f"{config.name}: {budget}")
-    with (
-        TerminalProgress(config, console) as progress,
-        _warnings_above_progress(warnings),
-        _ray_errors_without_traceback(),
-    ):
+    for handler in logging.getLogger("ray").handlers:
+        handler.addFilter(_without_traceback)
+    with TerminalProgress(config, console) as progress, _warnings_above_progress(warnings):
         return run(callbacks=[progress])
 
 
@@ -137,22 +120,10 @@ def _warnings_above_progress(console: Console) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-@contextlib.contextmanager
-def _ray_errors_without_traceback() -> Iterator[None]:
-    """Let Ray print the errors that it survives in a line each; what ends a sweep is raised."""
-
-    def shorten(record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            record.msg, record.args = f"{record.getMessage()} {first_line(error)}", ()
-            record.exc_info = record.exc_text = None
-        return True
-
-    handlers = logging.getLogger("ray").handlers.copy()
-    for handler in handlers:
-        handler.addFilter(shorten)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(shorten)
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Shorten an error that Ray logs and survives to a line; what ends a sweep is raised."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None:
+        record.msg, record.args = f"{record.getMessage()} {first_line(error)}", ()
+        record.exc_info = record.exc_text = None
+    return True

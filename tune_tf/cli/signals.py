@@ -1,4 +1,4 @@
-"""Signals that end a verb in order, and the log of one whose terminal was closed."""
+"""Signals that end a verb in order, also where its terminal was closed."""
 
 import contextlib
 import os
@@ -6,12 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final
 
 _interrupts = threading.Event()
-
-LOG_FILE: Final = "tune-tf.log"
-"""Name of the log, in the folder where the verb was started."""
 
 
 @contextlib.contextmanager
@@ -49,15 +45,12 @@ def repeat_lost_interrupt() -> None:
 
 
 def leave_terminal() -> None:
-    """Append to a log in the working directory what would be printed in a closed terminal."""
-    try:
-        log = os.open(LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    except OSError:
-        log = os.open(os.devnull, os.O_WRONLY)
+    """Drop what would be printed in a closed terminal."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         if os.isatty(stream) or not _is_writable(stream):
-            os.dup2(log, stream)
-    os.close(log)
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def _is_writable(stream: int) -> bool:

@@ -4,7 +4,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from tune_tf.cli.console import (
 )
 from tune_tf.formatting import counted, duration, printable, value_text
 from tune_tf.inspection import SweepState, SweepView
+from tune_tf.measure.extreme_configs import config_text
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
@@ -62,19 +63,11 @@ def print_plan(plan: "SweepPlan", warnings: Sequence[str] | None = None, *, as_j
         "scheduler": f"{config.scheduler.name}, at most {limit}",
         "trials": f"{config.budget.num_samples}, {plan.max_concurrent_trials} at a time, each with "
         f"{plan.resources}",
-        "for example": "\n".join(config_line(flatten(example)) for example in plan.examples),
+        "for example": "\n".join(config_text(example) for example in plan.examples),
     }
     console.print(named_values({name: text for name, text in lines.items() if text}))
     for warning in warnings or ():
-        console.print(f"Warning: {warning}", style="yellow", soft_wrap=True)
-
-
-def config_line(values: Mapping[str, object]) -> str:
-    """Return a config as ``optimizer=sgd, width=64``, with four digits."""
-    return ", ".join(
-        f"{path}={value:.4g}" if isinstance(value, float) else f"{path}={value_text(value)}"
-        for path, value in values.items()
-    )
+        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 
 def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:

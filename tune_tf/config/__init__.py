@@ -16,7 +16,6 @@ from tune_tf.config.sweep_config import (
     SCHEMA_FILE,
     SweepConfig,
     schema_text,
-    write_schema,
 )
 from tune_tf.config.workload_reference import import_workload
 
@@ -33,5 +32,4 @@ __all__ = [
     "import_workload",
     "parse_scheduler_settings",
     "schema_text",
-    "write_schema",
 ]

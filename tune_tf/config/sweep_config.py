@@ -373,14 +373,6 @@ def schema_text() -> str:
     return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
 
 
-def write_schema(path: Path) -> None:
-    """Write the JSON schema of sweep files, over an existing file."""
-    try:
-        path.write_text(schema_text())
-    except OSError as error:
-        raise InvalidSettingsError(f"{path} cannot be written: {error.strerror}") from error
-
-
 def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
     """Yield an error for each setting by which a sweep depends on more than its settings."""
     for name in ("time_budget_s", "cpu_hours", "gpu_hours"):

@@ -17,7 +17,7 @@ from tune_tf.errors import (
     did_you_mean,
 )
 from tune_tf.measure.child_process import ChildProcess
-from tune_tf.measure.sample import Sample, sample_workload
+from tune_tf.measure.sample import sample_workload
 from tune_tf.objective import likely_mode
 from tune_tf.result_keys import training_metrics
 from tune_tf.secrets import mask_secrets
@@ -152,7 +152,7 @@ def _train_one_batch(workload: Workload, configs: Sequence[Config], loop: Any) -
         for path, digest in reads.digests.items():
             (missing if digest == MISSING else read).add(".".join(map(str, path)))
     num_gpus = len(tf.config.list_physical_devices("GPU"))
-    sample = sample_workload(workload, Sample(max_batches=1))
+    sample = sample_workload(workload, max_batches=1)
     callbacks = supported_callbacks(workload.callbacks(dict(configs[0])), loop)
     custom = sorted({type(each).__name__ for each in callbacks if is_custom(each)})
     result = trainable(sample, loop=loop)(config=dict(configs[0])).train()

@@ -1,4 +1,4 @@
-"""Scaling of a workload: the same epoch on more devices, in other batches, on fewer rows."""
+"""Scaling of a workload: the same epoch on more devices and in other batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,7 +10,7 @@ import ray
 from tune_tf.config import SweepConfig
 from tune_tf.errors import WorkloadError
 from tune_tf.measure.extreme_configs import fill_with_middle
-from tune_tf.measure.sample import Sample, sample_workload
+from tune_tf.measure.sample import sample_workload
 from tune_tf.measure.trial_costs import TrialCosts, costs_process
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
@@ -18,18 +18,18 @@ from tune_tf.space.paths import nest
 from tune_tf.sweep import SweepPlan, plan_sweep
 from tune_tf.sweep.cluster import cluster
 
-_SAMPLE = Sample(max_batches=50)
+_MAX_BATCHES = 50  # of an epoch
 _EFFICIENCY = 0.7  # from which more devices are advised
 
 
 @dataclass(frozen=True)
 class ScalingCandidate:
-    """What is measured: a parallelism with its resources, and a sample of the data."""
+    """What is measured: a parallelism with its resources, and batches of another size."""
 
     what: str
     parallelism: Parallelism
     resources: TrialResources
-    sample: Sample = _SAMPLE
+    batch_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def scale_workload(
     max_devices: int | None = None,
     on_progress: Callable[[str], object] = lambda step: None,
 ) -> Scaling:
-    """Measure how a sweep's workload scales over devices, batch sizes and rows.
+    """Measure how a sweep's workload scales over devices and batch sizes.
 
     The middle config of the space trains on at most 50 batches, in a process for each row of the
     table, one after another. Without a connected Ray cluster, one is started on this machine and
@@ -142,11 +142,7 @@ def candidates(
         what = f"{declared.kind.replace('_', ' ')}: {declared.label}"
         found.append(ScalingCandidate(what, declared, resources))
     for factor in (0.5, 2.0, 4.0):
-        sample = replace(_SAMPLE, batch_factor=factor)
-        found.append(replace(reference, what=f"batch x {factor:g}", sample=sample))
-    for share in (0.25, 0.5):
-        sample = replace(_SAMPLE, share=share)
-        found.append(replace(reference, what=f"{share:.0%} of the rows", sample=sample))
+        found.append(replace(reference, what=f"batch x {factor:g}", batch_factor=factor))
     return found
 
 
@@ -161,7 +157,7 @@ def _measure(
     plan = replace(
         plan,
         config=plan.config.model_copy(update={"parallelism": candidate.parallelism}),
-        workload=sample_workload(plan.workload, candidate.sample),
+        workload=sample_workload(plan.workload, _MAX_BATCHES, candidate.batch_factor),
         resources=candidate.resources,
     )
     with costs_process(candidate.what, plan, config) as process:

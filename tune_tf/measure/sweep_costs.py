@@ -14,7 +14,7 @@ from tune_tf.config import SweepConfig
 from tune_tf.errors import WorkloadError
 from tune_tf.measure.child_process import ChildProcess
 from tune_tf.measure.extreme_configs import config_text, largest_config
-from tune_tf.measure.sample import Sample, sample_workload
+from tune_tf.measure.sample import sample_workload
 from tune_tf.measure.trial_costs import TrialCosts, costs_process
 from tune_tf.space import SearchSpace
 from tune_tf.sweep import SweepPlan, plan_sweep
@@ -151,7 +151,7 @@ def _measure(
     num = 1
     if label != "smallest" and not plan.resources.gpus and not plan.config.parallelism.in_processes:
         num = min(plan.max_concurrent_trials, _MAX_AT_ONCE, int(free_bytes // _PROCESS_BYTES))
-    plan = replace(plan, workload=sample_workload(plan.workload, Sample()))
+    plan = replace(plan, workload=sample_workload(plan.workload))
     what = f"a trial of the {label} model, {config_text(config)},"
     with contextlib.ExitStack() as stack:
         processes = [

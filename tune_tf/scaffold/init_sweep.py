@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_tf.atomic_files import write_atomically
-from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text, write_schema
+from tune_tf.config import SCHEMA_FILE, SweepConfig, schema_text
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.scaffold.arrays import ARRAY_SUFFIXES, arrays_draft
 from tune_tf.scaffold.draft import DENSE_SPACE, Draft, Line, sweep_text
@@ -240,7 +240,6 @@ def write_example(name: str, output: Path, *, force: bool) -> tuple[Path, ...]:
     if output.exists() and not force:
         raise InvalidSettingsError(f"{output} exists: choose another --output, or add --force")
     text = (_EXAMPLES / f"{stem}.yaml").read_text(encoding="utf-8")
-    output.write_text(text, encoding="utf-8")
-    schema = output.with_name(SCHEMA_FILE)
-    write_schema(schema)
-    return output, schema
+    texts = {output: text, output.with_name(SCHEMA_FILE): schema_text()}
+    _write(texts)
+    return tuple(texts)

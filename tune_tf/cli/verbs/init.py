@@ -1,13 +1,13 @@
 """``tune-tf init``: write a sweep file for your own data."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import echo, print_json, print_json_or_lines
-from tune_tf.config import schema_text, write_schema
+from tune_tf.config import schema_text
 
 
 def init(
@@ -20,9 +20,9 @@ def init(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The file to write; default: sweep.yaml."),
-    ] = None,
+        Path,
+        typer.Option("--output", "-o", help="The file to write."),
+    ] = Path("sweep.yaml"),
     target: Annotated[
         str | None,
         typer.Option(help="Target: a column, or the .npy file of y."),
@@ -39,7 +39,7 @@ def init(
     ] = None,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Print the JSON schema of sweep files, or write --output."),
+        typer.Option("--schema", help="Print the JSON schema of sweep files."),
     ] = False,
     read_csv: Annotated[
         list[str] | None,
@@ -60,14 +60,9 @@ def init(
 
     Example: `tune-tf init customers.csv --target churn --output churn.yaml`
     """
-    if schema and output is None:
+    if schema:
         typer.echo(schema_text(), nl=False)
         return
-    if schema and output is not None:
-        write_schema(output)
-        print_json_or_lines({"path": str(output)}, f"Wrote {output}", as_json=as_json)
-        return
-    output = output or Path("sweep.yaml")
     from tune_tf.scaffold import init_sweep, write_example
 
     if example is not None:

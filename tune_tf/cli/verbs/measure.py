@@ -62,7 +62,7 @@ def scale(
     as_json: options.JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
 ) -> None:
-    """Measure how a workload scales over devices, batch sizes and rows.
+    """Measure how a workload scales over devices and batch sizes.
 
     Trains the config in the middle of the search space for a few seconds at a time, and says in
     one line what pays off.

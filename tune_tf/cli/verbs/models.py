@@ -10,8 +10,6 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import echo, print_json_or_lines
 
-_MAX_LINES = 20
-
 
 def export(
     sweep: options.SweepArgument,
@@ -124,12 +122,8 @@ def retrain(
     from tune_tf.sweep.model.retrain import retrain_trial
 
     def show_epoch(epoch: int, metrics: Mapping[str, float]) -> None:
-        if as_json or (epochs and epoch % max(1, epochs // _MAX_LINES)):
-            return
-        values = "  ".join(
-            f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name
-        )
-        echo(f"epoch {epoch}  {values}", err=True)
+        named = (f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name)
+        echo(f"epoch {epoch}  {'  '.join(named)}", err=True)
 
     model = retrain_trial(
         sweep,

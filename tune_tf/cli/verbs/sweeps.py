@@ -16,7 +16,6 @@ from tune_tf.cli.console import (
     counted_states,
     local_time,
     make_console,
-    print_csv,
     print_json,
     print_json_or_lines,
     state_text,
@@ -24,7 +23,6 @@ from tune_tf.cli.console import (
 from tune_tf.cli.sweep_display import print_status, status_display
 from tune_tf.formatting import value_text
 from tune_tf.inspection import SweepState, SweepView, list_sweeps
-from tune_tf.space import flatten
 from tune_tf.sweep_folder import SweepFolder
 
 _READ_EVERY_S = 1.0
@@ -39,7 +37,6 @@ def status(
         bool, typer.Option("--follow", "-f", help="Draw again until the sweep ends.")
     ] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the list as CSV.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Show the status of a sweep: its trials, the best one, the running ones, and the time left.
@@ -53,10 +50,8 @@ def status(
     if sweep is None:
         if follow:
             raise typer.BadParameter("needs the name of a sweep", param_hint="--follow")
-        _list(storage_path, as_csv=as_csv, as_json=as_json)
+        _list(storage_path, as_json=as_json)
         return
-    if as_csv:
-        raise typer.BadParameter("is for the list of sweeps: write --json", param_hint="--csv")
     folder = SweepFolder.open(sweep, storage_path)
     console = make_console(quiet=as_json)
     view = follow_status(lambda: SweepView.of(folder), console) if follow else SweepView.of(folder)
@@ -90,11 +85,10 @@ def _best_value(sweep: SweepView) -> str:
     return "-" if sweep.best is None else f"{metric} {value_text(sweep.best_value)}"
 
 
-def _list(storage_path: Path, *, as_csv: bool, as_json: bool) -> None:
+def _list(storage_path: Path, *, as_json: bool) -> None:
     sweeps = list_sweeps(storage_path)
-    if as_json or as_csv:
-        rows = [sweep.to_dict() for sweep in sweeps]
-        print_json(rows) if as_json else print_csv([flatten(row) for row in rows])
+    if as_json:
+        print_json([sweep.to_dict() for sweep in sweeps])
         return
     console = make_console()
     if not sweeps:

@@ -18,11 +18,11 @@ from tune_tf.cli.console import (
     print_json,
     state_text,
 )
-from tune_tf.cli.sweep_display import config_line
 from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
 from tune_tf.events.trial_log import log_text
 from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepView, TrialView
+from tune_tf.measure.extreme_configs import config_text
 from tune_tf.space import Constant, flatten
 
 
@@ -64,7 +64,7 @@ def _print_table(view: SweepView, listed: tuple[TrialView, ...]) -> None:
             state_text(trial.state),
             *(value_text(result.metrics[it]) if it in result.metrics else "-" for it in metrics),
             str(result.iterations),
-            config_line({path: value for path, value in config.items() if path in varied}),
+            config_text({path: value for path, value in config.items() if path in varied}),
         )
     make_console().print(table)
 
@@ -158,12 +158,10 @@ def logs(
         int | None, typer.Option(min=0, metavar="N", help="Start with the last N lines.")
     ] = None,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    as_json: options.JsonOption = False,
 ) -> None:
     """Print what a trial's processes wrote to stdout and stderr.
 
-    TensorFlow's output is included; for the traceback of a failed trial, use `show`. With
-    `--json`, the whole log is printed at once.
+    TensorFlow's output is included; for the traceback of a failed trial, use `show`.
 
     Example: `tune-tf logs digits-cnn 3 --follow --tail 20`
     """
@@ -178,12 +176,7 @@ def logs(
         has_ended = events is not None and events.outcome is not None
         return has_ended or not has_driver(view.folder.path)
 
-    chunks = log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep)
-    if as_json:
-        text = b"".join(chunks).decode(errors="replace")
-        print_json({"trial_id": trial_view.trial_id, "path": str(path), "text": text})
-        return
-    for chunk in chunks:
+    for chunk in log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep):
         echo_data(chunk)
     if trial_view.log is None:
         echo(f"trial {trial_view.number} has no log: {path} does not exist", err=True)
