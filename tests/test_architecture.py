@@ -37,30 +37,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1402,
-    "config": 1078,
+    "cli": 1348,
+    "config": 1071,
     "data": 943,
     "events": 440,
     "inspection": 380,
-    "measure": 676,
+    "measure": 671,
     "parallelism": 248,
     "report": 599,
-    "scaffold": 520,
+    "scaffold": 510,
     "schedulers": 2012,
     "searchers": 2550,
-    "single modules": 1494,
+    "single modules": 1491,
     "space": 1026,
-    "sweep": 3660,
+    "sweep": 3651,
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
-    "training": 5482,
+    "training": 5458,
     "tune_internals": 522,
-    "workloads": 1524,
+    "workloads": 1447,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42258, "tests": 38942, "scripts": 4644}
+LINES = {"tune_tf": 42014, "tests": 38918, "scripts": 4644}
 """Most lines of any kind."""
 
 
