@@ -1,7 +1,7 @@
 """``tune-tf init``: write a sweep file for your own data."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
