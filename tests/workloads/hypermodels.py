@@ -41,7 +41,7 @@ class Classifier(keras_tuner.HyperModel):
                 model.add(layers.GlobalAveragePooling2D())
         model.add(layers.Dense(10, activation="softmax"))
         optimizer = hp.Choice("optimizer", ["adam", "sgd"])
-        learning_rate = hp.Float("learning.rate", 1e-3, 1e-1, sampling="log", default=1e-2)
+        learning_rate = hp.Float("learning_rate", 1e-3, 1e-1, sampling="log", default=1e-2)
         with hp.conditional_scope("optimizer", ["sgd"]):
             momentum = hp.Float("momentum", 0.0, 0.9, step=0.3)
         model.compile(

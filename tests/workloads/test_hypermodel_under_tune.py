@@ -24,7 +24,6 @@ from tune_tf.workloads.keras_tuner.hypermodel import from_hypermodel
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 EPOCHS, SEED, NUM_TRIALS = 2, 5, 8
-NAMES = {"learning_rate": "learning.rate"}  # ours and KerasTuner's, where they differ
 
 
 class Layers(keras.callbacks.Callback):
@@ -81,7 +80,7 @@ def sweep(digits, tmp_path_factory):
 def by_keras_tuner(config):
     """Return KerasTuner's own container with the values of a config."""
     hps = keras_tuner.HyperParameters()
-    hps.values = {NAMES.get(name, name): value for name, value in config.items()}
+    hps.values = dict(config)
     return hps
 
 

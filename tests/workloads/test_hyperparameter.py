@@ -24,11 +24,6 @@ from tune_tf.workloads.keras_tuner.hypermodel_space import _parameter
             id="int-powers",
         ),
         pytest.param(
-            lambda hp: hp.Int("a", 1, 8, step=2, sampling="reverse_log"),
-            Choice([8, 7, 5, 1]),
-            id="int-reverse-powers",
-        ),
-        pytest.param(
             lambda hp: hp.Float("a", 0, 1, step=0.2), Float(0, 1, step=0.2), id="stepped-float"
         ),
         pytest.param(
@@ -48,17 +43,22 @@ def test_each_kind_has_its_counterpart(declare, parameter):
     assert space(declare) == {"a": parameter}
 
 
-def test_reverse_log_is_searched_evenly_and_said_so():
-    with pytest.warns(
-        UserWarning, match="'a': sampling='reverse_log' is searched uniformly from 0.1"
-    ):
-        found = space(lambda hp: hp.Float("a", 0.1, 1, sampling="reverse_log"))
-    assert found == {"a": Float(0.1, 1)}
-
-
-def test_a_hyperparameter_of_another_class_is_refused_by_name():
-    with pytest.raises(InvalidSettingsError, match=r"^odd: .* class HyperParameter have no count"):
-        _parameter(kinds.HyperParameter("odd"))
+@pytest.mark.parametrize(
+    ("hp", "match"),
+    [
+        pytest.param(
+            kinds.HyperParameter("odd"), "^odd: HyperParameter .* no counterpart", id="class"
+        ),
+        pytest.param(
+            kinds.Float("odd", 0.1, 1, sampling="reverse_log"),
+            "^odd: Float with sampling='reverse_log' has no counterpart: use hp.Int",
+            id="reverse_log",
+        ),
+    ],
+)
+def test_what_has_no_counterpart_is_refused_by_name(hp, match):
+    with pytest.raises(InvalidSettingsError, match=match):
+        _parameter(hp)
 
 
 @pytest.mark.parametrize(

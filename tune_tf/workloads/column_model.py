@@ -30,7 +30,7 @@ class ColumnModel:
         Raises:
             ValueError: A value is not a number or a date; names column, row and value.
         """
-        convert = {"string": texts_of, DATE: days_of}
+        convert: dict[str, Any] = {"string": texts_of, DATE: days_of}
         inputs = {
             name: np.asarray(convert.get(dtype, floats_of)(data[name]))
             for name, dtype in column_dtypes(self.model)

@@ -12,8 +12,8 @@ _REMEDY = (
     'callbacks or tf.data, works with loop="fit"'
 )
 _NO_COUNTERPART = (
-    *("validation_split", "initial_epoch", "steps_per_epoch", "validation_steps"),
-    "validation_freq",
+    *("epochs", "initial_epoch", "steps_per_epoch"),
+    *("validation_split", "validation_steps", "validation_freq"),
 )
 
 
@@ -48,19 +48,15 @@ class FitRecorder:
         if unsupported := [name for name in _NO_COUNTERPART if arguments.get(name)]:
             raise WorkloadError(
                 f"{self._owner}: fit passes {', '.join(unsupported)} to model.fit, which has no "
-                "counterpart: a trial trains and validates on all rows every epoch; put the "
-                "validation rows into Data(validation=...) and leave the rest out"
+                "counterpart: a trial trains and validates on all rows in each of the sweep's "
+                "`epochs`; put validation rows into Data(validation=...) and leave the rest out"
             )
         self.arguments = arguments
         return self
 
     def check_returned(self, returned: Any) -> None:
-        """Check the value that ``HyperModel.fit`` returned.
-
-        Raises:
-            WorkloadError: It is not the result of ``model.fit``.
-        """
-        if returned is not self or not self.arguments:
+        """Raise WorkloadError if ``HyperModel.fit`` returned anything but ``model.fit(...)``."""
+        if returned is not self:
             raise WorkloadError(
                 f"{self._owner}: fit returns {returned!r} instead of the result of model.fit; "
                 f"{_REMEDY}"

@@ -3,7 +3,7 @@
 import copy
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,7 @@ from tune_tf.space import SearchSpace
 from tune_tf.space.paths import SEPARATOR
 from tune_tf.workload import Config, Data, Workload
 from tune_tf.workloads.keras_tuner.fit_recorder import FitRecorder
-from tune_tf.workloads.keras_tuner.hypermodel_space import (
-    HypermodelSpace,
-    find_hyperparameters,
-    hypermodel_space,
-)
+from tune_tf.workloads.keras_tuner.hypermodel_space import find_hyperparameters, hypermodel_space
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +24,6 @@ def from_hypermodel(
     hypermodel: Any,
     data: Data | Callable[[Config], Data],
     *,
-    probes: Iterable[Mapping[str, Any]] = (),
     hyperparameters: Any = None,
     tune_new_entries: bool = True,
     **fit_arguments: Any,
@@ -37,17 +32,15 @@ def from_hypermodel(
 
     Search it with ``tune_tf.search(from_hypermodel(...), objective=..., trials=...)``. Conditional
     scopes become conditions; what a Python ``if`` or loop declares is always searched, as in
-    KerasTuner. Names become paths: ``.`` becomes ``_``, and a name that has different values in two
-    scopes gets the suffix ``-2``.
+    KerasTuner.
 
     Args:
         hypermodel: A ``keras_tuner.HyperModel`` or a function from ``HyperParameters`` to a
             compiled model. Its ``fit`` may prepare the arguments of ``model.fit``.
         data: The data sets, or a function from a config to them.
-        probes: Values by hyperparameter name that reveal hyperparameters which builds would miss,
-            such as those behind two rare choices.
         hyperparameters: As in ``keras_tuner.Tuner``: ``HyperParameters`` that replace those of the
-            hypermodel with the same name.
+            hypermodel with the same name, or that builds would miss, such as those behind two rare
+            choices.
         tune_new_entries: As in ``keras_tuner.Tuner``: False to search ``hyperparameters`` only.
         fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64``.
 
@@ -81,9 +74,7 @@ def from_hypermodel(
         hypermodel.build = build
     if type(hypermodel).fit is keras_tuner.HyperModel.fit:
         FitRecorder(type(hypermodel).__name__).fit(**fit_arguments)
-    return HypermodelWorkload(
-        hypermodel, data, tuple(map(dict, probes)), hyperparameters, tune_new_entries, fit_arguments
-    )
+    return HypermodelWorkload(hypermodel, data, hyperparameters, tune_new_entries, fit_arguments)
 
 
 class HypermodelWorkload(Workload):
@@ -97,23 +88,20 @@ class HypermodelWorkload(Workload):
         self,
         hypermodel: Any,
         data: Data | Callable[[Config], Data],
-        probes: Sequence[Mapping[str, Any]],
         hyperparameters: Any,
         tune_new_entries: bool,
         fit_arguments: Mapping[str, Any],
     ) -> None:
         self._hypermodel = hypermodel
         self.data = data
-        self._probes = tuple(probes)
         self._hyperparameters = hyperparameters
         self._tune_new_entries = tune_new_entries
         self._fit_arguments = dict(fit_arguments)
         self._loaded: Data | None = None  # by the function of the data, without test rows
-        self._first_loaded: Data | None = None  # to find the hyperparameters of fit
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle with the space and without the data that finding it needed."""
-        return vars(self) | {"_found": self._found, "_first_loaded": None}
+        """Pickle with the space."""
+        return {"space": self.space, **vars(self)}
 
     @property
     def model_function(self) -> Any:
@@ -121,7 +109,7 @@ class HypermodelWorkload(Workload):
         is_wrapped = type(self._hypermodel).__name__ == "HyperModel"  # by from_hypermodel
         return self._hypermodel.build if is_wrapped else self._hypermodel
 
-    @property
+    @functools.cached_property
     def space(self) -> SearchSpace:
         """Search space of the hypermodel.
 
@@ -130,11 +118,18 @@ class HypermodelWorkload(Workload):
             WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` has a
                 custom training loop.
         """
-        return self._found.space
+        space = hypermodel_space(self._declared)
+        if not space.parameters:
+            text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
+            raise InvalidSettingsError([f"{text}: there is nothing to search"])
+        return space
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
-        return self._hypermodel.build(self._hyperparameters_of(config))
+        hps = self._hyperparameters_of(config)
+        active = [hp.name for hp in hps.space if hps.is_active(hp)]
+        hps.values.update({name: hps.values[name] for name in active})  # for copies of them
+        return self._hypermodel.build(hps)
 
     def load_data(self, config: Config) -> Data:
         """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
@@ -147,12 +142,8 @@ class HypermodelWorkload(Workload):
         train: Any = (x, y) if weights is None else (x, y, weights)
         if y is None and weights is None:
             train = x  # a data set
-        return Data(
-            train=_arrays(train),
-            validation=_arrays(arguments.get("validation_data")),
-            test=data.test,
-            class_weight=arguments.get("class_weight"),
-        )
+        validation, class_weight = arguments.get("validation_data"), arguments.get("class_weight")
+        return Data(train, validation, data.test, class_weight=class_weight)
 
     def global_batch_size(self, config: Config) -> int:
         """Return the batch size passed to ``model.fit``, by default Keras' 32."""
@@ -163,22 +154,23 @@ class HypermodelWorkload(Workload):
         return bool(self._fit_arguments_of(config).get("shuffle", True))
 
     def callbacks(self, config: Config) -> Sequence[Any]:
-        """Return the callbacks passed to ``model.fit``, and one that stops after its ``epochs``."""
+        """Return the callbacks passed to ``model.fit``."""
         import keras
 
-        arguments = self._fit_arguments_of(config)
-        callbacks: list[Any] = keras.tree.flatten(arguments.get("callbacks") or [])
-        num_epochs = arguments.get("epochs")
-        return [*callbacks, _last_epoch(num_epochs)] if num_epochs else callbacks
+        callbacks: list[Any] = keras.tree.flatten(
+            self._fit_arguments_of(config).get("callbacks") or []
+        )
+        return callbacks
 
     @functools.cached_property
-    def _found(self) -> HypermodelSpace:
+    def _declared(self) -> Any:
+        """``HyperParameters`` that are searched."""
+        if not self._tune_new_entries:
+            return self._hyperparameters
         _spare_gpus()
-        space = hypermodel_space(find_hyperparameters(self._declare, self._probes))
-        if not space.records:
-            text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
-            raise InvalidSettingsError([f"{text}: there is nothing to search"])
-        return space
+        declared = find_hyperparameters(self._declare)
+        self._loaded = None  # only builds needed it
+        return declared
 
     def _declare(self, hps: Any) -> None:
         """Let the hypermodel declare its hyperparameters, including those of ``fit``."""
@@ -186,32 +178,27 @@ class HypermodelWorkload(Workload):
 
         if self._hyperparameters:
             hps.merge(self._hyperparameters, overwrite=False)
-        hps = hps if self._tune_new_entries else hps.copy()
         self._hypermodel.declare_hyperparameters(hps)
         model = self._hypermodel.build(hps)
         if not getattr(model, "compiled", True):
             raise WorkloadError("the hypermodel does not compile its model: compile in build")
         if type(self._hypermodel).fit is not keras_tuner.HyperModel.fit:
-            data = self.data if isinstance(self.data, Data) else self._first_loaded
-            if data is None:
-                data = self._first_loaded = self.data(dict(hps.values))  # type: ignore[operator]
-            self._record_fit(hps, data)
+            if not isinstance(self.data, Data) and self._loaded is None:
+                self._loaded = self.data(dict(hps.values))
+            self._record_fit(hps, {})
 
     def _hyperparameters_of(self, config: Config) -> Any:
         """Return the ``HyperParameters`` of a trial."""
-        import keras_tuner  # late: loads TensorFlow
-
-        records = copy.deepcopy(list(self._found.records))
-        hps = keras_tuner.HyperParameters.from_config({"space": records, "values": {}})
-        hps.values = TrialValues(config, self._found.paths, hps, warns=self._tune_new_entries)
-        return hps if self._tune_new_entries else hps.copy()
+        hps = self._declared.copy()
+        hps.values = TrialValues(config, hps, warns=self._tune_new_entries)
+        return hps
 
     def _fit_arguments_of(self, config: Config) -> dict[str, Any]:
-        data = self.data if isinstance(self.data, Data) else self._loaded
-        return self._record_fit(self._hyperparameters_of(config), data or self.data(config))  # type: ignore[operator]
+        return self._record_fit(self._hyperparameters_of(config), config)
 
-    def _record_fit(self, hps: Any, data: Data) -> dict[str, Any]:
+    def _record_fit(self, hps: Any, config: Config) -> dict[str, Any]:
         """Return the arguments that the hypermodel's ``fit`` passes to ``model.fit``."""
+        data = self.data if isinstance(self.data, Data) else self._loaded or self.data(config)
         train = data.train if isinstance(data.train, tuple) else (data.train,)
         options = {
             "validation_data": data.validation,
@@ -226,87 +213,49 @@ class HypermodelWorkload(Workload):
         return model.arguments
 
 
-class TrialValues(MutableMapping[str, Any]):
-    """Values of active hyperparameters by KerasTuner name, read lazily from the config.
+class TrialValues(dict[str, Any]):
+    """Values of hyperparameters by name, each read from the config when it is asked for.
 
-    Values that the hypermodel does not request are not read, so that data are reloaded only if a
-    value that they depend on changes. None in the config means inactive, as in Ray's random
-    search; an active hyperparameter that the config lacks has KerasTuner's default.
+    So data are loaded again only if a value that they depend on changes. None in the config means
+    inactive, as in Ray's random search; a hyperparameter that the config lacks has KerasTuner's
+    default.
     """
 
-    def __init__(
-        self, config: Config, paths: Mapping[str, tuple[str, ...]], hps: Any, *, warns: bool
-    ) -> None:
-        self._stored: dict[str, Any] = {}
+    def __init__(self, config: Config, hps: Any, *, warns: bool) -> None:
+        super().__init__()
         self._config = config
-        self._paths = paths
-        self._hyperparameters = tuple(hps.space)
+        self._defaults = {hp.name: hp.default for hp in hps.space}
         self._warns = warns
 
-    def __getitem__(self, name: str) -> Any:
-        """Return a value; raise KeyError if it is inactive or unknown."""
-        if name in self._stored:
-            return self._stored[name]
-        for path in self._paths.get(name, ()):
-            value = _value_at(self._config, path)
-            if value is not None:
-                return value
-        for hp in self._hyperparameters:
-            if hp.name == name and all(each.is_active(self) for each in hp.conditions):
-                return hp.default
-        raise KeyError(name)
+    def __contains__(self, name: object) -> bool:
+        """Return whether the config has a value."""
+        return super().__contains__(name) or self._read(str(name)) is not None
+
+    def __missing__(self, name: str) -> Any:
+        """Return a value of the config, or the default of a hyperparameter that it lacks."""
+        value = self._read(name)
+        value = self._defaults[name] if value is None else value
+        super().__setitem__(name, value)
+        return value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Store a value that KerasTuner sets: the default of a hyperparameter that was missed."""
-        if self._warns and name not in self._paths:
+        """Store the default of a hyperparameter that no build declared."""
+        if self._warns and name not in self._defaults:
             _log.warning(
                 "hyperparameter %r is not in the search space and keeps its default %r: no build "
-                "declared it; pass from_hypermodel(probes=[{...}]) with values under which it is",
+                "declared it; declare it in from_hypermodel(hyperparameters=hp)",
                 name,
                 value,
             )
-        self._stored[name] = value
+        super().__setitem__(name, value)
 
-    def __delitem__(self, name: str) -> None:
-        """Remove a stored value."""
-        del self._stored[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of active hyperparameters."""
-        yield from (name for name in {**self._paths, **self._stored} if name in self)
-
-    def __len__(self) -> int:
-        """Return the number of active hyperparameters."""
-        return sum(1 for _ in self)
-
-
-def _value_at(config: Mapping[str, Any], path: str) -> Any:
-    value: Any = config
-    for name in path.split(SEPARATOR):
-        if not isinstance(value, Mapping) or name not in value:
-            return None
-        value = value[name]
-    return value
-
-
-def _arrays(rows: Any) -> Any:
-    import keras
-
-    def array(leaf: Any) -> Any:
-        return keras.ops.convert_to_numpy(leaf) if keras.ops.is_tensor(leaf) else leaf
-
-    return keras.tree.map_structure(array, rows) if isinstance(rows, tuple) else rows
-
-
-def _last_epoch(num_epochs: int) -> Any:
-    import keras
-
-    class LastEpoch(keras.callbacks.Callback):  # inside the function because keras loads late
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if epoch + 1 >= num_epochs:
-                self.model.stop_training = True
-
-    return LastEpoch()
+    def _read(self, name: str) -> Any:
+        value: Any = self._config
+        for part in name.split(SEPARATOR):
+            if not isinstance(value, Mapping) or part not in value:
+                return None
+            value = value[part]
+        return value
 
 
 def _spare_gpus() -> None:
