@@ -89,7 +89,7 @@ def test_a_ready_sweep_runs_on_a_data_set_in_the_cache_of_keras(here):
     keras_home = own_data_files.fashion(here / "keras")
     command = [sys.executable, ROOT / "scripts" / "sweep.py", "run", "--json", "--no-check"]
     done = subprocess.run(
-        [*command, FOLDER / "keras_datasets.yaml", *(part for o in SHORT for part in ("--set", o))],
+        [*command, FOLDER / "keras_datasets.yaml", *SHORT],
         cwd=here,
         env={**os.environ, "KERAS_HOME": str(keras_home)},
         capture_output=True,
