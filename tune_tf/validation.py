@@ -101,7 +101,7 @@ def error_details(
             yield ErrorDetail(where, _explanation(where, failure))
 
 
-def told(rule: str) -> WrapValidator:
+def with_rule(rule: str) -> WrapValidator:
     """Return a validator that says what a value must be where pydantic refuses it.
 
     Args:

@@ -35,7 +35,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATIONS
 from tune_tf.space.parameter import is_number
-from tune_tf.validation import section, short_repr, told
+from tune_tf.validation import section, short_repr, with_rule
 
 
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -117,7 +117,7 @@ def _parse_parallelism(value: object) -> Parallelism:
 SweepName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"),
-    told(
+    with_rule(
         "must be letters, digits, '.', '_' and '-', at most 200, starting with a letter or digit "
         "(it names a folder)"
     ),
@@ -134,7 +134,7 @@ WorkloadReference = Annotated[
 
 DataSection = Annotated[
     dict[str, Any],
-    told("must be a mapping of the workload's settings by name, like {path: wine.csv}"),
+    with_rule("must be a mapping of the workload's settings by name, like {path: wine.csv}"),
 ]
 """Settings that the workload checks itself."""
 
@@ -179,7 +179,8 @@ ParallelismSection = Annotated[
 ]
 
 KeepCheckpoints = Annotated[
-    Annotated[int, Field(ge=1)] | Literal["all"], told("must be an integer of at least 1, or all")
+    Annotated[int, Field(ge=1)] | Literal["all"],
+    with_rule("must be an integer of at least 1, or all"),
 ]
 """How many of the best trials keep their checkpoints, or ``all``."""
 
@@ -193,7 +194,7 @@ NumBytes = Annotated[
         lambda it: _BYTES.validate_python(it) if re.fullmatch(_SIZE, str(it)) else it,
         json_schema_input_type=Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=_SIZE)],
     ),
-    told(
+    with_rule(
         "must be a number of bytes such as 0, which is no limit, or one with kB, MB, GB, TB (1 kB "
         "is 1000 bytes) or KiB, MiB, GiB, TiB, such as 2 GB"
     ),

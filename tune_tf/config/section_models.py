@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from tune_tf.config.settings import Settings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
-from tune_tf.validation import short_repr, told, unknown_key_error
+from tune_tf.validation import short_repr, unknown_key_error, with_rule
 
 _MAX_NAME_LENGTH = 255  # limit of MLflow's databases
 
@@ -147,12 +147,12 @@ class SearcherSettings(Settings):
     sampler: Annotated[
         str, AfterValidator(_check_sampler), Field(json_schema_extra=_SAMPLER_FORMS)
     ] = "auto"
-    arguments: Annotated[dict[str, Any], told("must be a mapping of arguments")] = Field({})
+    arguments: Annotated[dict[str, Any], with_rule("must be a mapping of arguments")] = Field({})
     seed: Annotated[int, Field(ge=0)] | None = None
     storage: str | None = None
     study_name: str | None = None
     points_to_evaluate: Annotated[
-        list[dict[str, Any]], told("must be a list of configs like {learning_rate: 0.1}")
+        list[dict[str, Any]], with_rule("must be a list of configs like {learning_rate: 0.1}")
     ] = Field([])
     warm_start_from: str | None = None
     allow_changed_space: bool = False
