@@ -8,7 +8,13 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.dataclasses import dataclass
 from pydantic_core import CoreSchema, ErrorDetails
 from ruamel.yaml import YAML
@@ -95,6 +101,22 @@ def error_details(
             yield ErrorDetail(where, _explanation(where, failure))
 
 
+def with_rule(rule: str) -> WrapValidator:
+    """Return a validator that says what a value must be where pydantic refuses it.
+
+    Args:
+        rule: What is allowed, such as ``must be an integer, or all``.
+    """
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(f"{rule}, not {short_repr(value)}") from None
+
+    return WrapValidator(validate)
+
+
 def short_repr(value: object) -> str:
     """Return a shortened ``repr`` for an error message; an empty YAML value is called nothing."""
     if value is None:
@@ -121,6 +143,7 @@ _RULES = {
     "greater_than_equal": "must be at least {ge:g}, not {value}",
     "greater_than": "must be more than {gt:g}, not {value}",
     "less_than_equal": "must be at most {le:g}, not {value}",
+    "list_type": "must be a list, not {value}",
     "tuple_type": "must be a list, not {value}",
     "too_short": "must hold at least one, not {value}",
     "literal_error": "must be {expected}, not {value}",

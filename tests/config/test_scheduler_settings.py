@@ -68,7 +68,7 @@ BAD = {
     "mutations-none": (
         {"scheduler": {"name": "pbt", "mutations": []}},
         "scheduler.mutations",
-        "must hold at least one, not ()",
+        "must hold at least one, not []",
     ),
     "argument-of-ray": (
         {"scheduler": {"name": "MedianStoppingRule", "min_samples": 2}},

@@ -198,7 +198,7 @@ def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
     outside = f"cluster.address=ray://127.0.0.1:{client_port}"
     with _cluster(tmp_path_factory.mktemp("r"), port, client_port):
         code, out, err = finished(
-            "run", str(sweep_file), "--json", "--set", outside, *settings, cwd=tmp_path
+            "run", str(sweep_file), "--json", outside, *settings, cwd=tmp_path
         )
         assert code == 0, err
         folder = Path(json.loads(out)["path"])

@@ -13,7 +13,7 @@ def test_a_sweep_that_ran_out_of_disk_goes_on_once_there_is_room(
     command, finished, sweep_file, tmp_path
 ):
     settings = ("scheduler={name: fifo}", "epochs=20", "checkpoint_interval_s=0")
-    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    process = command("run", str(sweep_file), *settings, cwd=tmp_path)
     until(lambda: [*tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")], process=process)
     hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4_000, hard))  # as a quota does

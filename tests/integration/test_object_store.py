@@ -61,7 +61,7 @@ def test_a_sweep_in_a_bucket_is_killed_resumed_and_its_model_exported(
         "keep_checkpoints=2",
         "budget.num_samples=6",
     )
-    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    process = command("run", str(sweep_file), *settings, cwd=tmp_path)
     try:
         until(lambda: is_on_its_way(tmp_path), process=process)
     finally:
@@ -114,7 +114,7 @@ def is_on_its_way(folder):
 )
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_store_that_cannot_be_reached_is_refused(verb, sweep_file, tmp_path, uri, told):
-    code, _, err = verb("run", str(sweep_file), "--set", f"storage_path={uri!r}", cwd=tmp_path)
+    code, _, err = verb("run", str(sweep_file), f"storage_path={uri!r}", cwd=tmp_path)
     assert code == 2
     assert "storage_path" in err
     assert told in " ".join(err.split())

@@ -74,7 +74,7 @@ def told(verb, folder, ray_cluster):
 def swept(told):
     """A sweep by the file that was made from the table."""
     assert told("init", "wine.csv", "--target", "class")["path"] == "sweep.yaml"
-    return told("run", "sweep.yaml", "--set", *BUDGET)
+    return told("run", "sweep.yaml", *BUDGET)
 
 
 @pytest.fixture(scope="module")

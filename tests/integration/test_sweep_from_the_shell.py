@@ -22,7 +22,7 @@ def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(verb, sweep_
         return out, err
 
     settings = ("max_concurrent_trials=2", "keep_checkpoints=2", "tensorboard=true")
-    out, _ = done("run", str(sweep_file), "--set", *settings)
+    out, _ = done("run", str(sweep_file), *settings)
     assert "Best trial" in out
     assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in out
     out, err = done("resume", "tiny", "--json")
@@ -75,7 +75,7 @@ PAIRINGS = {
 def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_three_systems(
     verb, sweep_file, tmp_path, settings
 ):
-    code, out, err = verb("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), "--json", *settings, cwd=tmp_path)
 
     assert code == 0, err
     result = json.loads(out)
@@ -115,7 +115,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
         "checkpoint_interval_s=0.1",
         ONE_STRUCTURE,
     )
-    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    process = command("run", str(sweep_file), *settings, cwd=tmp_path)
     folder = until(lambda: _second_trial_saved(tmp_path), process=process)
     process.send_signal(blow)
     out, err = process.communicate(timeout=240)
@@ -179,7 +179,7 @@ BAD = {
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(("setting", "told"), BAD.values(), ids=BAD.keys())
 def test_wrong_settings_are_told_before_any_trial(verb, sweep_file, tmp_path, setting, told):
-    code, _, err = verb("run", str(sweep_file), "--set", setting, cwd=tmp_path)
+    code, _, err = verb("run", str(sweep_file), setting, cwd=tmp_path)
 
     assert code == 2
     assert told in err
@@ -215,7 +215,7 @@ class Failing(DigitsMLP):
 def test_a_workload_that_raises_fails_its_trials_and_says_why(verb, sweep_file, tmp_path):
     (tmp_path / "mine.py").write_text(WORKLOAD)
     settings = ("workload=mine.py:Failing", "budget.num_samples=1")
-    code, out, err = verb("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), *settings, cwd=tmp_path)
 
     assert code == 1, err
     assert "no such activation" in out

@@ -220,7 +220,7 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
 ):
     proxy.become("refuse")
     settings = (f"mlflow.tracking_uri={proxy.uri}", "budget.num_samples=2", "epochs=3")
-    process = untrained("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+    process = untrained("run", str(sweep_file), "--json", *settings, cwd=tmp_path)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     folder = Path(json.loads(out)["path"])

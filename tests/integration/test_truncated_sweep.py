@@ -20,7 +20,7 @@ def killed(command, sweep_file, tmp_path):
         "checkpoint_interval_s=0",
         "max_concurrent_trials=2",
     )
-    process = command("run", "tiny.yaml", "--set", *settings, cwd=root)
+    process = command("run", "tiny.yaml", *settings, cwd=root)
     try:
         until(lambda: _is_on_its_way(root), process=process)
     finally:

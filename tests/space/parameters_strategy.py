@@ -35,7 +35,7 @@ _paths = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=3)
 
 
 @st.composite
-def spaces(draw, conditions=True):
+def spaces(draw):
     """A space of nested groups, in which parameters may hang on one another in chains."""
     paths = draw(st.lists(_paths, min_size=1, max_size=8, unique=True))
     chosen = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
@@ -43,7 +43,7 @@ def spaces(draw, conditions=True):
     for path in chosen:
         parameter = draw(parameters)
         when = {}
-        if entries and conditions:
+        if entries:
             parents = st.lists(st.sampled_from(sorted(entries)), max_size=2, unique=True)
             when = {parent: draw(_allowed(entries[parent])) for parent in draw(parents)}
         entries[path] = type(parameter)(**{**vars(parameter), "when": when or None})

@@ -45,11 +45,10 @@ def test_a_value_is_judged(parameter, value, match):
 
 @given(parameters, st.integers(0, 2**32))
 @settings(max_examples=100)
-def test_a_parameter_holds_what_it_draws_and_compares_hashes_and_pickles(parameter, seed):
+def test_a_parameter_holds_what_it_draws_and_compares_and_pickles(parameter, seed):
     assert parameter.error_for(parameter.draw(np.random.default_rng(seed))) is None
     copy = pickle.loads(pickle.dumps(parameter))
     assert copy == parameter
-    assert hash(copy) == hash(parameter)
 
 
 @pytest.mark.parametrize(

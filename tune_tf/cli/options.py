@@ -1,12 +1,10 @@
 """Arguments and options shared by several verbs, and where Ray listens."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from tune_tf.config import SweepConfig
 
 _LOCAL_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _LOCAL_ONLY = "0"
@@ -32,14 +30,9 @@ StoragePathOption = Annotated[Path, typer.Option(help="Folder to look up sweep i
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
 OverridesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as with --set."),
-]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Override a setting, e.g. --set budget.num_samples=8 space.filters.choice=[16,32]",
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Settings to override, such as budget.num_samples=8 space.filters.choice=[16,32]",
     ),
 ]
 JsonOption = Annotated[
@@ -47,13 +40,6 @@ JsonOption = Annotated[
 ]
 
 STORAGE_PATH = Path("sweeps")
-
-
-def read_config(
-    file: Path, overrides: Sequence[str] | None, settings: Sequence[str] | None
-) -> SweepConfig:
-    """Read a sweep file with the settings of the command line."""
-    return SweepConfig.from_yaml(file, [*(settings or []), *(overrides or [])])
 
 
 def keep_ray_local(environ: MutableMapping[str, str]) -> None:

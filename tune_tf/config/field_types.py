@@ -34,9 +34,8 @@ from tune_tf.parallelism import (
 from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATIONS
-from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import is_number
-from tune_tf.validation import section, short_repr
+from tune_tf.validation import section, short_repr, with_rule
 
 
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
@@ -88,15 +87,6 @@ def _parse_space(value: object) -> SearchSpace:
     return space
 
 
-def _check_name(value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", value):
-        return value
-    raise ValueError(
-        "must be letters, digits, '.', '_' and '-', at most 200, starting with a letter or digit "
-        f"(it names a folder), not {short_repr(value)}"
-    )
-
-
 def _check_reference(value: object) -> str:
     if is_workload(value):
         return StoredReference.of(value)  # type: ignore[arg-type]
@@ -106,43 +96,6 @@ def _check_reference(value: object) -> str:
         if attribute.isidentifier() and (is_module or path.endswith(".py") or path == STORED_FILE):
             return value
     raise ValueError(f"must be module:attribute or path/to/file.py:Class, not {short_repr(value)}")
-
-
-def _parse_data(value: object) -> FrozenMapping[Any] | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise ValueError(
-            f"must be a mapping of the workload's settings, like {{path: wine.csv}}, not "
-            f"{short_repr(value)}"
-        )
-    for key in value:
-        if not isinstance(key, str):
-            raise ValueError(f"must have names as keys, not {short_repr(key)}: put it in quotes")
-    return FrozenMapping(value)
-
-
-def _check_keep_checkpoints(value: object) -> int | Literal["all"]:
-    if value == "all":
-        return "all"
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    raise ValueError(f"must be an integer of at least 1, or all, not {short_repr(value)}")
-
-
-_SIZE = r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"
-_BYTES = TypeAdapter(ByteSize)
-
-
-def _parse_num_bytes(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    if isinstance(value, str) and re.fullmatch(_SIZE, value):
-        return int(_BYTES.validate_python(value))
-    raise ValueError(
-        "must be a number of bytes, or one with kB, MB, GB, TB (1 kB is 1000 bytes) or KiB, MiB, "
-        f"GiB, TiB, such as 2 GB, not {short_repr(value)}: use 0 for no limit"
-    )
 
 
 _KINDS = {kind.kind: kind for kind in PARALLELISM_KINDS}
@@ -161,7 +114,14 @@ def _parse_parallelism(value: object) -> Parallelism:
     return section(kind, {key: each for key, each in value.items() if key != "kind"})
 
 
-SweepName = Annotated[str, PlainValidator(_check_name), WithJsonSchema({"type": "string"})]
+SweepName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"),
+    with_rule(
+        "must be letters, digits, '.', '_' and '-', at most 200, starting with a letter or digit "
+        "(it names a folder)"
+    ),
+]
 """Name that is valid for a folder."""
 
 WorkloadReference = Annotated[
@@ -173,12 +133,10 @@ WorkloadReference = Annotated[
 """Reference for :func:`~tune_tf.config.workload_reference.import_workload`."""
 
 DataSection = Annotated[
-    FrozenMapping[Any] | None,
-    PlainValidator(_parse_data),
-    PlainSerializer(lambda it: None if it is None else dict(it)),
-    WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "null"}]}),
+    dict[str, Any],
+    with_rule("must be a mapping of the workload's settings by name, like {path: wine.csv}"),
 ]
-"""Settings that the workload checks itself; None for none."""
+"""Settings that the workload checks itself."""
 
 ObjectiveSection = Annotated[
     Objective | Annotated[tuple[Objective, ...], Field(min_length=1)],
@@ -221,22 +179,24 @@ ParallelismSection = Annotated[
 ]
 
 KeepCheckpoints = Annotated[
-    int | Literal["all"],
-    PlainValidator(_check_keep_checkpoints),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "all"}]}),
+    Annotated[int, Field(ge=1)] | Literal["all"],
+    with_rule("must be an integer of at least 1, or all"),
 ]
 """How many of the best trials keep their checkpoints, or ``all``."""
 
+_SIZE = r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"
+_BYTES = TypeAdapter(ByteSize)
+
 NumBytes = Annotated[
     int,
-    PlainValidator(_parse_num_bytes),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": _SIZE},
-            ],
-        }
+    Field(ge=0),
+    BeforeValidator(
+        lambda it: _BYTES.validate_python(it) if re.fullmatch(_SIZE, str(it)) else it,
+        json_schema_input_type=Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=_SIZE)],
+    ),
+    with_rule(
+        "must be a number of bytes such as 0, which is no limit, or one with kB, MB, GB, TB (1 kB "
+        "is 1000 bytes) or KiB, MiB, GiB, TiB, such as 2 GB"
     ),
 ]
 """Size in bytes, or text with a unit."""

@@ -9,7 +9,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     ValidationInfo,
     model_validator,
 )
@@ -30,11 +29,7 @@ def _check_epochs(value: int, info: ValidationInfo) -> int:
 
 
 _Epochs = Annotated[int, Field(ge=1), AfterValidator(_check_epochs)]
-_AS_TUPLE = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-_AS_LIST = PlainSerializer(list)
-_Paths = Annotated[tuple[str, ...], Field(min_length=1), _AS_TUPLE, _AS_LIST]
 _Factor = Annotated[float, Field(gt=0)]
-_Factors = Annotated[tuple[_Factor, ...], Field(min_length=1), _AS_TUPLE, _AS_LIST]
 
 
 class SchedulerSettings(Settings):
@@ -110,7 +105,7 @@ class PopulationSettings(SchedulerSettings):
     perturbation_interval: _Epochs = 5
     quantile_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.25
     synch: bool = False
-    mutations: _Paths | None = None
+    mutations: Annotated[list[str], Field(min_length=1)] | None = None
 
 
 class Pb2Settings(PopulationSettings):
@@ -130,7 +125,7 @@ class PbtSettings(PopulationSettings):
 
     name: Literal["pbt"] = "pbt"
     resample_probability: Annotated[float, Field(ge=0, le=1)] = 0.25
-    perturbation_factors: _Factors = (1.2, 0.8)
+    perturbation_factors: list[_Factor] = Field([1.2, 0.8], min_length=1)
 
 
 class AutoSettings(SchedulerSettings):

@@ -4,21 +4,12 @@ import posixpath
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
-from tune_tf.space.frozen import FrozenMapping
-from tune_tf.validation import short_repr, unknown_key_error
+from tune_tf.validation import short_repr, unknown_key_error, with_rule
 
 _MAX_NAME_LENGTH = 255  # limit of MLflow's databases
 
@@ -115,36 +106,6 @@ class ClusterSettings(Settings):
     runtime_env: Annotated[dict[str, Any], AfterValidator(_check_runtime_env)] | None = None
 
 
-def _parse_points(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of configs to try first, not {short_repr(value)}")
-    for point in value:
-        if not isinstance(point, dict | FrozenMapping):
-            raise ValueError(
-                f"must hold configs like {{learning_rate: 0.1}}, not {short_repr(point)}"
-            )
-    return tuple(map(FrozenMapping, value))
-
-
-_Points = Annotated[
-    tuple[Any, ...],
-    BeforeValidator(_parse_points),
-    PlainSerializer(lambda points: [dict(point) for point in points]),
-]
-
-
-def _parse_arguments(value: Any) -> Any:
-    if not isinstance(value, dict | FrozenMapping):
-        raise ValueError(f"must be a mapping of arguments, not {short_repr(value)}")
-    return FrozenMapping(value)
-
-
-_Arguments = Annotated[
-    Any,
-    BeforeValidator(_parse_arguments),
-    PlainSerializer(dict),
-    WithJsonSchema({"type": "object"}),
-]
 _SAMPLERS = ("auto", "tpe", "random", "freeze_thaw", "cmaes", "gp", "nsga2", "nsga3", "grid")
 _SAMPLER_FORMS: Any = {"anyOf": [{"enum": [*_SAMPLERS]}, {"type": "string", "pattern": "^[A-Z]"}]}
 
@@ -186,11 +147,13 @@ class SearcherSettings(Settings):
     sampler: Annotated[
         str, AfterValidator(_check_sampler), Field(json_schema_extra=_SAMPLER_FORMS)
     ] = "auto"
-    arguments: _Arguments = Field(default_factory=lambda: FrozenMapping({}))
+    arguments: Annotated[dict[str, Any], with_rule("must be a mapping of arguments")] = Field({})
     seed: Annotated[int, Field(ge=0)] | None = None
     storage: str | None = None
     study_name: str | None = None
-    points_to_evaluate: _Points = ()
+    points_to_evaluate: Annotated[
+        list[dict[str, Any]], with_rule("must be a list of configs like {learning_rate: 0.1}")
+    ] = Field([])
     warm_start_from: str | None = None
     allow_changed_space: bool = False
 

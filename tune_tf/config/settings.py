@@ -1,6 +1,5 @@
 """Base class of the sections of a sweep file."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
@@ -38,14 +37,12 @@ class Settings(BaseModel):
         return unknown_key_error(key, cls.model_fields)
 
     @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """Parse plain data; the error lists all mistakes, each with its dotted path."""
-        return cls.section(settings)
+    def from_dict(cls, settings: Any) -> Self:
+        """Parse plain data; the error lists all mistakes, each with its dotted path.
 
-    @classmethod
-    def section(cls, value: Any) -> Self:
-        """Convert a section of a sweep file to settings; keep existing settings."""
-        return section(cls, value, cls.main_setting)
+        Existing settings are kept, and what is no mapping is refused with what to write.
+        """
+        return section(cls, settings, cls.main_setting)
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

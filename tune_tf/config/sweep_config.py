@@ -120,29 +120,29 @@ class SweepConfig(Settings):
 
     name: SweepName
     workload: WorkloadReference
-    data: DataSection = None
+    data: DataSection | None = None
     objective: ObjectiveSection
     constraints: ConstraintsSection = ()
     space: SpaceSection
     seed: Annotated[int, Field(ge=0)] = 0
     reproducible: bool = False
     slots: Annotated[int, Field(ge=1)] = 16
-    searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.section)] = (
+    searcher: Annotated[SearcherSettings, BeforeValidator(SearcherSettings.from_dict)] = (
         SearcherSettings()
     )
     epochs: Annotated[int, Field(ge=1)] = 100
     scheduler: SchedulerSection = FifoSettings()
     parallelism: ParallelismSection = Mirrored()
     resources: ResourcesSection | None = None
-    budget: Annotated[BudgetSettings, BeforeValidator(BudgetSettings.section)]
-    mlflow: Annotated[MLflowSettings, BeforeValidator(MLflowSettings.section)] | None = (
+    budget: Annotated[BudgetSettings, BeforeValidator(BudgetSettings.from_dict)]
+    mlflow: Annotated[MLflowSettings, BeforeValidator(MLflowSettings.from_dict)] | None = (
         MLflowSettings()
     )
     tensorboard: bool = False
     storage_path: Annotated[
         str, BeforeValidator(lambda it: os.fspath(it) if isinstance(it, os.PathLike) else it)
     ] = "./sweeps"
-    cluster: Annotated[ClusterSettings, BeforeValidator(ClusterSettings.section)] = (
+    cluster: Annotated[ClusterSettings, BeforeValidator(ClusterSettings.from_dict)] = (
         ClusterSettings()
     )
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None

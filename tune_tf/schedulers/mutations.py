@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, nest
 from tune_tf.space.paths import SEPARATOR, slashed
-from tune_tf.space.ray_form import to_domain
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class Mutations:
         """Return the nested ``hyperparam_mutations`` of Ray's PBT.
 
         A choice becomes a list: Ray moves to a neighbouring option of a list, and would multiply
-        the value of a ``tune.choice``.
+        the value of a ``tune.choice``. A range becomes a function that draws from it.
         """
+        rng = np.random.default_rng()
         return nest(
             {
-                path: list(each.options) if isinstance(each, Choice) else to_domain(each)
+                path: list(each.options) if isinstance(each, Choice) else partial(each.draw, rng)
                 for path, each in self.parameters.items()
             }
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from tune_tf.schedulers.gaussian_process import FloatArray
 from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
-from tune_tf.space.frozen import hashable
+from tune_tf.space.hashable import hashable
 
 _OPTION: Final = 0.7
 _OTHER: Final = 9.0

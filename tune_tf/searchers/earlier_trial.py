@@ -28,7 +28,7 @@ from tune_tf.searchers.space_adapter import (
 )
 from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, flatten
-from tune_tf.space.frozen import hashable
+from tune_tf.space.hashable import hashable
 from tune_tf.space.optuna_form import labels, stored_value, to_distribution
 
 EVALUATED: Final = "evaluated point"

@@ -6,14 +6,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean
-from tune_tf.space.frozen import FrozenMapping, hashable
+from tune_tf.space.hashable import hashable
 from tune_tf.space.paths import dotted, slashed
 
 if TYPE_CHECKING:
     from tune_tf.space.parameter import Parameter
 
 
-class Condition(FrozenMapping[tuple[Any, ...]]):
+class Condition(dict[str, tuple[Any, ...]]):
     """Values of other parameters, all of which must hold for a parameter to be active.
 
     Args:
@@ -24,8 +24,6 @@ class Condition(FrozenMapping[tuple[Any, ...]]):
     Raises:
         InvalidSettingsError: ``when`` is not such a mapping, or allows no value.
     """
-
-    __slots__ = ()
 
     def __init__(self, when: Mapping[str, Any]) -> None:
         if not isinstance(when, Mapping):

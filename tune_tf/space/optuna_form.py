@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space.frozen import hashable
+from tune_tf.space.hashable import hashable
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import PlainValidator, ValidationInfo, field_validator
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.space.condition import ALWAYS, Condition
-from tune_tf.space.frozen import hashable
+from tune_tf.space.hashable import hashable
 from tune_tf.validation import short_repr, validated
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ TOLERANCE = 1e-9
 
 def _condition(when: Any) -> Condition | None:
     return (Condition(when) or None) if when is not None else None
+
+
+_When = Annotated[Mapping[str, Any] | None, PlainValidator(_condition)]
 
 
 class Parameter(abc.ABC):
@@ -56,9 +59,7 @@ class _Range(Parameter):
     high: float
     log: bool = False
     step: float | None = None
-    when: Mapping[str, Any] | None = None
-
-    _parse_when = field_validator("when", mode="plain")(_condition)
+    when: _When = None
 
     @property
     def num_steps(self) -> int:
@@ -209,9 +210,7 @@ class Choice(Parameter):
     """
 
     options: Sequence[Any]
-    when: Mapping[str, Any] | None = None
-
-    _parse_when = field_validator("when", mode="plain")(_condition)
+    when: _When = None
 
     @field_validator("options", mode="plain")
     @classmethod
@@ -233,10 +232,6 @@ class Choice(Parameter):
         if errors:
             raise InvalidSettingsError(errors)
         return tuple(options)
-
-    def __hash__(self) -> int:
-        """Hash by content, lists and dicts too."""
-        return hash((hashable(self.options), self.when))
 
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not among the options, or None if it is."""
@@ -265,13 +260,7 @@ class Constant(Parameter):
     """
 
     value: Any
-    when: Mapping[str, Any] | None = None
-
-    _parse_when = field_validator("when", mode="plain")(_condition)
-
-    def __hash__(self) -> int:
-        """Hash by content, lists and dicts too."""
-        return hash((hashable(self.value), self.when))
+    when: _When = None
 
     def error_for(self, value: Any) -> str | None:
         """Return why a value is not the constant, or None if it is."""

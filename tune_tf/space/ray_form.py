@@ -1,8 +1,7 @@
-"""Conversion between search spaces and Ray Tune domains.
+"""Conversion of Ray Tune domains to search spaces.
 
 Ray's ``randint`` and ``lograndint`` exclude the upper end, ``qrandint`` includes it; Ray's grids
-are the multiples of ``q``, those of a space start at ``low``. The conversions are exact in both
-directions at both ends.
+are the multiples of ``q``, those of a space start at ``low``.
 """
 
 from collections.abc import Mapping
@@ -11,42 +10,6 @@ from typing import Any
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, flatten, name_error
-
-
-def to_domain(parameter: Parameter) -> Any:
-    """Return the Ray domain of a parameter without its condition; a constant is its value."""
-    from ray import tune  # late: takes two seconds to import
-
-    match parameter:
-        case Float(low, high, log=True):
-            return tune.loguniform(low, high)
-        case Float(low, high, step=None):
-            return tune.uniform(low, high)
-        case Float(low, high, step=float(step)):
-            if Float(0, step, step=step).error_for(abs(low) % step) is None:
-                return tune.quniform(low, high, step)
-            return _grid_as_choice(parameter)
-        case Int(low, high, log=True):
-            return tune.lograndint(low, high + 1)
-        case Int(low, high, step=1):
-            return tune.randint(low, high + 1)
-        case Int(low, high, step=step):
-            return tune.qrandint(low, high, step) if low % step == 0 else _grid_as_choice(parameter)
-        case Choice(options):
-            return tune.choice(list(options))
-        case Constant(value):
-            return value
-    raise TypeError(f"{type(parameter).__name__} has no Ray domain")
-
-
-def _grid_as_choice(parameter: Float | Int) -> Any:
-    """Return a Ray choice of all values of a grid that does not start at a multiple of its step."""
-    from ray import tune
-
-    low, step = parameter.low, parameter.step or 0
-    values = [low + index * step for index in range(parameter.num_steps + 1)]
-    values[-1] = parameter.high
-    return tune.choice(values)
 
 
 def from_ray(config: Mapping[str, Any]) -> dict[str, Parameter]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean
 from tune_tf.space.condition import in_dependency_order
 from tune_tf.space.declaration import Declarations, space_section
-from tune_tf.space.frozen import FrozenMapping
 from tune_tf.space.parameter import Constant, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, flatten, nest
 
@@ -46,7 +45,7 @@ class SearchSpace:
             nest(read.parameters)  # refuses what is a parameter and a group
         if errors:
             raise InvalidSettingsError(errors)
-        object.__setattr__(self, "parameters", FrozenMapping(ordered))
+        object.__setattr__(self, "parameters", ordered)
 
     @property
     def conditional(self) -> bool:

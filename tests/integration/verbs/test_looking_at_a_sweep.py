@@ -42,7 +42,7 @@ def test_a_user_looks_at_a_sweep_before_its_kill_after_it_and_at_its_end(
         "epochs=150",
         "checkpoint_interval_s=0.1",
     )
-    process = command("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    process = command("run", str(sweep_file), *settings, cwd=tmp_path)
     until(lambda: list(tmp_path.glob("sweeps/*/trial_*/checkpoint_*/trial.npz")))
     until(lambda: any(trial.result.iterations for trial in _view(tmp_path).running))
     code, out, err = verb("status", "tiny", "--json", cwd=tmp_path)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ra
 
 
 def test_plan_measures_the_models_and_bounds_the_sweep(verb, tmp_path):
-    code, out, err = verb("plan", DIGITS, "--json", "--set", *SMALL, cwd=tmp_path)
+    code, out, err = verb("plan", DIGITS, "--json", *SMALL, cwd=tmp_path)
     assert code == 0, err
     found = json.loads(out)
     smallest, largest = found["models"]

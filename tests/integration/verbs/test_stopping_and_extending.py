@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(verb, sweep_file, tmp_path):
     settings = ("scheduler={name: fifo}", "epochs=6", "budget.epochs=10", "budget.num_samples=6")
-    code, out, err = verb("run", str(sweep_file), "--json", "--set", *settings, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), "--json", *settings, cwd=tmp_path)
 
     assert code == 0, err
     first = json.loads(out)
@@ -54,7 +54,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     untrained, verb, sweep_file, tmp_path
 ):
     settings = ("scheduler={name: fifo}", "epochs=4000", "checkpoint_interval_s=0.1")
-    process = untrained("run", str(sweep_file), "--set", *settings, cwd=tmp_path)
+    process = untrained("run", str(sweep_file), *settings, cwd=tmp_path)
 
     def running():
         if not list(tmp_path.glob("sweeps/*/events.jsonl")):

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.tf, pytest.mark.slow]
 def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file, tmp_path):
     settings = ["reproducible=true", "mlflow=null", "epochs=3", "budget.num_samples=3"]
     one = [*settings, "max_concurrent_trials=1"]
-    code, out, err = verb("run", str(sweep_file), "--json", "--set", *one, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), "--json", *one, cwd=tmp_path)
     assert code == 0, err
     ran = json.loads(out)
     folder, found = Path(ran["path"]), ran["fingerprint"]
@@ -27,7 +27,7 @@ def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file
     assert rerun.parent == folder.parent
 
     options = [*settings, "max_concurrent_trials=2", "name=two"]
-    code, out, err = verb("run", str(sweep_file), "--json", "--set", *options, cwd=tmp_path)
+    code, out, err = verb("run", str(sweep_file), "--json", *options, cwd=tmp_path)
     assert code == 0, err
     assert json.loads(out)["fingerprint"]["digest"] == found["digest"]
 

@@ -17,6 +17,7 @@ from tune_tf.cli.console import (
     print_csv,
     print_json,
 )
+from tune_tf.config import SweepConfig
 from tune_tf.formatting import bytes_text, counted, duration
 from tune_tf.measure.extreme_configs import config_text
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 def plan(
     file: options.FileArgument,
     overrides: options.OverridesArgument = None,
-    settings: options.SettingsOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Measure the smallest and the largest model of a sweep, and bound what the sweep takes.
@@ -38,7 +38,7 @@ def plan(
 
     Example: `tune-tf plan sweep.yaml`
     """
-    config = options.read_config(file, overrides, settings)
+    config = SweepConfig.from_yaml(file, overrides or ())
     from tune_tf.measure.sweep_costs import measure_sweep
 
     with _progress(quiet=as_json) as on_progress:
@@ -52,7 +52,6 @@ def plan(
 def scale(
     file: options.FileArgument,
     overrides: options.OverridesArgument = None,
-    settings: options.SettingsOption = None,
     max_devices: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of devices; default: all.")
     ] = None,
@@ -69,7 +68,7 @@ def scale(
 
     Example: `tune-tf scale sweep.yaml --plot scale.html`
     """
-    config = options.read_config(file, overrides, settings)
+    config = SweepConfig.from_yaml(file, overrides or ())
     from tune_tf.measure.scaling import scale_workload
 
     with _progress(quiet=as_json or as_csv) as on_progress:

@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 def run(
     file: options.FileArgument,
     overrides: options.OverridesArgument = None,
-    settings: options.SettingsOption = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check everything, train one batch and print the plan."),
@@ -47,11 +46,10 @@ def run(
     metric, parameter, shape or label is refused, with its line in the file. A batch that takes more
     than 20 s once Ray has started is not waited for.
 
-    Example: `tune-tf run sweep.yaml --set budget.num_samples=8`
+    Example: `tune-tf run sweep.yaml budget.num_samples=8`
     """
-    given = [*(settings or []), *(overrides or [])]
-    with exit_on_interrupt("no sweep was begun"), _lines_of(file, given):
-        config = options.read_config(file, overrides, settings)
+    with exit_on_interrupt("no sweep was begun"), _lines_of(file, overrides or ()):
+        config = SweepConfig.from_yaml(file, overrides or ())
         options.allow_remote_ray(os.environ, config.cluster.address)
         from tune_tf.cli.progress import run_in_terminal
         from tune_tf.cli.sweep_display import print_plan

@@ -204,7 +204,7 @@ def _newest_state(
         f"{folder} cannot be resumed: {problem}, and there is no earlier one. What is lost is "
         f"which trials were to continue, and from where; the results of its {len(history.trials)} "
         f"trials, {ended} of them ended, are in their folders, in the study and in MLflow. Start "
-        "another sweep that learns from them: tune-tf run FILE --set "
+        "another sweep that learns from them: tune-tf run FILE "
         f"searcher.warm_start_from={folder}"
     )
 
