@@ -37,11 +37,11 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1345,
+    "cli": 1330,
     "config": 1101,
     "data": 943,
     "events": 440,
-    "inspection": 380,
+    "inspection": 352,
     "measure": 671,
     "parallelism": 255,
     "report": 599,
@@ -50,7 +50,7 @@ CEILINGS = {
     "searchers": 2550,
     "single modules": 1494,
     "space": 1054,
-    "sweep": 3669,
+    "sweep": 3668,
     "testing": 320,
     "tracking": 2583,
     "trainables": 1350,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42737, "tests": 41042, "scripts": 4495}
+LINES = {"tune_tf": 42687, "tests": 41049, "scripts": 4495}
 """Most lines of any kind."""
 
 
