@@ -121,6 +121,7 @@ def test_csv_has_every_field_and_runs_nothing_in_a_spreadsheet(run_verb, sweep):
     assert [line["metrics/val_accuracy"] for line in lines] == ["0.5", "0.25", ""]
     assert [line["config/momentum"] for line in lines] == ["", "0.9", ""]
     assert lines[2]["cause"] == "'=1+1"
+    assert "test_metrics" not in lines[0]  # there are none
 
 
 def test_show_tells_all_of_a_trial(run_verb, ended):

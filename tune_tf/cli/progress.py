@@ -11,6 +11,7 @@ import typer
 from ray.tune.experiment import Trial
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from tune_tf.cli.console import WarningPrinter, make_console
@@ -40,7 +41,8 @@ class TerminalProgress(ProgressLines):
         self._console = console or make_console(stderr=True)  # of the driver that unpickles it
         if self._console.is_terminal:
             self._every_s = _LIVE_EVERY_S
-        columns = BarColumn(16), TextColumn("{task.description}", markup=False)
+        text = TextColumn("{task.description}", markup=False, table_column=Column())  # it wraps
+        columns = BarColumn(16), text
         self._bar = Progress(*columns, console=self._console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=config.budget.num_samples)
 

@@ -137,7 +137,7 @@ def stop(
     console = make_console(quiet=as_json)
     name = SweepView.open(sweep, storage_path).sweep_id
     target = f"trial {', '.join(trials)} of {name}" if trials else name
-    console.print(f"{target}: asked to stop ...")
+    console.print(f"asking {target} to stop ...")
     if trials:
         view = stop_trials(sweep, trials, storage_path=storage_path)
     else:
