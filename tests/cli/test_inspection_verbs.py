@@ -121,11 +121,12 @@ def test_csv_has_every_field_and_runs_nothing_in_a_spreadsheet(run_verb, sweep):
     assert [line["metrics/val_accuracy"] for line in lines] == ["0.5", "0.25", ""]
     assert [line["config/momentum"] for line in lines] == ["", "0.9", ""]
     assert lines[2]["cause"] == "'=1+1"
+    assert "test_metrics" not in lines[0]  # there are none
 
 
 def test_show_tells_all_of_a_trial(run_verb, ended):
     checkpoint = ended.checkpoint(2, 0)
-    text = run_verb("show", "small", "63e")
+    text = run_verb("show", "small", "63e30f00")
     assert run_verb("show", "small") == text  # it is the best
     lines = [line.split() for line in text.splitlines()]
     assert ["epochs", "3,", "trained", "for", "6", "s"] in lines
@@ -158,7 +159,7 @@ def test_show_of_a_failed_trial_ends_with_its_error(run_verb, sweep):
 
 def test_logs_prints_what_a_trial_wrote_from_the_lines_asked_for(run_verb, ended):
     (ended.path / "trial_00002" / "log.txt").write_bytes(b"one\ntwo \xe2\x82\xac\nthree\n")
-    assert run_verb("logs", "small", "63e", "--tail", "2") == "two €\nthree\n"
+    assert run_verb("logs", "small", "63e30f00", "--tail", "2") == "two €\nthree\n"
     assert run_verb("logs", "small", "2", "--follow") == "one\ntwo €\nthree\n"  # it has ended
     assert run_verb("logs", "small", "0") == ""  # it has none
 

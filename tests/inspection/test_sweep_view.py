@@ -185,21 +185,20 @@ def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):
     assert seen(sweep).trials[0].curve("val_accuracy") == {1: 0.1, 2: 0.25, 4: 0.4}
 
 
-@pytest.mark.parametrize("name", ["63e30f00", "63e", "2", "trial_00002"])
-def test_a_trial_is_found_by_its_id_a_beginning_of_it_or_its_number(ended, name):
+@pytest.mark.parametrize("name", ["63e30f00", "2", "trial_00002"])
+def test_a_trial_is_found_by_its_number_id_or_folder(ended, name):
     assert seen(ended).trial(name).number == 2
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("a8", "prefix of 2 trial ids .* a8624273 .number 0., a8f1e000"),
         ("63e30f0x", "did you mean '63e30f00'"),
-        ("9", "has no trial '9'; there are 4"),
+        ("9", "has no trial '9'; its trials are 0, 1, 2, 3"),
         ("", "has no trial ''"),
     ],
 )
-def test_an_unknown_or_ambiguous_trial_is_refused_with_those_there_are(ended, name, expected):
+def test_an_unknown_trial_is_refused_with_those_there_are(ended, name, expected):
     with pytest.raises(UnknownTrialError, match=expected):
         seen(ended).trial(name)
 

@@ -8,6 +8,7 @@ import typer
 
 _LOCAL_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _LOCAL_ONLY = "0"
+_TRIAL = "The trial's number or id; default: the best."
 
 
 SweepArgument = Annotated[
@@ -16,15 +17,11 @@ SweepArgument = Annotated[
 ]
 TrialOption = Annotated[
     str | None,
-    typer.Option(
-        help="The trial's number, id, or an unambiguous prefix of its id; default: the best."
-    ),
+    typer.Option(help=_TRIAL),
 ]
 TrialArgument = Annotated[
     str | None,
-    typer.Argument(
-        help="The trial's number, id, or an unambiguous prefix of its id; default: the best."
-    ),
+    typer.Argument(help=_TRIAL),
 ]
 StoragePathOption = Annotated[Path, typer.Option(help="Folder to look up sweep ids and names in.")]
 FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]

@@ -11,6 +11,7 @@ import typer
 from ray.tune.experiment import Trial
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from tune_tf.cli.console import WarningPrinter, make_console
@@ -33,20 +34,17 @@ class TerminalProgress(ProgressLines):
     def __init__(
         self,
         config: SweepConfig,
-        console: Console,
+        console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config, clock)
-        self._console = console
-        if console.is_terminal:
+        self._console = console or make_console(stderr=True)  # of the driver that unpickles it
+        if self._console.is_terminal:
             self._every_s = _LIVE_EVERY_S
-        columns = BarColumn(16), TextColumn("{task.description}", markup=False)
-        self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        text = TextColumn("{task.description}", markup=False, table_column=Column())  # it wraps
+        columns = BarColumn(16), text
+        self._bar = Progress(*columns, console=self._console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=config.budget.num_samples)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Draw on stderr of the process that unpickles it, the driver."""
-        return _on_stderr, (self._config,)
 
     def __enter__(self) -> Self:
         """Start drawing."""
@@ -57,7 +55,8 @@ class TerminalProgress(ProgressLines):
 
     def __exit__(self, *error: object) -> None:
         """Stop drawing."""
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Draw at most every so many seconds."""
@@ -76,10 +75,6 @@ class TerminalProgress(ProgressLines):
             if error.errno != errno.EIO:
                 raise
             leave_terminal()  # it was closed
-
-
-def _on_stderr(config: SweepConfig) -> TerminalProgress:
-    return TerminalProgress(config, make_console(stderr=True))
 
 
 def run_in_terminal(run: Callable[..., SweepResult], config: SweepConfig, *, as_json: bool) -> None:

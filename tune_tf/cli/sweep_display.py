@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -95,14 +94,8 @@ def print_status(sweep: SweepView, console: Console) -> None:
 
 def status_display(sweep: SweepView) -> RenderableType:
     """Return the display of a sweep."""
-    total = sweep.config.budget.num_samples
-    head = Table.grid(padding=(0, 2))
-    head.add_row(
-        Text(sweep.sweep_id, style="bold"),
-        state_text(sweep.state.value),
-        ProgressBar(total=total, completed=min(total, sweep.num_ended), width=16),
-        f"{sweep.num_ended}/{total} trials",
-    )
+    head = Text.assemble((sweep.sweep_id, "bold"), "  ", state_text(sweep.state.value))
+    head.append(f"  {sweep.num_ended}/{sweep.config.budget.num_samples} trials")
     times = [
         f"began {local_time(sweep.began_s)}",
         f"{duration(sweep.worked_s)} of work",

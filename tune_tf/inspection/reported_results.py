@@ -1,7 +1,5 @@
 """A trial's results in Ray Tune's ``result.json``, one per line."""
 
-import os
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +11,6 @@ RESULTS: Final = "result.json"
 REMOTE_CHECKPOINT: Final = "checkpoint.uri"
 """Name of the file with the URI of the last checkpoint, if ``storage_path`` is a URI."""
 
-_TAIL_BYTES = 16_384
-
 
 def read_results(path: Path) -> Iterator[Mapping[str, Any]]:
     """Return the results in a ``result.json``; skip a partial line of a killed driver."""
@@ -22,30 +18,14 @@ def read_results(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def read_last_result(path: Path) -> Mapping[str, Any]:
-    """Return the last complete result of a ``result.json``, from its end; empty if none."""
+    """Return the last complete result of a ``result.json``; empty if none."""
     try:
-        with path.open("rb") as file:
-            start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
-            file.seek(start)
-            lines = file.read().splitlines()
+        lines = path.read_bytes().splitlines()
     except OSError:
         return {}
-    objects = json_objects(reversed(lines[1:] if start else lines))
-    last = next(filter(_is_complete, objects), None)
-    if last is None and (start or lines):  # the last line is longer, or the file is damaged
-        last = next(iter(deque(read_json_lines(path, _is_complete), maxlen=1)), None)
-    return last or {}
+    last = next(filter(_is_complete, json_objects(reversed(lines))), None)
+    return next(read_results(path), {}) if last is None else last  # or it warns of a damaged file
 
 
 def _is_complete(result: Mapping[str, Any]) -> bool:
     return TRAINING_ITERATION in result and is_valid_result(result)
-
-
-def metric_value(report: Mapping[str, Any], metric: str) -> Any:
-    """Return a metric of a result, nested ones by path (``val/loss``); None if missing."""
-    if metric in report:
-        return report[metric]
-    value: Any = report
-    for name in metric.split("/"):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

@@ -78,15 +78,15 @@ class SweepView:
         """Read a sweep's folder; ``clock`` is in seconds since 1970."""
         driven = has_driver(folder.path)
         history = EventHistory.read(folder.path)
-        trials = _read_trials(folder, history, driven=driven)
         sessions = history.sessions
         session = sessions[-1] if sessions else None
+        has_ended = session is not None and session.ended_cleanly and not session.interrupted
+        trials = _read_trials(folder, history, driven=driven, has_ended=has_ended)
         worked_s = sum(max(0.0, each.last_s - each.begun_s) for each in sessions)
         if session is None:
             has_ended = bool(trials) and all(trial.has_ended for trial in trials)
-        else:
-            has_ended = session.ended_cleanly and not session.interrupted
-            worked_s += max(0.0, clock() - session.last_s) if driven else 0.0
+        elif driven:
+            worked_s += max(0.0, clock() - session.last_s)
         state = SweepState.ENDED if has_ended else SweepState.INTERRUPTED
         return cls(
             folder=folder,
@@ -201,28 +201,20 @@ class SweepView:
         }
 
     def trial(self, name: str) -> TrialView:
-        """Return a trial by id, unique prefix of the id, number, or folder name.
+        """Return a trial by number, id, or folder name.
 
         Raises:
-            UnknownTrialError: No trial or several trials match; lists similar ones.
+            UnknownTrialError: There is no such trial; lists similar ones.
         """
         for trial in self.trials:
-            if name in (trial.trial_id, str(trial.number), trial.folder.name):
+            if name in (str(trial.number), trial.trial_id, trial.folder.name):
                 return trial
-        matches = [trial for trial in self.trials if name and trial.trial_id.startswith(name)]
-        if len(matches) == 1:
-            return matches[0]
-        listed = [f"{it.trial_id} (number {it.number})" for it in (matches or self.trials)]
-        ids = ", ".join(listed[:_MAX_LISTED]) + ", ..." * (len(listed) > _MAX_LISTED)
-        if matches:
-            raise UnknownTrialError(
-                f"{name!r} is a prefix of {len(matches)} trial ids in {self.sweep_id}: {ids}; "
-                "write more characters"
-            )
-        known = [trial.trial_id for trial in self.trials]
-        existing = f"there are {len(known)}, for example {ids}" if known else "none has started"
+        known = [str(trial.number) for trial in self.trials]
+        text = ", ".join(known[:_MAX_LISTED]) + ", ..." * (len(known) > _MAX_LISTED)
+        existing = f"its trials are {text}" if known else "none has started"
+        ids = [trial.trial_id for trial in self.trials]
         raise UnknownTrialError(
-            f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, known)}; {existing}"
+            f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, ids)}; {existing}"
         )
 
 
@@ -241,15 +233,13 @@ def list_sweeps(storage_path: str | Path = "sweeps") -> list[SweepView]:
 
 
 def _read_trials(
-    folder: SweepFolder, history: EventHistory, *, driven: bool
+    folder: SweepFolder, history: EventHistory, *, driven: bool, has_ended: bool
 ) -> tuple[TrialView, ...]:
     events_by_number = {events.number: events for events in history.trials.values()}
-    sessions = history.sessions
-    is_over = bool(sessions) and sessions[-1].ended_cleanly and not sessions[-1].interrupted
     numbers = set(events_by_number)
     for path in folder.path.iterdir():
         # A kill may leave the folder of a trial that an ended sweep did not propose again.
-        if (match := _TRIAL.fullmatch(path.name)) and (not is_over or (path / RESULTS).is_file()):
+        if (match := _TRIAL.fullmatch(path.name)) and (not has_ended or (path / RESULTS).is_file()):
             numbers.add(int(match[1]))
     return tuple(
         TrialView.of(

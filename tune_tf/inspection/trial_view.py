@@ -1,5 +1,6 @@
 """View of one trial."""
 
+import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from tune_tf.events import TRIAL_LOG, TrialEvents
 from tune_tf.inspection.reported_results import (
     REMOTE_CHECKPOINT,
     RESULTS,
-    metric_value,
     read_last_result,
     read_results,
 )
@@ -26,7 +26,6 @@ from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
 
 _ERROR = "error.txt"
-_CHECKPOINTS = "checkpoint_[0-9]*"
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,11 @@ class TrialView:
         return self.result.number
 
     @property
+    def has_started(self) -> bool:
+        """Whether its process has, so that its id is known."""
+        return self.trial_id != self.folder.name
+
+    @property
     def has_ended(self) -> bool:
         """Whether it has ended for good, so a resume would not continue it."""
         return self.result.outcome not in (None, Outcome.INTERRUPTED)
@@ -154,7 +158,8 @@ class TrialView:
         """Return a metric's finite values by iteration, the last one of a repeated iteration."""
         values: dict[int, float] = {}
         for report in read_results(self.folder / RESULTS):
-            iteration, value = report.get("training_iteration"), metric_value(report, metric)
+            iteration = report.get("training_iteration")
+            value: Any = report[metric] if metric in report else flatten(report).get(metric)
             if isinstance(iteration, int) and is_finite(value):
                 values[iteration] = float(value)
         return dict(sorted(values.items()))
@@ -182,21 +187,15 @@ def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool)
 
 
 def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:
-    existing = [path for path in sorted(folder.glob(_CHECKPOINTS)) if _holds_files(path)]
-    if existing:
+    # Unlike that of a path, it passes over folders that are removed meanwhile.
+    files = glob.glob("checkpoint_[0-9]*/*", root_dir=folder)  # noqa: PTH207
+    if existing := sorted({folder / Path(file).parent for file in files}):
         return existing
     try:
         uri = (folder / REMOTE_CHECKPOINT).read_text(encoding="utf-8").strip()
     except OSError:
         return ()
     return [uri] if uri else ()
-
-
-def _holds_files(path: Path) -> bool:
-    try:
-        return any(path.iterdir())
-    except FileNotFoundError:  # removed meanwhile
-        return False
 
 
 def _error(folder: Path) -> str:

@@ -18,7 +18,6 @@ def stop_sweep(
     storage_path: str | Path = "sweeps",
     end: bool = False,
     wait: bool = True,
-    pause: Callable[[float], None] = time.sleep,
 ) -> SweepView:
     """Stop a sweep that runs in another process, on this machine or another one.
 
@@ -30,7 +29,6 @@ def stop_sweep(
         end: Whether to end the sweep for good, as if its budget were spent, with report and best
             model. Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` resumes it.
         wait: Whether to wait until the sweep has stopped.
-        pause: Sleeps for the given seconds.
 
     Raises:
         UnknownSweepError: There is no such sweep.
@@ -39,7 +37,7 @@ def stop_sweep(
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
     ControlChannel(folder.path).post({"stop": "end" if end else "interrupt"})
-    return _wait_until(lambda view: False, folder, running, pause) if wait else running
+    return _wait_until(lambda view: False, folder, running) if wait else running
 
 
 def stop_trials(
@@ -48,18 +46,17 @@ def stop_trials(
     *,
     storage_path: str | Path = "sweeps",
     wait: bool = True,
-    pause: Callable[[float], None] = time.sleep,
 ) -> SweepView:
     """Stop trials of a sweep that runs in another process; the sweep continues with others.
 
-    A trial ends with its next report, like one that the scheduler prunes.
+    A trial ends with its next result, like one that the scheduler prunes. One that is just starting
+    is waited for.
 
     Args:
         path: Folder, id or name of the sweep; a name selects its latest sweep.
-        trials: Ids, unambiguous prefixes of ids, or numbers.
+        trials: Numbers or ids.
         storage_path: Folder that is searched for ids and names.
         wait: Whether to wait until the trials have stopped.
-        pause: Sleeps for the given seconds.
 
     Raises:
         UnknownSweepError: There is no such sweep.
@@ -67,7 +64,11 @@ def stop_trials(
         SweepConflictError: The sweep is not running, or a trial has ended.
     """
     folder = SweepFolder.open(path, storage_path)
-    running = _running(folder)
+
+    def have_started(view: SweepView) -> bool:
+        return all(view.trial(name).has_started for name in trials)
+
+    running = _wait_until(have_started, folder, _running(folder))
     views = [running.trial(name) for name in trials]
     if ended := [f"{trial.number} ({trial.state})" for trial in views if trial.has_ended]:
         raise SweepConflictError(
@@ -80,7 +81,7 @@ def stop_trials(
     def have_ended(view: SweepView) -> bool:
         return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)
 
-    return _wait_until(have_ended, folder, running, pause) if wait else running
+    return _wait_until(have_ended, folder, running) if wait else running
 
 
 def _running(folder: SweepFolder) -> SweepView:
@@ -101,10 +102,9 @@ def _wait_until(
     condition: Callable[[SweepView], bool],
     folder: SweepFolder,
     view: SweepView,
-    pause: Callable[[float], None],
 ) -> SweepView:
     """Poll a sweep until a condition holds or it stops running."""
     while view.state is SweepState.RUNNING and not condition(view):
-        pause(_CHECK_EVERY_S)
+        time.sleep(_CHECK_EVERY_S)
         view = SweepView.of(folder)
     return view

@@ -47,6 +47,14 @@ def test_a_trial_is_stopped_with_its_next_result(sweep, heeding):
     assert not end.stop_all()
 
 
+def test_a_trial_that_is_just_starting_is_waited_for(sweep, heeding, monkeypatch):
+    (sweep.path / "trial_00001").mkdir()  # its process has not started yet
+    monkeypatch.setattr("tune_tf.sweep.stop.time.sleep", lambda seconds: sweep.start(1))
+    stop_trials(sweep.path, ["1"], wait=False)
+    end, _ = heeding(sweep.path)()
+    assert end("a8f1e000", {"val_accuracy": 0.5})
+
+
 def test_a_trial_that_has_ended_cannot_be_stopped(sweep):
     sweep.run(0, 0.5)
     sweep.start(1)

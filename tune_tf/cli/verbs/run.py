@@ -114,7 +114,6 @@ def stop(
     end: Annotated[
         bool, typer.Option("--end", help="End it for good, with report and best model.")
     ] = False,
-    wait: Annotated[bool, typer.Option(help="Wait until it has stopped.")] = True,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -136,12 +135,11 @@ def stop(
     console = make_console(quiet=as_json)
     name = SweepView.open(sweep, storage_path).sweep_id
     target = f"trial {', '.join(trials)} of {name}" if trials else name
-    console.print(f"{target}: asked to stop{' ...' if wait else ''}")
+    console.print(f"asking {target} to stop ...")
     if trials:
-        view = stop_trials(sweep, trials, storage_path=storage_path, wait=wait)
+        view = stop_trials(sweep, trials, storage_path=storage_path)
     else:
-        view = stop_sweep(sweep, storage_path=storage_path, end=end, wait=wait)
+        view = stop_sweep(sweep, storage_path=storage_path, end=end)
+    print_status(view, console)
     if as_json:
         print_json(view.to_dict())
-    elif wait:
-        print_status(view, console)

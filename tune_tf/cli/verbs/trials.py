@@ -47,7 +47,7 @@ def trials(
     if as_json:
         print_json(rows)
     elif as_csv:
-        print_csv([flatten(row) for row in rows])
+        print_csv([flatten({name: it for name, it in row.items() if it != {}}) for row in rows])
     else:
         _print_table(view, listed)
 

@@ -38,7 +38,7 @@ def export_trial(
     Args:
         sweep: Folder, id or name of the sweep; a name selects its latest sweep.
         output: Path to write; by default named after sweep and trial, in the working directory.
-        trial: The trial's id, a prefix of it, or its number.
+        trial: The trial's number or id.
         file_format: As for :meth:`tune_tf.SweepResult.export_model`.
         storage_path: Folder that is searched for ids and names.
         force: Whether to replace an existing file or folder.

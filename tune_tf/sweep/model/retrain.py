@@ -100,7 +100,7 @@ def retrain_trial(
 
     Args:
         sweep: Folder, id or name of the sweep; a name selects its latest sweep.
-        trial: The trial's id, a prefix of it, or its number.
+        trial: The trial's number or id.
         on: The training rows of the trials, with or without their validation rows. Test rows are
             never included.
         num_replicas: Model replicas; None for those of the sweep.
