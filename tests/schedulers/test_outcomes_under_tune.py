@@ -14,7 +14,7 @@ from killed_driver import bring_up_to_date
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
-from tune_tf.space import Float, SearchSpace
+from tune_tf.space import Choice, Float, SearchSpace
 
 LOSS = Objective("loss", "min")
 LIMIT = 4
@@ -75,9 +75,11 @@ def trainable():
     return Steps
 
 
-def config_of(trial):
-    rate = trial.suggest_float("optimizer/rate", 0.1, 1.0)
-    return {"optimizer/rate": rate, "ending": ENDINGS[trial.number % len(ENDINGS)]}
+SPACE = SearchSpace({"optimizer": {"rate": Float(0.1, 1.0)}, "ending": Choice(list(ENDINGS))})
+POINTS = [
+    {"optimizer": {"rate": (index + 1) / 10}, "ending": ending}
+    for index, ending in enumerate(ENDINGS)
+]
 
 
 def sweep(tmp_path, scheduler, *, storage, count=6, **settings):
@@ -86,7 +88,13 @@ def sweep(tmp_path, scheduler, *, storage, count=6, **settings):
     from tune_tf.searchers import OptunaSearcher
 
     searcher = OptunaSearcher(
-        config_of, LOSS, "random", seed=1, storage=storage, study_name="study"
+        SPACE,
+        LOSS,
+        "random",
+        seed=1,
+        storage=storage,
+        study_name="study",
+        points_to_evaluate=POINTS,
     )
     return tune.run(
         trainable(),

@@ -177,7 +177,6 @@ class SearcherSettings(Settings):
         points_to_evaluate: Configs to evaluate first. Example: ``[{learning_rate: 0.01}]``.
         warm_start_from: Earlier results to learn from: a sweep's folder, a study's journal file or
             database URL, or ``mlflow:<experiment name>``. Example: ``mlflow:digits``.
-        allow_changed_space: Whether a study may continue with another search space.
     """
 
     main_setting: ClassVar[str] = "sampler"
@@ -192,7 +191,6 @@ class SearcherSettings(Settings):
     study_name: str | None = None
     points_to_evaluate: _Points = ()
     warm_start_from: str | None = None
-    allow_changed_space: bool = False
 
     @field_validator("name", mode="before")
     @classmethod
