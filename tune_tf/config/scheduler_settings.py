@@ -101,14 +101,12 @@ class PopulationSettings(SchedulerSettings):
         perturbation_interval: Iterations between two perturbations.
         quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
             0.5.
-        synch: Whether trials synchronize at each interval.
         mutations: Paths of the parameters to perturb; None for all possible ones. Example:
             ``[learning_rate]``.
     """
 
     perturbation_interval: _Iterations = 5
     quantile_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.25
-    synch: bool = False
     mutations: _Paths | None = None
 
 
