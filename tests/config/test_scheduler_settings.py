@@ -36,9 +36,9 @@ BAD = {
     ),
     "scheduler-text": ({"scheduler": "asha"}, "scheduler", f"{SECTION} of settings, not 'asha'"),
     "scheduler-key": (
-        {"scheduler": {"name": "pbt", "synchron": True}},
-        "scheduler.synchron",
-        "did you mean 'synch'?; known keys are name, epochs, perturbation_interval",
+        {"scheduler": {"name": "pbt", "mutation": ["a"]}},
+        "scheduler.mutation",
+        "did you mean 'mutations'?; known keys are name, epochs, perturbation_interval",
     ),
     "quantile": (
         {"scheduler": {"name": "pbt", "quantile_fraction": 0.6}},

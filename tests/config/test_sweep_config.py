@@ -50,7 +50,7 @@ seed: 5
 reproducible: false
 slots: 16
 searcher: {name: optuna, sampler: tpe, arguments: {}, seed: 5, storage: null, study_name: null,
-  points_to_evaluate: [], warm_start_from: null, allow_changed_space: false}
+  points_to_evaluate: [], warm_start_from: null}
 epochs: 100
 scheduler: {name: fifo}
 parallelism: {kind: mirrored, num_replicas: 1, synchronized_batch_norm: false, micro_batches: 1}

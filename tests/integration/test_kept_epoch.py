@@ -54,7 +54,7 @@ def swept(request, tmp_path_factory, ray_cluster, empty_store):
             "keep": "best",
             "keep_checkpoints": 2,
             "checkpoint_interval_s": 0,
-            "searcher": {"sampler": "BruteForceSampler"},
+            "searcher": {"sampler": "grid"},
             "budget": {"num_samples": 4},
             "max_concurrent_trials": 2,
             "mlflow": {"tracking_uri": f"sqlite:///{folder}/mlflow.db"},

@@ -14,7 +14,7 @@ from killed_driver import bring_up_to_date
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
-from tune_tf.space import Float, SearchSpace
+from tune_tf.space import Choice, Float, SearchSpace
 
 LOSS = Objective("loss", "min")
 LIMIT = 4
@@ -30,7 +30,6 @@ SETTINGS = {
     "MedianStoppingRule": {"min_samples_required": 2},
     "pausing": {"name": "MedianStoppingRule", "hard_stop": False, "min_samples_required": 2},
     "pbt": {"perturbation_interval": 2},
-    "pbt_synch": {"name": "pbt", "perturbation_interval": 2, "synch": True},
     "pb2": {"perturbation_interval": 2},
 }
 STOPPING = ("asha", "HyperBandScheduler", "HyperBandForBOHB", "MedianStoppingRule")
@@ -75,9 +74,11 @@ def trainable():
     return Steps
 
 
-def config_of(trial):
-    rate = trial.suggest_float("optimizer/rate", 0.1, 1.0)
-    return {"optimizer/rate": rate, "ending": ENDINGS[trial.number % len(ENDINGS)]}
+SCRIPTED = SearchSpace({"optimizer": {"rate": Float(0.1, 1.0)}, "ending": Choice(list(ENDINGS))})
+POINTS = [
+    {"optimizer": {"rate": (index + 1) / 10}, "ending": ending}
+    for index, ending in enumerate(ENDINGS)
+]
 
 
 def sweep(tmp_path, scheduler, *, storage, count=6, **settings):
@@ -86,7 +87,13 @@ def sweep(tmp_path, scheduler, *, storage, count=6, **settings):
     from tune_tf.searchers import OptunaSearcher
 
     searcher = OptunaSearcher(
-        config_of, LOSS, "random", seed=1, storage=storage, study_name="study"
+        SCRIPTED,
+        LOSS,
+        "random",
+        seed=1,
+        storage=storage,
+        study_name="study",
+        points_to_evaluate=POINTS,
     )
     return tune.run(
         trainable(),
@@ -165,7 +172,7 @@ def test_tune_the_last_result_and_optuna_agree_on_every_end(name, swept):
 
 @pytest.mark.usefixtures("inline")
 def test_an_exploiting_trial_reports_when_its_config_changed(swept):
-    analysis, _ = swept("pbt_synch")
+    analysis, _ = swept("pbt")
     changed = [trial for trial in analysis.trials if CONFIG_CHANGED_AT in trial.last_result]
     assert changed
     assert {trial.last_result[CONFIG_CHANGED_AT] for trial in changed} <= {2}
@@ -218,7 +225,7 @@ def test_a_population_that_is_killed_and_resumed_ends_each_trial_once(tmp_path, 
     """The simulation of the driver kills sweeps with the other schedulers."""
     import ray
 
-    name = "pbt_synch"
+    name = "pbt"
 
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "0")
     address = ray.get_runtime_context().gcs_address

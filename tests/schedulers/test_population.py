@@ -58,17 +58,15 @@ def test_a_searcher_beside_pbt_is_accepted():
     assert len(scheduler._trial_state) == 1
 
 
-@pytest.mark.parametrize("synch", [False, True])
 @pytest.mark.parametrize("slots", [1, 2, 4])
-def test_every_trial_ends_complete_whatever_the_slots(synch, slots):
+def test_every_trial_ends_complete_whatever_the_slots(slots):
     curves = [flat(value) for value in range(4)]
-    controller = controller_of(make(synch=synch), curves, slots=slots).run()
+    controller = controller_of(make(), curves, slots=slots).run()
     assert {reason for _, reason in controller.ends().values()} == {"completed"}
 
 
-@pytest.mark.parametrize("synch", [False, True])
-def test_the_worst_trial_copies_the_best_with_a_perturbed_nested_value(synch):
-    scheduler = make(synch=synch, resample_probability=0)
+def test_the_worst_trial_copies_the_best_with_a_perturbed_nested_value():
+    scheduler = make(resample_probability=0)
     controller = controller_of(scheduler, [flat(value) for value in range(4)]).run()
     best, *_, worst = controller.trials
     assert best.config == {"optimizer": {"rate": 0.1}, "kept": 7}
@@ -78,15 +76,13 @@ def test_the_worst_trial_copies_the_best_with_a_perturbed_nested_value(synch):
     assert worst.config["kept"] == 7
 
 
-# Not waiting for each other, the best one was not known as such, nor saved, at iteration 2.
-@pytest.mark.parametrize(("synch", "iteration"), [(False, 4), (True, 2)])
-def test_the_last_iteration_with_the_proposed_config_is_told(synch, iteration):
-    controller = controller_of(make(synch=synch), [flat(value) for value in range(4)]).run()
+def test_the_last_iteration_with_the_proposed_config_is_told():
+    controller = controller_of(make(), [flat(value) for value in range(4)]).run()
     changed = {
         trial.trial_id: trial.last_result.get(CONFIG_CHANGED_AT) for trial in controller.trials
     }
     assert changed["t0"] is None
-    assert changed["t3"] == iteration
+    assert changed["t3"] == 4  # at 2 the best one was not known as such, nor saved
 
 
 def test_results_after_a_change_say_so_too():
@@ -106,16 +102,15 @@ def test_results_after_a_change_say_so_too():
     assert seen[2:5] == [(3, None), (4, None), (5, 4)]
 
 
-@pytest.mark.parametrize("synch", [False, True])
 @pytest.mark.parametrize("kind", ["nan", "error"])
 @pytest.mark.parametrize("iteration", [1, 2, 3, 4, 5])
-def test_nobody_waits_for_or_copies_a_trial_that_died(synch, kind, iteration):
+def test_nobody_waits_for_or_copies_a_trial_that_died(kind, iteration):
     def dies(at):
         if at < iteration:
             return -1.0
         return math.nan if kind == "nan" else 1 / 0
 
-    scheduler = make(synch=synch)
+    scheduler = make()
     controller = controller_of(scheduler, [flat(1), dies, flat(2), flat(3)])
     donors = []
     exploit = scheduler._exploit
@@ -129,33 +124,6 @@ def test_nobody_waits_for_or_copies_a_trial_that_died(synch, kind, iteration):
     assert ends.pop("t1")[1] == {"nan": "diverged", "error": None}[kind]
     assert {reason for _, reason in ends.values()} == {"completed"}
     assert all(reached < iteration for donor, reached in donors if donor == "t1")
-
-
-def test_population_resumes_although_its_last_running_trial_fails():
-    def dies(at):
-        if at == 1:
-            return 1.0
-        first, *others = controller.trials
-        assert [trial.status for trial in others] == ["PAUSED", "PAUSED", "RUNNING"]
-        first.set_status("PENDING")  # Tune had saved it running
-        return 1 / 0
-
-    controller = controller_of(make(synch=True), [flat(1), flat(2), flat(3), dies])
-    ends = controller.run().ends()
-    assert ends.pop("t3")[1] is None
-    assert {reason for _, reason in ends.values()} == {"completed"}
-
-
-def test_population_waits_for_a_starting_trial_and_keeps_its_config():
-    def last(at):
-        worst = controller.trials[0]
-        if at == 2 and worst.status == "PAUSED":
-            worst.set_status("PENDING")  # Tune had saved it running
-        return 4.0
-
-    controller = controller_of(make(synch=True), [flat(9), flat(1), flat(2), last])
-    ends = controller.run().ends()
-    assert {reason for _, reason in ends.values()} == {"completed"}
 
 
 def test_a_trial_that_diverged_is_no_donor_while_tune_still_saves_it():

@@ -130,10 +130,10 @@ def test_a_paused_trial_stays_paused_after_a_resume(tmp_path):
 
 @pytest.mark.parametrize("name", ["HyperBandScheduler", "pbt"])
 def test_a_trial_that_tune_does_not_bring_back_is_not_waited_for(name, tmp_path):
-    controller = controller_of(make(name, **({"synch": True} if name == "pbt" else {})))
+    controller = controller_of(make(name))
     controller.run(until=at_iteration(2))
     del controller.trials[5]
-    made = make(name, **({"synch": True} if name == "pbt" else {}))
+    made = make(name)
     again = killed_and_resumed(controller, tmp_path / "scheduler", made).run()
     assert len(again.trials) == 7
     assert {trial.status for trial in again.trials} == {"TERMINATED"}

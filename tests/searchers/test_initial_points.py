@@ -1,6 +1,5 @@
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.search_settings import enqueue, points_to_params
@@ -39,13 +38,6 @@ def test_all_faults_of_all_points_are_told_at_once():
         "points_to_evaluate.3",
         "points_to_evaluate.4.batch",
     ]
-
-
-def test_points_of_a_dict_of_distributions_are_checked_too():
-    space = {"units": IntDistribution(1, 4), "kind": CategoricalDistribution(["a", "b"])}
-    assert points_to_params(space, [{"units": 4, "kind": "b"}]) == [{"units": 4, "kind": "b"}]
-    with pytest.raises(InvalidSettingsError, match="3 errors"):
-        points_to_params(space, [{"units": 5, "x": 1}])
 
 
 def test_points_are_asked_for_first_in_order():

@@ -5,7 +5,7 @@ import pytest
 from searchers_by_hand import CONDITIONAL, CONTINUOUS, loss_of, make, names, run, trials_of
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.space import Int, SearchSpace, flatten
+from tune_tf.space import Float, Int, SearchSpace, flatten
 
 
 @pytest.mark.parametrize("where", ["memory", "journal"])
@@ -28,11 +28,24 @@ def test_one_trial_at_a_time_is_proposed_what_plain_optuna_proposes(
     assert [flatten(config) for config in ours] == plain
 
 
-@pytest.mark.parametrize("space", [CONTINUOUS, CONTINUOUS.to_optuna(), CONTINUOUS.distributions()])
-def test_a_space_can_be_given_in_three_forms(space):
-    sampler = optuna.samplers.TPESampler(seed=1)
-    given = make(space, sampler=sampler, seed=None).suggest("a")
-    assert given == make(sampler="tpe", seed=1).suggest("a")
+@pytest.mark.parametrize("space", [["rate"], CONTINUOUS.to_optuna(), CONTINUOUS.distributions()])
+def test_what_is_no_space_is_refused(space):
+    with pytest.raises(InvalidSettingsError, match=r"space must be a SearchSpace, not .*from_ray"):
+        make(space)
+
+
+def test_a_trial_that_is_added_to_the_study_is_learnt_from_and_not_run():
+    space = SearchSpace({"rate": Float(0, 1)})
+    searcher = make(space, sampler="tpe")
+    for step in range(40):
+        rate, distributions = step / 39, space.distributions()
+        searcher.study.add_trial(
+            optuna.create_trial(
+                value=abs(rate - 0.8), params={"rate": rate}, distributions=distributions
+            )
+        )
+    drawn = [searcher.suggest(name)["rate"] for name in names(6)]
+    assert all(0.6 < rate <= 1 for rate in drawn)
 
 
 def test_public_api_differs_from_rays_searcher_only_as_listed():
@@ -50,10 +63,15 @@ def test_public_api_differs_from_rays_searcher_only_as_listed():
     def arguments(kind):
         return set(inspect.signature(kind).parameters)
 
-    assert public(OptunaSearch) - public(OptunaSearcher, StudySearcher) == {"convert_search_space"}
-    assert arguments(OptunaSearch) - arguments(OptunaSearcher) == {"metric", "mode"}
+    assert public(OptunaSearch) - public(OptunaSearcher, StudySearcher) == {
+        "convert_search_space",
+        "add_evaluated_point",
+    }
+    left = arguments(OptunaSearch) - arguments(OptunaSearcher)
+    assert left == {"metric", "mode", "evaluated_rewards"}
     left = public(Searcher) - public(OptunaSearcher, StudySearcher) - {"FINISHED", "CKPT_FILE_TMPL"}
-    inherited = {"metric", "mode", "save_to_dir", "restore_from_dir", "add_evaluated_trials"}
+    evaluated = {"add_evaluated_point", "add_evaluated_trials"}
+    inherited = {"metric", "mode", "save_to_dir", "restore_from_dir"} | evaluated
     assert left == inherited | {"get_state", "set_state"}  # Ray's has these two neither
     for name in public(OptunaSearch) & public(OptunaSearcher, StudySearcher):
         theirs = inspect.signature(getattr(OptunaSearch, name)).parameters.values()

@@ -54,7 +54,7 @@ def journal(tmp_path):
 def earlier(journal, *trials, name="old", criteria=GOALS, space=None):
     study = open_study(open_storage(journal), name, criteria)
     if space is not None:
-        check_space(study, space, allow_changed=False)
+        check_space(study, space)
     study.add_trials(trials)
     return study
 

@@ -97,14 +97,12 @@ class PopulationSettings(SchedulerSettings):
         perturbation_interval: Epochs between two perturbations.
         quantile_fraction: Fraction of the worst trials that copy from as many of the best, at most
             0.5.
-        synch: Whether trials synchronize at each interval.
         mutations: Paths of the parameters to perturb; None for all possible ones. Example:
             ``[learning_rate]``.
     """
 
     perturbation_interval: _Epochs = 5
     quantile_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.25
-    synch: bool = False
     mutations: Annotated[list[str], Field(min_length=1)] | None = None
 
 

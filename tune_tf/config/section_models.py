@@ -138,7 +138,6 @@ class SearcherSettings(Settings):
         points_to_evaluate: Configs to evaluate first. Example: ``[{learning_rate: 0.01}]``.
         warm_start_from: Earlier results to learn from: a sweep's folder, a study's journal file or
             database URL, or ``mlflow:<experiment name>``. Example: ``mlflow:digits``.
-        allow_changed_space: Whether a study may continue with another search space.
     """
 
     main_setting: ClassVar[str] = "sampler"
@@ -155,7 +154,6 @@ class SearcherSettings(Settings):
         list[dict[str, Any]], with_rule("must be a list of configs like {learning_rate: 0.1}")
     ] = Field([])
     warm_start_from: str | None = None
-    allow_changed_space: bool = False
 
     @field_validator("name", mode="before")
     @classmethod

@@ -41,7 +41,6 @@ class Pb2Scheduler(PopulationMixin, PB2):
             perturbation_interval=settings.perturbation_interval,
             hyperparam_bounds=mutations.to_bounds(),
             quantile_fraction=settings.quantile_fraction,
-            synch=settings.synch,
         )
         self._hyperparam_bounds_flat |= {
             path: [math.log(each.low), math.log(each.high)]

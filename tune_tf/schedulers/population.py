@@ -38,14 +38,6 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         self._tags: dict[str, str | None] = {}
         self._changed_at: dict[str, int] = {}
 
-    def next_decision(self, iteration: int) -> int:
-        """Return the first iteration, from this one on, at which trials may be exchanged.
-
-        In a synchronous population that is when the last trial arrives, wherever others are.
-        """
-        interval = 1 if self.settings.synch else self.settings.perturbation_interval
-        return min(-(-iteration // interval) * interval, self.settings.epochs)
-
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial; the searcher is hidden, as Ray refuses searchers that it does not use."""
         super().on_trial_add(_trial_proxy(tune_controller), trial)
@@ -53,11 +45,11 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return the decision of Ray's scheduler, and record which trials got another config."""
-        self._wait_for_pending(tune_controller)
         decision = super().on_trial_result(_trial_proxy(tune_controller), trial, result)
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             result[CONFIG_CHANGED_AT] = changed_at
-        self._note_changes({trial.trial_id: int(result.get(TRAINING_ITERATION, 0))})
+        elif trial.experiment_tag != self._tags.get(trial.trial_id):  # how Ray marks it
+            self._changed_at[trial.trial_id] = int(result.get(TRAINING_ITERATION, 0))
         if decision == TrialScheduler.STOP:
             self._retire(trial)
         return decision
@@ -76,25 +68,6 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         """Remove a failed trial; it is added again for a retry."""
         super().on_trial_error(tune_controller, trial)
         self._retire(trial)
-
-    def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
-        """Return the trial to run next; wake a population that waits for a finished trial.
-
-        Ray wakes a population that waits for its last trial only by that trial's result (ray#23424
-        shows one that sleeps forever).
-        """
-        self._wait_for_pending(tune_controller)
-        next_trial = super().choose_trial_to_run(tune_controller, **options)
-        if next_trial is None and (waiting := _all_paused(tune_controller.get_trials())):
-            last = max(waiting, key=lambda trial: self._trial_state[trial].last_train_time)
-            if result := self._trial_state[last].last_result:
-                with self._mark_decision():
-                    PopulationBasedTraining.on_trial_result(
-                        self, _trial_proxy(tune_controller), last, result
-                    )
-                self._note_changes({})
-            next_trial = super().choose_trial_to_run(tune_controller, **options) or waiting[0]
-        return next_trial
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state, in which an unfinished checkpoint is replaced by the one before it."""
@@ -123,30 +96,6 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         if (changed_at := self._changed_at.get(trial.trial_id)) is not None:
             trial.last_result[CONFIG_CHANGED_AT] = changed_at
         super()._write_outcome(trial, outcome, cause)
-
-    def _wait_for_pending(self, tune_controller: Any) -> None:
-        """Make a synchronous population wait for pending trials.
-
-        A trial that had reported before a kill or a failure starts again. Ray would pause it to
-        give it another config, and Tune loses the process that it starts for a pending trial.
-        """
-        self._restore_state(tune_controller)
-        if not self._synch:
-            return
-        for trial in tune_controller.get_trials():
-            if trial.status == Trial.PENDING and trial in self._trial_state:
-                self._trial_state[trial].last_train_time = 0
-
-    def _note_changes(self, iterations: dict[str, int]) -> None:
-        """Record the trials that got another's weights and config; Ray marks them by a tag.
-
-        ``iterations`` holds that of a trial whose last result Tune has not stored yet.
-        """
-        for trial_id, trial in self._trials.items():
-            is_original = trial_id not in self._changed_at
-            if is_original and trial.experiment_tag != self._tags.get(trial_id):
-                iteration = iterations.get(trial_id, trial.last_result.get(TRAINING_ITERATION, 0))
-                self._changed_at[trial_id] = int(iteration)
 
     def _retire(self, trial: Trial) -> None:
         """Exclude a finished trial as a donor, even while Tune still saves it."""
@@ -180,15 +129,8 @@ class PbtScheduler(PopulationMixin):
             resample_probability=settings.resample_probability,
             perturbation_factors=settings.perturbation_factors,
             custom_explore_fn=mutations.clip,
-            synch=settings.synch,
         )
         self._configure(objective, settings)
-
-
-def _all_paused(trials: list[Trial]) -> list[Trial]:
-    """Return the unfinished trials if all of them are paused, else none."""
-    unfinished = [trial for trial in trials if not trial.is_finished()]
-    return unfinished if all(each.status == Trial.PAUSED for each in unfinished) else []
 
 
 def _trial_proxy(controller: Any) -> Any:

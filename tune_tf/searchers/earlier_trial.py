@@ -1,38 +1,20 @@
-"""Conversion of configs evaluated elsewhere to Optuna trials."""
+"""Conversion of configs from elsewhere to trials of an Optuna study."""
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.outcome import STOP_REASON, Outcome, is_finite
+from tune_tf.errors import ErrorDetail
+from tune_tf.outcome import is_finite
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.space_adapter import (
-    DefineByRun,
-    SpaceLike,
-    distributions_of,
-    point_params,
-    suggest_of,
-)
-from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, flatten
 from tune_tf.space.hashable import hashable
 from tune_tf.space.optuna_form import labels, stored_value, to_distribution
-
-EVALUATED: Final = "evaluated point"
-"""Origin of a trial whose value a user gave."""
 
 
 @dataclass(frozen=True)
@@ -56,77 +38,13 @@ class EarlierTrial:
     violations: Mapping[str, float] | None
 
 
-@dataclass(frozen=True)
-class EvaluatedPoint:
-    """Config with its value; see :meth:`.OptunaSearcher.add_evaluated_point`."""
-
-    config: Mapping[str, Any]
-    value: Any
-    error: bool = False
-    pruned: bool = False
-    curve: tuple[float, ...] = ()
-
-    def trial(
-        self,
-        space: SpaceLike,
-        criteria: SearchCriteria,
-        attributes: Mapping[str, Any],
-        *,
-        dense_seed: int | None = None,
-    ) -> FrozenTrial:
-        """Convert the point to a trial; see :func:`to_optuna_trial`.
-
-        Raises:
-            InvalidSettingsError: The space does not contain it, or a value is not a number.
-        """
-        if not isinstance(self.config, Mapping):
-            raise InvalidSettingsError(f"an evaluated point must be a config, not {self.config!r}")
-        _, errors = point_params(space, self.config)
-        if errors:
-            raise InvalidSettingsError(errors)
-        outcome, values = self._outcome(criteria)
-        earlier = EarlierTrial(
-            key="",
-            state=TrialState[outcome.optuna],
-            config=flatten(self.config, space.parameters if isinstance(space, SearchSpace) else ()),
-            values=values,
-            curve=dict(enumerate(self.curve, start=1)),
-            # An unknown constraint counts as violated, as it does for any trial.
-            violations=criteria.violations(dict(zip(criteria.metrics, values or (), strict=False))),
-        )
-        attributes = {WARM_START: EVALUATED, STOP_REASON: outcome.value, **attributes}
-        try:
-            return to_optuna_trial(earlier, space, criteria, attributes, dense_seed=dense_seed)
-        except OutsideSpaceError as error:
-            raise InvalidSettingsError(
-                f"the space does not contain the point {dict(self.config)!r}: {error}"
-            ) from error
-
-    def _outcome(self, criteria: SearchCriteria) -> tuple[Outcome, tuple[float, ...] | None]:
-        """Return the trial's outcome, and its values unless it failed."""
-        if self.error:
-            return Outcome.ERROR, None
-        several = isinstance(self.value, Sequence) and not isinstance(self.value, str)
-        try:
-            values = tuple(float(value) for value in (self.value if several else [self.value]))
-        except (TypeError, ValueError):
-            values = ()
-        if len(values) != len(criteria.objectives):
-            metrics = " and ".join(criteria.metrics)
-            rule = f"value must be a number for {metrics}, not {self.value!r}; or set error=True"
-            raise InvalidSettingsError(ErrorDetail("add_evaluated_point", rule))
-        if not all(map(is_finite, values)):
-            return Outcome.DIVERGED, None
-        return (Outcome.PRUNED if self.pruned else Outcome.COMPLETED), values
-
-
 class OutsideSpaceError(ValueError):
     """Reason why a space does not contain an earlier trial."""
 
 
 def to_optuna_trial(
     earlier: EarlierTrial,
-    space: SpaceLike,
+    space: SearchSpace,
     criteria: SearchCriteria,
     attributes: Mapping[str, Any],
     *,
@@ -147,22 +65,25 @@ def to_optuna_trial(
         raise OutsideSpaceError(f"they were stopped before a value of {criteria.leading.metric}")
     if criteria.constraints and earlier.violations is None:
         raise OutsideSpaceError("they do not report all constrained metrics")
-    params, distributions = _params_here(earlier.config, space)
+    here = {
+        path: _value_here(it, space.parameters.get(path)) for path, it in earlier.config.items()
+    }
+    params, errors = point_params(space, here)
+    if errors:
+        rule, *_ = re.split(", not | but |; ", errors[0].what)  # alike for all values
+        raise OutsideSpaceError(f"their {errors[0].where} {rule}")
     values = earlier.values
     if not values and curve and len(criteria.objectives) == 1:
         values = (curve[max(curve)],)
-    if earlier.state is TrialState.FAIL:
-        values = None
-    if dense_seed is not None and isinstance(space, SearchSpace):
+    if dense_seed is not None:
         rng = np.random.default_rng(dense_seed)
         for path, parameter in space.parameters.items():
             if path not in params and not isinstance(parameter, Constant):
                 params[path] = stored_value(parameter.draw(rng), parameter)
-                distributions[path] = to_distribution(parameter)
     trial = create_trial(
         state=earlier.state,
         params=params,
-        distributions=distributions,
+        distributions={path: to_distribution(space.parameters[path]) for path in params},
         values=list(values) if values else None,
         intermediate_values=curve,
         user_attrs=dict(attributes),
@@ -172,59 +93,40 @@ def to_optuna_trial(
     return trial
 
 
-def _params_here(
-    config: Mapping[str, Any], space: SpaceLike
-) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Return a config's parameters as Optuna stores them in a space, with their distributions.
+def point_params(
+    space: SearchSpace, config: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ErrorDetail]]:
+    """Return Optuna's parameters of a config, and why the space does not contain it.
 
-    Raises:
-        OutsideSpaceError: The space does not contain it.
+    Constants may be left out.
     """
-    if isinstance(space, SearchSpace):
-        known: Mapping[str, Any] = space.parameters
-    elif callable(space):
-        return _params_of_function(config, space)
-    else:
-        known = space
-    here = {path: _value_here(value, known.get(path)) for path, value in config.items()}
-    params, errors = point_params(space, here)
-    if errors:
-        rule, *_ = re.split(", not | but |; ", errors[0].what)  # alike for all values
-        raise OutsideSpaceError(f"their {errors[0].where} {rule}")
-    distributions = distributions_of(space) or {}
-    return params, {path: distributions[path] for path in params}
+    flat = flatten(config, space.parameters)
+    active_values: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+    for path, parameter in space.parameters.items():
+        active = parameter.condition.holds(active_values)
+        if active and isinstance(parameter, Constant) and path not in flat:
+            flat[path] = parameter.value
+        if active and path in flat:
+            active_values[path] = flat[path]
+            if not isinstance(parameter, Constant):
+                params[path] = stored_value(flat[path], parameter)
+    return params, space.validate(flat)
 
 
-def _params_of_function(
-    config: Mapping[str, Any], space: DefineByRun
-) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    fixed = FixedTrial(dict(config))
-    try:
-        with warnings.catch_warnings(action="error"):  # Optuna warns of what is out of range
-            values = suggest_of(space)(fixed)
-    except (ValueError, TypeError, UserWarning) as error:
-        raise OutsideSpaceError("their parameters are out of range here") from error
-    for path in config.keys() - fixed.params.keys():
-        if path not in values or not _is_equal(config[path], values[path]):
-            raise OutsideSpaceError(f"their {path} is not a parameter here")
-    return dict(fixed.params), dict(fixed.distributions)
-
-
-def _value_here(value: Any, parameter: Parameter | BaseDistribution | None) -> Any:
+def _value_here(value: Any, parameter: Parameter | None) -> Any:
     """Return the value of a parameter that a stored one or a text stands for, if there is any."""
     options: Sequence[Any] = ()
     match parameter:
         case Choice(options=options):
             pairs = zip(labels(options), options, strict=True)
             options = [option for label, option in pairs if _is_equal(value, label)] or options
-        case CategoricalDistribution(choices=options):
-            pass
         case Constant(value=constant):
             options = (constant,)
-        case Float() | FloatDistribution() | Int() | IntDistribution() if isinstance(value, str):
+        case Float() | Int() if isinstance(value, str):
             with suppress(ValueError):
                 number = float(value)
-                is_whole = isinstance(parameter, Int | IntDistribution) and number.is_integer()
+                is_whole = isinstance(parameter, Int) and number.is_integer()
                 return int(number) if is_whole else number
     return next((option for option in options if _is_equal(value, option)), value)
 

@@ -11,15 +11,14 @@ from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
 from tune_tf.constraint import Constraint
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
 from tune_tf.ranking import kept_result
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import EvaluatedPoint
 from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.search_settings import SearchSettings
-from tune_tf.searchers.space_adapter import SpaceLike, suggest_of
 from tune_tf.searchers.storage.rung_values import RungSource
 from tune_tf.searchers.storage.study_storage import Storage
 from tune_tf.searchers.study_searcher import StudySearcher, unfinished_ends
@@ -32,7 +31,7 @@ from tune_tf.searchers.trial_outcome import (
 )
 from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
-from tune_tf.space import flatten, nest
+from tune_tf.space import SearchSpace, nest
 from tune_tf.tune_internals import controller
 
 _log = logging.getLogger(__name__)
@@ -54,9 +53,7 @@ class OptunaSearcher(StudySearcher):
     by a scheduler do not count against it.
 
     Args:
-        space: A :class:`tune_tf.SearchSpace`; or a define-by-run function, which asks an Optuna
-            trial for parameters and returns None or a dict of constants to add; or a dict of
-            Optuna distributions, nested or by path. Groups are joined by ``/`` in paths.
+        space: The search space.
         objective: The metric that trials report, with its direction; or several, of which the
             first is the one whose curve is stored.
         sampler: Name of a sampler, such as ``"tpe"``, or of a class of Optuna; or an Optuna
@@ -70,12 +67,9 @@ class OptunaSearcher(StudySearcher):
         rungs: Returns the iterations at which the scheduler compares trials; None to ask the
             scheduler of the running sweep.
         points_to_evaluate: Configs to try first; constants may be left out.
-        evaluated_rewards: Values of ``points_to_evaluate``, one for each, if they were evaluated
-            already: they are not tried again. See :meth:`add_evaluated_point`.
         warm_start_from: Earlier results for the sampler: a sweep's folder, a study's journal file
             or database URL, ``mlflow:<experiment name>``, or a
             :class:`~tune_tf.searchers.WarmStart`; see :attr:`warm_start`.
-        allow_changed_space: Whether a study may continue with another search space.
         sampler_arguments: Arguments of Optuna's class, of a sampler given by name.
 
     Raises:
@@ -85,7 +79,7 @@ class OptunaSearcher(StudySearcher):
 
     def __init__(
         self,
-        space: SpaceLike,
+        space: SearchSpace,
         objective: Objective | Sequence[Objective],
         sampler: str | BaseSampler = "tpe",
         seed: int | None = None,
@@ -95,17 +89,17 @@ class OptunaSearcher(StudySearcher):
         constraints: Mapping[str, Any] | Iterable[Constraint] | None = None,
         rungs: RungSource | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
-        evaluated_rewards: Sequence[float | Sequence[float]] | None = None,
         warm_start_from: str | os.PathLike[str] | WarmStart | None = None,
-        allow_changed_space: bool = False,
         sampler_arguments: Mapping[str, Any] | None = None,
     ) -> None:
         """Validate the settings, and open the study if it has a name."""
         if warm_start_from is not None and not isinstance(warm_start_from, WarmStart):
             warm_start_from = WarmStart(warm_start_from)
-        if isinstance(space, Mapping):
-            space = flatten(space)
-        suggest_of(space)
+        if not isinstance(space, SearchSpace):
+            raise InvalidSettingsError(
+                f"space must be a SearchSpace, not {type(space).__name__}; SearchSpace.from_ray "
+                "makes one of Ray's domains"
+            )
         super().__init__(
             SearchSettings(
                 space,
@@ -116,9 +110,7 @@ class OptunaSearcher(StudySearcher):
                 study_name,
                 rungs,
                 tuple(points_to_evaluate or ()),
-                tuple(evaluated_rewards or ()),
                 warm_start_from,
-                allow_changed_space,
                 sampler_arguments,
             )
         )
@@ -267,33 +259,6 @@ class OptunaSearcher(StudySearcher):
             registry.link_runs({key: last.get(MLFLOW_RUN_ID) for key, last in results.items()})
             if len(ended) == len(outcomes) and not controller.asks_for_more():
                 registry.abandon_orphans()
-
-    def add_evaluated_point(
-        self,
-        parameters: Mapping[str, Any],
-        value: float | Sequence[float] | None,
-        error: bool = False,
-        pruned: bool = False,
-        intermediate_values: Sequence[float] | None = None,
-    ) -> None:
-        """Add a config that was evaluated elsewhere, for the sampler to learn from.
-
-        Args:
-            parameters: The config, nested or by path; constants may be left out.
-            value: The objective's value, or several in order; NaN and Inf count as diverged.
-            error: Whether the trial failed; its value is then ignored.
-            pruned: Whether it was stopped early.
-            intermediate_values: The leading objective's values from the first iteration on.
-
-        Raises:
-            InvalidSettingsError: The space does not contain the config, or a value is not a number.
-        """
-        point = EvaluatedPoint(
-            parameters, value, error=error, pruned=pruned, curve=tuple(intermediate_values or ())
-        )
-        trial = self._settings.evaluated_trial(point)
-        with self._clear_errors():
-            self.study.add_trial(trial)
 
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Write the state that a resume needs; finish trials that Tune stopped without notice.

@@ -16,8 +16,8 @@ from optuna.storages import BaseStorage
 from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START
+from tune_tf.space.optuna_form import OptunaSpace
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class StorageRecovery:
     """
 
     def __init__(
-        self, study: optuna.Study, storage: BaseStorage, suggest: Suggest, state: RegistryState
+        self, study: optuna.Study, storage: BaseStorage, suggest: OptunaSpace, state: RegistryState
     ) -> None:
         """Find the lost trials; the study is not changed."""
         self._study = study

@@ -1,6 +1,5 @@
 """Settings of a searcher, and the study created from them."""
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -8,19 +7,24 @@ from typing import Any, Final
 import optuna
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.storages import BaseStorage
-from optuna.trial import FrozenTrial
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import EvaluatedPoint
-from tune_tf.searchers.samplers.catalogue import make_sampler, needs_dense, reseed_sampler
-from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler, is_continuous
+from tune_tf.searchers.earlier_trial import point_params
+from tune_tf.searchers.samplers.catalogue import (
+    is_continuous,
+    make_sampler,
+    needs_dense,
+    reseed_sampler,
+)
+from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.samplers.new_configs import NewConfigSampler
-from tune_tf.searchers.space_adapter import Outline, SpaceLike, Suggest, point_params, suggest_of
 from tune_tf.searchers.space_record import check_space
 from tune_tf.searchers.storage.rung_values import RungSource, RungValues
 from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
 from tune_tf.searchers.warm_start import OBJECTIVE, ImportSummary, WarmStart, import_trials
+from tune_tf.space import SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 POINT: Final = "point_to_evaluate"
 """User attribute of an Optuna trial: the index of the point that it was made for."""
@@ -39,17 +43,14 @@ class SearchSettings:
         study_name: The study's name; None for a generated one.
         rungs: Returns the rungs, if they do not come from the scheduler.
         points: Configs to try first.
-        rewards: Values of the points, if they were evaluated already.
         warm_start: Source of earlier results, if any.
-        allow_changed_space: Whether a study may continue with another space.
         arguments: Further arguments of a sampler given by name.
 
     Raises:
-        InvalidSettingsError: The space does not contain a point, or the number of rewards differs
-            from that of points.
+        InvalidSettingsError: The space does not contain a point.
     """
 
-    space: SpaceLike
+    space: SearchSpace
     criteria: SearchCriteria
     sampler: str | BaseSampler
     seed: int | None
@@ -57,27 +58,18 @@ class SearchSettings:
     study_name: str | None
     rungs: RungSource | None = None
     points: tuple[Mapping[str, Any], ...] = ()
-    rewards: tuple[Any, ...] = ()
     warm_start: WarmStart | None = None
-    allow_changed_space: bool = False
     arguments: Mapping[str, Any] | None = None
     params: tuple[dict[str, Any], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Validate the points."""
         object.__setattr__(self, "params", tuple(points_to_params(self.space, self.points)))
-        if self.rewards and len(self.rewards) != len(self.points):
-            raise InvalidSettingsError(
-                f"evaluated_rewards has {len(self.rewards)} values for "
-                f"{len(self.points)} points_to_evaluate: give one for each"
-            )
-        for index in range(len(self.rewards)):
-            self._rewarded_trial(index)
 
     @property
-    def suggest(self) -> Suggest:
+    def suggest(self) -> OptunaSpace:
         """The space in the form that the sampler learns from."""
-        return suggest_of(self.space, dense=needs_dense(self.sampler))
+        return OptunaSpace(self.space, dense=needs_dense(self.sampler))
 
     def make_sampler(self) -> BaseSampler:
         """Create the sampler.
@@ -112,16 +104,12 @@ class SearchSettings:
 
         A user's sampler may repeat configs on purpose.
         """
-        with quiet_logging():
-            stored = optuna.load_study(study_name=study_name, storage=storage)
         if isinstance(sampler, TPESampler):
             num_objectives = len(self.criteria.objectives)
             storage = RungValues(storage, rungs, num_objectives)  # type: ignore[abstract]
-        distributions = Outline.of(self.space).distributions or {}
-        is_finite = distributions and not any(map(is_continuous, distributions.values()))
         is_ours = isinstance(self.sampler, str) and not isinstance(sampler, ExhaustiveSampler)
-        if is_finite and is_ours:
-            sampler = NewConfigSampler(sampler, self.suggest, distributions, rungs, stored)
+        if is_ours and not any(map(is_continuous, self.space.distributions().values())):
+            sampler = NewConfigSampler(sampler, self.suggest)
         with quiet_logging():
             return optuna.load_study(study_name=study_name, storage=storage, sampler=sampler)
 
@@ -143,33 +131,18 @@ class SearchSettings:
                 f"study {study.study_name!r} already exists with the objective {objective}, not "
                 f"{self.criteria}: use another study_name or its original objective"
             )
-        check_space(study, self.space, allow_changed=self.allow_changed_space)
+        check_space(study, self.space)
         summary = None
         if self.warm_start is not None:
             dense = needs_dense(self.sampler)
             summary = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
-        if self.rewards:
-            for index in missing_points(study, len(self.rewards)):
-                study.add_trial(self._rewarded_trial(index))
-        else:
-            enqueue(study, self.params)
+        enqueue(study, self.params)
         return study, summary
 
-    def evaluated_trial(self, point: EvaluatedPoint, **attributes: Any) -> FrozenTrial:
-        """Convert a point evaluated elsewhere to a trial of the study.
 
-        Raises:
-            InvalidSettingsError: The space does not contain it, or values are missing.
-        """
-        seed = zlib.crc32(repr(point).encode()) if needs_dense(self.sampler) else None
-        return point.trial(self.space, self.criteria, attributes, dense_seed=seed)
-
-    def _rewarded_trial(self, index: int) -> FrozenTrial:
-        point = EvaluatedPoint(self.points[index], self.rewards[index])
-        return self.evaluated_trial(point, **{POINT: index})
-
-
-def points_to_params(space: SpaceLike, points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def points_to_params(
+    space: SearchSpace, points: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Convert nested configs, in which constants may be left out, to Optuna's parameters.
 
     Raises:
@@ -192,13 +165,9 @@ def points_to_params(space: SpaceLike, points: Sequence[Mapping[str, Any]]) -> l
 
 def enqueue(study: optuna.Study, params: Sequence[Mapping[str, Any]]) -> None:
     """Enqueue the points that the study has not had yet."""
-    for index in missing_points(study, len(params)):
-        study.enqueue_trial(dict(params[index]), user_attrs={POINT: index})
-
-
-def missing_points(study: optuna.Study, num_points: int) -> list[int]:
-    """Return the indices of the points that a study has not had yet."""
-    if not num_points:
-        return []
-    indices = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
-    return [index for index in range(num_points) if index not in indices]
+    if not params:
+        return
+    known = {trial.user_attrs.get(POINT) for trial in study.get_trials(deepcopy=False)}
+    for index, point in enumerate(params):
+        if index not in known:
+            study.enqueue_trial(dict(point), user_attrs={POINT: index})

@@ -24,9 +24,9 @@ from tune_tf.searchers.registry_state import (
     next_number,
 )
 from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
-from tune_tf.searchers.space_adapter import Suggest
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
 from tune_tf.searchers.trial_outcome import TrialOutcome
+from tune_tf.space.optuna_form import OptunaSpace
 
 
 class TrialRegistry:
@@ -52,7 +52,7 @@ class TrialRegistry:
         self,
         study: optuna.Study,
         storage: BaseStorage,
-        suggest: Suggest,
+        suggest: OptunaSpace,
         state: RegistryState | None = None,
         sampled: optuna.Study | None = None,
     ) -> None:

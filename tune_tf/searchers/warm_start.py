@@ -16,7 +16,6 @@ from tune_tf.ranking import kept_result
 from tune_tf.result_keys import logged_name
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
-from tune_tf.searchers.space_adapter import SpaceLike
 from tune_tf.searchers.space_record import constants_of
 from tune_tf.searchers.storage.study_storage import (
     JOURNAL_SUFFIXES,
@@ -26,6 +25,7 @@ from tune_tf.searchers.storage.study_storage import (
     storage_label,
 )
 from tune_tf.searchers.trial_attrs import WARM_START
+from tune_tf.space import SearchSpace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -103,7 +103,7 @@ class ImportSummary:
 
 def import_trials(
     study: optuna.Study,
-    space: SpaceLike,
+    space: SearchSpace,
     criteria: SearchCriteria,
     start: WarmStart,
     *,

@@ -1,7 +1,8 @@
 """Conversion of search spaces to Optuna."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tune_tf.errors import InvalidSettingsError
@@ -40,6 +41,10 @@ class OptunaSpace:
 
     def __call__(self, trial: "optuna.trial.BaseTrial") -> dict[str, Any]:
         """Return the flat config that Optuna suggests, with constants."""
+        return self.config(partial(suggest, trial))
+
+    def config(self, draw: Callable[[str, Any], Any]) -> dict[str, Any]:
+        """Return the flat config of values drawn by path and distribution, with constants."""
         values: dict[str, Any] = {}
         for path, parameter in self.space.parameters.items():
             active = parameter.condition.holds(values)
@@ -48,7 +53,7 @@ class OptunaSpace:
             if isinstance(parameter, Constant):
                 value = parameter.value
             else:
-                value = suggest(trial, path, to_distribution(parameter))
+                value = draw(path, to_distribution(parameter))
             if isinstance(parameter, Choice):
                 value = option_of(value, parameter.options)
             if active:
@@ -56,24 +61,15 @@ class OptunaSpace:
         return values
 
 
-def suggest(
-    trial: "optuna.trial.BaseTrial", path: str, kind: "optuna.distributions.BaseDistribution"
-) -> Any:
-    """Ask an Optuna trial for a parameter of a distribution.
-
-    Raises:
-        TypeError: Optuna has no method for the distribution.
-    """
+def suggest(trial: "optuna.trial.BaseTrial", path: str, kind: Any) -> Any:
+    """Ask an Optuna trial for a parameter of a distribution."""
     from optuna import distributions
 
-    match kind:
-        case distributions.FloatDistribution():
-            return trial.suggest_float(path, kind.low, kind.high, step=kind.step, log=kind.log)
-        case distributions.IntDistribution():
-            return trial.suggest_int(path, kind.low, kind.high, step=kind.step, log=kind.log)
-        case distributions.CategoricalDistribution():
-            return trial.suggest_categorical(path, kind.choices)
-    raise TypeError(f"{path}: {kind!r} cannot be suggested")
+    if isinstance(kind, distributions.CategoricalDistribution):
+        return trial.suggest_categorical(path, kind.choices)
+    if isinstance(kind, distributions.IntDistribution):
+        return trial.suggest_int(path, kind.low, kind.high, step=kind.step, log=kind.log)
+    return trial.suggest_float(path, kind.low, kind.high, step=kind.step, log=kind.log)
 
 
 def to_distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":

@@ -204,7 +204,6 @@ def make_searcher(folder: SweepFolder) -> OptunaSearcher:
             storage=folder.study_storage,
             study_name=searcher.study_name or folder.sweep_id,
             constraints=config.constraints,
-            allow_changed_space=searcher.allow_changed_space,
         )
     return study_searcher(folder, folder.study_storage, searcher.study_name or folder.sweep_id)
 
@@ -233,7 +232,6 @@ def study_searcher(
         constraints=config.constraints,
         points_to_evaluate=searcher.points_to_evaluate,
         warm_start_from=earlier and WarmStart(earlier, tracking_uri),
-        allow_changed_space=searcher.allow_changed_space,
         sampler_arguments=searcher.arguments,
     )
 

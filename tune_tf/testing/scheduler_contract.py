@@ -15,6 +15,7 @@ from ray.tune.schedulers import TrialScheduler
 from tune_tf.objective import Objective
 from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
 from tune_tf.searchers import OptunaSearcher
+from tune_tf.space import Float, Int, SearchSpace
 from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, TRIAL_ID_TAG
 
@@ -60,10 +61,8 @@ class ScriptedTrainable(tune.Trainable):
         return True
 
 
-def _space(trial: Any) -> dict[str, Any]:
-    """Return the config of a trial: the scripts in order, and a ``rate`` for mutations."""
-    number = trial.suggest_int("number", trial.number, trial.number)
-    return {"number": number, "rate": trial.suggest_float("rate", 0.0, 1.0)}
+_SPACE = SearchSpace({"number": Int(0, len(_LEVELS) - 1), "rate": Float(0.0, 1.0)})
+"""The number of a script, and a ``rate`` for mutations."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,8 @@ class SchedulerContract:
 
         folder = tmp_path_factory.mktemp("contract")
         uri, scheduler = cls.make_store(folder), cls.make_scheduler()
-        searcher = OptunaSearcher(_space, cls.objective, "random", 0)
+        points = [{"number": number, "rate": 0.5} for number in range(len(_LEVELS))]
+        searcher = OptunaSearcher(_SPACE, cls.objective, "random", 0, points_to_evaluate=points)
         trials = tune.run(
             tune.with_parameters(ScriptedTrainable, folder=str(folder)),
             name="contract",

@@ -12,7 +12,3 @@ CONDITIONAL = SearchSpace(
         "skip": Float(0, 1, step=0.5, when={"width": 8, "depth": 3}),
     }
 )
-
-
-def define(trial):
-    return {"rate": trial.suggest_float("rate", 0, 1)}

@@ -1,6 +1,5 @@
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import InMemoryStorage
 
 from tune_tf.objective import Objective
@@ -11,32 +10,17 @@ from tune_tf.searchers.samplers.new_configs import NewConfigSampler
 from tune_tf.searchers.storage.study_storage import open_study
 from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
-from tune_tf.space import Float, Int, SearchSpace
-from tune_tf.space.optuna_form import suggest
+from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 DIVERGED = TrialOutcome(Outcome.DIVERGED, cause="loss is nan")
 
 
-def options(trial):
-    return {"a": trial.suggest_categorical("a", [1, 2]), "b": trial.suggest_int("b", 1, 2)}
-
-
-def grid(trial):
-    return {
-        "a": trial.suggest_categorical("a", ["x", None, 1]),
-        "b": trial.suggest_int("b", 1, 4),
-        "c": trial.suggest_float("c", 0, 1, step=0.5, log=False),
-    }
-
-
-DISTRIBUTIONS = {
-    options: {"a": CategoricalDistribution([1, 2]), "b": IntDistribution(1, 2)},
-    grid: {
-        "a": CategoricalDistribution(["x", None, 1]),
-        "b": IntDistribution(1, 4),
-        "c": FloatDistribution(0, 1, step=0.5),
-    },
-}
+OPTIONS = SearchSpace({"a": Choice([1, 2]), "b": Int(1, 2)})
+GRID = SearchSpace({"a": Choice(["x", None, 1]), "b": Int(1, 4), "c": Float(0, 1, step=0.5)})
+CONDITIONAL = SearchSpace(
+    {"a": Choice(["x", "y"]), "b": Int(1, 3, when={"a": "y"}), "one": Int(3, 3), "fixed": 1}
+)
 SAMPLERS = {
     "random": lambda: optuna.samplers.RandomSampler(seed=1),
     "tpe": lambda: optuna.samplers.TPESampler(seed=1, multivariate=False),
@@ -45,18 +29,11 @@ SAMPLERS = {
 }
 
 
-def suggest_of(space):
-    """Return a space as a function that asks for all its parameters."""
-    return lambda trial: {
-        path: suggest(trial, path, it) for path, it in DISTRIBUTIONS[space].items()
-    }
-
-
-def make_registry(space=options, sampler="random", rungs=()):
-    storage, suggest = InMemoryStorage(), suggest_of(space)
+def make_registry(space=OPTIONS, sampler="random", *, dense=False):
+    storage, suggest = InMemoryStorage(), OptunaSpace(space, dense=dense)
     study = open_study(storage, "s", SearchCriteria((Objective("loss", "min"),)))
     made = sampler if not isinstance(sampler, str) else SAMPLERS[sampler]()
-    study.sampler = NewConfigSampler(made, suggest, DISTRIBUTIONS[space], lambda: rungs, study)
+    study.sampler = NewConfigSampler(made, suggest)
     registry = TrialRegistry(study, storage, suggest)
     registry.reconcile()
     return registry
@@ -74,7 +51,7 @@ def proposed(registry, num_trials):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_config_that_gave_nan_is_not_proposed_again(sampler):
-    registry = make_registry(options, sampler)
+    registry = make_registry(OPTIONS, sampler)
     failed = registry.ask("first")
     registry.tell("first", DIVERGED)
     for number in range(12):
@@ -99,29 +76,24 @@ class Stuck(optuna.samplers.RandomSampler):
     ],
     ids=["diverged", "after another config", "for another reason"],
 )
-def test_only_what_would_diverge_again_is_not_proposed_again(end, attributes, is_repeated):
+def test_where_all_was_tried_only_what_would_diverge_again_is_left_out(
+    end, attributes, is_repeated
+):
     registry = make_registry(sampler=Stuck())
-    first = registry.ask("first")
+    failed = registry.ask("first")
     registry.tell("first", end, attributes)
-    assert (registry.ask("second") == first) is is_repeated
+    configs = proposed(registry, 15)
+    assert len(set(configs)) >= 3
+    assert (repr(failed) in configs) is is_repeated
 
 
+@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize(("space", "size"), [(GRID, 36), (CONDITIONAL, 4)])
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_a_finite_space_is_searched_without_repeats_if_there_are_rungs(sampler):
-    configs = proposed(make_registry(grid, sampler, rungs=(1, 3)), 36)
-    assert len(set(configs)) == 36
-
-
-def test_without_rungs_configs_repeat_as_optuna_has_it():
-    plain = optuna.create_study(sampler=SAMPLERS["tpe"]())
-    expected = []
-    for number in range(36):
-        trial = plain.ask()
-        expected.append(repr(grid(trial)))
-        plain.tell(trial, float(number + 1))
-    assert proposed(make_registry(grid, "tpe"), 36) == expected
-    assert len(set(expected)) < 36
+def test_a_finite_space_is_searched_without_repeats(space, size, sampler, dense):
+    configs = proposed(make_registry(space, sampler, dense=dense), size)
+    assert len(set(configs)) == size or (dense and space.conditional)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import optuna
 import pytest
-from optuna.distributions import FloatDistribution
 from optuna.samplers import (
     BaseSampler,
     BruteForceSampler,
@@ -15,7 +14,7 @@ from optuna.samplers import (
 )
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
-from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS, define
+from sampler_spaces import CONDITIONAL, FINITE, MIXED, NUMBERS
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.samplers.catalogue import (
@@ -30,11 +29,10 @@ from tune_tf.searchers.samplers.custom_samplers import (
     ExhaustiveSampler,
     NumberedRandomSampler,
     ProposalSampler,
-    grid_points,
 )
-from tune_tf.searchers.space_adapter import suggest_of
 from tune_tf.searchers.storage.rung_values import RungValues
 from tune_tf.space import Float, SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 
 class Own(BaseSampler):
@@ -52,12 +50,7 @@ KINDS = {
     "nsga2": (NSGAIISampler, MIXED, lambda seed: NSGAIISampler(seed=seed)),
     "nsga3": (NSGAIIISampler, MIXED, lambda seed: NSGAIIISampler(seed=seed)),
     "QMCSampler": (QMCSampler, MIXED, lambda seed: QMCSampler(seed=seed)),
-    "grid": (
-        ExhaustiveSampler,
-        FINITE,
-        lambda seed: GridSampler(grid_points(FINITE.distributions()), seed=seed),
-    ),
-    "BruteForceSampler": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
+    "grid": (ExhaustiveSampler, FINITE, lambda seed: BruteForceSampler(seed=seed)),
 }
 table = pytest.mark.parametrize(
     "name",
@@ -111,7 +104,7 @@ def test_every_sampler_is_in_these_tests():
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name):
     kind, space, plain = KINDS[name]
-    suggest = suggest_of(space, dense=needs_dense(name))
+    suggest = OptunaSpace(space, dense=needs_dense(name))
     ours = seen_by(name)
     sampler = make_sampler(name, 7, space=space)
     assert type(sampler) is kind
@@ -124,12 +117,11 @@ def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name)
     ("space", "num_objectives", "joint", "group"),
     [
         (MIXED, 1, False, False),
-        (define, 1, False, False),
         (NUMBERS, 1, None, False),
         (NUMBERS, 2, False, False),
         (CONDITIONAL, 1, None, True),
     ],
-    ids=["choices", "not known", "numbers", "several objectives", "conditional numbers"],
+    ids=["choices", "numbers", "several objectives", "conditional numbers"],
 )
 def test_tpe_is_set_by_what_is_searched(space, num_objectives, joint, group):
     sampler = make_sampler("tpe", 1, space=space, num_objectives=num_objectives)
@@ -139,11 +131,11 @@ def test_tpe_is_set_by_what_is_searched(space, num_objectives, joint, group):
 DENSE = ["cmaes", "gp", "nsga2", "nsga3", "QMCSampler"]
 
 
-@pytest.mark.parametrize("name", ["tpe", *DENSE, "random", "BruteForceSampler"])
+@pytest.mark.parametrize("name", ["tpe", *DENSE, "random", "grid"])
 def test_conditional_spaces_are_searched(name):
     space = SearchSpace({**CONDITIONAL.parameters, "rate": Float(0, 1, step=0.5)})
     assert needs_dense(name) is (name in DENSE)
-    suggest = suggest_of(space, dense=needs_dense(name))
+    suggest = OptunaSpace(space, dense=needs_dense(name))
     storage = seen_by(name)
     study = optuna.create_study(storage=storage, sampler=make_sampler(name, 1, space=space))
     for _ in range(14):
@@ -165,7 +157,6 @@ def test_conditional_spaces_are_searched(name):
         ("grid", False),
         (TPESampler(), True),
         (RandomSampler(), False),
-        (GridSampler({}), False),
         (Own(), True),
     ],
     ids=str,
@@ -194,6 +185,11 @@ ARGUMENTS = {
     "of random": ("random", {"n": 7}, "'random' has no argument 'n'; it takes none"),
     "given": ("QMCSampler", {"seed": 7}, "no argument 'seed'; it takes qmc_type, scramble"),
     "value": ("nsga2", {"population_size": 1}, "'nsga2' refuses its arguments: `population_size`"),
+    "loop": (
+        GridSampler({}),
+        None,
+        "GridSampler needs the loop of study.optimize: use sampler='gr",
+    ),
     "made": (TPESampler(), {"n": 7}, r"sampler_arguments=\{'n': 7\} has no effect on a sampler"),
 }
 
@@ -248,5 +244,5 @@ def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, rando
             trial.report(trial.suggest_float("rate", 0, 1), 1)
         return study.ask().suggest_float("rate", 0, 1)
 
-    ours = make_sampler("tpe", 1, space={"rate": FloatDistribution(0, 1)})
+    ours = make_sampler("tpe", 1, space=SearchSpace({"rate": Float(0, 1)}))
     assert (seventeenth(ours) == seventeenth(RandomSampler(seed=1))) is random

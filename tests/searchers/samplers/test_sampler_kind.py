@@ -1,12 +1,11 @@
 import sys
 
 import pytest
-from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.samplers import (
     CmaEsSampler,
     TPESampler,
 )
-from sampler_spaces import CONDITIONAL, MIXED, NUMBERS, define
+from sampler_spaces import MIXED, NUMBERS
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.samplers.catalogue import make_sampler
@@ -19,11 +18,6 @@ REFUSED = {
         r"unknown sampler 'tpes': it must be one of 'tpe', .*did you mean 'tpe'",
     ),
     "seed": (TPESampler(), MIXED, "seed=1 has no effect"),
-    "grid-condition": (
-        "grid",
-        CONDITIONAL,
-        r"(?s)width: has a `when`.*BruteForceSampler.*skip:",
-    ),
     "cmaes-choice": (
         "cmaes",
         MIXED,
@@ -34,21 +28,7 @@ REFUSED = {
         SearchSpace({"g": {"act": Choice([1, 2])}}),
         r"^g\.act: is a choice, .*: make it a range, or use 'tpe', .* or 'QMCSampler'$",
     ),
-    "cmaes-choice-in-dict": (
-        "cmaes",
-        {"act": CategoricalDistribution([1, 2])},
-        "^act: is a choice",
-    ),
     "grid-continuous": ("grid", MIXED, r"^rate: has infinitely many values.* set a step"),
-    "grid-log": ("grid", NUMBERS, r"^rate: is a logarithmic range, .* 'grid' does not support"),
-    "grid-log-int": ("grid", {"n": IntDistribution(1, 9, log=True)}, "^n: is a logarithmic"),
-    "grid-callable": ("grid", define, "'grid' must know the space beforehand"),
-    "grid-large": (
-        "grid",
-        {name: IntDistribution(1, 101) for name in "abc"},
-        "'grid' would try 1030301 configs, more than 1000000",
-    ),
-    "bruteforce-continuous": ("BruteForceSampler", MIXED, "^rate: has infinitely many values"),
 }
 
 

@@ -37,15 +37,11 @@ CHANGEABLE = {
     "retries": {"max_failures": 3, "oom_retries": 0},
     "trials at a time": {"max_concurrent_trials": 1},
     "final model": {"mlflow": {"log_best_model": False}},
-    "space, where that is allowed": {
-        "space": {"width": {"int": [8, 64]}},
-        "searcher": {"allow_changed_space": True},
-    },
 }
 FIXED = {
     "name": ({"name": "other"}, "the folder is named after it"),
     "objective": ({"objective": {"metric": "loss", "mode": "max"}}, "compares trials by it"),
-    "space": ({"space": {"width": {"int": [8, 64]}}}, "allow_changed_space"),
+    "space": ({"space": {"width": {"int": [8, 64]}}}, r"searcher\.warm_start_from"),
     "sampler": ({"searcher": {"sampler": "random"}}, "the sampler's state"),
     "rungs": (
         {"scheduler": {"name": "asha", "grace_period": 2}},
@@ -78,9 +74,8 @@ def test_what_the_sweep_s_state_is_made_of_cannot_be_changed(settings, why):
     [
         {"budget": {"num_samples": 20}},
         {"slots": 4},
-        {"space": {"width": {"int": [8, 64]}}, "searcher": {"allow_changed_space": True}},
     ],
-    ids=["number of trials", "trials at once", "space"],
+    ids=["number of trials", "trials at once"],
 )
 def test_what_the_decisions_of_a_reproducible_sweep_follow_from_cannot_be_changed(settings):
     old = SweepConfig.from_dict(SETTINGS | {"reproducible": True})

@@ -11,7 +11,7 @@ from ray.tune.search import SearchGenerator
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.searchers import OptunaSearcher
-from tune_tf.space import Float, SearchSpace
+from tune_tf.space import Choice, Float, SearchSpace
 from tune_tf.tracking import OutcomeTracker
 
 pytestmark = [pytest.mark.usefixtures("inline")]
@@ -208,11 +208,9 @@ def test_outcomes_match_what_stopped_each_trial(name, stop, tracked, tmp_path, m
 def searcher_of(scripts):
     """Make a searcher that proposes the scripts in turn."""
 
-    def config_of(trial):
-        rate = trial.suggest_float("rate", 0.1, 1.0)
-        return {"rate": rate, "script": scripts[trial.number % len(scripts)]}
-
-    return OptunaSearcher(config_of, LOSS, "random", seed=1)
+    space = SearchSpace({"rate": Float(0.1, 1.0), "script": Choice(scripts)})
+    points = [{"rate": (n + 1) / 10, "script": script} for n, script in enumerate(scripts)]
+    return OptunaSearcher(space, LOSS, "random", seed=1, points_to_evaluate=points)
 
 
 def proposed_by(searcher, scripts):
@@ -224,5 +222,5 @@ def proposed_by(searcher, scripts):
 
 def in_optuna(searcher, trial_ids):
     """Return Optuna's states of trials, by Tune's ids."""
-    states = {t.user_attrs["tune_trial_id"]: t.state.name for t in searcher.study.trials}
+    states = {t.user_attrs.get("tune_trial_id"): t.state.name for t in searcher.study.trials}
     return {trial_id: states[trial_id] for trial_id in trial_ids}

@@ -17,7 +17,6 @@ from tune_tf.space.paths import SEPARATOR, flatten
 _CHANGEABLE = (
     "workload",
     "data",
-    "searcher.allow_changed_space",
     "parallelism",
     "resources",
     "budget",
@@ -48,7 +47,7 @@ _WHY = {
     "storage_path": "the folder is there",
     "objective": "the study compares trials by it",
     "constraints": "ended trials were judged by them",
-    "space": "the study has trials of the old one; searcher.allow_changed_space lets it continue",
+    "space": "the study has trials of the old one; searcher.warm_start_from takes them to another",
     "searcher": "the sampler's state belongs to the old one",
     "epochs": "the scheduler's state belongs to the old one",
     "scheduler": "its state belongs to the old one",
@@ -91,8 +90,6 @@ def check_changes(
 def _refusal(name: str, new: SweepConfig) -> str | None:
     """Return why a setting cannot be changed; None if it can."""
     section = name.partition(".")[0]
-    if section == "space" and new.searcher.allow_changed_space and not new.reproducible:
-        return None
     if new.reproducible and section in _FIXED_IF_REPRODUCIBLE:
         return "the decisions of a reproducible sweep follow from it"
     fixed = name in _FIXED or name == "mlflow"  # on or off
