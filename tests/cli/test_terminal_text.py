@@ -78,7 +78,7 @@ def evil(sweeps):
             for each in ("status {} --json", "trials {}", "trials {} --csv", "logs {} 0")
         ),
         *((each, False) for each in ("stop {}", "resume {}", "export {}", "sync {}", "report {}")),
-        *((each, False) for each in ("promote {}", "run sweep.yaml", "run sweep.yaml EVIL=1")),
+        *((each, False) for each in ("run sweep.yaml", "run sweep.yaml EVIL=1")),
         *((each, False) for each in ("init --schema -o EVIL/a", "nonsenseEVIL")),
     ],
 )

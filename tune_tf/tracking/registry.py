@@ -87,14 +87,6 @@ def register(client: "MlflowClient", uri: str, name: str, tags: Mapping[str, str
     return f"models:/{name}/{max(numbers)}"
 
 
-def set_alias(client: "MlflowClient", version_uri: str, alias: str) -> str | None:
-    """Set an alias of a registered version; return the URI of another version that had it."""
-    name, _, version = version_uri.removeprefix("models:/").rpartition("/")
-    before = client.get_registered_model(name).aliases.get(alias, version)
-    client.set_registered_model_alias(name, alias, version)
-    return None if str(before) == version else f"models:/{name}/{before}"
-
-
 @contextlib.contextmanager
 def _ignored_error(code: str) -> Iterator[None]:
     from mlflow.exceptions import MlflowException
