@@ -1,9 +1,7 @@
 import pytest
 
-from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome
 from tune_tf.tracking import descriptions
-from tune_tf.tracking.descriptions import BestTrial, SweepDetails
+from tune_tf.tracking.descriptions import SweepDetails
 
 
 @pytest.fixture
@@ -70,27 +68,3 @@ def test_reserved_devices_are_told_over_all_bundles(trial, bundles, devices):
 )
 def test_the_node_is_told_by_name_and_address(result, node):
     assert descriptions.node_name(result) == node
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ("FINISHED", "sweep with Ray Tune, finished.** 4 trials (1 completed, 3 pruned), 40 res"),
-        (
-            "KILLED",
-            "interrupted.** 4 trials (1 completed, 3 pruned), 40 results.\n\nResume with `x`",
-        ),
-        ("RUNNING", "Best so far `val_accuracy`: **0.98125** in `trial_00003`"),
-    ],
-)
-def test_a_sweep_is_told_with_outcomes_best_value_and_how_to_resume(status, expected):
-    text = descriptions.sweep_description(
-        status,
-        {Outcome.COMPLETED: 1, Outcome.PRUNED: 3},
-        40,
-        SweepDetails(resume_with="x"),
-        objective=Objective("val_accuracy", "max"),
-        best=BestTrial("t3", "trial_00003", 0.98125, {"lr": 0.01}),
-    )
-    assert expected in text
-    assert ("Resume with" in text) == (status == "KILLED")
