@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,16 +151,19 @@ def runtime_env(settings: ClusterSettings, base_dir: Path) -> dict[str, Any] | N
     Raises:
         InvalidSettingsError: An environment variable in the settings is not set.
     """
-    environment = dict(settings.runtime_env or {})
-    for key in ("working_dir", "py_modules", "pip"):
-        if key in environment:
-            environment[key] = _absolute_paths(environment[key], base_dir)
+    environment = with_absolute_paths(settings.runtime_env or {}, base_dir)
     if "env_vars" in environment:
         environment["env_vars"] = {
             name: expand_references(value, f"cluster.runtime_env.env_vars.{name}")
             for name, value in environment["env_vars"].items()
         }
     return environment or None
+
+
+def with_absolute_paths(environment: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """Return a runtime environment whose relative paths start from ``base_dir``."""
+    keys = (key for key in ("working_dir", "py_modules", "pip") if key in environment)
+    return {**environment, **{key: _absolute_paths(environment[key], base_dir) for key in keys}}
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:

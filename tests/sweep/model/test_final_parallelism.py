@@ -5,7 +5,7 @@ import pytest
 from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
-from tune_tf.sweep.model.retrain import final_config, final_parallelism, retrain_trial
+from tune_tf.sweep.model.retrain import final_config, final_parallelism
 
 
 def config_of(parallelism):
@@ -54,7 +54,7 @@ def test_a_kind_without_copies_refuses_a_number_of_them():
 )
 def test_wrong_settings_of_a_final_model_are_told_first(given, expected):
     with pytest.raises(InvalidSettingsError, match=expected):
-        retrain_trial("no-such-sweep", **given)
+        final_config("no-such-sweep", **given)
 
 
 @pytest.mark.parametrize(("asked", "epochs"), [(None, 2), (5, 5)])

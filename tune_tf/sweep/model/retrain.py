@@ -1,10 +1,7 @@
 """The final model: a sweep of one trial with the best config of another sweep."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
-
-from ray import tune
 
 from tune_tf.config import BudgetSettings, SearcherSettings, SweepConfig, import_workload
 from tune_tf.config.scheduler_settings import FifoSettings
@@ -14,9 +11,8 @@ from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism, Subtasks
-from tune_tf.results import SweepResult
 from tune_tf.space import Constant, SearchSpace, flatten
-from tune_tf.sweep.run import run_sweep
+from tune_tf.sweep.cluster import with_absolute_paths
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.workload import Config, Data, with_mixin
 
@@ -34,47 +30,6 @@ class _AllRows:
         return all_to_train(data, floatx=keras.config.floatx())
 
 
-def retrain_trial(
-    sweep: str | Path,
-    *,
-    trial: str | None = None,
-    on: RetrainRows = "train+validation",
-    num_replicas: int | None = None,
-    num_epochs: int | None = None,
-    storage_path: str | Path = "sweeps",
-    callbacks: Sequence[tune.Callback] = (),
-) -> SweepResult:
-    """Train a trial's config again, by default the best one's, on more rows or devices.
-
-    That is a sweep of one trial, named ``<name>-retrain``, in a folder beside the other sweep's.
-
-    Args:
-        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
-        trial: The trial's id, a prefix of it, or its number.
-        on: The training rows of the trials, with or without their validation rows. Test rows are
-            never included.
-        num_replicas: Model replicas; None for those of the sweep.
-        num_epochs: Number of epochs; None for that of the epoch that the trial keeps (``keep``).
-        storage_path: Folder that is searched for ids and names.
-        callbacks: Additional Tune callbacks.
-
-    Raises:
-        UnknownSweepError: There is no such sweep.
-        UnknownTrialError: It has no such trial.
-        InvalidSettingsError: A setting is not allowed.
-        TuneTfError: As for :func:`run_sweep`.
-    """
-    config = final_config(
-        sweep,
-        trial=trial,
-        on=on,
-        num_replicas=num_replicas,
-        num_epochs=num_epochs,
-        storage_path=storage_path,
-    )
-    return run_sweep(config, callbacks=callbacks)
-
-
 def final_config(
     sweep: str | Path,
     *,
@@ -84,7 +39,26 @@ def final_config(
     num_epochs: int | None = None,
     storage_path: str | Path = "sweeps",
 ) -> SweepConfig:
-    """Return the settings of the sweep that trains the final model, as :func:`retrain_trial`."""
+    """Return the settings of a sweep that trains a trial's config again, by default the best one's.
+
+    It has one trial, the name ``<name>-retrain`` and a folder beside that of the other sweep;
+    :func:`tune_tf.run_sweep` runs it.
+
+    Args:
+        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+        trial: The trial's id, a prefix of it, or its number.
+        on: The training rows of the trials, with or without their validation rows. Test rows are
+            never included.
+        num_replicas: Model replicas; None for those of the sweep.
+        num_epochs: Number of epochs; None for that of the epoch that the trial keeps (``keep``).
+        storage_path: Folder that is searched for ids and names.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        UnknownTrialError: It has no such trial.
+        InvalidSettingsError: A setting is not allowed.
+        WorkloadError: The workload cannot be imported.
+    """
     if on not in _ROWS:
         raise InvalidSettingsError(
             f"on must be {one_of(_ROWS)}, not {on!r}{did_you_mean(on, _ROWS)}"
@@ -123,6 +97,12 @@ def final_config(
             "budget": BudgetSettings(num_samples=1),
             "mlflow": config.mlflow
             and config.mlflow.model_copy(update={"log_best_model": True, "register_best": None}),
+            "cluster": config.cluster.model_copy(
+                update={
+                    "runtime_env": config.cluster.runtime_env
+                    and with_absolute_paths(config.cluster.runtime_env, folder.base_dir)
+                }
+            ),
             "storage_path": config.remote_storage or str(folder.path.parent),
             "keep": "last",
         }
