@@ -79,7 +79,7 @@ class SweepFolder:
         if self.config.mlflow is None:
             return None
         uri = expand_references(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
-        if has_relative_path(uri):
+        if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
             return f"{_SQLITE}{self.working_dir / uri.removeprefix(_SQLITE)}"
         return uri
 
@@ -237,11 +237,6 @@ def masked_sweep_file(text: str) -> str:
     if isinstance(settings, Mapping) and isinstance(settings.get("data"), Mapping):
         text = yaml_text({**settings, "data": mask_settings(settings["data"])})
     return mask_secrets(text)
-
-
-def has_relative_path(uri: str) -> bool:
-    """Return whether a URI is that of a SQLite file in the working directory."""
-    return uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/")
 
 
 def trial_folder_name(number: int) -> str:

@@ -1,13 +1,10 @@
 """Sweeps on Ray clusters that others have started, and the templates that start some."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
@@ -136,79 +133,6 @@ def test_the_job_for_slurm_runs_a_sweep_on_all_its_nodes(
     (sweep,) = (tmp_path / "sweeps").glob("tiny-*")
     assert len(assert_truth(sweep)) == 4
     assert len(list(met.iterdir())) == 2  # each node had a trial while the other had one
-
-
-@contextmanager
-def _cluster(folder, port, client_port):
-    """A Ray cluster of one node, as an administrator starts it who has read docs/clusters.md."""
-    node = subprocess.Popen(
-        [
-            *(BIN / "ray", "start", "--head", "--block", "--num-cpus=2"),
-            *("--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false"),
-            *(f"--ray-client-server-port={client_port}", f"--temp-dir={folder}"),
-        ],
-        env={
-            **os.environ,
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "GRPC_ENABLE_FORK_SUPPORT": "0",
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 240
-        while not _answers(client_port) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        yield
-    finally:
-        node.terminate()
-        node.wait(240)
-
-
-def _answers(port):
-    with socket.socket() as caller:
-        return caller.connect_ex(("127.0.0.1", port)) == 0
-
-
-@pytest.mark.cluster
-@pytest.mark.mlflow
-@pytest.mark.slow
-@pytest.mark.alone  # clusters that are started as an administrator does stand in each other's way
-def test_a_sweep_from_outside_of_a_cluster_is_driven_on_it(
-    finished, sweep_file, tmp_path, free_port, tmp_path_factory, monkeypatch
-):
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "f" * 64)
-    (tmp_path / "wide.py").write_text("EXTRA = 3\n")
-    (tmp_path / "mine.py").write_text(
-        "from tune_tf.workloads.digits import DigitsMLP\nimport wide\n\n"
-        "class Mine(DigitsMLP):\n    extra = wide.EXTRA\n"
-    )
-    shared = tmp_path_factory.mktemp("shared")
-    settings = (
-        "workload=mine:Mine",
-        "budget.num_samples=2",
-        "scheduler={name: fifo}",
-        "epochs=2",
-        f"storage_path={shared}/sweeps",
-        f"mlflow.tracking_uri=sqlite:///{shared}/mlflow.db",
-        "mlflow.log_best_model=true",
-    )
-    port, client_port = free_port(), free_port()
-    outside = f"cluster.address=ray://127.0.0.1:{client_port}"
-    with _cluster(tmp_path_factory.mktemp("r"), port, client_port):
-        code, out, err = finished(
-            "run", str(sweep_file), "--json", outside, *settings, cwd=tmp_path
-        )
-        assert code == 0, err
-        folder = Path(json.loads(out)["path"])
-        assert folder.parent == shared / "sweeps"
-        assert len(assert_truth(folder)) == 2
-
-        code, _, err = finished("run", str(sweep_file), outside, cwd=tmp_path)
-        assert code == 2
-        assert "storage_path: is './sweeps', but the driver runs on the cluster" in err
-        assert "mlflow.tracking_uri: is 'sqlite:///mlflow.db', but" in err
 
 
 @pytest.mark.cluster

@@ -89,9 +89,6 @@ def test_the_best_model_is_logged_registered_and_tested(result, client):
     assert trial.data.tags["tune_tf.best_model_version"] == "models:/noted-digits/1"
     assert trial.info.status == "FINISHED"
 
-    for run in (parent, trial):
-        (data_set,) = run.inputs.dataset_inputs
-        assert data_set.dataset.name == "Noted"
     tests = result["best"]["test_metrics"]
     assert tests.keys() == {"test_loss", "test_accuracy"}
     for run in (parent, trial):

@@ -16,7 +16,12 @@ from tune_tf.workloads.tabular import TabularMLP
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tf]
 
-BUDGET = ("budget.num_samples=2", "epochs=3", "max_concurrent_trials=1")
+BUDGET = (
+    "mlflow={register_best: vino, best_alias: live}",
+    "budget.num_samples=2",
+    "epochs=3",
+    "max_concurrent_trials=1",
+)
 
 PREDICT = """
 import sys
@@ -78,12 +83,6 @@ def swept(told):
 
 
 @pytest.fixture(scope="module")
-def promoted(told, swept):
-    """The sweep's best model under an alias."""
-    return told("promote", "wine", "--alias", "live", "--name", "vino")
-
-
-@pytest.fixture(scope="module")
 def predict(folder):
     """Return share of right classes and loss of a served model, where tune_tf is not."""
     write_rows_of_validation(folder)
@@ -102,7 +101,7 @@ def client(folder):
 
 
 @pytest.mark.slow
-def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, client, folder):
+def test_a_table_becomes_a_model_that_is_served(told, swept, predict, client, folder):
     best = swept["best"]
     exported = told("export", "wine", "--output", "churn.keras")
     assert exported["trial"]["trial_id"] == best["trial_id"]
@@ -114,49 +113,27 @@ def test_a_table_becomes_a_model_that_is_served(told, swept, promoted, predict, 
     # The alias is of the version of the model that the sweep has logged.
     version = client.get_model_version_by_alias("vino", "live")
     parent = client.get_run(swept["mlflow_run_id"])
-    assert version.source == promoted["model_uri"] == parent.data.tags["tune_tf.best_model"]
+    assert version.source == parent.data.tags["tune_tf.best_model"]
     assert version.tags["tune_tf.trial_id"] == best["trial_id"]
-    assert told("promote", "wine", "--alias", "live", "--name", "vino") == promoted
 
 
 @pytest.mark.slow
-def test_the_best_config_is_trained_once_more_and_takes_the_place(
-    told, verb, swept, promoted, predict, client, folder
-):
+def test_the_best_config_is_trained_once_more_on_all_rows(told, swept, predict, client):
     best = swept["best"]
-    code, _, err = verb("promote", "wine", "--retrained", cwd=folder)
-    assert code == 2
-    assert "has no final model in MLflow: train one with `tune-tf retrain`" in err
-
-    # Trained again on the same rows, it has the trial's numbers.
-    again = told("retrain", "wine", "--on", "train")
-    assert again["comparison"]["is_worse"] is False
-    for name, value in best["metrics"].items():
-        assert again["metrics"][name] == pytest.approx(value, rel=1e-4), name
-
-    # Trained on more rows, it is tested on those that no trial has seen.
     final = told("retrain", "wine", "--epochs", "2")
-    assert final["num_epochs"] == 2
-    assert "val_loss" not in final["metrics"]
-    assert final["metrics"]["loss"] != again["metrics"]["loss"]
-    assert 0 <= final["metrics"]["test_accuracy"] <= 1
-    _, loss = predict(str(Path(final["path"], "model")))
-    assert 0 < loss < 5
 
+    assert final["sweep_id"].startswith("wine-retrain-")
+    assert final["iterations"] == 2
+    assert final["best"]["config"] == best["config"]
+    assert "val_loss" not in final["best"]["metrics"]
+    assert 0 <= final["best"]["test_metrics"]["test_accuracy"] <= 1
+    _, loss = predict(str(Path(final["path"], "best_model")))
+    assert 0 < loss < 5
     run = client.get_run(final["mlflow_run_id"])
-    assert run.info.status == "FINISHED"
-    assert run.data.tags["tune_tf.retrained_sweep_id"] == swept["sweep_id"]
-    final_promotion = ("promote", "wine", "--alias", "live", "--name", "vino", "--retrained")
-    final_promotion += ("--even-if-worse",)
-    served = told(*final_promotion)
-    assert served["model_uri"] == run.data.tags["tune_tf.best_model"]
-    assert served["before"] == promoted["version_uri"]
-    assert client.get_model_version_by_alias("vino", "live").source == served["model_uri"]
-    assert told(*final_promotion) == {**served, "before": None}
-    assert run.data.tags["tune_tf.retrained_trial_id"] == best["trial_id"]
-    assert run.data.params["width"] == str(best["config"]["width"])
-    points = client.get_metric_history(run.info.run_id, "loss")
-    assert [point.step for point in points] == [1, 2]
-    assert run.data.metrics["test_accuracy"] == pytest.approx(final["metrics"]["test_accuracy"])
-    parent = client.get_run(swept["mlflow_run_id"])
-    assert parent.data.tags["tune_tf.retrained_run_id"] == run.info.run_id
+    assert run.info.experiment_id == client.get_run(swept["mlflow_run_id"]).info.experiment_id
+    assert run.data.tags["tune_tf.best_model"]
+    version = client.get_model_version_by_alias("vino", "live")
+    assert version.tags["tune_tf.trial_id"] == best["trial_id"]
+    # As any sweep, it is there to be resumed and exported.
+    assert told("resume", "wine-retrain")["sweep_id"] == final["sweep_id"]
+    assert told("export", "wine-retrain", "--output", "final.keras")["path"] == "final.keras"

@@ -19,22 +19,15 @@ def given_to(folder):
     """Return what Ray is to give the processes."""
     from tune_tf.sweep.cluster import runtime_env
 
-    def given_to(address=None, **environment):
+    def given_to(**environment):
         settings = ClusterSettings(runtime_env=environment or None)
-        return runtime_env(settings, folder, address)
+        return runtime_env(settings, folder)
 
     return given_to
 
 
 def test_a_cluster_of_our_own_gives_nothing(given_to):
     assert given_to() is None
-    assert given_to("auto") is None
-
-
-def test_a_remote_cluster_gets_the_folder_of_the_sweep_file(given_to, folder):
-    given = given_to("ray://head:10001")
-    assert given["working_dir"] == str(folder)
-    assert {"sweeps", ".venv", "*.db"} <= set(given["excludes"])
 
 
 def test_paths_are_relative_to_the_sweep_file(given_to, folder):
@@ -81,12 +74,3 @@ def sweep_with(**settings):
             **settings,
         }
     )
-
-
-def test_files_beside_a_driver_on_the_cluster_are_refused():
-    from tune_tf.sweep.cluster import check_paths
-
-    check_paths(sweep_with(storage_path="file:///mnt/s", mlflow={"tracking_uri": "http://m:5000"}))
-    told = r"storage_path: is './sweeps'[\s\S]*tracking_uri: is 'sqlite:///mlflow.db'"
-    with pytest.raises(InvalidSettingsError, match=told):
-        check_paths(sweep_with())

@@ -2,26 +2,9 @@
 
 import json
 
-import numpy as np
-
 from tune_tf.sweep.mlflow_store import dataset_of
-from tune_tf.workload import Data
-from tune_tf.workloads.function_workload import FunctionWorkload
+from tune_tf.workloads.digits import DigitsMLP
 from tune_tf.workloads.tabular import TabularMLP
-
-
-def of_arrays(x, model=None):
-    return dataset_of(FunctionWorkload(model or print, Data((x, x[:, 0]))), "workload.py:mine")
-
-
-def test_arrays_at_hand_count_by_their_contents():
-    rows = np.arange(12.0).reshape(4, 3)
-    other = rows.copy()
-    other[3, 2] += 1
-    first = of_arrays(rows)
-    assert first["name"] == "mine"
-    assert first == of_arrays(rows.copy(), model=max)
-    assert first["digest"] != of_arrays(other)["digest"]
 
 
 def test_files_count_by_their_stamp(tmp_path):
@@ -31,7 +14,7 @@ def test_files_count_by_their_stamp(tmp_path):
     def found():
         workload = TabularMLP(path=str(path), target="b")
         workload.check_data()
-        return dataset_of(workload, "tune_tf.workloads.tabular:TabularMLP")
+        return dataset_of(workload)
 
     first = found()
     assert (first["name"], first["source_type"]) == ("wine.csv", "local")
@@ -39,3 +22,7 @@ def test_files_count_by_their_stamp(tmp_path):
     assert found() == first
     path.write_text(path.read_text() + "1,1\n")
     assert found()["digest"] != first["digest"]
+
+
+def test_data_without_files_are_not_named():
+    assert dataset_of(DigitsMLP()) is None

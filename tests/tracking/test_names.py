@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from tune_tf.tracking.names import (
     TIME_TOTAL,
-    long_params,
     mlflow_key,
     mlflow_metrics,
     mlflow_params,
@@ -31,15 +30,12 @@ def test_the_numbers_that_code_reported_are_metrics_with_the_total_time_last(res
     assert list(mlflow_metrics(result).items()) == list(metrics.items())
 
 
-def test_params_are_flat_text_and_long_values_are_cut_and_kept_whole_as_artifacts():
+def test_params_are_flat_text_and_long_values_are_cut():
     config = {"lr": 0.1, "net": {"../blob 😀": "x" * 6001}, "full": "y" * 6000, "none": {}}
     params = mlflow_params(config)
     assert (params["lr"], params["none"], params["full"]) == ("0.1", "{}", "y" * 6000)
     assert params["blob _"].endswith("...")
     assert {len(value) for value in params.values()} == {2, 3, 6000}
-    ((path, text),) = long_params(config).items()
-    assert path.startswith("params/net_.._blob _-")
-    assert text == "x" * 6001
 
 
 @pytest.mark.parametrize(

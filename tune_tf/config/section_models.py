@@ -64,7 +64,7 @@ _RUNTIME_ENV = (
 
 def _check_address(address: str) -> str:
     if not address.strip():
-        raise ValueError("is empty: give auto, host:port or ray://host:port, or leave it out")
+        raise ValueError("is empty: give auto or host:port, or leave it out")
     return address
 
 
@@ -93,10 +93,9 @@ class ClusterSettings(Settings):
     """Ray cluster of a sweep.
 
     Args:
-        address: ``auto`` for the cluster that this machine belongs to, ``host:port`` of a cluster's
-            GCS, or ``ray://host:port`` of its client server, for a machine outside of it; None for
-            a local cluster. The environment variable ``RAY_ADDRESS`` takes precedence. Example:
-            ``auto``.
+        address: ``auto`` for the cluster that this machine belongs to, or ``host:port`` of a
+            cluster's GCS; None for a local cluster. The environment variable ``RAY_ADDRESS`` takes
+            precedence. Example: ``auto``.
         runtime_env: Ray's ``runtime_env`` of the trials' processes: ``working_dir``, ``pip``,
             ``env_vars`` and so on. Paths are relative to the sweep file; values of ``env_vars`` may
             contain references ``${NAME}``. Example: ``{pip: [scikit-learn]}``.

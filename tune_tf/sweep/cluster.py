@@ -1,4 +1,4 @@
-"""Ray cluster of a sweep: the connected one, a temporary one, or a remote one by Ray Client."""
+"""Ray cluster of a sweep: the connected one, a named one, or a temporary one."""
 
 import contextlib
 import logging
@@ -6,22 +6,21 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 
-from tune_tf.config import ClusterSettings, SweepConfig
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, TuneTfError, UnavailableResourcesError
+from tune_tf.config import ClusterSettings
+from tune_tf.errors import ErrorDetail, InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.secrets import expand_references
-from tune_tf.sweep_folder import has_relative_path
 from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 _ANSWER_S = 10
-_Result = TypeVar("_Result")
+_FROM_OUTSIDE = "from outside of a cluster, start the sweep by `ray job submit`"
 
 SNAPSHOT_PERIOD = "TUNE_GLOBAL_CHECKPOINT_S"
 
@@ -35,7 +34,6 @@ TUNE_ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
-_EXCLUDED = ("sweeps", ".venv", ".git", "mlruns", "*.db", "__pycache__")
 
 
 def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
@@ -69,21 +67,23 @@ def cluster(
 
     Raises:
         UnavailableResourcesError: The cluster does not answer.
-        InvalidSettingsError: Ray rejects the runtime environment.
+        InvalidSettingsError: Ray rejects the address or the runtime environment.
     """
     if ray.is_initialized():
+        if ray.util.client.ray.is_connected():
+            raise InvalidSettingsError(f"this process uses Ray Client: {_FROM_OUTSIDE}")
         yield
         return
     settings = settings or ClusterSettings()
     address = cluster_address(settings)
     _check_address(address)
-    environment = runtime_env(settings, base_dir or Path.cwd(), address)
+    environment = runtime_env(settings, base_dir or Path.cwd())
     with environment_defaults(TUNE_ENVIRONMENT), _keep_sigterm():  # the workers inherit it
         try:
             ray.init(
                 address or "local",  # never an unrelated cluster on this machine
                 include_dashboard=None if address else False,
-                log_to_driver=is_client(address),
+                log_to_driver=False,
                 logging_level=logging.ERROR,
                 runtime_env=environment,
             )
@@ -123,12 +123,12 @@ def cluster_address(settings: ClusterSettings) -> str | None:
 
 def _check_address(address: str | None) -> None:
     """Fail fast if a cluster does not answer; Ray itself tries for minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        if not address or address in ("auto", "local") or "://" in address:
-            return
+    if address in (None, "auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or "://" in host or not port.isdigit():
         raise InvalidSettingsError(
-            f"the cluster's address must be auto, host:port or ray://host:port, not {address!r}"
+            f"the cluster's address must be auto or host:port, not {address!r}: {_FROM_OUTSIDE}"
         )
     try:
         socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
@@ -143,34 +143,27 @@ def _no_answer(address: str | None, error: OSError) -> UnavailableResourcesError
     )
 
 
-def is_client(address: str | None) -> bool:
-    """Return whether an address connects by Ray Client, from outside of the cluster."""
-    return bool(address and address.startswith("ray://"))
-
-
-def runtime_env(
-    settings: ClusterSettings, base_dir: Path, address: str | None
-) -> dict[str, Any] | None:
+def runtime_env(settings: ClusterSettings, base_dir: Path) -> dict[str, Any] | None:
     """Return Ray's runtime environment for the processes of a sweep; None if empty.
 
-    Relative paths start from ``base_dir``. With Ray Client, the folder of the sweep file is
-    uploaded by default, without the outputs of sweeps.
+    Relative paths start from ``base_dir``.
 
     Raises:
         InvalidSettingsError: An environment variable in the settings is not set.
     """
-    environment = dict(settings.runtime_env or {})
-    if is_client(address):
-        environment = {"working_dir": ".", "excludes": list(_EXCLUDED), **environment}
-    for key in ("working_dir", "py_modules", "pip"):
-        if key in environment:
-            environment[key] = _absolute_paths(environment[key], base_dir)
+    environment = with_absolute_paths(settings.runtime_env or {}, base_dir)
     if "env_vars" in environment:
         environment["env_vars"] = {
             name: expand_references(value, f"cluster.runtime_env.env_vars.{name}")
             for name, value in environment["env_vars"].items()
         }
     return environment or None
+
+
+def with_absolute_paths(environment: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """Return a runtime environment whose relative paths start from ``base_dir``."""
+    keys = (key for key in ("working_dir", "py_modules", "pip") if key in environment)
+    return {**environment, **{key: _absolute_paths(environment[key], base_dir) for key in keys}}
 
 
 def _absolute_paths(value: Any, base_dir: Path) -> Any:
@@ -184,10 +177,7 @@ def _absolute_paths(value: Any, base_dir: Path) -> Any:
 def session_folder() -> Path | None:
     """Return Ray's session folder on this machine; None if the cluster is elsewhere."""
     context = ray.get_runtime_context()
-    try:
-        folder = Path(context.get_temp_dir(), context.get_session_name())
-    except AttributeError:  # connected by Ray Client
-        return None
+    folder = Path(context.get_temp_dir(), context.get_session_name())
     return folder if folder.is_dir() else None
 
 
@@ -207,49 +197,3 @@ def environment_defaults(variables: dict[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
-
-
-def is_remote_client(settings: ClusterSettings | None = None) -> bool:
-    """Return whether a sweep uses Ray Client; without settings, whether this process does."""
-    if ray.is_initialized() or settings is None:
-        return bool(ray.util.client.ray.is_connected())
-    return is_client(cluster_address(settings))
-
-
-def check_paths(config: SweepConfig) -> None:
-    """Reject settings whose files would be lost with the driver process on the cluster."""
-    errors = []
-    remedy = "but the driver runs on the cluster: give an"
-    storage = config.storage_path
-    if config.remote_storage or not Path(storage.removeprefix("file://")).is_absolute():
-        text = f"is {storage!r}, {remedy} absolute path that all its nodes can reach"
-        errors.append(ErrorDetail("storage_path", text))
-    uri = config.mlflow.tracking_uri if config.mlflow else ""
-    if has_relative_path(uri):
-        text = f"is {uri!r}, {remedy} MLflow server that the cluster reaches"
-        errors.append(ErrorDetail("mlflow.tracking_uri", text))
-    if errors:
-        raise InvalidSettingsError(errors)
-
-
-def run_on_cluster(run: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
-    """Run the driver of a sweep in a process on the cluster and return its result.
-
-    Its output is printed here, an interrupt here interrupts it, and its TuneTfError is raised here.
-    """
-
-    def run_without_gpus() -> _Result:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a task without GPUs would see all
-        return run(*arguments, **options)
-
-    driver = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(run_without_gpus).remote()
-    try:
-        result: _Result = ray.get(driver)
-    except KeyboardInterrupt:
-        ray.cancel(driver, force=False)
-        ray.wait([driver])
-        raise
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        raise (cause if isinstance(cause, TuneTfError) else error) from None
-    return result

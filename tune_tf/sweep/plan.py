@@ -252,10 +252,9 @@ def make_tracker(
         spool_path=folder.path / SPOOL_FOLDER,
         details=SweepDetails(
             space=folder.config.space,
-            resume_with=f"tune-tf resume {folder.path}",
             rungs=lambda: scheduler.rungs,
             texts={"sweep.yaml": folder.masked_file},
-            dataset=dataset_of(workload, folder.config.workload_name),
+            dataset=dataset_of(workload),
         ),
     )
 

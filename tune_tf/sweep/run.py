@@ -13,13 +13,7 @@ from tune_tf.errors import InvalidSettingsError, note_interrupt
 from tune_tf.events import EventLog
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.results import SweepResult
-from tune_tf.sweep.cluster import (
-    check_paths,
-    cluster,
-    is_remote_client,
-    run_on_cluster,
-    runs_as_user,
-)
+from tune_tf.sweep.cluster import cluster, runs_as_user
 from tune_tf.sweep.plan import check_settings, make_searcher, plan_sweep
 from tune_tf.sweep.runner import run_trials
 from tune_tf.sweep.state.config_diff import (
@@ -43,8 +37,7 @@ def run_sweep(
     """Run a sweep until it ends or Ctrl-C interrupts it.
 
     If no Ray cluster is connected, a local one is started and shut down; the section ``cluster`` of
-    the settings, ``RAY_ADDRESS`` or ``ray.init`` select another one. With Ray Client (``ray://``),
-    the driver runs in a process on the cluster.
+    the settings, ``RAY_ADDRESS`` or ``ray.init`` select another one.
 
     Args:
         config: The sweep's settings.
@@ -59,10 +52,6 @@ def run_sweep(
         TuneTfError: Settings, workload or cluster are invalid; raised before any trial starts.
     """
     base_dir = Path(base_dir or Path.cwd())
-    if is_remote_client(config.cluster):
-        check_paths(config)
-        with cluster(config.cluster, base_dir):
-            return run_on_cluster(run_sweep, config, callbacks=callbacks)
     workload = check_settings(config, base_dir)  # before the seconds that a cluster takes
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
@@ -101,11 +90,6 @@ def resume_sweep(
     finished = finished_result(folder)
     if finished is not None:
         return finished
-    if is_remote_client(folder.config.cluster):
-        with cluster(folder.config.cluster, folder.base_dir):
-            return run_on_cluster(
-                resume_sweep, folder.path, allow_changes=allow_changes, callbacks=callbacks
-            )
     return _resume(folder, callbacks, allow_changes=allow_changes)
 
 
@@ -134,9 +118,6 @@ def extend_sweep(
         TuneTfError: As for :func:`run_sweep`.
     """
     folder = SweepFolder.open(path, storage_path)
-    if is_remote_client(folder.config.cluster):
-        with cluster(folder.config.cluster, folder.base_dir):
-            return run_on_cluster(extend_sweep, folder.path, budget, callbacks=callbacks)
     return _resume(folder, callbacks, budget=budget)
 
 

@@ -30,7 +30,6 @@ from tune_tf.tracking.descriptions import (
 from tune_tf.tracking.lineage import Lineage
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
-    long_params,
     mlflow_metrics,
     mlflow_params,
     truncate,
@@ -187,8 +186,7 @@ class MLflowCallback(Callback):
             reopen=bool(state) or self._requested_id is not None,
             trial_ids=frozenset(self._tracked) if state else None,
         )
-        outcomes = self.outcome_tracker.outcomes
-        self._writer.put(self._parent.start_update(self._sweep_name, outcomes))
+        self._writer.put(self._parent.start_update(self._sweep_name))
         for update in state.get("unwritten", ()):  # left by a killed driver
             self._writer.put(update)
         self._environment_thread = threading.Thread(
@@ -223,7 +221,6 @@ class MLflowCallback(Callback):
         metrics = mlflow_metrics(result)
         step = int(result.get(TRAINING_ITERATION, 0))
         tags = self._lineage.add_to_report(trial_id, metrics)
-        self._parent.record_report()
         node = result.get(NODE_IP)
         if self._nodes.get(trial_id) != node:
             self._nodes[trial_id] = node
@@ -289,7 +286,6 @@ class MLflowCallback(Callback):
             trial.trial_id,
             name=str(trial),
             params=mlflow_params(trial.config),
-            texts=long_params(trial.config),
             tags=self._details.start_tags(trial),
             reopen=True,
             fresh=not reported_result(trial),

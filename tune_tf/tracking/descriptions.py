@@ -1,4 +1,4 @@
-"""Tags and Markdown descriptions of a sweep's MLflow runs."""
+"""Tags and details of a sweep's MLflow runs."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -8,8 +8,6 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.result import HOSTNAME, NODE_IP, TRAINING_ITERATION
 
-from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome
 from tune_tf.space import SearchSpace
 from tune_tf.tracking.names import MAX_TAG_LENGTH, truncate
 from tune_tf.tune_internals.trial_state import trial_number
@@ -17,13 +15,6 @@ from tune_tf.tune_internals.trial_state import trial_number
 NODE_TAG = "tune_tf.node"
 RUNG_TAG = "tune_tf.rung"
 FINGERPRINT_TAG = "tune_tf.fingerprint"
-
-_STATUS_TEXTS = {
-    "RUNNING": "running",
-    "FINISHED": "finished",
-    "KILLED": "interrupted",
-    "FAILED": "failed: no trial completed",
-}
 
 
 @dataclass(frozen=True)
@@ -41,7 +32,6 @@ class SweepDetails:
     """Details of a sweep and its trials for MLflow; unknown ones are omitted."""
 
     space: SearchSpace | None = None
-    resume_with: str | None = None  # command
     rungs: Callable[[], Collection[int]] = tuple  # iterations at which trials are compared
     texts: Mapping[str, str] = field(default_factory=dict)  # more artifacts of the parent, by path
     dataset: Mapping[str, str] | None = None  # fields of MLflow's Dataset
@@ -80,38 +70,3 @@ def reserved_devices(trial: Trial) -> str:
     request = trial.placement_group_factory
     amounts = request.required_resources if request is not None else {}
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items() if amount)
-
-
-def sweep_description(
-    status: str,
-    outcomes: Mapping[Outcome, int],
-    num_results: int,
-    details: SweepDetails,
-    *,
-    objective: Objective | None = None,
-    best: BestTrial | None = None,
-) -> str:
-    """Return the description of a parent run with MLflow's ``status``.
-
-    ``outcomes`` are those of the ended trials, counted.
-    """
-    parts = [f"**Hyperparameter sweep with Ray Tune, {_STATUS_TEXTS[status]}.** "]
-    parts[0] += _counts(outcomes, num_results)
-    if status == "KILLED" and details.resume_with:
-        parts.append(f"Resume with `{details.resume_with}`.")
-    if best is not None and objective is not None:
-        label = "Best" if status in ("FINISHED", "FAILED") else "Best so far"
-        parts.append(f"{label} `{objective.metric}`: **{best.value:.6g}** in `{best.name}`")
-    return "\n\n".join(parts)
-
-
-def _counts(counts: Mapping[Outcome, int], num_results: int) -> str:
-    number = sum(counts.values())
-    if not number:
-        return "Each child run is one trial."
-    each = ", ".join(
-        f"{counts[outcome]} {outcome.value.replace('_', ' ')}"
-        for outcome in Outcome
-        if counts.get(outcome)
-    )
-    return f"{number} trial{'' if number == 1 else 's'} ({each}), {num_results} results."

@@ -92,16 +92,6 @@ def default_tracking_uri(tracking_uri: str) -> Iterator[None]:
                     os.environ[_URI_VARIABLE] = replaced.variable
 
 
-def active_experiment_id() -> str | None:
-    """Return the id that ``mlflow.set_experiment`` chose; None without one.
-
-    Without the private name, MLflow's environment variable still has the id.
-    """
-    fluent = sys.modules.get("mlflow.tracking.fluent")
-    experiment_id = getattr(fluent, "_active_experiment_id", None)
-    return str(experiment_id) if experiment_id else None
-
-
 def _active_runs() -> "list[Any] | None":
     """Return this thread's stack of active runs; None if MLflow keeps it elsewhere."""
     from mlflow.tracking import fluent

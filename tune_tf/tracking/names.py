@@ -105,13 +105,3 @@ def mlflow_params(config: Mapping[str, Any]) -> dict[str, str]:
         mlflow_key(name): truncate(str(value), MAX_PARAM_LENGTH)
         for name, value in flatten(config).items()
     }
-
-
-def long_params(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the full text of parameters that are truncated, by artifact path."""
-    texts = ((name, str(value)) for name, value in flatten(config).items())
-    return {
-        f"params/{safe_file_name(name)}.txt": text
-        for name, text in texts
-        if len(text) > MAX_PARAM_LENGTH
-    }

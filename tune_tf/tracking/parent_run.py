@@ -11,7 +11,7 @@ from tune_tf.constraint import Constraint, is_feasible
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.ranking import Candidate, best_of
-from tune_tf.tracking.descriptions import BestTrial, SweepDetails, sweep_description
+from tune_tf.tracking.descriptions import BestTrial, SweepDetails
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
     NUM_ENDED_METRIC,
@@ -20,7 +20,7 @@ from tune_tf.tracking.names import (
     mlflow_params,
     truncate,
 )
-from tune_tf.tracking.writing.run_update import DESCRIPTION_TAG, PARENT, Report, RunUpdate, now_ms
+from tune_tf.tracking.writing.run_update import PARENT, Report, RunUpdate, now_ms
 from tune_tf.tune_internals.controller import asks_for_more
 from tune_tf.tune_internals.trial_state import trial_number
 
@@ -46,7 +46,6 @@ class ParentRun:
         self._constraints = tuple(constraints)
         self._details = details
         self._resumed = bool(state)
-        self._num_results: int = state.get("num_results", 0)
         self._candidates: dict[str, Candidate[str]] = {
             key: Candidate(key, Outcome(tag), value, feasible)
             for key, tag, value, feasible in state.get("candidates", ())
@@ -61,15 +60,7 @@ class ParentRun:
             for each in self._candidates.values()
             if each.outcome is not None
         ]
-        return {
-            "num_results": self._num_results,
-            "candidates": candidates,
-            "best": self.best,
-        }
-
-    def record_report(self) -> None:
-        """Record a report of a running trial."""
-        self._num_results += 1
+        return {"candidates": candidates, "best": self.best}
 
     def is_feasible(self, result: Mapping[str, Any]) -> bool | None:
         """Return whether a result meets the constraints; None without constraints."""
@@ -112,20 +103,15 @@ class ParentRun:
             or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)
         )
 
-    def start_update(self, name: str | None, outcomes: Mapping[str, Outcome]) -> RunUpdate:
+    def start_update(self, name: str | None) -> RunUpdate:
         """Return the update before any trial runs."""
-        tags, texts = (
-            self._description("RUNNING", Counter(outcomes.values())),
-            self._details.artifacts(),
-        )
-        return RunUpdate(PARENT, name=name, tags=tags, texts=texts, reopen=True)
+        return RunUpdate(PARENT, name=name, texts=self._details.artifacts(), reopen=True)
 
     def trial_update(self, outcomes: Mapping[str, Outcome], *, new_best: bool) -> RunUpdate:
         """Return the update after the end of a trial."""
         counts = Counter(outcomes.values())
         metrics = self.live_metrics(counts, best=new_best)
-        best_tags = self.best_tags() if new_best else {}
-        tags = {**self._description("RUNNING", counts), **best_tags}
+        tags = self.best_tags() if new_best else {}
         report = Report(_num_ended(counts), now_ms(), metrics)
         return RunUpdate(PARENT, tags=tags, reports=[report])
 
@@ -151,7 +137,7 @@ class ParentRun:
         return RunUpdate(
             PARENT,
             params=params,
-            tags={**tags, **self._description(status, Counter(ended))},
+            tags=tags,
             reports=[Report(step, time_ms, metrics, once=False)] if metrics else [],
             status=status,
             end_ms=time_ms,
@@ -208,17 +194,6 @@ class ParentRun:
         }
         self._last_metrics.update(changed)
         return changed
-
-    def _description(self, status: str, counts: Counter[Outcome]) -> dict[str, str]:
-        text = sweep_description(
-            status,
-            counts,
-            self._num_results,
-            self._details,
-            objective=self._objective,
-            best=self.best,
-        )
-        return {DESCRIPTION_TAG: text}
 
 
 def _num_ended(counts: Counter[Outcome]) -> int:

@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,17 @@ def log_model(
 
 def logged_model(client: "MlflowClient", run_id: str) -> "LoggedModel | None":
     """Return the model that :func:`log_model` logged last to a run; None if it is not there."""
+    from mlflow.exceptions import MlflowException
+
     uri = client.get_run(run_id).data.tags.get(BEST_MODEL_TAG)
-    if uri is not None:
-        with _ignored_error("RESOURCE_DOES_NOT_EXIST"):
-            return client.get_logged_model(uri.rpartition("/")[2])
-    return None
+    if uri is None:
+        return None
+    try:
+        return client.get_logged_model(uri.rpartition("/")[2])
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
 
 
 def register(client: "MlflowClient", uri: str, name: str, tags: Mapping[str, str]) -> str:
@@ -85,22 +91,3 @@ def register(client: "MlflowClient", uri: str, name: str, tags: Mapping[str, str
         ):
             numbers = [int(mlflow.register_model(uri, name, tags=dict(tags)).version)]
     return f"models:/{name}/{max(numbers)}"
-
-
-def set_alias(client: "MlflowClient", version_uri: str, alias: str) -> str | None:
-    """Set an alias of a registered version; return the URI of another version that had it."""
-    name, _, version = version_uri.removeprefix("models:/").rpartition("/")
-    before = client.get_registered_model(name).aliases.get(alias, version)
-    client.set_registered_model_alias(name, alias, version)
-    return None if str(before) == version else f"models:/{name}/{before}"
-
-
-@contextlib.contextmanager
-def _ignored_error(code: str) -> Iterator[None]:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        yield
-    except MlflowException as error:
-        if error.error_code != code:
-            raise

@@ -275,16 +275,3 @@ def search_sweep(
         token = page.token
         if not token:
             return runs
-
-
-def find_run_ids(client: "MlflowClient", experiment_name: str, sweep_id: str) -> dict[str, str]:
-    """Return MLflow's ids of a sweep's runs, by trial id or :data:`PARENT`.
-
-    The result is empty if the experiment does not exist.
-    """
-    experiment = client.get_experiment_by_name(experiment_name)
-    run_ids: dict[str, str] = {}
-    if experiment is not None:
-        for run in search_sweep(client, experiment.experiment_id, sweep_id):
-            run_ids.setdefault(run.data.tags.get(TRIAL_ID_TAG, PARENT), run.info.run_id)
-    return run_ids

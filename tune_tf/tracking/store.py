@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
-from tune_tf.tracking.mlflow_internals import active_experiment_id
 from tune_tf.tracking.names import MAX_EXPERIMENT_NAME_LENGTH, one_line
 
 if TYPE_CHECKING:
@@ -63,29 +62,15 @@ def process_tracking_uri() -> str:
 def process_experiment_name(tracking_uri: str) -> str:
     """Return the name of the experiment of this process, whose id counts in its own store only.
 
+    ``mlflow.set_experiment`` also sets the variable with the id.
+
     Raises:
-        InvalidSettingsError: The experiment cannot be read, or name and id disagree.
+        InvalidSettingsError: The experiment cannot be read.
     """
-    name = os.environ.get(_NAME) or None
-    if tracking_uri != process_tracking_uri():
-        return name or _DEFAULT_EXPERIMENT
-    if active_id := active_experiment_id():
-        return _experiment_name(active_id, tracking_uri, "the experiment of mlflow.set_experiment")
     experiment_id = os.environ.get(_ID)
-    if not experiment_id:
-        return name or _DEFAULT_EXPERIMENT
-    source = f"{_ID}={experiment_id!r}"
-    name_of_id = _experiment_name(experiment_id, tracking_uri, source)
-    if name is not None and name != name_of_id:
-        raise InvalidSettingsError(
-            f"{_NAME}={name!r} and {source}, which is {name_of_id!r}, disagree: unset one, or set "
-            "experiment_name"
-        )
-    return name_of_id
-
-
-def _experiment_name(experiment_id: str, tracking_uri: str, source: str) -> str:
-    remedy = "choose another one, or set experiment_name"
+    if not experiment_id or tracking_uri != process_tracking_uri():
+        return os.environ.get(_NAME) or _DEFAULT_EXPERIMENT
+    source, remedy = f"{_ID}={experiment_id!r}", "choose another one, or set experiment_name"
     client = connect(tracking_uri)
     from mlflow.exceptions import MlflowException  # loaded with the client
 

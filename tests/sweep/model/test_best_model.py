@@ -163,13 +163,13 @@ class Kill(BaseException):
     """Ends a driver as a kill does: nothing is cleaned up."""
 
 
-@pytest.mark.parametrize("name", ["set_tag", "register", "set_alias"])
+@pytest.mark.parametrize("name", ["set_tag", "register", "set_registered_model_alias"])
 def test_a_driver_that_is_killed_on_the_way_is_followed_by_one_with_the_same_model(
     log, result_of, store, monkeypatch, name
 ):
     from mlflow import MlflowClient
 
-    owner = MlflowClient if name == "set_tag" else best_model
+    owner = best_model if name == "register" else MlflowClient
     work, asked = getattr(owner, name), {"register_best": "digits", "best_alias": "best"}
 
     def kill_after(*arguments):

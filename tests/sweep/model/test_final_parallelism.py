@@ -1,11 +1,11 @@
-"""How the final model is spread over devices, and what is refused before it is trained."""
+"""The sweep of one trial that trains the final model, and what is refused before it does."""
 
 import pytest
 
 from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
-from tune_tf.sweep.model.retrain import final_parallelism, retrain_trial
+from tune_tf.sweep.model.retrain import final_config, final_parallelism
 
 
 def config_of(parallelism):
@@ -54,4 +54,22 @@ def test_a_kind_without_copies_refuses_a_number_of_them():
 )
 def test_wrong_settings_of_a_final_model_are_told_first(given, expected):
     with pytest.raises(InvalidSettingsError, match=expected):
-        retrain_trial("no-such-sweep", **given)
+        final_config("no-such-sweep", **given)
+
+
+@pytest.mark.parametrize(("asked", "epochs"), [(None, 2), (5, 5)])
+def test_a_final_model_trains_for_as_many_epochs_as_the_trial_keeps(sweeps, asked, epochs):
+    sweep = sweeps(
+        workload="tune_tf.workloads.digits:DigitsMLP",
+        keep="best",
+        mlflow=None,
+        scheduler={"name": "fifo", "max_t": 3},
+    )
+    sweep.run(0, 0.3, 0.8, 0.7, **{"kept/val_accuracy": 0.8, "kept/training_iteration": 2})
+    sweep.finish()
+
+    config = final_config(sweep.path, num_epochs=asked)
+
+    assert SweepConfig.from_dict(config.to_dict()).to_dict() == config.to_dict()
+    assert (config.epochs, config.name, config.mlflow) == (epochs, "small-retrain", None)
+    assert config.storage_path == str(sweep.path.parent)

@@ -1,14 +1,14 @@
-"""``tune-tf export``, ``promote`` and ``retrain``: the models of a sweep."""
+"""``tune-tf export`` and ``retrain``: the models of a sweep."""
 
 import os
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import echo, print_json_or_lines
+from tune_tf.cli.console import print_json_or_lines
 
 
 def export(
@@ -49,52 +49,6 @@ def export(
     print_json_or_lines(model, text, as_json=as_json)
 
 
-def promote(
-    sweep: options.SweepArgument,
-    alias: Annotated[
-        str, typer.Option(help="The alias; it moves here from any other version.")
-    ] = "champion",
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="The registered model; default: that of the sweep file, or the sweep's name."
-        ),
-    ] = None,
-    retrained: Annotated[
-        bool, typer.Option("--retrained", help="Promote the latest final model of `retrain`.")
-    ] = False,
-    even_if_worse: Annotated[
-        bool,
-        typer.Option(
-            "--even-if-worse", help="With --retrained: although it tests worse than the trial."
-        ),
-    ] = False,
-    storage_path: options.StoragePathOption = options.STORAGE_PATH,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Give the sweep's best model an alias in MLflow's registry.
-
-    Registers the model first if necessary. Exit code 2: no such sweep, no model of it in MLflow, a
-    final model that tests worse than its trial, or MLflow does not respond.
-
-    Example: `tune-tf promote digits-cnn --alias champion --name digits`
-    """
-    from tune_tf.sweep.model.best_model import promote_best
-
-    model = promote_best(
-        sweep,
-        alias,
-        name=name,
-        retrained=retrained,
-        even_if_worse=even_if_worse,
-        storage_path=storage_path,
-    )
-    lines = [f"{model.uri} is {model.version_uri}: trial {model.trial.number} of {model.sweep_id}"]
-    if model.before:
-        lines.append(f"Previously: {model.before}")
-    print_json_or_lines(model, *lines, as_json=as_json)
-
-
 def retrain(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
@@ -112,43 +66,23 @@ def retrain(
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Train the best config, or that of another trial, on all rows.
+    """Train the best config, or that of another trial, on all rows: a sweep of one trial.
 
-    Writes the model, evaluates it and the trial's own on the test rows, and records it in MLflow
-    with the sweep. Exit code 2: no such sweep or trial, missing data, or failed training.
+    Its name is that of the sweep with `-retrain`. Exit code 2: no such sweep or trial, or missing
+    data.
 
     Example: `tune-tf retrain digits-cnn --on train+validation`
     """
-    from tune_tf.sweep.model.retrain import retrain_trial
+    from tune_tf.cli.progress import run_in_terminal
+    from tune_tf.sweep import run_sweep
+    from tune_tf.sweep.model.retrain import final_config
 
-    def show_epoch(epoch: int, metrics: Mapping[str, float]) -> None:
-        named = (f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name)
-        echo(f"epoch {epoch}  {'  '.join(named)}", err=True)
-
-    model = retrain_trial(
+    config = final_config(
         sweep,
         trial=trial,
         on=on,
         num_replicas=replicas,
         num_epochs=epochs,
         storage_path=storage_path,
-        on_epoch=show_epoch,
     )
-    metrics = ", ".join(f"{name} {value:.4g}" for name, value in model.metrics.items())
-    lines = [
-        f"Trained trial {model.trial.number} of {model.sweep_id} for {model.num_epochs} epochs on "
-        f"{model.on}: {metrics}",
-        f"Model:       {model.model_path}",
-    ]
-    if model.mlflow_run_id is not None:
-        lines.append(f"MLflow run:  {model.mlflow_run_id}, model {model.model_uri}")
-    comparison = None
-    if model.comparison is not None:
-        comparison = {**vars(model.comparison), "is_worse": model.comparison.is_worse}
-        if model.comparison.is_worse:
-            lines.append(
-                f"It tests WORSE than trial {model.trial.number}: {model.comparison}. `tune-tf "
-                "promote --retrained` refuses it without --even-if-worse."
-            )
-    data = {**vars(model), "comparison": comparison}
-    print_json_or_lines(data, *lines, as_json=as_json)
+    run_in_terminal(partial(run_sweep, config), config, as_json=as_json)

@@ -54,7 +54,6 @@ def run(
         from tune_tf.cli.progress import run_in_terminal
         from tune_tf.cli.sweep_display import print_plan
         from tune_tf.sweep import plan_sweep, run_sweep
-        from tune_tf.sweep.cluster import cluster_address, is_client
 
         base_dir = file.parent.absolute()
         if dry_run:
@@ -64,7 +63,7 @@ def run(
             print_plan(plan, check_sweep(plan), as_json=as_json)
             return
         run = partial(run_sweep, config, base_dir=base_dir)
-        if check and not is_client(cluster_address(config.cluster)):
+        if check:
             run = partial(_run_checked, config, base_dir)
         run_in_terminal(run, config, as_json=as_json)
 

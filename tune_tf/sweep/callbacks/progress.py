@@ -36,10 +36,6 @@ class ProgressLines(Callback):
         self._ended = Counter[str]()  # trials by state
         self._best_ended: list[Candidate[Trial]] = []  # one at most
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Begin anew in the process that unpickles it, the driver on a remote cluster."""
-        return type(self), (self._config,)
-
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
         """Draw at most every so many seconds."""
         for trial in self._ends.take(trials):

@@ -1,21 +1,16 @@
-"""Logging, registration and promotion of a sweep's best model in MLflow."""
+"""Logging and registration of a sweep's best model in MLflow."""
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, first_line
+from tune_tf.errors import StoreUnavailableError, first_line
 from tune_tf.events import EventLog
-from tune_tf.inspection.sweep_view import SweepView
 from tune_tf.outcome_rules import error_cause
-from tune_tf.results import SweepResult, TrialResult
+from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
-from tune_tf.sweep.mlflow_store import MLflowStore, store_error_text
+from tune_tf.sweep.mlflow_store import store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.model.retrained_run import RETRAINED, RETRAINED_WORSE
-from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import (
     BEST_MODEL_TAG,
@@ -23,7 +18,6 @@ from tune_tf.tracking.registry import (
     log_model,
     logged_model,
     register,
-    set_alias,
 )
 from tune_tf.tracking.store import connect
 from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
@@ -78,7 +72,9 @@ def log_best_model(
             problem = f"The best model is logged as {uri}, but not registered"
             found[BEST_VERSION_TAG] = register(client, uri, settings.register_best, tags)
             if settings.best_alias is not None:
-                set_alias(client, found[BEST_VERSION_TAG], settings.best_alias)
+                version = found[BEST_VERSION_TAG].rpartition("/")[2]
+                alias = settings.best_alias
+                client.set_registered_model_alias(settings.register_best, alias, version)
         for each in (run_id, trial_run_id):
             for key, text in found.items():
                 client.set_tag(each, key, text)
@@ -117,74 +113,3 @@ def evaluate_best(
         _log.debug("Evaluating the best model failed", exc_info=error)
         text = first_line(getattr(error, "cause", None) or error)
         _log.warning("The best model was not evaluated on the test rows: %s", text)
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """Registered model version that received an alias."""
-
-    uri: str  # for mlflow.keras.load_model: models:/name@alias
-    version_uri: str  # models:/name/3
-    model_uri: str  # of the logged model
-    before: str | None  # previous version with the alias; None if none or this one
-    sweep_id: str
-    trial: TrialResult  # the best one, or the one whose config was retrained
-
-
-def promote_best(
-    sweep: str | Path,
-    alias: str = "champion",
-    *,
-    name: str | None = None,
-    retrained: bool = False,
-    even_if_worse: bool = False,
-    storage_path: str | Path = "sweeps",
-) -> Promotion:
-    """Give an alias to the registered version of a sweep's best or final model.
-
-    The model in MLflow is registered first if necessary.
-
-    Args:
-        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
-        alias: Alias; another version of the model that has it loses it.
-        name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
-            sweep's name.
-        retrained: Promote the latest model of ``retrain`` instead of the best one.
-        even_if_worse: Promote it although it tests worse than the trial's own model.
-        storage_path: Folder that is searched for ids and names.
-
-    Raises:
-        UnknownSweepError: There is no such sweep.
-        InvalidSettingsError: The sweep is not tracked, MLflow rejects the name or alias, it has no
-            such model, or the final model tests worse.
-        StoreUnavailableError: MLflow does not answer, or has no runs of the sweep.
-    """
-    folder = SweepFolder.open(sweep, storage_path)
-    settings = folder.config.mlflow
-    name = name or (settings and settings.register_best) or folder.config.name
-    MLflowSettings(register_best=name, best_alias=alias)  # raises for a name that MLflow rejects
-    view, store = SweepView.open(folder.path), MLflowStore.open(folder)
-    client, run_id = store.client, store.parent_run_id
-    with store.clear_errors("MLflow refuses"):
-        if retrained:
-            run_id = client.get_run(run_id).data.tags.get(RETRAINED, "")
-        model = logged_model(client, run_id) if run_id else None
-        if model is None:
-            remedy = "train one with `tune-tf retrain`"
-            if not retrained:
-                remedy = f"end it, or set mlflow.log_best_model, and `tune-tf resume {folder.path}`"
-            kind = "final" if retrained else "best"
-            raise InvalidSettingsError(f"{view.sweep_id} has no {kind} model in MLflow: {remedy}")
-        trial = view.trial(model.tags[TRIAL_ID_TAG]).result
-        worse = client.get_run(run_id).data.tags.get(RETRAINED_WORSE)
-        if worse and not even_if_worse:
-            raise InvalidSettingsError(
-                f"the final model of {view.sweep_id} (MLflow run {run_id}) tests worse than trial "
-                f"{trial.number}: {worse}. Promote the best model of the sweep (leave out "
-                "--retrained), retrain with other --epochs, or add --even-if-worse"
-            )
-        uri = f"models:/{model.model_id}"
-        tags = {key: text for key, text in model.tags.items() if not key.startswith("mlflow.")}
-        version_uri = register(client, uri, name, tags)
-        before = set_alias(client, version_uri, alias)
-    return Promotion(f"models:/{name}@{alias}", version_uri, uri, before, view.sweep_id, trial)

@@ -4,7 +4,6 @@ TensorFlow takes seconds to load, and the driver never loads it. The process sta
 the expected end of the sweep, so that the end need not wait for it.
 """
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +14,6 @@ import ray
 from ray import tune
 
 from tune_tf.remote_storage import CheckpointLocation
-from tune_tf.sweep.cluster import cluster
 from tune_tf.sweep.model.export_actor import ExportActor
 from tune_tf.workload import Config, Workload
 
@@ -25,12 +23,11 @@ _EARLY_S = 20.0  # TensorFlow and MLflow load in 5 s on an idle machine, longer 
 class ModelExportProcess:
     """Context manager of a process that saves models in MLflow's format.
 
-    The process starts when needed, on a temporary Ray cluster if none is connected.
+    The process starts when needed, on the connected Ray cluster.
     """
 
     def __init__(self) -> None:
         self._actor: Any = None
-        self._cluster = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Return self."""
@@ -38,15 +35,13 @@ class ModelExportProcess:
 
     def __exit__(self, *error: object) -> None:
         """End the process if it was started."""
-        with self._cluster:
-            if self._actor is not None:
-                ray.kill(self._actor)
-                self._actor = None
+        if self._actor is not None:
+            ray.kill(self._actor)
+            self._actor = None
 
     def start(self) -> None:
         """Start the process, unless it is running, without waiting for it."""
         if self._actor is None:
-            self._cluster.enter_context(cluster())
             # Reserves no CPU, so it neither waits for trials nor delays them.
             self._actor = ray.remote(num_cpus=0, max_restarts=0)(ExportActor).remote()
 

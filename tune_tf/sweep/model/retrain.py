@@ -1,60 +1,23 @@
-"""Retraining of a sweep's best config on more rows and devices: the final model."""
+"""The final model: a sweep of one trial with the best config of another sweep."""
 
-import logging
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Literal, get_args
 
-import ray
-from ray import tune
-from ray.tune.experiment import Trial
-from ray.tune.utils import flatten_dict
-
-from tune_tf.config import SweepConfig, import_workload
+from tune_tf.config import BudgetSettings, SearcherSettings, SweepConfig, import_workload
+from tune_tf.config.scheduler_settings import FifoSettings
+from tune_tf.config.stored_workload import StoredReference
 from tune_tf.data.rows import all_to_train
-from tune_tf.errors import (
-    DivergedError,
-    InvalidSettingsError,
-    WorkerError,
-    did_you_mean,
-    first_line,
-    one_of,
-)
+from tune_tf.errors import InvalidSettingsError, did_you_mean, one_of
 from tune_tf.inspection.sweep_view import SweepView
-from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.outcome_rules import error_cause
+from tune_tf.objective import Objective
 from tune_tf.parallelism import Mirrored, Parallelism, Subtasks
-from tune_tf.results import TrialResult
-from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck
-from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, cluster, environment_defaults, runs_as_user
-from tune_tf.sweep.mlflow_store import MLflowStore
-from tune_tf.sweep.model.export_process import ModelExportProcess
-from tune_tf.sweep.model.retrained_run import (
-    EpochMetrics,
-    FinalModelResult,
-    ModelComparison,
-    RetrainRows,
-    record_final_model,
-)
-from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.sweep_folder import SweepFolder, trial_folder_name
-from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.writing.run_update import now_ms
-from tune_tf.trainables import trainable
-from tune_tf.trainables.capacity import check_cluster, default_resources
-from tune_tf.trainables.memory.oom_retries import OomRetries
-from tune_tf.tune_internals.trial_state import latest_result, trial_error
-from tune_tf.workload import Config, Data, Workload, with_mixin
+from tune_tf.space import Constant, SearchSpace, flatten
+from tune_tf.sweep.cluster import with_absolute_paths
+from tune_tf.sweep_folder import SweepFolder
+from tune_tf.workload import Config, Data, with_mixin
 
-_log = logging.getLogger(__name__)
-
-EpochCallback = Callable[[int, Mapping[str, float]], None]
-
+RetrainRows = Literal["train+validation", "train"]
 _ROWS = get_args(RetrainRows)
-_MODEL = "model"
-_KERAS_FILE = Path("data", "model.keras")  # MLflow's layout
 
 
 class _AllRows:
@@ -67,21 +30,7 @@ class _AllRows:
         return all_to_train(data, floatx=keras.config.floatx())
 
 
-@dataclass
-class _EpochRecorder(tune.Callback):
-    """Tune callback that keeps the metrics of a trial's epochs; a restore repeats some."""
-
-    on_epoch: EpochCallback
-    epochs: EpochMetrics = field(default_factory=dict)
-
-    def on_trial_result(self, result: dict[str, Any], **info: Any) -> None:
-        metrics = mlflow_metrics(result)
-        epoch = int(result["training_iteration"])
-        self.epochs[epoch] = (now_ms(), metrics)
-        self.on_epoch(epoch, metrics)
-
-
-def retrain_trial(
+def final_config(
     sweep: str | Path,
     *,
     trial: str | None = None,
@@ -89,14 +38,11 @@ def retrain_trial(
     num_replicas: int | None = None,
     num_epochs: int | None = None,
     storage_path: str | Path = "sweeps",
-    on_epoch: EpochCallback = lambda epoch, metrics: None,
-) -> FinalModelResult:
-    """Train a trial's config again, by default the best one's, on more rows or devices.
+) -> SweepConfig:
+    """Return the settings of a sweep that trains a trial's config again, by default the best one's.
 
-    Training uses the trial's seed, so ``on="train"`` with as many replicas reproduces the trial's
-    numbers. The folder lies beside the sweep's. The MLflow run is in the sweep's experiment and is
-    linked with the runs of sweep and trial. The model and the trial's own are both evaluated on the
-    test rows, if there are any.
+    It has one trial, the name ``<name>-retrain`` and a folder beside that of the other sweep;
+    :func:`tune_tf.run_sweep` runs it.
 
     Args:
         sweep: Folder, id or name of the sweep; a name selects its latest sweep.
@@ -106,17 +52,12 @@ def retrain_trial(
         num_replicas: Model replicas; None for those of the sweep.
         num_epochs: Number of epochs; None for that of the epoch that the trial keeps (``keep``).
         storage_path: Folder that is searched for ids and names.
-        on_epoch: Receives each epoch and its metrics.
 
     Raises:
         UnknownSweepError: There is no such sweep.
         UnknownTrialError: It has no such trial.
         InvalidSettingsError: A setting is not allowed.
-        WorkloadError: The workload or its data are missing or invalid.
-        StoreUnavailableError: MLflow does not answer, so the run could not be recorded.
-        UnavailableResourcesError: Too few devices are available.
-        DivergedError: Training produced NaN or Inf.
-        WorkerError: Training failed.
+        WorkloadError: The workload cannot be imported.
     """
     if on not in _ROWS:
         raise InvalidSettingsError(
@@ -125,8 +66,7 @@ def retrain_trial(
     if any(number is not None and number < 1 for number in (num_replicas, num_epochs)):
         raise InvalidSettingsError("num_replicas and num_epochs must be at least 1")
     folder = SweepFolder.open(sweep, storage_path)
-    config = folder.config
-    view = SweepView.open(folder.path)
+    config, view = folder.config, SweepView.open(folder.path)
     source = view.result.best_trial if trial is None else view.trial(trial).result
     epochs = num_epochs or source.kept_iteration
     if not epochs:
@@ -134,120 +74,39 @@ def retrain_trial(
             f"trial {source.number} has completed no epoch: set the number of epochs with --epochs"
         )
     workload = import_workload(config.workload, folder.base_dir, config.data)
-    workload.check_data()
-    store = None if config.mlflow is None else MLflowStore.open(folder)
-    start_ms = now_ms()
-    path = folder.path.parent / f"{folder.sweep_id}-retrain-{time.strftime('%Y%m%d-%H%M%S')}"
-    recorder, model = _EpochRecorder(on_epoch), path / _MODEL
-    with cluster(), environment_defaults(TUNE_ENVIRONMENT), ModelExportProcess() as export_process:
-        path.mkdir(mode=0o700 if runs_as_user() else 0o777)
-        parallelism = final_parallelism(config, num_replicas)
-        trained = _train(config, workload, source, on, parallelism, epochs, path, recorder)
-        checkpoint = SweepStorage.of(path, config).location(trained.checkpoint.path)
-        origin = {"tune_tf.sweep_id": folder.sweep_id, "tune_tf.trial_id": source.trial_id}
-        # The model is written first, since test rows may be invalid.
-        export_process.write(workload, source.config, checkpoint, model, origin)
-        test_metrics = export_process.evaluate(workload, source.config, checkpoint)
-        trial_metrics = _test_of_trial(export_process, workload, source) if test_metrics else {}
-    last = max(recorder.epochs)
-    time_ms, metrics = recorder.epochs[last]
-    recorder.epochs[last] = time_ms, {**metrics, **test_metrics}
-    result = FinalModelResult(
-        sweep_id=folder.sweep_id,
-        trial=source,
-        on=on,
-        path=path,
-        model_path=model / _KERAS_FILE,
-        metrics={
-            **{name: value for name, value in metrics.items() if "/" not in name},
-            **test_metrics,
-        },
-        num_epochs=last,
-        parallelism=parallelism,
-        comparison=ModelComparison.of(view.result.objective, test_metrics, trial_metrics),
-    )
-    if store is None:
-        return result
-    return record_final_model(result, store, model, recorder.epochs, start_ms)
-
-
-def _test_of_trial(
-    export_process: ModelExportProcess, workload: Workload, source: TrialResult
-) -> Mapping[str, float]:
-    """Return the metrics of a trial's own model on today's test rows; empty if it has none."""
-    problem: object = "it has no checkpoint"
-    if source.checkpoint is not None:
-        try:
-            return export_process.evaluate(workload, source.config, source.checkpoint)
-        except ray.exceptions.RayError as error:  # the final model is not lost with it
-            problem = first_line(getattr(error, "cause", None) or error)
-    _log.warning("Not compared with the model of trial %d: %s", source.number, problem)
-    return {}
-
-
-def _train(
-    config: SweepConfig,
-    workload: Workload,
-    source: TrialResult,
-    on: RetrainRows,
-    parallelism: Parallelism,
-    epochs: int,
-    path: Path,
-    recorder: _EpochRecorder,
-) -> Trial:
-    """Train and return Tune's trial, which has completed with a checkpoint."""
-    resources = default_resources(parallelism)
-    if parallelism == config.parallelism and config.resources is not None:
-        resources = config.resources
-    parallelism.check(resources)
-    check_cluster(resources, parallelism)
     if on == "train+validation":
         workload = with_mixin(_AllRows, workload)
-    trial_name = trial_folder_name(source.number)  # determines the seed
-    logger = logging.getLogger("ray.tune.tune")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)  # errors are raised below
-    try:
-        analysis = tune.run(
-            trainable(
-                workload,
-                parallelism,
-                resources=resources,
-                loop=config.loop,
-                seed=config.seed,
-                checkpoint_interval_s=config.checkpoint_interval_s,
-                epochs=epochs,
-                share_frozen=config.share_frozen,
+    parallelism = final_parallelism(config, num_replicas)
+    is_same = parallelism == config.parallelism
+    values = flatten(source.config).items()
+    return config.model_copy(
+        update={
+            "name": f"{config.name}-retrain",
+            "workload": StoredReference.of(workload),
+            "data": None,
+            "objective": Objective("loss", "min"),  # every trial reports it, on its training rows
+            "leading_metric": None,
+            "constraints": (),
+            "space": SearchSpace({path: Constant(value) for path, value in values}),
+            "reproducible": False,
+            "searcher": SearcherSettings(sampler="random", seed=config.seed),
+            "epochs": epochs,
+            "scheduler": FifoSettings(max_t=epochs),
+            "parallelism": parallelism,
+            "resources": config.resources if is_same else None,
+            "budget": BudgetSettings(num_samples=1),
+            "mlflow": config.mlflow
+            and config.mlflow.model_copy(update={"log_best_model": True, "register_best": None}),
+            "cluster": config.cluster.model_copy(
+                update={
+                    "runtime_env": config.cluster.runtime_env
+                    and with_absolute_paths(config.cluster.runtime_env, folder.base_dir)
+                }
             ),
-            name=path.name,
-            storage_path=config.remote_storage or str(path.parent),
-            config=dict(source.config),
-            stop={"training_iteration": epochs},
-            max_failures=config.max_failures,
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
-            callbacks=[
-                BrokenWorkloadCheck(),
-                OomRetries(workload, parallelism, loop=config.loop, oom_retries=config.oom_retries),
-                recorder,
-            ],
-            trial_name_creator=lambda trial: trial_name,
-            trial_dirname_creator=lambda trial: trial_name,
-            raise_on_failed_trial=False,
-            verbose=0,
-        )
-    finally:
-        logger.setLevel(level)
-    (trial,) = analysis.trials
-    if trial.status == Trial.ERROR:
-        raise WorkerError(f"training failed: {error_cause(trial_error(trial))}")
-    last = flatten_dict(latest_result(trial))
-    if Outcome.of_result(last) is Outcome.DIVERGED:
-        raise DivergedError(
-            f"training diverged after {len(recorder.epochs)} epochs: {last[STOP_CAUSE]}"
-        )
-    if trial.status != Trial.TERMINATED or trial.checkpoint is None:
-        raise KeyboardInterrupt
-    return trial
+            "storage_path": config.remote_storage or str(folder.path.parent),
+            "keep": "last",
+        }
+    )
 
 
 def final_parallelism(config: SweepConfig, num_replicas: int | None) -> Parallelism:

@@ -42,19 +42,6 @@ NOT_EXTENDABLE = (
     "so far would have been others; start another sweep with the larger budget, or one with "
     "searcher.warm_start_from"
 )
-_WHY = {
-    "name": "the folder is named after it",
-    "storage_path": "the folder is there",
-    "objective": "the study compares trials by it",
-    "constraints": "ended trials were judged by them",
-    "space": "the study has trials of the old one; searcher.warm_start_from takes them to another",
-    "searcher": "the sampler's state belongs to the old one",
-    "epochs": "the scheduler's state belongs to the old one",
-    "scheduler": "its state belongs to the old one",
-    "parallelism": "checkpoints belong to the old kind",
-    "tensorboard": "the curves would lack the earlier epochs",
-    "mlflow": "the sweep's runs are there",
-}
 
 
 def changes_between(old: SweepConfig, new: SweepConfig) -> dict[str, str]:
@@ -71,11 +58,11 @@ def check_changes(
     sweep_id: str, changes: Mapping[str, str], new: SweepConfig, *, allowed: bool
 ) -> None:
     """Raise SweepConflictError for changes that are not allowed or that a resume cannot apply."""
-    refused = {name: reason for name in changes if (reason := _refusal(name, new))}
+    refused = [name for name in changes if not _is_changeable(name, new)]
     if allowed and not refused:
         return
     lines = [
-        f"  {name}: {values}" + (f"   (fixed: {refused[name]})" if name in refused else "")
+        f"  {name}: {values}{'   (fixed)' if name in refused else ''}"
         for name, values in changes.items()
     ]
     if not refused:
@@ -83,19 +70,19 @@ def check_changes(
     else:
         which = "that one cannot" if len(refused) == 1 else f"{len(refused)} of them cannot"
         end = f"{which} be changed any more: undo it, or start another sweep"
+        if any(name.startswith("space.") for name in refused):
+            end += ", or set searcher.allow_changed_space for another space"
     text = "\n".join(lines)
     raise SweepConflictError(f"sweep.yaml of {sweep_id} was edited since it ran:\n{text}\n{end}")
 
 
-def _refusal(name: str, new: SweepConfig) -> str | None:
-    """Return why a setting cannot be changed; None if it can."""
+def _is_changeable(name: str, new: SweepConfig) -> bool:
+    """Return whether a resume can apply a change of a setting."""
     section = name.partition(".")[0]
     if new.reproducible and section in _FIXED_IF_REPRODUCIBLE:
-        return "the decisions of a reproducible sweep follow from it"
+        return False
     fixed = name in _FIXED or name == "mlflow"  # on or off
-    if not fixed and any(name == each or name.startswith(f"{each}.") for each in _CHANGEABLE):
-        return None
-    return _WHY.get(section, "the trials would not be comparable")
+    return not fixed and any(name == it or name.startswith(f"{it}.") for it in _CHANGEABLE)
 
 
 def _by_path(config: SweepConfig) -> dict[str, Any]:

@@ -13,7 +13,6 @@ SWEEP_ID_TAG = "tune_tf.sweep_id"
 TRIAL_ID_TAG = "tune_tf.trial_id"
 CREATED_BY_TRIAL_TAG = "tune_tf.created_by_trial"  # few runs have it
 PARENT_RUN_TAG = "mlflow.parentRunId"
-DESCRIPTION_TAG = "mlflow.note.content"
 STOP_REASON_TAG = "tune_tf.stop_reason"
 STOP_CAUSE_TAG = "tune_tf.stop_cause"
 
