@@ -41,7 +41,6 @@ CHANGEABLE = {
 FIXED = {
     "name": {"name": "other"},
     "objective": {"objective": {"metric": "loss", "mode": "max"}},
-    "space": {"space": {"width": {"int": [8, 64]}}},
     "sampler": {"searcher": {"sampler": "random"}},
     "rungs": {"scheduler": {"name": "asha", "grace_period": 2}},
     "epochs": {"epochs": 27},
@@ -66,8 +65,8 @@ def test_what_the_sweep_s_state_is_made_of_cannot_be_changed(settings):
         check(*changed(**settings))
 
 
-def test_a_changed_space_is_refused_with_what_allows_it():
-    with pytest.raises(SweepConflictError, match=r"or set searcher\.allow_changed_space"):
+def test_a_changed_space_is_refused_with_what_takes_the_trials_to_another_sweep():
+    with pytest.raises(SweepConflictError, match=r"start another sweep with searcher\.warm_start"):
         check(*changed(space={"width": {"int": [8, 64]}}))
 
 

@@ -71,7 +71,7 @@ def check_changes(
         which = "that one cannot" if len(refused) == 1 else f"{len(refused)} of them cannot"
         end = f"{which} be changed any more: undo it, or start another sweep"
         if any(name.startswith("space.") for name in refused):
-            end += ", or set searcher.allow_changed_space for another space"
+            end += " with searcher.warm_start_from, which takes what the two spaces share"
     text = "\n".join(lines)
     raise SweepConflictError(f"sweep.yaml of {sweep_id} was edited since it ran:\n{text}\n{end}")
 
