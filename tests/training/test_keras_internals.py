@@ -2,7 +2,6 @@
 
 import gc
 import random
-import threading
 import types
 import weakref
 
@@ -166,24 +165,17 @@ def test_xla_is_used_on_request_only(monkeypatch):
     cards = [types.SimpleNamespace(device_type="GPU")]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: cards)
 
-    def compiled(allowed, **options):
+    def compiled(**options):
         made = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
-
-        def compile_model():
-            if not allowed:
-                internals.use_xla_on_request_only()
-            made.compile(loss="mse", **options)
-
-        thread = threading.Thread(target=compile_model)
-        thread.start()
-        thread.join()
+        made.compile(loss="mse", **options)
         return made.jit_compile
 
-    assert compiled(allowed=True)  # what Keras chooses on a machine with a GPU
-    assert not compiled(allowed=False)
-    assert not compiled(allowed=False, jit_compile="auto")
-    assert compiled(allowed=False, jit_compile=True)
-    assert compiled(allowed=True)  # other threads choose as before
+    assert compiled()  # what Keras chooses on a machine with a GPU
+    with internals.xla_on_request_only():
+        assert not compiled()
+        assert not compiled(jit_compile="auto")
+        assert compiled(jit_compile=True)
+    assert compiled()
 
 
 def test_calls_of_a_functional_model_are_replayed(model):

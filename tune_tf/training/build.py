@@ -1,5 +1,6 @@
 """Reproducible building of models and their variables, as in a fresh process."""
 
+import contextlib
 import functools
 import logging
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import CheckpointError, WorkloadError
-from tune_tf.space import Choice, Float, SearchSpace, flatten, nest
+from tune_tf.space import Choice, SearchSpace, flatten, nest
 from tune_tf.space.parameter import Parameter
 from tune_tf.training.checkpoint import VariableName, match_variables, variable_names
 from tune_tf.training.devices import Devices
@@ -22,7 +23,7 @@ from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.keras_internals import (
     unregister_new_gradients,
-    use_xla_on_request_only,
+    xla_on_request_only,
 )
 from tune_tf.training.process_state import begin_trial
 from tune_tf.training.replicas.batch_parts import unpack_batch
@@ -30,7 +31,6 @@ from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.structure import structure_of
 from tune_tf.workload import Config, Workload
 
-_NUM_DRAWS = 2  # of a parameter, beside the ends of its range
 _log = logging.getLogger(__name__)
 
 
@@ -49,10 +49,9 @@ def build_model(
     declared. Anything but a compiled Keras model raises a WorkloadError, and so does one compiled
     with ``run_eagerly=True`` unless it may be.
     """
-    if replicas.devices.on_cpu:
-        use_xla_on_request_only()
     begin_trial(seed)
-    with replicas.scope():
+    chosen = xla_on_request_only() if replicas.devices.on_cpu else contextlib.nullcontext()
+    with replicas.scope(), chosen:
         model = _check_model(workload, workload.build_model(config))
     if model.run_eagerly and not may_run_eagerly:
         raise WorkloadError(
@@ -294,7 +293,7 @@ def structural_parameters(
         ]:
             reasons[path] = f"other parameters depend on its value: {', '.join(dependent)}"
             continue
-        values = _values(space.parameters[path], np.random.default_rng(0))
+        values = _values(space.parameters[path])
         first = _named_variables(workload, nest({**base, path: values[0]}))
         for value in values[1:]:
             try:
@@ -307,14 +306,11 @@ def structural_parameters(
     return reasons
 
 
-def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
-    """Return values that cover the range of a parameter."""
+def _values(parameter: Parameter) -> list[Any]:
+    """Return the options of a parameter, or the ends of its range."""
     if isinstance(parameter, Choice):
         return list(parameter.options)
-    draws = [parameter.draw(rng) for _ in range(_NUM_DRAWS)]
-    if isinstance(parameter, Float):
-        return [parameter.low, *draws]  # a low of zero may disable a variable
-    return [parameter.low, parameter.high, *draws]  # type: ignore[attr-defined]
+    return [parameter.low, parameter.high]  # type: ignore[attr-defined]
 
 
 def _named_variables(workload: Workload, config: Config) -> list[VariableName]:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import random
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -60,35 +59,22 @@ def unregister_new_gradients() -> Iterator[None]:
             del registry[name]
 
 
-class _CompileThread(threading.local):
-    chooses_xla: bool = True
-
-
-_compile_thread = _CompileThread()
-
-
-def use_xla_on_request_only() -> None:
-    """Let ``compile(jit_compile="auto")``, the default, not choose XLA in this thread.
+@contextlib.contextmanager
+def xla_on_request_only() -> Iterator[None]:
+    """Let ``compile(jit_compile="auto")``, the default, not choose XLA in this context.
 
     Keras chooses it wherever the machine has a GPU, even one that is hidden from this process. On a
     CPU, XLA makes convolutions slower, and it compiles for long.
     """
-    _compile_thread.chooses_xla = False
-    _install_xla_choice()
-
-
-@functools.cache
-def _install_xla_choice() -> None:
     trainer = next(base for base in keras.Model.__mro__ if base.__name__ == "Trainer")
     choose = getattr(trainer, "_resolve_auto_jit_compile", None)
-    if choose is None:  # then Keras' choice stays
-        return
-
-    @functools.wraps(choose)
-    def choose_if_allowed(model: Any) -> bool:
-        return _compile_thread.chooses_xla and bool(choose(model))
-
-    trainer._resolve_auto_jit_compile = choose_if_allowed  # noqa: SLF001
+    if choose is not None:  # else Keras' choice stays
+        trainer._resolve_auto_jit_compile = lambda model: False  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if choose is not None:
+            trainer._resolve_auto_jit_compile = choose  # noqa: SLF001
 
 
 def bookkeeping_attributes(owner: Any) -> frozenset[str]:
