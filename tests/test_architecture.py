@@ -55,11 +55,11 @@ CEILINGS = {
     "trainables": 1350,
     "training": 5617,
     "tune_internals": 522,
-    "workloads": 1330,
+    "workloads": 1316,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42244, "tests": 40777, "scripts": 4679}
+LINES = {"tune_tf": 42231, "tests": 40778, "scripts": 4679}
 """Most lines of any kind."""
 
 
