@@ -179,6 +179,7 @@ def test_a_sweep_file_is_refused_before_a_cluster_starts(content, told, verb, tm
         ("status file.txt", "there is no sweep 'file.txt'; there are none in sweeps: name the"),
         ("status --follow", "--follow: needs the name of a sweep"),
         ("init no.csv", "there is no file or folder no.csv"),
+        ("init no.csv --read-csv decimal", "must be NAME=VALUE, not decimal"),
         ("init file.txt", "no ready workload takes file.txt: name a file ending in .csv"),
         ("export x --format onyx", "'onyx' is not one of 'keras'"),
         ("retrain x --on test", "'test' is not one of 'train\\+validation'"),

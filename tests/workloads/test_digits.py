@@ -65,6 +65,7 @@ def test_a_model_has_the_size_that_its_config_says(workload, config, num_weights
             id="adamw",
         ),
         pytest.param({"optimizer": "rmsprop"}, optimizers.RMSprop, {"momentum": 0.0}, id="rmsprop"),
+        pytest.param({"optimizer": "lion"}, optimizers.Lion, {"learning_rate": 1e-3}, id="lion"),
     ],
 )
 def test_an_optimizer_is_made_of_a_config(config, kind, expected):
@@ -75,5 +76,5 @@ def test_an_optimizer_is_made_of_a_config(config, kind, expected):
 
 
 def test_an_unknown_optimizer_is_told():
-    with pytest.raises(ValueError, match="one of sgd, adam, adamw, rmsprop, not 'adams'"):
+    with pytest.raises(ValueError, match="such as sgd, adam, adamw or rmsprop, not 'adams'"):
         make_optimizer({"optimizer": "adams"})

@@ -57,7 +57,7 @@ def test_images_are_resized_as_the_config_says(folder):
 
 
 def test_a_trial_trains_on_augmented_images_and_validates_on_others(folder):
-    workload = made(folder, augment=True, max_shift=0.3)
+    workload = made(folder, augment=True)
     trial = tune_tf.trainable(workload, seed=1)(config={"filters": 4, "learning_rate": 0.01})
     losses = [trial.train()["loss"] for _ in range(4)]
     assert losses[-1] < losses[0]

@@ -108,30 +108,24 @@ def format_rows(wrong: Any, first: int = 0) -> str:
 def make_optimizer(config: Config) -> Any:
     """Return the optimizer of a config.
 
-    Config values read: ``optimizer`` (sgd, adam, adamw or rmsprop; default adam), ``learning_rate``
-    (1e-3), ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` (0) and ``clipnorm`` (none).
+    Config values read: ``optimizer`` (any of Keras' own, such as sgd, adamw or lion; default adam),
+    ``learning_rate`` (1e-3), ``momentum`` (0; sgd and rmsprop only), ``weight_decay`` and
+    ``clipnorm`` (Keras' defaults).
 
     Raises:
-        ValueError: The optimizer is unknown.
+        ValueError: Keras has no such optimizer, or not with these values.
     """
     import keras
 
     name = config.get("optimizer", "adam")
-    arguments: dict[str, Any] = {"learning_rate": float(config.get("learning_rate", 1e-3))}
-    for argument in ("weight_decay", "clipnorm"):
-        if config.get(argument):
-            arguments[argument] = float(config[argument])
-    if name in ("sgd", "rmsprop"):
-        arguments["momentum"] = float(config.get("momentum", 0.0))
-    optimizers = {
-        "sgd": keras.optimizers.SGD,
-        "adam": keras.optimizers.Adam,
-        "adamw": keras.optimizers.AdamW,
-        "rmsprop": keras.optimizers.RMSprop,
-    }
-    if name not in optimizers:
-        raise ValueError(f"optimizer must be one of {', '.join(optimizers)}, not {name!r}")
-    return optimizers[name](**arguments)
+    optional = ["weight_decay", "clipnorm", *(["momentum"] if name in ("sgd", "rmsprop") else [])]
+    arguments = {each: float(config[each]) for each in optional if config.get(each)}
+    arguments["learning_rate"] = float(config.get("learning_rate", 1e-3))
+    try:
+        return keras.optimizers.get({"class_name": name, "config": arguments})
+    except ValueError as error:
+        text = "optimizer must be one of Keras', such as sgd, adam, adamw or rmsprop, not"
+        raise ValueError(f"{text} {name!r}: {error}") from error
 
 
 def dense_layers(features: Any, config: Config) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from tune_tf.errors import WorkloadError, first_line
 from tune_tf.validation import short_repr
@@ -29,7 +29,8 @@ def _size(value: Any) -> Any:
     is_pair = isinstance(sides, list | tuple) and len(sides) == 2
     if not is_pair or any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"must be a side in pixels, like 64, or [height, width], not {short_repr(value)}"
+            "must be a side in pixels, like image_size: 64, or [height, width], not "
+            f"{short_repr(value)}"
         )
     return tuple(sides)
 
@@ -43,9 +44,9 @@ class ImageFolderSettings(DataSettings):
         image_size: Pixels of a side, or ``[height, width]``; a parameter ``image_size`` of the
             search space wins.
         channels: 1 for grey, 3 for colours.
-        augment: Whether training images are flipped and shifted at random, anew every epoch.
+        augment: Whether training images are flipped and shifted at random, by up to a tenth of a
+            side, anew every epoch.
         flip: Whether augmentation flips them left to right; not for writing.
-        max_shift: Maximum shift of augmentation, as a share of a side.
     """
 
     path: Text
@@ -53,7 +54,6 @@ class ImageFolderSettings(DataSettings):
     channels: Literal[1, 3] = 3
     augment: bool = False
     flip: bool = True
-    max_shift: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +132,7 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
 
         settings, augmentation = self.settings, []
         if settings.augment:
-            shift = settings.max_shift
-            augmentation = [keras.layers.RandomTranslation(shift, shift, fill_mode="nearest")]
+            augmentation = [keras.layers.RandomTranslation(0.1, 0.1, fill_mode="nearest")]
             if settings.flip:
                 augmentation.append(keras.layers.RandomFlip("horizontal"))
         shape = (*self._image_size(config), settings.channels)
@@ -141,13 +140,7 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         return model_for_shape(shape, "uint8", head, config, augmentation)
 
     def _image_size(self, config: Config) -> tuple[int, int]:
-        size = config.get("image_size")
-        if size is None:
-            return self.settings.image_size
-        try:
-            height, width = _size(size)
-        except ValueError as error:
-            raise WorkloadError(f"image_size of the config {error}") from None
+        height, width = _size(config.get("image_size") or self.settings.image_size)
         return height, width
 
     def _read(self) -> tuple[ImageFiles, list[Path]]:
