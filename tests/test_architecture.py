@@ -41,7 +41,7 @@ CEILINGS = {
     "config": 1101,
     "data": 943,
     "events": 440,
-    "inspection": 352,
+    "inspection": 349,
     "measure": 671,
     "parallelism": 255,
     "report": 599,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42689, "tests": 41054, "scripts": 4495}
+LINES = {"tune_tf": 42686, "tests": 41054, "scripts": 4495}
 """Most lines of any kind."""
 
 
