@@ -218,7 +218,7 @@ def test_each_verb_refuses_a_sweep_that_does_not_exist(arguments, verb):
         ("extend {} epochs=nan", "epochs: must be an integer, not nan"),
         ("extend {} gpu_hours=+1", "has no limit that '\\+1' could be added to: give a number"),
         ("extend {} num_samples=+2", "cannot be resumed: .*Start another sweep that learns"),
-        ("show {} 9", "has no trial '9'; its trials are 0, 1, 2, 3"),
+        ("show {} 9", "has no trial '9'; there are 4, numbered from 0"),
         ("export {} --trial 9", "has no trial '9'"),
         ("export {}", "has no checkpoint to export"),
         ("trials {} --top 0", "Invalid value for '--top'"),

@@ -194,7 +194,7 @@ def test_a_trial_is_found_by_its_number_id_or_folder(ended, name):
     ("name", "expected"),
     [
         ("63e30f0x", "did you mean '63e30f00'"),
-        ("9", "has no trial '9'; its trials are 0, 1, 2, 3"),
+        ("9", "has no trial '9'; there are 4, numbered from 0"),
         ("", "has no trial ''"),
     ],
 )

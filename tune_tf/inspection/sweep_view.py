@@ -22,7 +22,6 @@ from tune_tf.space import flatten
 from tune_tf.sweep_folder import SweepFolder, sweep_paths, trial_folder_name
 
 _TRIAL = re.compile(r"trial_(\d+)")
-_MAX_LISTED = 8
 _log = logging.getLogger(__name__)
 
 
@@ -204,15 +203,13 @@ class SweepView:
         """Return a trial by number, id, or folder name.
 
         Raises:
-            UnknownTrialError: There is no such trial; lists similar ones.
+            UnknownTrialError: There is no such trial.
         """
         for trial in self.trials:
             if name in (str(trial.number), trial.trial_id, trial.folder.name):
                 return trial
-        known = [str(trial.number) for trial in self.trials]
-        text = ", ".join(known[:_MAX_LISTED]) + ", ..." * (len(known) > _MAX_LISTED)
-        existing = f"its trials are {text}" if known else "none has started"
         ids = [trial.trial_id for trial in self.trials]
+        existing = f"there are {len(ids)}, numbered from 0" if ids else "none has started"
         raise UnknownTrialError(
             f"{self.sweep_id} has no trial {name!r}{did_you_mean(name, ids)}; {existing}"
         )

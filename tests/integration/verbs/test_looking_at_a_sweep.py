@@ -108,7 +108,7 @@ def _assert_that_views_tell_the_truth(verb, folder, cwd):
     best = json.loads(out)
     assert best["trial_id"] == result.best_trial.trial_id
     assert Path(best["checkpoint"], "trial.npz").is_file()
-    code, out, _ = verb("show", "tiny", best["trial_id"][:6], "--json", cwd=cwd)
+    code, out, _ = verb("show", "tiny", best["trial_id"], "--json", cwd=cwd)
     shown = json.loads(out)
     assert len(shown["curve"]["values"]) == shown["iterations"]
     assert len(shown["mlflow_run_id"]) == 32
