@@ -1,7 +1,6 @@
 """Rungs: iterations at which trials wait, and how far each trial came."""
 
 import math
-from collections.abc import Callable
 
 
 def rung_iterations(grace_period: int, reduction_factor: float, epochs: int) -> tuple[int, ...]:
@@ -18,7 +17,7 @@ def rung_iterations(grace_period: int, reduction_factor: float, epochs: int) -> 
 
 
 class Rungs:
-    """How far each trial came, and which one waits there.
+    """How far each trial came, and whether it waits there.
 
     Args:
         iterations: Positions of the rungs, ascending; trials end at the last one.
@@ -26,20 +25,16 @@ class Rungs:
 
     def __init__(self, iterations: tuple[int, ...]) -> None:
         self.iterations = iterations
-        self._losses: dict[str, tuple[int, float]] = {}
-        """Each trial's highest rung, from 1, and its first loss there, in the order of arrival."""
+        self._heights: dict[str, int] = {}
         self._left: dict[str, int] = {}
 
-    def report(self, trial_id: str, iteration: int, loss: float) -> None:
-        """Record a result; it counts if the trial is new at this rung."""
-        rung = self._rung_at(iteration)
-        if rung > self.height(trial_id):
-            self._losses.pop(trial_id, None)
-            self._losses[trial_id] = rung, loss
+    def report(self, trial_id: str, iteration: int) -> None:
+        """Record how far a trial came."""
+        self._heights[trial_id] = max(self._rung_at(iteration), self.height(trial_id))
 
     def height(self, trial_id: str) -> int:
         """Return the number of a trial's highest rung, from 1; 0 for none."""
-        return self._losses.get(trial_id, (0, 0.0))[0]
+        return self._heights.get(trial_id, 0)
 
     def holds(self, trial_id: str) -> bool:
         """Return whether a trial is to wait at its highest rung."""
@@ -53,22 +48,13 @@ class Rungs:
         """Let a trial go on from its highest rung."""
         self._left[trial_id] = self.height(trial_id)
 
-    def worst_waiting(self, is_candidate: Callable[[str], bool]) -> str | None:
-        """Return the worst waiting trial of the lowest rung that has one; of equals the latest."""
-        waiting = {
-            trial_id: (-rung, loss)
-            for trial_id, (rung, loss) in reversed(self._losses.items())
-            if self.holds(trial_id) and is_candidate(trial_id)
-        }
-        return max(waiting, key=waiting.__getitem__, default=None)
-
     def _rung_at(self, iteration: int) -> int:
         """Return the number of the highest rung at or below an iteration; 0 below the first."""
         return sum(each <= iteration for each in self.iterations)
 
     def __str__(self) -> str:
         """Return how many trials stand at each rung, highest first."""
-        heights = [rung for rung, _ in self._losses.values()]
+        heights = list(self._heights.values())
         counts = (heights.count(number) for number in range(1, len(self.iterations) + 1))
         pairs = zip(self.iterations, counts, strict=True)
         return ", ".join(f"{iteration}: {count}" for iteration, count in reversed([*pairs]))

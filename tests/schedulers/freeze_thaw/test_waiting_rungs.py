@@ -5,10 +5,6 @@ import pytest
 from tune_tf.schedulers.rungs import Rungs, rung_iterations
 
 
-def anyone(_trial_id):
-    return True
-
-
 @pytest.mark.parametrize(
     ("given", "iterations"),
     [
@@ -28,7 +24,7 @@ def test_a_trial_waits_from_a_rung_on_until_it_leaves_it():
     rungs = Rungs((2, 4, 8))
     waits = []
     for iteration in range(1, 6):
-        rungs.report("a", iteration, 0.1)
+        rungs.report("a", iteration)
         waits.append((rungs.holds_at("a", iteration), rungs.holds("a"), rungs.height("a")))
         if iteration == 2:
             rungs.leave("a")
@@ -40,22 +36,13 @@ def test_a_trial_waits_from_a_rung_on_until_it_leaves_it():
 def test_a_retry_does_not_wait_where_it_was_let_go():
     rungs = Rungs((1, 3, 9))
     for iteration in (1, 3):
-        rungs.report("a", iteration, 0.1)
+        rungs.report("a", iteration)
         rungs.leave("a")
     assert [rungs.holds_at("a", iteration) for iteration in (1, 2, 3, 4, 9)] == [False] * 4 + [True]
 
 
-def test_the_worst_of_the_lowest_rung_is_the_last_one_held_and_of_equals_the_latest():
+def test_a_text_counts_the_trials_at_each_rung():
     rungs = Rungs((1, 3, 9))
-    for name, loss in {"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.3}.items():
-        rungs.report(name, 1, loss)
-    rungs.report("b", 1, 0.0)  # one that comes again keeps its first loss
-    assert rungs.worst_waiting(anyone) == "d"
-    rungs.leave("d")
-    assert rungs.worst_waiting(anyone) == "b"
-    rungs.leave("b")
-    rungs.report("b", 3, 9.0)
-    assert rungs.worst_waiting(anyone) == "c"
-    assert rungs.worst_waiting(lambda name: name == "b") == "b"
-    assert rungs.worst_waiting(lambda name: name == "d") is None
-    assert str(rungs) == "9: 0, 3: 1, 1: 3"
+    for name, iteration in {"a": 1, "b": 3, "c": 2}.items():
+        rungs.report(name, iteration)
+    assert str(rungs) == "9: 0, 3: 1, 1: 2"
