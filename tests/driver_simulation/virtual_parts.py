@@ -32,6 +32,7 @@ from virtual_store import Client, Store
 import tune_tf.config.sweep_config
 import tune_tf.sweep.callbacks.guards
 import tune_tf.sweep.parts
+import tune_tf.sweep.plan
 import tune_tf.sweep.run
 import tune_tf.sweep.runner
 import tune_tf.sweep_folder
@@ -90,6 +91,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         ),
         (tune_tf.sweep_folder, "datetime", VirtualDatetime),
         (tune_tf.sweep.parts, "session_folder", lambda: None),
+        (tune_tf.sweep.plan, "dataset_of", lambda workload: dict(_DATASET)),
         (tune_tf.sweep.runner, "trainable", _untrained),
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
@@ -174,5 +176,6 @@ def _report(result: SweepResult, folder: Path) -> Path:
     return path
 
 
+_DATASET = {"name": "a.csv", "digest": "d1", "source_type": "local", "source": "{}"}
 _REPORT = ModuleType("tune_tf.report")
 _REPORT.write_report = _report  # type: ignore[attr-defined]
