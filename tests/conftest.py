@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a Ray cluster or a store of MLflow's; put files of slow tests first.
+    """Mark what uses a Ray cluster or a store of MLflow's; put files of many slow tests first.
 
     Processes take a file each as they become free: a long one must not be the last.
     """
@@ -44,8 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, mark in (("ray_cluster", "cluster"), ("store_uri", "mlflow")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    num_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -num_slow[item.path])
 
 
 @pytest.fixture(autouse=True)

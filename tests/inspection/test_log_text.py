@@ -36,15 +36,6 @@ def test_a_log_that_cannot_be_written_is_a_warning_and_the_stream_stays(stream, 
     assert (tmp_path / "stdout").read_text() == "here\n"
 
 
-def test_no_file_is_left_open(stream, tmp_path):
-    log = TrialLog(streams=(stream,))
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - of the system, not of a folder
-    for _ in range(5):
-        log.begin(tmp_path / "log.txt")
-    log.end()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
-
-
 @pytest.mark.parametrize(
     ("tail", "text"), [(None, b"1\n2\n3\n4"), (2, b"3\n4"), (0, b""), (9, b"1\n2\n3\n4")]
 )

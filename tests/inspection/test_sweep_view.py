@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from sweep_in_progress import START_S
 
-from tune_tf.errors import SweepConflictError, UnknownSweepError, UnknownTrialError
-from tune_tf.inspection import SweepState, SweepView, list_sweeps
+from tune_tf.errors import UnknownSweepError, UnknownTrialError
+from tune_tf.inspection import SweepState, SweepView
 from tune_tf.outcome import Outcome
 
 
@@ -28,23 +27,6 @@ def test_a_running_sweep_tells_what_its_trials_do(sweep):
     assert (running.number, running.result.iterations) == (1, 2)
     assert running.result.metrics == {"val_accuracy": 0.6}
     assert running.node == "node-1 127.0.0.1"
-
-
-def test_the_best_trial_is_the_best_completed_one_by_its_last_value(ended):
-    view = seen(ended)
-    assert view.best.trial_id == "63e30f00"
-    assert view.best_value == 0.8
-    assert [trial.number for trial in view.result.best_first] == [2, 0, 1, 3]
-    assert view.result.best_config == ended.config_of(2)
-
-
-def test_a_sweep_that_has_ended_says_so_and_how_long_it_took(ended):
-    ended.now += 1000
-    view = seen(ended)
-    assert (view.state, view.left_s) == (SweepState.ENDED, None)
-    assert (view.began_s, view.worked_s) == (START_S, 2.0 * 7)
-    assert view.num_iterations == 7
-    assert [trial.mlflow_run_id for trial in view.trials] == ["f" * 32, "e" * 32, None, None]
 
 
 def test_a_sweep_without_a_driver_and_its_trials_count_as_interrupted(sweep):
@@ -104,16 +86,6 @@ def test_a_report_that_is_cut_gives_way_to_the_one_before(sweep, cut):
     assert (trial.result.iterations, trial.result.metrics["val_accuracy"]) == expected
 
 
-def test_a_failed_trial_tells_why(sweep):
-    sweep.start(0)
-    error = "Failure # 1 (occurred at 2026)\nTraceback ...\nValueError: no such activation\n"
-    (sweep.path / "trial_00000" / "error.txt").write_text(f"\x1b[36m{error}\x1b[0m")
-    sweep.end(0, Outcome.ERROR, "ValueError: no such activation")
-    trial = seen(sweep).trials[0]
-    assert (trial.state, trial.result.cause) == ("error", "ValueError: no such activation")
-    assert trial.error == "Traceback ...\nValueError: no such activation"
-
-
 def test_a_trial_without_a_word_in_the_diary_is_read_from_its_folder(sweep):
     sweep.run(0, 0.5)
     (sweep.path / "trial_00001").mkdir()
@@ -134,12 +106,6 @@ def test_an_ended_sweep_ignores_trial_folders_left_by_a_kill(ended):
 
     assert [trial.number for trial in view.trials] == before
     assert not view.result.interrupted
-
-
-def test_a_trial_that_never_started_is_counted(sweep):
-    sweep.end(0, Outcome.OUT_OF_BUDGET)
-    trial = seen(sweep).trials[0]
-    assert (trial.state, trial.result.iterations, trial.began_s) == ("out_of_budget", 0, None)
 
 
 def test_the_last_checkpoint_is_the_newest_that_holds_something(ended):
@@ -217,38 +183,6 @@ def test_a_damaged_folder_is_refused(ended, text):
         (ended.path / name).write_text(text)
     with pytest.raises(UnknownSweepError, match="sweep-info are damaged"):
         SweepView.open(ended.path)
-
-
-def test_a_list_has_the_newest_sweep_first_and_warns_of_what_cannot_be_read(sweeps, caplog):
-    for name in ("b", "a", "c", "d"):
-        sweeps(name=name).leave()
-    for place, name in enumerate("bac"):
-        (path,) = sweeps.storage_path.glob(f"{name}-*/events.jsonl")
-        path.write_text(path.read_text().replace(str(START_S), str(START_S + 60 * place)))
-    (path,) = sweeps.storage_path.glob("d-*/sweep-info")
-    path.write_text('{"format": 99}')
-    (sweeps.storage_path / "photos").mkdir()
-    found = list_sweeps(sweeps.storage_path)
-    assert [sweep.config.name for sweep in found] == ["c", "a", "b"]
-    assert f"{path.parent} was written by tune_tf None, which is newer" in caplog.text
-    assert list_sweeps(sweeps.storage_path / "nowhere") == []
-
-
-def test_a_second_driver_is_refused_with_who_drives(sweep, monkeypatch):
-    monkeypatch.setattr("tune_tf.events.event_log._PAUSE_S", 0.0)
-    with pytest.raises(SweepConflictError, match=r"still running \(process \d+ on .*\): wait"):
-        sweep.drive()
-
-
-def test_a_row_has_the_active_parameters_alone(ended):
-    first, second, *_ = (seen(ended).row(trial) for trial in seen(ended).trials)
-    assert (first["number"], first["outcome"], first["metrics"]) == (
-        0,
-        "completed",
-        {"val_accuracy": 0.7},
-    )
-    assert first["config"] == {"optimizer": "adamw", "block": {"width": 8}}
-    assert second["config"] == {"optimizer": "sgd", "momentum": 0.9, "block": {"width": 9}}
 
 
 def test_a_result_and_a_sweep_are_plain_data(sweep):

@@ -169,22 +169,6 @@ def test_a_server_killed_and_started_again_has_every_point_once(sweep, server, p
     )
 
 
-@pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("fault", ["hang", "forget"])
-def test_a_server_that_fails_for_a_while_has_every_point_once(sweep, server, proxy, fault, caplog):
-    caplog.set_level("INFO", "tune_tf")
-
-    def heal():
-        proxy.wait_for_failures(2)
-        proxy.become("pass")
-
-    folder = sweep(at_result(8, lambda: proxy.become(fault)), at_result(40, heal))
-
-    assert_exact(server, folder)
-    told = [r.getMessage().partition(";")[0] for r in caplog.records if "MLflow" in r.getMessage()]
-    assert told == ["MLflow is not available", "MLflow is available again"]
-
-
 def test_a_server_that_asks_for_a_password_or_a_token_gets_it(sweep, server, proxy, monkeypatch):
     proxy.authorization = "Basic YWRhOmxvdmVsYWNl"
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")

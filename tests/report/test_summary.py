@@ -57,17 +57,6 @@ def test_the_time_of_a_sweep_is_that_in_which_it_ran(tmp_path):
     assert "9 epochs trained in 1 min 18 s (18 s of" in " ".join(sentences(data))
 
 
-def test_nothing_is_said_of_what_there_is_not(summary):
-    first, others = summary(Told([1.0]))
-    assert first == "Best val_accuracy: 1, by trial 0."
-    assert [sentence.split()[1] for sentence in others] == ["trial:", "epoch"]
-
-
-def test_better_is_less_where_the_metric_is_minimised(summary):
-    first, _ = summary(Told([3.0]), Told([1.0]), objective={"metric": "loss", "mode": "min"})
-    assert first == "Best loss: 1, by trial 1."
-
-
 def test_a_best_epoch_before_the_last_is_named(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.5]), Told([1.0, 0.5])])
     kept = replace(result.trials[1], metrics={"val_accuracy": 1.0}, kept_iteration=1)

@@ -55,34 +55,10 @@ def test_a_trial_ends_complete_at_max_t_without_the_scheduler_being_asked(name):
     assert complete(scheduler, trial) == ("completed", None)
 
 
-def test_asha_records_the_value_at_max_t():
-    scheduler = make("asha")
-    trial = add(scheduler)
-    show(scheduler, trial, 9, 1.0)
-    complete(scheduler, trial)
-    assert "Iter 9.000: -1.0" in scheduler.debug_string()
-
-
 @both
 def test_a_limit_given_to_tune_stays(name):
     trial = add(make(name), stop={"training_iteration": 4, "acc": 0.9})
     assert trial.stopping_criterion == {"training_iteration": 4, "acc": 0.9}
-
-
-def test_a_trial_that_asha_stops_at_max_t_is_completed():
-    scheduler = make("asha")
-    trial = add(scheduler, stop={"training_iteration": 20})
-    assert show(scheduler, trial, 9, 1.0) == "STOP"
-    assert complete(scheduler, trial) == ("completed", None)
-
-
-def test_a_trial_that_asha_stops_early_is_pruned():
-    scheduler = make("asha")
-    for rank in range(3):
-        show(scheduler, add(scheduler, f"good{rank}"), 1, 0.1)
-    trial = add(scheduler, "bad")
-    assert show(scheduler, trial, 1, 5.0) == "STOP"
-    assert complete(scheduler, trial) == ("pruned", None)
 
 
 @both
@@ -92,23 +68,6 @@ def test_a_trial_whose_metric_is_not_finite_is_stopped_and_diverged(name, value)
     trial = add(scheduler)
     assert show(scheduler, trial, 3, value) == "STOP"
     assert complete(scheduler, trial) == ("diverged", f"val_loss is {value} at iteration 3")
-
-
-@both
-def test_a_metric_that_is_not_finite_at_the_limit_is_diverged_too(name):
-    scheduler = make(name)
-    trial = add(scheduler)
-    assert show(scheduler, trial, 9, math.nan) == "STOP"
-    assert complete(scheduler, trial) == ("diverged", "val_loss is nan at iteration 9")
-
-
-@pytest.mark.parametrize("iteration", [3, 9])
-def test_nan_never_enters_the_rungs(iteration):
-    scheduler = make("asha")
-    trial = add(scheduler)
-    show(scheduler, trial, iteration, math.nan)
-    complete(scheduler, trial)
-    assert scheduler.debug_string().count("None") == 3
 
 
 @both
@@ -140,27 +99,6 @@ def test_a_guess_that_somebody_else_made_is_replaced(name, done, reason, guess):
     trial = add(scheduler)
     show(scheduler, trial, 2, 1.0, done=done, **{STOP_REASON: guess})
     assert complete(scheduler, trial) == (reason, None)
-
-
-@both
-def test_the_reason_of_a_stop_by_hand_stays(name):
-    scheduler = make(name)
-    trial = add(scheduler)
-    stamp = {STOP_REASON: "pruned", STOP_CAUSE: "stopped by hand"}
-    show(scheduler, trial, 1, 1.0, done=True, **stamp)
-    assert complete(scheduler, trial) == ("pruned", "stopped by hand")
-
-
-@both
-def test_an_outside_stop_before_the_first_result_is_out_of_budget(name):
-    scheduler = make(name)
-    assert complete(scheduler, add(scheduler)) == ("out_of_budget", None)
-
-
-@both
-def test_a_trial_stopped_while_it_waits_is_forgotten(name):
-    scheduler = make(name)
-    scheduler.on_trial_remove(None, add(scheduler))
 
 
 @both

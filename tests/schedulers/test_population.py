@@ -85,23 +85,6 @@ def test_the_last_iteration_with_the_proposed_config_is_told():
     assert changed["t3"] == 4  # at 2 the best one was not known as such, nor saved
 
 
-def test_results_after_a_change_say_so_too():
-    scheduler = make()
-    controller = controller_of(scheduler, [flat(value) for value in range(4)])
-    seen = []
-    asked = scheduler.on_trial_result
-
-    def note(tune_controller, trial, result):
-        decision = asked(tune_controller, trial, result)
-        if trial.trial_id == "t3":
-            seen.append((result["training_iteration"], result.get(CONFIG_CHANGED_AT)))
-        return decision
-
-    scheduler.on_trial_result = note
-    controller.run()
-    assert seen[2:5] == [(3, None), (4, None), (5, 4)]
-
-
 @pytest.mark.parametrize("kind", ["nan", "error"])
 @pytest.mark.parametrize("iteration", [1, 2, 3, 4, 5])
 def test_nobody_waits_for_or_copies_a_trial_that_died(kind, iteration):
@@ -138,10 +121,6 @@ def test_a_trial_that_diverged_is_no_donor_while_tune_still_saves_it():
     assert best.status == "RUNNING"
     lower, upper = scheduler._quantiles()
     assert best not in [*lower, *upper]
-
-
-def test_checkpoints_are_all_to_be_kept_for_those_who_wait_with_one():
-    assert make().num_to_keep is None
 
 
 def test_checkpoints_of_donors_are_needed_and_all_while_one_is_being_made():

@@ -1,9 +1,7 @@
 """Schedulers that are saved, killed and restored with new trial objects."""
 
 import math
-import pickle
 import random
-import threading
 
 import pytest
 
@@ -22,7 +20,6 @@ SETTINGS = {
     "pbt": {"perturbation_interval": 2},
     "pb2": {"perturbation_interval": 2},
 }
-each = pytest.mark.parametrize("name", SETTINGS)
 
 
 def make(name, **settings):
@@ -82,17 +79,6 @@ def test_a_sweep_killed_at_any_point_ends_all_its_trials(name, iteration, slots,
     assert {reason for _, reason in ends.values()} <= {"completed", "pruned", "diverged"}
 
 
-@pytest.mark.parametrize("name", [name for name in SETTINGS if name != "pb2"])
-def test_a_sweep_that_is_killed_twice_ends_all_its_trials(name, tmp_path):
-    random.seed(0)
-    controller = controller_of(make(name), slots=3).run(until=at_iteration(9))
-    assert any(trial.is_finished() for trial in controller.trials)
-    again = killed_and_resumed(controller, tmp_path / "first", make(name))
-    again.scheduler.choose_trial_to_run(again)  # has it take up what it was restored from
-    last = killed_and_resumed(again, tmp_path / "second", make(name)).run()
-    assert {trial.status for trial in last.trials} == {"TERMINATED"}
-
-
 @pytest.mark.filterwarnings("ignore")  # Ray calls SciPy as of old, with few points
 def test_a_sweep_under_pb2_goes_on_with_what_its_process_has_seen(tmp_path):
     controller = controller_of(make("pb2"), count=4).run(until=at_iteration(4))
@@ -113,19 +99,6 @@ def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(name, iteration, tmp
     again = killed_and_resumed(controller, tmp_path / "scheduler", make(name)).run()
     assert again.ends() == whole.ends()
     assert {reason for _, reason in whole.ends().values()} >= {"completed", "pruned"}
-
-
-def test_a_paused_trial_stays_paused_after_a_resume(tmp_path):
-    controller = controller_of(make("HyperBandScheduler"), count=3, slots=3)
-    controller.run(until=at_iteration(1))
-    first, *_ = controller.trials
-    first.set_status("PAUSED")
-    again = killed_and_resumed(controller, tmp_path / "scheduler", make("HyperBandScheduler"))
-    assert {t.trial_id: t.status for t in again.trials} == {
-        "t0": "PAUSED",
-        "t1": "PENDING",
-        "t2": "PENDING",
-    }
 
 
 @pytest.mark.parametrize("name", ["HyperBandScheduler", "pbt"])
@@ -176,35 +149,6 @@ def test_a_donor_whose_checkpoint_was_being_made_gives_the_one_before(tmp_path):
     again.scheduler.choose_trial_to_run(again)
     (found,) = [t for t in again.trials if t.trial_id == donor.trial_id]
     assert again.scheduler._trial_state[found].last_checkpoint.path == str(tmp_path)
-
-
-@each
-def test_saving_leaves_one_whole_file(name, tmp_path):
-    scheduler = make(name)
-    for _ in range(2):
-        scheduler.save(tmp_path / "scheduler")
-    assert [path.name for path in tmp_path.iterdir()] == ["scheduler"]
-
-
-def test_saving_before_the_trials_are_back_keeps_what_was_restored(tmp_path):
-    controller = controller_of(make("asha")).run(until=at_iteration(3))
-    controller.scheduler.save(tmp_path / "first")
-    resumed = make("asha")
-    resumed.restore(tmp_path / "first")
-    resumed.save(tmp_path / "second")
-    first, second = (pickle.loads((tmp_path / name).read_bytes()) for name in ("first", "second"))
-    assert second.state
-    assert second == first
-
-
-def test_a_state_that_cannot_be_written_leaves_the_old_one(tmp_path):
-    scheduler = make("fifo")
-    scheduler.save(tmp_path / "scheduler")
-    scheduler.unpicklable = threading.Lock()
-    with pytest.raises(TypeError, match="pickle"):
-        scheduler.save(tmp_path / "scheduler")
-    assert [path.name for path in tmp_path.iterdir()] == ["scheduler"]
-    make("fifo").restore(tmp_path / "scheduler")
 
 
 def test_a_state_of_other_settings_is_refused(tmp_path):

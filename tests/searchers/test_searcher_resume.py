@@ -26,32 +26,6 @@ def test_a_sweep_saved_and_restored_draws_as_if_it_had_not_been(storage, tmp_pat
     assert begun + run(second, names(11, 13)) == whole
 
 
-@pytest.mark.parametrize("study_name", [None, "sweep"])
-def test_a_kill_after_the_last_save_loses_nothing_and_draws_nothing_twice(study_name, tmp_path):
-    settings = {"storage": tmp_path / "study.journal", "study_name": study_name}
-    first = make(**settings)
-    begun = run(first, names(11))
-    running = first.suggest("running")
-    first.save(tmp_path / "state.pkl")
-    lost = run(first, names(2, 11))  # finished, then forgotten by Tune
-    lost.append(first.suggest("t13"))
-    first.on_trial_result("t13", {"loss": 1.0, "training_iteration": 1})
-    first.on_trial_complete("running", {"loss": 1.0, "training_iteration": 1, "done": True})
-    del first  # kill -9
-
-    second = make(**settings)
-    second.restore(tmp_path / "state.pkl")
-    # Tune knows "running" as unfinished and runs it again: its end is in the study already.
-    second.on_trial_result("running", {"loss": 9.0, "training_iteration": 1})
-    second.on_trial_complete("running", {"loss": 9.0, "training_iteration": 2, "done": True})
-    assert run(second, names(3, 50)) == lost
-    new = run(second, names(4, 60))
-    configs = [*begun, running, *lost, *new]
-    assert len({config["rate"] for config in configs}) == len(configs)
-    assert [trial.params["rate"] for trial in trials_of(second)] == [c["rate"] for c in configs]
-    assert {trial.state.name for trial in trials_of(second)} <= {"COMPLETE", "PRUNED"}
-
-
 def test_a_new_searcher_on_a_study_goes_on_with_it_and_repeats_no_draw(tmp_path):
     settings = {"storage": tmp_path / "study.journal", "study_name": "sweep"}
     first = make(**settings)

@@ -21,16 +21,6 @@ def found(sweep):
     return finished_result(SweepFolder.open(sweep.path))
 
 
-def test_a_sweep_that_came_to_its_end_is_told_and_not_touched(settled):
-    before = {path: path.read_bytes() for path in settled.path.rglob("*") if path.is_file()}
-    result = found(settled)
-    assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
-    assert result.best_trial.number == 2
-    assert not result.interrupted
-    after = {path: path.read_bytes() for path in settled.path.rglob("*") if path.is_file()}
-    assert after == before
-
-
 def interrupt(sweep):
     sweep.drive()
     sweep.finish(interrupted=True)

@@ -6,6 +6,8 @@ from tune_tf.tracking.names import TIME_TOTAL
 from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.writing.run_update import (
     PARENT,
+    STOP_CAUSE_TAG,
+    STOP_REASON_TAG,
     Report,
     RunUpdate,
 )
@@ -167,3 +169,26 @@ def test_an_experiment_of_any_name_has_its_artifacts_beside_the_database(
         "artifacts",
         "sweep.yaml",
     )
+
+
+def test_reopening_a_run_takes_back_how_it_ended(client, open_runs):
+    first = open_runs()
+    tags = {STOP_REASON_TAG: "interrupted", STOP_CAUSE_TAG: "ctrl-c"}
+    first.write(RunUpdate("t1", 0, tags=tags, status="KILLED", end_ms=9))
+    second = open_runs(reopen=True)
+    second.write(RunUpdate("t1", 0, reopen=True))
+    run = client.get_run(second.run_ids["t1"])
+    assert run.info.status == "RUNNING"
+    assert not {STOP_REASON_TAG, STOP_CAUSE_TAG} & run.data.tags.keys()
+
+
+def test_settling_removes_runs_of_trials_made_after_the_last_snapshot(client, open_runs):
+    first = open_runs()
+    for trial_id in ("kept", "forgotten"):
+        first.write(result(trial_id, 1))
+    second = open_runs(reopen=True, trial_ids=frozenset({"kept"}))
+    second.write(RunUpdate(PARENT, 0, trials=frozenset({"kept"}), status="FINISHED"))
+    runs = {run.data.tags.get("tune_tf.trial_id", PARENT): run for run in active(client)}
+    assert runs.keys() == {"kept", PARENT}
+    assert runs["kept"].info.status == "KILLED"
+    assert runs["kept"].data.tags[STOP_REASON_TAG] == "interrupted"

@@ -6,7 +6,6 @@ from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
-from tune_tf.trainables.capacity import check_cluster
 from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.workload import Workload
 
@@ -90,17 +89,6 @@ def test_it_reserves_a_bundle_a_worker_beside_an_empty_one_of_its_own():
     assert request.bundles == [{"CPU": 2.0}, {"CPU": 2.0}]
     assert request.head_bundle_is_empty
     assert request.strategy == "SPREAD"
-
-
-def test_given_resources_win():
-    made = trainable(Nothing, resources=TrialResources(cpus=3))
-
-    assert made.default_resource_request({}).bundles == [{"CPU": 3.0}]
-
-
-def test_without_a_cluster_nothing_is_checked(monkeypatch):
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    check_cluster(TrialResources(cpus=10_000))
 
 
 @pytest.mark.parametrize("settings", [{"max_programs": 0}, {"max_growth_bytes": 0}])

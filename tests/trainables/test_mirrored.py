@@ -98,16 +98,6 @@ def metrics_of(result):
     return {name: result[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")}
 
 
-def test_an_iteration_is_an_epoch(begin):
-    trainable = begin()
-    results = [trainable.train() for _ in range(3)]
-
-    assert [result["training_iteration"] for result in results] == [1, 2, 3]
-    assert results[-1]["loss"] < results[0]["loss"]
-    assert all(type(value) is float for value in metrics_of(results[0]).values())
-    assert not any(result["done"] for result in results)
-
-
 class Reading(Small):
     """Reads a file whose path is a parameter."""
 
@@ -138,14 +128,6 @@ def test_a_diverged_trial_says_so_and_ends(begin):
     assert result["done"]
     assert result[STOP_REASON] == "diverged"
     assert result[STOP_CAUSE] == "loss is nan at iteration 1"
-
-
-def test_an_early_stopping_ends_the_trial_as_completed(begin):
-    trainable = begin({"patience": 1})
-    first, second = trainable.train(), trainable.train()
-
-    assert (first["done"], second["done"]) == (False, True)
-    assert second[STOP_REASON] == "completed"
 
 
 @pytest.mark.parametrize(

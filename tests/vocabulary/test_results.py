@@ -30,13 +30,6 @@ def result(*trials):
     return SweepResult("small-1", Path("sweeps/small-1"), config, Path(), trials)
 
 
-def test_the_best_trial_is_best_in_the_leading_objective():
-    found = result(trial(0, 0.3), trial(1, 0.2), trial(2, 0.1, outcome=STOPPED))
-    assert found.best_trial.number == 1
-    assert found.best_value == 0.2
-    assert found.best_config == {"width": 1}
-
-
 def test_a_result_is_shown_in_one_line_without_its_settings():
     assert (
         repr(result(trial(0, 0.25))) == "SweepResult('small-1', 1 trial, best loss 0.25 by trial 0)"
@@ -57,25 +50,6 @@ def test_without_a_best_trial_the_causes_of_failures_are_given_without_secrets()
     )
     with pytest.raises(UnknownMetricError, match="; 2 trials error: OSError: no file"):
         _ = result(*broken).best_trial
-
-
-def test_an_infeasible_trial_is_neither_the_best_nor_in_the_front():
-    found = result(trial(0, 0.3), trial(1, 0.2, 0.9, feasible=False))
-    assert found.best_trial.number == 0
-    assert [each.number for each in found.pareto_front] == [0]
-
-
-def test_the_front_holds_completed_trials_that_nothing_beats_in_both():
-    found = result(
-        trial(0, 0.3, 0.9), trial(1, 0.2, 0.6), trial(2, 0.3, 0.6), trial(3, 0.1, 1.0, STOPPED)
-    )
-    assert [each.number for each in found.pareto_front] == [0, 1]
-
-
-def test_without_a_feasible_value_no_trial_is_the_best():
-    found = result(trial(0, 0.3, feasible=False), trial(1, float("nan")))
-    with pytest.raises(UnknownMetricError, match=r"satisfied the constraints \(1 did not\)"):
-        _ = found.best_trial
 
 
 def test_the_table_has_a_row_for_each_trial():

@@ -72,16 +72,6 @@ class Sweep:
         return self.end.reason
 
 
-def test_epochs_of_all_trials_are_counted():
-    sweep = Sweep(epochs=3)
-    first, second = sweep.start(), sweep.start()
-    sweep.report(first, 1.0)
-    sweep.report(second, 1.0)
-    assert sweep.step() is None
-    sweep.report(first, 1.0)
-    assert sweep.step() == "its budget of 3 epochs is spent"
-
-
 @pytest.mark.parametrize(
     ("limit", "what"), [("cpu_hours", "CPU-hours"), ("gpu_hours", "GPU-hours")]
 )
@@ -94,30 +84,6 @@ def test_hours_of_reserved_devices_are_counted_while_trials_run(limit, what):
     assert sweep.step(seconds=1700) is None  # of the second one alone
     assert sweep.step(seconds=101) == f"its budget of 2 {what} is spent"
     assert second.status == "RUNNING"
-
-
-@pytest.mark.parametrize(
-    ("loss", "size", "ends"),
-    [(0.2, 1, True), (0.1, 1, True), (0.21, 1, False), (0.1, 11, False), (float("nan"), 1, False)],
-    ids=["reached", "better", "not reached", "beyond a constraint", "no number"],
-)
-def test_a_sweep_ends_when_a_trial_reaches_the_target(loss, size, ends):
-    sweep = Sweep(target=0.2)
-    result = sweep.report(sweep.start(), loss, size)
-    assert result["done"] is ends
-    assert result.get("stop_reason") == ("completed" if ends else None)
-    reason = sweep.step()
-    assert reason == (f"a trial's loss {loss:g} reached its target of 0.2" if ends else None)
-
-
-def test_a_sweep_stops_only_after_the_trial_at_the_target_has_ended():
-    sweep = Sweep(target=0.2)
-    trial = sweep.start()
-    sweep.report(trial, 0.1)
-    sweep.step()
-    assert not sweep.end.stop_all()  # its checkpoint is being written
-    sweep.finish(trial)
-    assert sweep.end.stop_all()
 
 
 def test_a_sweep_ends_when_trials_bring_no_gain():

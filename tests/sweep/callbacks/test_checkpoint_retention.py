@@ -93,34 +93,12 @@ def sweep(tmp_path):
     return Sweep(tmp_path)
 
 
-def test_the_best_that_ended_and_those_that_run_keep_their_checkpoints(sweep):
-    worse, best, running = sweep.trial(0, 1), sweep.trial(0, 1), sweep.trial(0)
-    sweep.end(worse, 0.9)
-    sweep.end(best, 0.1)
-    sweep.step()
-    assert sweep.left == ["t1/0", "t1/1", "t2/0"]
-    assert sweep.told == ["t0"]
-    sweep.end(running, 0.05)
-    sweep.step()
-    assert sweep.left == ["t2/0"]
-
-
 def test_checkpoints_stay_until_a_snapshot_records_the_trials_end(sweep):
     sweep.step()
     sweep.end(sweep.trial(0), 0.9)
     sweep.end(sweep.trial(0), 0.1)
     sweep.step(written=False)
     assert sweep.left == ["t0/0", "t1/0"]
-    sweep.step()
-    assert sweep.left == ["t1/0"]
-
-
-def test_a_trial_that_was_stopped_early_makes_room_for_completed_ones(sweep):
-    pruned, completed = sweep.trial(0), sweep.trial(0)
-    sweep.end(pruned, 0.1, Outcome.PRUNED)
-    sweep.step()
-    assert sweep.left == ["t0/0", "t1/0"]
-    sweep.end(completed, 0.9)
     sweep.step()
     assert sweep.left == ["t1/0"]
 
@@ -160,13 +138,4 @@ def test_the_pareto_front_stays_where_there_are_several_objectives(tmp_path):
     for loss, ms in ((0.1, 9), (0.5, 1), (0.6, 2)):
         sweep.end(sweep.trial(0), loss, ms=ms)
     sweep.step()
-    assert sweep.left == ["t0/0", "t1/0"]
-
-
-def test_keep_checkpoints_all_removes_none(tmp_path):
-    sweep = Sweep(tmp_path, keep_checkpoints="all")
-    sweep.end(sweep.trial(0), 0.9)
-    sweep.end(sweep.trial(0), 0.1)
-    sweep.step()
-    sweep.keeper.remove_unneeded()
     assert sweep.left == ["t0/0", "t1/0"]

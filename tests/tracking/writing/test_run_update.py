@@ -33,3 +33,15 @@ FULL = RunUpdate(
 def test_an_entry_comes_back_from_json_as_it_was(entry):
     assert RunUpdate.from_json(entry.to_json()) == entry
     assert "\n" not in entry.to_json()
+
+
+def test_reopening_takes_back_an_end_not_yet_written():
+    entry = RunUpdate("t", 1, status="KILLED", end_ms=1)
+    entry.merge(RunUpdate("t", 2, reopen=True))
+    assert (entry.status, entry.end_ms, entry.reopen) == (None, None, True)
+
+
+def test_a_sweep_that_goes_on_is_not_settled_by_its_earlier_end():
+    entry = RunUpdate("", 0, trials=frozenset({"t"}), ends={"t": "error"}, status="KILLED")
+    entry.merge(RunUpdate("", 1, reopen=True))
+    assert (entry.trials, entry.ends) == (None, {})

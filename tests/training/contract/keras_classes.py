@@ -132,9 +132,9 @@ class KerasSubject:
         if isinstance(usual, bool):
             return [not usual]
         if isinstance(usual, float):
-            return [0.5 * usual, 0.25 * usual] if usual else [0.1, 0.3]
+            return [0.5 * usual] if usual else [0.1, 0.3]
         if isinstance(usual, int):
-            return [usual + 1, usual + 2]
+            return [usual + 1]
         if parameter.name in ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay"):
             return [0.01, 0.1]
         return [1, 2] if parameter.name == "seed" else []

@@ -25,8 +25,6 @@ from contract_row import (
 )
 from users_workloads import OfRows
 
-from tune_tf.training.scalars import _TRACEABLE, CLIP_THRESHOLDS
-
 losses, metrics = keras.losses, keras.metrics
 regularizers, constraints = keras.regularizers, keras.constraints
 schedules = optimizers.schedules
@@ -199,55 +197,47 @@ VALUES = {
     "weight_decay": (0.1, 0.6),
     "clipnorm": (0.05, 0.2),
     "clipvalue": (0.01, 0.05),
-    "global_clipnorm": (0.05, 0.3),
     "initial_learning_rate": (0.1, 0.3),
-    "decay_rate": (0.9, 0.3),
     "alpha": (0.1, 0.5),
-    "end_learning_rate": (0.01, 0.05),
     "warmup_target": (0.2, 0.5),
     "rate": (0.2, 0.6),
-    "stddev": (0.2, 0.6),
-    "l1": (0.01, 0.1),
     "l2": (0.02, 0.2),
 }
 """Two values of each number that a graph reads, which matter within a few updates."""
-SHAPES = {
-    "SpatialDropout1D": (2, 2),
-    "SpatialDropout2D": (1, 2, 2),
-    "SpatialDropout3D": (1, 1, 2, 2),
-}
 
 
-def numbers_of(kind, names):
+def numbers_of(kind, *names):
     """Return a row of a class whose configs differ in nothing but numbers that a graph reads."""
-    clips = [name for name in names if name in CLIP_THRESHOLDS]
-    if clips:  # only one at a time
-        clip = clips[len(kind.__name__) % len(clips)]
-        names = [name for name in names if name not in clips or name == clip]
 
     def build(which):
         given = {name: VALUES[name][which] for name in names}
         if issubclass(kind, optimizers.Optimizer):
             return stacked(layers.Dense(4, "tanh"), optimizer=kind(0.02, **given))
-        if issubclass(kind, regularizers.Regularizer):
+        if kind is regularizers.L2:
             return stacked(layers.Dense(4, kernel_regularizer=kind(**given)))
-        if issubclass(kind, layers.Layer):
-            shape = layers.Reshape(SHAPES.get(kind.__name__, (4,)))
-            return stacked(layers.Dense(4), shape, kind(**given), layers.Flatten())
-        if "warmup_target" in given:
-            given["warmup_steps"] = 2
-        if kind is schedules.InverseTimeDecay or kind is schedules.ExponentialDecay:
-            made = kind(given["initial_learning_rate"], 3, given["decay_rate"])
-        else:
-            made = kind(decay_steps=4, **given)
+        if kind is layers.Dropout:
+            return stacked(layers.Dense(4), kind(**given))
+        made = kind(decay_steps=4, warmup_steps=2, **given)
         return stacked(layers.Dense(4), optimizer=optimizers.SGD(made, momentum=0.5))
 
     return of(build, 0, 1)
 
 
 CARRIED = {
-    f"numbers of {kind.__name__}": numbers_of(kind, names) for kind, names in _TRACEABLE.items()
+    "numbers of SGD": numbers_of(optimizers.SGD, "momentum", "weight_decay", "clipnorm"),
+    "numbers of AdamW": numbers_of(
+        optimizers.AdamW, "beta_1", "beta_2", "epsilon", "weight_decay", "clipvalue"
+    ),
+    "numbers of RMSprop": numbers_of(
+        optimizers.RMSprop, "rho", "momentum", "epsilon", "weight_decay", "clipnorm"
+    ),
+    "numbers of CosineDecay": numbers_of(
+        schedules.CosineDecay, "initial_learning_rate", "alpha", "warmup_target"
+    ),
+    "numbers of Dropout": numbers_of(layers.Dropout, "rate"),
+    "numbers of L2": numbers_of(regularizers.L2, "l2"),
 }
+"""Several numbers of a class at once; ``test_keras_classes.py`` varies each of every class."""
 
 
 def augmented(layer):
