@@ -139,6 +139,7 @@ UNPICKLING = {
     "tune_tf/searchers/study_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",
     "tune_tf/trainables/trial_process.py",
+    "tune_tf/training/callback_state.py",
 }
 _UNPICKLERS = {"Unpickler", "loads", "load", "load_model", "unsafe_load", "read_pickle"}
 _MODULES = {"pickle", "cloudpickle", "joblib", "dill", "marshal", "shelve", "models", "yaml"}

@@ -205,11 +205,7 @@ class EpochCallbacks:
         return self._state.changes()
 
     def restore(self, state: CallbackState) -> None:
-        """Restore the result of :meth:`state`.
-
-        Raises:
-            CheckpointError: A callback changed an array of the state in place.
-        """
+        """Restore the result of :meth:`state`."""
         if self.have_ended:
             self.train_begin()
         self._state.restore(state)

@@ -1,4 +1,4 @@
-"""Checkpoint of a trial in one NumPy ``.npz`` file: all variables and one JSON text, no pickle.
+"""Checkpoint of a trial in one NumPy ``.npz`` file: all variables, and the rest as one JSON text.
 
 Names and roles match the variables to a model: a zero hyperparameter can remove some, since Dropout
 with rate 0 has no random state, and SGD without momentum has no slots.
@@ -6,6 +6,7 @@ with rate 0 has no random state, and SGD without momentum has no slots.
 
 import json
 import os
+import pickle
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy as np
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import CheckpointError
-from tune_tf.training.callback_state import Arrays, CallbackState
+from tune_tf.training.callback_state import CallbackState, load_plain
 from tune_tf.training.scalars import (
     LearningRate,
     model_layers,
@@ -26,9 +27,13 @@ from tune_tf.training.scalars import (
 )
 
 FILE_NAME = "trial.npz"
-_HEAD = "head"
+_HEAD, _CALLBACKS = "head", "callbacks"
 _IN_HEAD = ("epoch", "seed", "config", "initial_rate", "names", "has_ended", "needs_data")
 _RANDOM_STATE = "seed_generator_state"
+_DAMAGE = (
+    *(ValueError, KeyError, OSError, EOFError),
+    *(zipfile.BadZipFile, pickle.UnpicklingError),
+)
 
 # Optional slots of an optimizer, which may start as zeros at any time.
 _OPTIONAL_SLOTS: dict[type, tuple[str, ...]] = {
@@ -88,22 +93,17 @@ def match_variables(
     matches: list[int | None] = [None] * len(wanted)
     for stored_index, wanted_index in zip(*required, strict=True):
         old, new = stored[stored_index], wanted[wanted_index]
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
-            shapes = [
-                str(each.shape) if old.dtype == new.dtype else f"{each.shape} of {each.dtype}"
-                for each in (new, old)
-            ]
+        if old[1:4] != new[1:4]:
             raise CheckpointError(
-                f"variable {new.path} has shape {shapes[0]}, but the checkpoint holds {shapes[1]} "
-                f"({old.path}): it was saved by a trial with a different structure"
-            )
-        if old.role != new.role:
-            raise CheckpointError(
-                f"variable {new.path} is the {new.role}, but the checkpoint holds the {old.role} "
+                f"variable {new.path} is {_text(new)}, but the checkpoint holds {_text(old)} "
                 f"({old.path}): it was saved by a trial with a different structure"
             )
         matches[wanted_index] = stored_index
     return matches
+
+
+def _text(name: VariableName) -> str:
+    return f"the {name.role} of shape {name.shape} and type {name.dtype}"
 
 
 def _required_indices(side: Sequence[VariableName], other: Sequence[VariableName]) -> list[int]:
@@ -206,18 +206,16 @@ class Checkpoint:
 
     def write(self, folder: Path) -> None:
         """Write the file atomically."""
-        arrays_of_callbacks = dict(self.callbacks.arrays)
         head = {name: getattr(self, name) for name in _IN_HEAD}
-        head["callbacks"] = self.callbacks.attributes
-        arrays = [*self.model, *self.optimizer, *self.others, *arrays_of_callbacks.values()]
+        arrays = [*self.model, *self.optimizer, *self.others]
         head |= {
             "num_model": len(self.model),
             "num_optimizer": len(self.optimizer),
-            "digests": list(arrays_of_callbacks),
             "dtypes": [str(array.dtype) for array in arrays],
         }
         named: dict[str, Any] = {f"a{i}": _storable(array) for i, array in enumerate(arrays)}
         named[_HEAD] = np.array(json.dumps(head, default=_plain))
+        named[_CALLBACKS] = np.frombuffer(pickle.dumps(self.callbacks.attributes), np.uint8)
         with atomic_path(folder / FILE_NAME) as partial, partial.open("wb") as file:
             np.savez(file, **named)
             file.flush()
@@ -234,17 +232,16 @@ class Checkpoint:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 head = json.loads(str(archive[_HEAD]))
+                callbacks = load_plain(archive[_CALLBACKS].tobytes())
                 arrays = [
                     _of_dtype(archive[f"a{i}"], dtype) for i, dtype in enumerate(head["dtypes"])
                 ]
         except FileNotFoundError:
             raise CheckpointError(f"there is no checkpoint at {path}") from None
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             raise CheckpointError(f"{path} is not a complete checkpoint: {error}") from error
-        digests = head["digests"]
-        split, end = head["num_model"], len(arrays) - len(digests)
-        optimizer_end = split + head["num_optimizer"]
-        of_callbacks: Arrays = dict(zip(digests, arrays[end:], strict=True))
+        split = head["num_model"]
+        end = split + head["num_optimizer"]
         plain = {name: head[name] for name in _IN_HEAD}
         plain["names"] = [
             VariableName(path, role, tuple(shape), *more)
@@ -252,11 +249,9 @@ class Checkpoint:
         ]
         return cls(
             arrays[:split],
-            arrays[split:optimizer_end],
-            callbacks=CallbackState(
-                [(name, each) for name, each in head["callbacks"]], of_callbacks
-            ),
-            others=arrays[optimizer_end:end],
+            arrays[split:end],
+            callbacks=CallbackState(callbacks),
+            others=arrays[end:],
             **plain,
         )
 

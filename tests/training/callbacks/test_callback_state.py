@@ -1,23 +1,23 @@
 """What callbacks remember goes with a trial, and with no other trial."""
 
-import json
+import os
+import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 from guards import slow
 from trials import Given, begin, draw, furthest_values
 
-from tune_tf.errors import CheckpointError
-from tune_tf.training.callback_state import decode, encode
+from tune_tf.training.callback_state import is_plain, load_plain
 from tune_tf.training.export import trained_model
 from tune_tf.training.fit_loop import FitLoop
 from tune_tf.training.loop import GraphLoop
 
 pytestmark = pytest.mark.tf
 callbacks = keras.callbacks
-
 
 DATA = draw(20, 8)
 
@@ -116,7 +116,6 @@ def test_a_trial_is_exported_with_its_best_weights(num_epochs, ema, loop_of, tmp
         [1, [-2.0, "x", True, float("inf")]],
         (1, (None,)),
         {"a": 1, 2: "b", (1, 2): [3], None: 4, True: 5},
-        {"array": "no digest", "list": [1]},
         {1, 2},
         OrderedDict([("b", 1), ("a", 2)]),
         Counter("aab"),
@@ -125,15 +124,16 @@ def test_a_trial_is_exported_with_its_best_weights(num_epochs, ema, loop_of, tmp
         np.float32(0.1),
         np.arange(6, dtype="int16").reshape(2, 3),
         np.array(["a", "bc"]),
+        np.ones((2, 3))[:, ::2],
+        np.arange(2).astype(ml_dtypes.bfloat16),
         [np.ones(2), np.zeros((0, 3))],
         {"nested": [{"deep": (np.float64(1.5),)}]},
     ],
     ids=repr,
 )
 def test_a_value_comes_back_as_it_was(value):
-    arrays = {}
-    text = json.dumps(encode(value, arrays))
-    back = decode(json.loads(text), arrays)
+    assert is_plain(value)
+    back = load_plain(pickle.dumps(value))
 
     assert type(back) is type(value)
     assert repr(back) == repr(value)
@@ -141,14 +141,15 @@ def test_a_value_comes_back_as_it_was(value):
     assert getattr(back, "maxlen", None) == getattr(value, "maxlen", None)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [print, [object()], np.array([object()]), b"bytes"],
-    ids=["function", "in a list", "objects", "bytes"],
-)
-def test_what_is_no_plain_state_is_told(value):
-    with pytest.raises(TypeError, match="is not plain state"):
-        encode(value, {})
+@pytest.mark.parametrize("value", [print, [object()], np.array([object()]), b"bytes"], ids=type)
+def test_other_values_are_no_state(value):
+    assert not is_plain(value)
+
+
+@pytest.mark.parametrize("value", [os.system, np.load, pytest.raises], ids=str)
+def test_a_checkpoint_runs_no_code(value):
+    with pytest.raises(pickle.UnpicklingError, match="is no plain state"):
+        load_plain(pickle.dumps(value))
 
 
 def test_a_list_in_itself_is_no_state_and_no_endless_loop(replicas_of):
@@ -163,7 +164,7 @@ def test_a_list_in_itself_is_no_state_and_no_endless_loop(replicas_of):
     loop.finish()
 
 
-def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
+def test_an_array_changed_in_place_is_taken_back(replicas_of):
     class Begun(callbacks.Callback):
         def on_train_begin(self, logs=None):
             self.sums = np.zeros(2)
@@ -176,11 +177,9 @@ def test_an_array_changed_in_place_cannot_be_taken_back_silently(replicas_of):
     loop.epoch()
     after_one = loop.state()
     loop.epoch()
-    loop.restore(after_one)
-
-    assert loop.trial.callbacks._callbacks[0].sums.tolist() == [1, 1]
-    with pytest.raises(CheckpointError, match="an array was changed in place: create a new array"):
-        loop.restore(at_first)
+    for saved, sums in ((after_one, [1, 1]), (at_first, [0, 0])):
+        loop.restore(saved)
+        assert loop.trial.callbacks._callbacks[0].sums.tolist() == sums
     loop.finish()
 
 

@@ -33,7 +33,7 @@ def test_a_missing_file_is_told(tmp_path):
         Checkpoint.read(tmp_path)
 
 
-def test_nothing_in_the_file_is_pickled(folders):
+def test_no_array_of_the_file_is_pickled(folders):
     with np.load(folders(1) / FILE_NAME, allow_pickle=False) as archive:
         assert all(archive[name].dtype != object for name in archive.files)
         assert json.loads(str(archive["head"]))["epoch"] == 2

@@ -34,8 +34,8 @@ def calls_of(model: keras.Model) -> list[LayerCall]:
 def stage_plan(calls: Sequence[LayerCall], num_stages: int, stage_of: StageOf) -> tuple[int, ...]:
     """Return the stage of each call of ``calls_of``, from 0.
 
-    If ``stage_of`` assigns no layer, the calls are cut in order so that the largest stage has as
-    few bytes of variables as possible.
+    If ``stage_of`` assigns no layer, the layers are cut in the order of their first calls so that
+    the largest stage has as few bytes of variables as possible.
 
     Raises:
         WorkloadError: The model cannot be cut like that; the message names the layer.
@@ -47,9 +47,9 @@ def stage_plan(calls: Sequence[LayerCall], num_stages: int, stage_of: StageOf) -
             f"num_stages={max(1, num_layers)} or fewer"
         )
     requests = {id(call.operation): _requested_stage(call, num_stages, stage_of) for call in calls}
-    if any(stage is not None for stage in requests.values()):
-        return _plan_as_requested(calls, num_stages, requests)
-    return _plan_evenly(calls, num_stages)
+    if all(stage is None for stage in requests.values()):
+        requests |= _evenly(calls, num_stages)
+    return _plan(calls, num_stages, requests)
 
 
 def split_evenly(sizes: Sequence[int], num_parts: int) -> tuple[int, ...]:
@@ -86,43 +86,10 @@ def _num_bytes(call: LayerCall) -> int:
     )
 
 
-def _plan_evenly(calls: Sequence[LayerCall], num_stages: int) -> tuple[int, ...]:
-    blocks = _blocks(calls)
-    if len(blocks) < num_stages:
-        first, last = max(blocks, key=lambda block: block[1] - block[0])
-        names = [call.operation.name for call in calls[first : last + 1] if not _is_input(call)]
-        raise WorkloadError(
-            f"the model cannot be cut into {num_stages} stages: the layers from {names[0]!r} to "
-            f"{names[-1]!r} stay together, because one of them is used again at the end; use "
-            f"num_stages={len(blocks)} or fewer"
-        )
-    sizes = []
-    for first, last in blocks:
-        by_operation = {id(call.operation): call for call in calls[first : last + 1]}
-        sizes.append(sum(_num_bytes(call) for call in by_operation.values()))
-    plan: list[int] = []
-    for (first, last), stage in zip(blocks, split_evenly(sizes, num_stages), strict=True):
-        plan += [0 if _is_input(call) else stage for call in calls[first : last + 1]]
-    return tuple(plan)
-
-
-def _blocks(calls: Sequence[LayerCall]) -> list[tuple[int, int]]:
-    """Return the first and last index of the runs of calls between which a model can be cut.
-
-    All calls of a layer share its variables, so they belong to one run with all calls between them.
-    """
-    last = {id(call.operation): index for index, call in enumerate(calls)}
-    blocks: list[tuple[int, int]] = []
-    begin = end = 0
-    for index, call in enumerate(calls):
-        if index > end:
-            blocks.append((begin, end))
-            begin = end = index
-        end = max(end, last[id(call.operation)])
-        if all(_is_input(each) for each in calls[begin : index + 1]) and index == end:
-            end = min(index + 1, len(calls) - 1)  # a stage needs more than an input
-    blocks.append((begin, end))
-    return blocks
+def _evenly(calls: Sequence[LayerCall], num_stages: int) -> dict[int, int | None]:
+    """Return the stage of each operation, by ``id``."""
+    operations = {id(call.operation): _num_bytes(call) for call in calls if not _is_input(call)}
+    return dict(zip(operations, split_evenly([*operations.values()], num_stages), strict=True))
 
 
 def _requested_stage(call: LayerCall, num_stages: int, stage_of: StageOf) -> int | None:
@@ -139,7 +106,7 @@ def _requested_stage(call: LayerCall, num_stages: int, stage_of: StageOf) -> int
     return stage
 
 
-def _plan_as_requested(
+def _plan(
     calls: Sequence[LayerCall], num_stages: int, requests: dict[int, int | None]
 ) -> tuple[int, ...]:
     tensor_stages: dict[int, int] = {}
@@ -148,16 +115,16 @@ def _plan_as_requested(
     for call in calls:
         name = call.operation.name
         earliest = max((tensor_stages[id(tensor)] for tensor in call.inputs), default=0)
-        stage = requests[id(call.operation)]
+        stage = operation_stages.get(id(call.operation), requests[id(call.operation)])
         if stage is None:
-            stage = operation_stages.get(id(call.operation), earliest)
-            if stage < earliest:
-                raise WorkloadError(
-                    f"the layer {name!r} is shared across stages: it is called on stage {stage} "
-                    f"and again on the output of stage {earliest}; place it and all layers between "
-                    "its calls on one stage"
-                )
-        elif stage < earliest:
+            stage = earliest
+        if stage < earliest and id(call.operation) in operation_stages:
+            raise WorkloadError(
+                f"the layer {name!r} is shared across stages: it is called on stage {stage} and "
+                f"again on the output of stage {earliest}; place it and all layers between its "
+                "calls on one stage with stage_of, or use fewer stages"
+            )
+        if stage < earliest:
             raise WorkloadError(
                 f"the model cannot be cut at the layer {name!r}: stage_of puts it on stage "
                 f"{stage}, but it needs the output of stage {earliest}; stages run in order"
