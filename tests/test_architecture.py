@@ -37,7 +37,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1332,
+    "cli": 1327,
     "config": 1101,
     "data": 943,
     "events": 440,
@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42686, "tests": 41054, "scripts": 4495}
+LINES = {"tune_tf": 42681, "tests": 41054, "scripts": 4495}
 """Most lines of any kind."""
 
 
