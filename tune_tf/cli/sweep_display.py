@@ -74,12 +74,7 @@ def print_result(result: SweepResult, *, as_json: bool) -> ExitCode:
     if as_json:
         print_json(result.to_dict())
     else:
-        console = make_console()
-        state = "interrupted" if result.interrupted else "ended"
-        title = Text.assemble("\n", (result.sweep_id, "bold"), f"  {state}  ")
-        console.print(title, counted_states(result.to_dict()["trials"]), sep="")
-        console.print(_result(result))
-        _print_places(result, console)
+        print_status(SweepView.open(result.path), make_console())
     if result.interrupted:
         return ExitCode.INTERRUPTED
     return ExitCode.ENDED if result.count(Outcome.COMPLETED) else ExitCode.NOTHING_COMPLETED
