@@ -7,6 +7,7 @@ import pytest
 from tune_tf.errors import SweepConflictError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, Int, SearchSpace
+from tune_tf.tune_internals import controller
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 SPACE = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "units": Int(4, 64)})
@@ -94,8 +95,9 @@ def test_a_missing_metric_ends_the_sweep_at_the_first_result(hook, settings, mat
         call("a", result(1))
 
 
-def test_a_trial_is_linked_and_explained():
-    searcher = make(LOSS, rungs=lambda: (1, 3, 9))
+def test_a_trial_is_linked_and_explained(monkeypatch):
+    monkeypatch.setattr(controller, "rungs", lambda: (1, 3, 9))
+    searcher = make(LOSS)
     last = result(4, mlflow_run_id="r1", time_total_s=2.5, stop_cause="a better one was found")
     trial = run(searcher, "a", result(1), last, reason="pruned")
     assert trial.user_attrs == {

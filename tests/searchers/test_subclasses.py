@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
@@ -102,10 +101,3 @@ def test_settings_are_those_that_a_restored_searcher_was_made_with(tmp_path):
     other = plain()(SearchSpace({"width": Float(5, 6)}), LOSS, "random", seed=1)
     other.restore(tmp_path / "state.pkl")
     assert all(set(other.suggest(name)) == {"width"} for name in "ab")
-
-
-def test_an_attribute_that_cannot_be_saved_is_named(tmp_path):
-    searcher = with_attributes()("mine")
-    searcher.handle = threading.Lock()
-    with pytest.raises(InvalidSettingsError, match=r"attribute handle of Noting.*__getstate__"):
-        searcher.save(tmp_path / "state.pkl")

@@ -19,7 +19,6 @@ from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.search_settings import SearchSettings
-from tune_tf.searchers.storage.rung_values import RungSource
 from tune_tf.searchers.storage.study_storage import Storage
 from tune_tf.searchers.study_searcher import StudySearcher, unfinished_ends
 from tune_tf.searchers.trial_attrs import attrs_from_result, config_changed_at
@@ -64,8 +63,6 @@ class OptunaSearcher(StudySearcher):
         study_name: Name of the study in the storage. An existing study is continued.
         constraints: Bounds on reported metrics, as ``{"latency_ms": "<= 3"}`` or as
             :class:`~tune_tf.constraint.Constraint` objects.
-        rungs: Returns the iterations at which the scheduler compares trials; None to ask the
-            scheduler of the running sweep.
         points_to_evaluate: Configs to try first; constants may be left out.
         warm_start_from: Earlier results for the sampler: a sweep's folder, a study's journal file
             or database URL, ``mlflow:<experiment name>``, or a
@@ -87,7 +84,6 @@ class OptunaSearcher(StudySearcher):
         study_name: str | None = None,
         *,
         constraints: Mapping[str, Any] | Iterable[Constraint] | None = None,
-        rungs: RungSource | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         warm_start_from: str | os.PathLike[str] | WarmStart | None = None,
         sampler_arguments: Mapping[str, Any] | None = None,
@@ -108,7 +104,6 @@ class OptunaSearcher(StudySearcher):
                 seed,
                 storage,
                 study_name,
-                rungs,
                 tuple(points_to_evaluate or ()),
                 warm_start_from,
                 sampler_arguments,
@@ -265,9 +260,6 @@ class OptunaSearcher(StudySearcher):
 
         Tune saves once more when it is done with all trials, as at ``time_budget_s``, and this is a
         searcher's only notice of that.
-
-        Raises:
-            InvalidSettingsError: An attribute of a subclass cannot be pickled.
         """
         self._finish_dropped()
         super().save(checkpoint_path)
@@ -291,7 +283,7 @@ class OptunaSearcher(StudySearcher):
             last = {**controller.last_result(trial_id), **last}
         elif config_changed_at(last) is None and (kept := kept_result(last)) != last:
             end, last = replace(end, kept=self.criteria.values(kept) or ()), kept
-        attrs = attrs_from_result(last, self._rungs())
+        attrs = attrs_from_result(last, controller.rungs())
         violations = self.criteria.violations(last)
         self._reconcile().tell(trial_id, end, attrs, violations)
 

@@ -20,11 +20,12 @@ from tune_tf.searchers.samplers.catalogue import (
 from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.samplers.new_configs import NewConfigSampler
 from tune_tf.searchers.space_record import check_space
-from tune_tf.searchers.storage.rung_values import RungSource, RungValues
+from tune_tf.searchers.storage.rung_values import RungValues
 from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
 from tune_tf.searchers.warm_start import OBJECTIVE, ImportSummary, WarmStart, import_trials
 from tune_tf.space import SearchSpace
 from tune_tf.space.optuna_form import OptunaSpace
+from tune_tf.tune_internals import controller
 
 POINT: Final = "point_to_evaluate"
 """User attribute of an Optuna trial: the index of the point that it was made for."""
@@ -41,7 +42,6 @@ class SearchSettings:
         seed: Seed of a sampler given by name.
         storage: The study's storage.
         study_name: The study's name; None for a generated one.
-        rungs: Returns the rungs, if they do not come from the scheduler.
         points: Configs to try first.
         warm_start: Source of earlier results, if any.
         arguments: Further arguments of a sampler given by name.
@@ -56,7 +56,6 @@ class SearchSettings:
     seed: int | None
     storage: Storage
     study_name: str | None
-    rungs: RungSource | None = None
     points: tuple[Mapping[str, Any], ...] = ()
     warm_start: WarmStart | None = None
     arguments: Mapping[str, Any] | None = None
@@ -98,7 +97,7 @@ class SearchSettings:
         )
 
     def sampled_study(
-        self, storage: BaseStorage, study_name: str, sampler: BaseSampler, rungs: RungSource
+        self, storage: BaseStorage, study_name: str, sampler: BaseSampler
     ) -> optuna.Study:
         """Return the study as a sampler sees it, with what it is asked through.
 
@@ -106,7 +105,7 @@ class SearchSettings:
         """
         if isinstance(sampler, TPESampler):
             num_objectives = len(self.criteria.objectives)
-            storage = RungValues(storage, rungs, num_objectives)  # type: ignore[abstract]
+            storage = RungValues(storage, controller.rungs, num_objectives)  # type: ignore[abstract]
         is_ours = isinstance(self.sampler, str) and not isinstance(sampler, ExhaustiveSampler)
         if is_ours and not any(map(is_continuous, self.space.distributions().values())):
             sampler = NewConfigSampler(sampler, self.suggest)

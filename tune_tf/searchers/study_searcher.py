@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from optuna.storages import InMemoryStorage
 from ray import cloudpickle
 from ray.tune.search import Searcher
 
-from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.errors import SweepConflictError
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import RegistryState
@@ -52,15 +52,11 @@ class StudySearcher(Searcher):
         return self._open().study
 
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Write the state that a resume needs beside the study; includes an in-memory study.
-
-        Raises:
-            InvalidSettingsError: An attribute of a subclass cannot be pickled.
-        """
+        """Write the state that a resume needs beside the study; includes an in-memory study."""
         # Also if a subclass's `__getstate__` returns its `__dict__`.
         attributes = (self.__getstate__() | self._reopening_attributes()).items()
         state = {key: value for key, value in attributes if key not in _SETTINGS_ATTRIBUTES}
-        Path(checkpoint_path).write_bytes(_pickle_state(state, type(self).__name__))
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps(state))
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Restore the state that :meth:`save` wrote, with a subclass's own attributes.
@@ -114,9 +110,7 @@ class StudySearcher(Searcher):
             with self._clear_errors():
                 study, self._import_summary = settings.open_study(storage, self._study_name)
                 self._study_name = study.study_name
-                sampled = settings.sampled_study(
-                    storage, study.study_name, self._sampler, self._rungs
-                )
+                sampled = settings.sampled_study(storage, study.study_name, self._sampler)
                 self._registry = TrialRegistry(study, storage, settings.suggest, state, sampled)
         return self._registry
 
@@ -137,7 +131,7 @@ class StudySearcher(Searcher):
         if num_trials is not None:
             self._sampler = self._settings.reseed_sampler(self._sampler, num_trials)
             registry.sampled = self._settings.sampled_study(
-                self._storage, registry.study.study_name, self._sampler, self._rungs
+                self._storage, registry.study.study_name, self._sampler
             )
         if not controller.delays_completions():
             for trial_id, failed in unfinished_ends(registry, ended).items():
@@ -152,13 +146,10 @@ class StudySearcher(Searcher):
         done only where trials are paused, which is at rungs.
         """
         last = controller.last_result(trial_id)
-        at_rung = last.get(TRAINING_ITERATION) in self._rungs()
+        at_rung = last.get(TRAINING_ITERATION) in controller.rungs()
         if last and not controller.is_experiment_finished() and not at_rung:
             last["done"] = True
         return last
-
-    def _rungs(self) -> Sequence[int]:
-        return (self._settings.rungs or controller.rungs)()
 
     def _clear_errors(self) -> AbstractContextManager[None]:
         return clear_storage_errors(self._settings.storage)
@@ -174,23 +165,3 @@ def unfinished_ends(
     failed = controller.finished_trials()
     finished = failed.keys() if ended is None else failed.keys() & set(ended)
     return {trial_id: failed[trial_id] for trial_id in registry.reopen_unfinished(finished)}
-
-
-def _pickle_state(state: dict[str, Any], owner: str) -> bytes:
-    """Pickle attributes of an object of a class.
-
-    Raises:
-        InvalidSettingsError: An attribute cannot be pickled; names it.
-    """
-    try:
-        return bytes(cloudpickle.dumps(state))
-    except (TypeError, AttributeError, pickle.PicklingError):
-        for name, value in state.items():
-            try:
-                cloudpickle.dumps(value)
-            except Exception as error:
-                raise InvalidSettingsError(
-                    f"attribute {name} of {owner} cannot be saved: {error}; exclude it from "
-                    f"{owner}.__getstate__, or make it picklable"
-                ) from error
-        raise
