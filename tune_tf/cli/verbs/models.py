@@ -9,6 +9,9 @@ import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import print_json_or_lines
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.inspection import SweepView
+from tune_tf.results import EXPORT_SUFFIXES
 
 
 def export(
@@ -35,18 +38,24 @@ def export(
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # ... which TensorFlow would call an error
-    from tune_tf.sweep.model.export import export_trial
-
-    model = export_trial(
-        sweep,
-        output,
-        trial=trial,
-        file_format=file_format,
-        storage_path=storage_path,
-        force=force,
-    )
-    text = f"Wrote {model.path}: trial {model.trial.number} of {model.sweep_id}"
-    print_json_or_lines(model, text, as_json=as_json)
+    view = SweepView.open(sweep, storage_path)
+    result = view.result
+    chosen = result.best_trial if trial is None else view.trial(trial).result
+    suffix = EXPORT_SUFFIXES[file_format]
+    path = output or Path(f"{result.sweep_id}-trial-{chosen.number}{suffix}")
+    if path.exists() and not force:
+        raise InvalidSettingsError(
+            f"{path} already exists: name another --output, or overwrite it with --force"
+        )
+    result.export_model(path, chosen, file_format=file_format)
+    written = {
+        "path": path,
+        "file_format": file_format,
+        "sweep_id": result.sweep_id,
+        "trial": chosen,
+    }
+    text = f"Wrote {path}: trial {chosen.number} of {result.sweep_id}"
+    print_json_or_lines(written, text, as_json=as_json)
 
 
 def retrain(

@@ -1,1 +1,1 @@
-"""Best and final models of a sweep: export, promotion, retraining."""
+"""Best and final models of a sweep: logging in MLflow, registration, retraining."""
