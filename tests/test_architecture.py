@@ -60,7 +60,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42844, "tests": 38502, "scripts": 4679}
+LINES = {"tune_tf": 42844, "tests": 37563, "scripts": 4679}
 """Most lines of any kind."""
 
 

@@ -37,10 +37,6 @@ def test_max_t_of_a_scheduler_is_the_same_setting(name):
     assert "max_t" not in config.to_dict()["scheduler"]
 
 
-def test_without_either_a_trial_has_100_epochs():
-    assert config_of().epochs == config_of().scheduler.max_t == 100
-
-
 def test_a_grace_period_above_the_default_limit_fits_more_epochs():
     scheduler = {"name": "asha", "grace_period": 150}
     assert config_of(epochs=200, scheduler=scheduler).scheduler.grace_period == 150
@@ -53,32 +49,6 @@ def test_two_different_limits_are_refused():
         config_of(epochs=7, scheduler={"name": "asha", "max_t": 9})
     text = "scheduler.max_t: is 9 but epochs is 7: leave one of the two out"
     assert str(caught.value) == text
-
-
-SWEEP = """\
-name: digits
-workload: tune_tf.workloads.digits:DigitsMLP
-objective: {metric: val_accuracy, mode: max}
-space: {width: 64}
-budget: {num_samples: 2}
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "override"),
-    [
-        ("epochs: 9", "scheduler.max_t=15"),
-        ("epochs: 9", "epochs=15"),
-        ("epochs: 9", "scheduler={name: fifo, max_t: 15}"),
-        ("scheduler: {name: asha, max_t: 9}", "epochs=15"),
-        ("scheduler: {name: asha, max_t: 9}", "scheduler.max_t=15"),
-    ],
-)
-def test_an_override_of_either_replaces_the_limit_of_the_file(line, override, tmp_path):
-    file = tmp_path / "sweep.yaml"
-    file.write_text(f"{SWEEP}{line}\n")
-    assert SweepConfig.from_yaml(file, [override]).epochs == 15
-    assert SweepConfig.from_yaml(file).epochs == 9
 
 
 @pytest.mark.parametrize("epochs", [0, -1, "10", 2.5, True])

@@ -28,12 +28,6 @@ def test_the_machine_is_told_with_its_units():
     assert machine["cpu"]
 
 
-def test_the_processor_is_the_first_that_linux_names_or_pythons(tmp_path):
-    (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: Fast\nmodel name\t: Other\n")
-    assert environment.cpu_model(tmp_path / "cpuinfo") == "Fast"
-    assert environment.cpu_model(tmp_path / "missing")
-
-
 @pytest.mark.parametrize(
     ("script", "gpus"),
     [
@@ -79,9 +73,3 @@ def test_the_scripts_folder_precedes_the_working_directory(tmp_path, monkeypatch
     for other in ("", "-c"):
         assert environment.code_folder(other, tmp_path / "python") == tmp_path
     assert environment.code_folder(str(script), script.parent) == tmp_path  # an installed one
-
-
-def test_without_git_nothing_is_known(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment.git_commit() == ""
-    assert "git.diff" not in environment.environment_texts()

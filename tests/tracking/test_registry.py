@@ -3,8 +3,7 @@
 import pytest
 
 from tune_tf.tracking.registry import BEST_MODEL_TAG, log_model, logged_model, register, set_alias
-from tune_tf.tracking.runs import find_run_ids
-from tune_tf.tracking.writing.run_update import PARENT, SWEEP_ID_TAG, TRIAL_ID_TAG
+from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 pytestmark = pytest.mark.mlflow
 TAGS = {SWEEP_ID_TAG: "s1", TRIAL_ID_TAG: "t1"}
@@ -92,15 +91,3 @@ def test_an_alias_goes_from_one_version_to_another(client, log):
     assert set_alias(client, first, "champion") is None
     assert set_alias(client, second, "champion") == first == "models:/digits/1"
     assert str(client.get_model_version_by_alias("digits", "champion").version) == "2"
-
-
-def test_the_runs_of_a_sweep_are_found_by_their_trials(client, experiment):
-    tags = [
-        {SWEEP_ID_TAG: "s1"},
-        {SWEEP_ID_TAG: "s1", TRIAL_ID_TAG: "t1"},
-        {SWEEP_ID_TAG: "s2", TRIAL_ID_TAG: "t1"},
-    ]
-    parent, trial, _ = (client.create_run(experiment, tags=each).info.run_id for each in tags)
-
-    assert find_run_ids(client, "digits", "s1") == {PARENT: parent, "t1": trial}
-    assert find_run_ids(client, "elsewhere", "s1") == {}
