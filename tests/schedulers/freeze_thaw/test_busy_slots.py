@@ -55,15 +55,14 @@ def sweep(folder, num_slots):
 
     from tune_tf.searchers import OptunaSearcher
 
-    class Watch(tune.Callback):
-        running = Counter()
+    running = Counter()
 
+    class Watch(tune.Callback):
         def on_trial_result(self, iteration, trials, trial, result, **info):
             left = [trial for trial in trials if not trial.is_finished()]
             if len(trials) == NUM_SAMPLES and len(left) >= num_slots:
-                self.running[sum(trial.status == "RUNNING" for trial in left)] += 1
+                running[sum(trial.status == "RUNNING" for trial in left)] += 1
 
-    watch = Watch()
     analysis = tune.run(
         training(folder),
         search_alg=OptunaSearcher(SPACE, LOSS, RandomSampler(9)),
@@ -71,12 +70,12 @@ def sweep(folder, num_slots):
         num_samples=NUM_SAMPLES,
         max_concurrent_trials=num_slots,
         storage_path=str(folder),
-        callbacks=[watch],
+        callbacks=[Watch()],
         reuse_actors=True,
         verbose=0,
     )
     assert {trial.last_result["training_iteration"] for trial in analysis.trials} == {MAX_T}
-    return watch.running, len(Path(folder, "processes.txt").read_text().split())
+    return running, len(Path(folder, "processes.txt").read_text().split())
 
 
 @pytest.mark.usefixtures("inline")
