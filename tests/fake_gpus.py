@@ -1,4 +1,4 @@
-"""Fake GPUs for tests on machines without one, in this process and in Ray's workers."""
+"""Fake GPUs for tests on machines without one, in this process."""
 
 import functools
 import json
@@ -7,19 +7,14 @@ import re
 import stat
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
-from types import ModuleType
 from typing import Any, Self
 from unittest.mock import patch
 
-import wrapt
+import tensorflow as tf
 
-_FOLDER = "TUNE_TF_FAKE_GPUS"
-_MIB = 2**20
 _DEVICE = re.compile(r"(?i)\b(cpu|gpu):(\d+)$")
 _SMI = """#!{python} -ISs
 import json, pathlib, sys
@@ -36,15 +31,11 @@ found or sys.exit("No devices were found")
 class FakeGpus:
     """GPUs that TensorFlow and ``nvidia-smi`` report, computed by logical CPUs.
 
-    In a ``with`` block, this process sees the GPUs, and so do the workers of a Ray cluster that is
-    started in it with :attr:`runtime_env` and ``num_gpus``. ``CUDA_VISIBLE_DEVICES`` is read when
+    In a ``with`` block, this process sees the GPUs. ``CUDA_VISIBLE_DEVICES`` is read when
     TensorFlow is first asked for its devices. ``tf.device`` and ``tf.distribute.MirroredStrategy``
     run ``"GPU:i"`` on logical CPU ``i`` and ``"CPU:0"`` on the CPU behind them, so that operations
     without a device run on ``"GPU:0"``, as on a machine with GPUs. Tensors and variables have the
     names of these logical CPUs.
-
-    The variables that are alive on a GPU count towards its memory limit, or towards its memory if
-    it has none; nothing else does.
 
     Args:
         memory_mib: Memory of each GPU in MiB, in the order of ``nvidia-smi``.
@@ -71,51 +62,15 @@ class FakeGpus:
             cards.write_text(json.dumps(self._cards))
             smi.write_text(_SMI.format(python=sys.executable, cards=str(cards)))
             smi.chmod(smi.stat().st_mode | stat.S_IEXEC)
-            stack.enter_context(patch.dict(os.environ, {_FOLDER: str(folder)}))
-            stack.enter_context(install())
+            search = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
+            stack.enter_context(patch.dict(os.environ, {"PATH": search}))
+            stack.enter_context(_Process(tf, self._cards).installed())
             self._undo = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Restore this process."""
         self._undo.close()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names for ``CUDA_VISIBLE_DEVICES`` that do not depend on the order."""
-        return tuple(str(card["uuid"]) for card in self._cards)
-
-    @property
-    def runtime_env(self) -> dict[str, Any]:
-        """Ray's ``runtime_env`` of workers that see the GPUs; on this machine, in the block."""
-        return {
-            "env_vars": {
-                _FOLDER: os.environ[_FOLDER],
-                "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-            },
-            "worker_process_setup_hook": f"{__name__}.install",
-        }
-
-
-def install() -> ExitStack:
-    """Install the GPUs of the surrounding :class:`FakeGpus` in this process, a Ray worker's.
-
-    TensorFlow is changed when it is imported. Closing the returned stack restores the process.
-    """
-    stack = ExitStack()
-    folder = Path(os.environ[_FOLDER])
-    search = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
-    stack.enter_context(patch.dict(os.environ, {"PATH": search}))
-    cards = json.loads((folder / "cards.json").read_text())
-    inside, ended = stack.enter_context(ExitStack()), Event()
-    stack.callback(ended.set)
-
-    @wrapt.when_imported("tensorflow")
-    def install_in(tf: ModuleType) -> None:
-        if not ended.is_set():
-            inside.enter_context(_Process(tf, cards).installed())
-
-    return stack
 
 
 class _Process:
@@ -127,8 +82,6 @@ class _Process:
         self._limits: dict[Any, list[Any]] = {}  # logical devices of a physical one
         self._growth: dict[Any, bool] = {}
         self._is_used = False
-        self._used_bytes: dict[int, int] = {}  # by logical GPU
-        self._counted: set[int] = set()
         self._real = {
             name: getattr(tf.config, name)
             for name in (
@@ -146,7 +99,7 @@ class _Process:
     def installed(self) -> ExitStack:
         """Change TensorFlow until the returned stack is closed."""
         stack, tf = ExitStack(), self._tf
-        strategy, variables = tf.distribute.MirroredStrategy, type(tf.Variable)
+        strategy = tf.distribute.MirroredStrategy
         functions: dict[str, Any] = {name: getattr(self, name) for name in self._real}
         for owner in (tf.config, tf.config.experimental):
             for name, function in functions.items():
@@ -158,7 +111,6 @@ class _Process:
             (tf.config, "get_logical_device_configuration", self._limits.get),
             (tf, "device", self.device),
             (strategy, "__init__", self._mirrored(strategy.__init__)),
-            (variables, "__call__", self._creating(variables.__call__)),
         ):
             stack.enter_context(patch.object(owner, name, new))
         return stack
@@ -289,42 +241,6 @@ class _Process:
             init(strategy, devices, cross_device_ops)
 
         return init_on_cpus
-
-    def _creating(self, create: Callable[..., Any]) -> Callable[..., Any]:
-        def create_counted(kind: Any, *args: Any, **settings: Any) -> Any:
-            variable = create(kind, *args, **settings)
-            several = isinstance(variable, self._tf.distribute.DistributedValues)
-            handle = None if several else getattr(variable, "handle", None)
-            if handle is not None and hasattr(handle, "numpy"):
-                self._count(variable, handle)
-            return variable
-
-        return create_counted
-
-    def _count(self, tensor: Any, owner: Any) -> None:
-        """Count the bytes of a tensor or variable as long as its owner lives."""
-        self._use()
-        found, sizes = _DEVICE.search(tensor.device or ""), self._memory_mib
-        if found is None or int(found[2]) >= len(sizes) or id(owner) in self._counted:
-            return
-        number, shape = int(found[2]), tensor.shape
-        size = (shape.num_elements() or 0) * tensor.dtype.size
-        used = self._used_bytes.get(number, 0) + size
-        if used > sizes[number] * _MIB:
-            raise self._tf.errors.ResourceExhaustedError(
-                None,
-                None,
-                f"OOM when allocating tensor with shape{list(shape)} and type "
-                f"{tensor.dtype.name} on /job:localhost/replica:0/task:0/device:GPU:{number} by "
-                f"allocator GPU_{number}_bfc",
-            )
-        self._used_bytes[number] = used
-        self._counted.add(id(owner))
-        weakref.finalize(owner, self._release, number, size, id(owner))
-
-    def _release(self, number: int, size: int, owner: int) -> None:
-        self._used_bytes[number] -= size
-        self._counted.discard(owner)
 
 
 def _visible_cards(

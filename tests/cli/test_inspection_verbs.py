@@ -40,14 +40,6 @@ def test_status_without_a_name_lists_the_sweeps(run_verb, ended, sweeps):
     assert (rows["ended"]["best"]["number"], rows["ended"]["trials"]) == (2, {"completed": 4})
 
 
-def test_a_list_says_that_there_is_none_and_names_what_it_cannot_read(run_verb, sweeps, caplog):
-    sweeps.storage_path.mkdir()
-    assert run_verb("status") == f"There are no sweeps in {sweeps.storage_path}.\n"
-    (sweeps().path / "sweep-info").write_text('{"format": 99, "tune_tf": "9.1"}')
-    assert json.loads(run_verb("status", "--json")) == []
-    assert "written by tune_tf 9.1, which is newer" in caplog.text
-
-
 def test_status_tells_the_best_trial_and_those_that_run(run_verb, sweep):
     sweep.run(1, 0.5, 0.75)
     sweep.start(0)
@@ -98,18 +90,6 @@ def test_following_in_a_terminal_draws_again_in_place(sweep):
     text = watched(sweep, lambda: sweep.run(0, 0.5), sweep.finish, force_terminal=True)
     assert text.index("0/8 trials") < text.index("1/8 trials")
     assert "\x1b[2K" in text  # lines are wiped before they are drawn again
-
-
-def test_trials_are_listed_by_number_or_the_best_first(run_verb, ended):
-    header, *rows = run_verb("trials", "small").splitlines()
-    assert header.split() == ["trial", "outcome", "val_accuracy", "epochs", "config"]
-    assert [row.split()[0] for row in rows] == ["0", "1", "2", "3"]
-    assert rows[1].rstrip().endswith("optimizer=sgd, momentum=0.9, block/width=9")
-    assert [row["number"] for row in json.loads(run_verb("trials", "small", "--json"))] == [
-        *range(4)
-    ]
-    top = run_verb("trials", "small", "--top", "2", "--csv")
-    assert [line["number"] for line in csv.DictReader(io.StringIO(top))] == ["2", "0"]
 
 
 def test_csv_has_every_field_and_runs_nothing_in_a_spreadsheet(run_verb, sweep):

@@ -174,12 +174,6 @@ def test_changes_are_those_of_a_dict_and_stay_in_this_copy(change):
     assert matches(reads.digests, CONFIG)
 
 
-def test_what_is_missing_is_a_key_error():
-    for action in (operator.itemgetter("no"), lambda c: c.pop("no")):
-        with pytest.raises(KeyError, match="no"):
-            reads_of(action)
-
-
 def test_what_a_loader_wrote_is_no_value_of_the_config():
     def write_and_read(config):
         config["a"] = 3
@@ -203,9 +197,3 @@ def test_a_value_that_was_changed_in_place_is_compared_as_it_was_given():
 
     assert matches(reads.digests, {"x": [1], "y": np.zeros(2)})
     assert not matches(reads.digests, {"x": [1, 2], "y": np.ones(2)})
-
-
-def test_mappings_that_are_no_dicts_are_values():
-    reads, _ = reads_of(lambda c: c["g"]["no"], {"g": collections.defaultdict(int, c=1)})
-
-    assert not matches(reads.digests, {"g": collections.defaultdict(int, c=2)})

@@ -73,36 +73,6 @@ def test_rows_of_a_group_stay_together(settings):
         assert not set(groups[numbers(rows.train)]) & set(groups[numbers(rows.validation)])
 
 
-def test_a_group_for_each_fold_makes_folds_of_the_sizes_of_the_groups():
-    groups = np.repeat([0, 1, 2], [15, 10, 5])
-    folded = held_out(FoldedRows(data(groups=groups), Folds(3, grouped=True), seed=1), 3)
-
-    assert [len(fold) for fold in folded] == [15, 10, 5]
-
-
-def test_nested_inputs_are_split_alike():
-    def nested(part):
-        x, y = part
-        return {"a": x, "b": (x, -x)}, y
-
-    folded = FoldedRows(
-        Data(nested(numbered(20)), nested(numbered(10, 20))), Folds(3), seed=1
-    ).rows(1)
-    x = folded.train[0]
-
-    assert np.array_equal(x["a"], x["b"][0])
-    assert np.array_equal(x["a"], -x["b"][1])
-
-
-def test_weights_go_with_their_rows():
-    train = (*numbered(20), np.arange(20) / 10)
-    validation = (*numbered(10, 20), np.arange(20, 30) / 10)
-    rows = FoldedRows(Data(train, validation), Folds(3), seed=1).rows(0)
-
-    assert np.allclose(rows.train[2], rows.train[0][:, 0] / 10)
-    assert np.allclose(rows.validation[2], rows.validation[0][:, 0] / 10)
-
-
 def test_rows_without_a_weight_count_once_beside_those_with_one():
     train = (*numbered(20), np.full(20, 2.0))
     rows = FoldedRows(Data(train, numbered(10, 20)), Folds(3), seed=1).rows(0)

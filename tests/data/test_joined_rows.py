@@ -22,13 +22,6 @@ def test_rows_to_validate_on_follow_those_to_train_on():
     assert joined.test is test
 
 
-def test_several_inputs_are_put_together_by_name():
-    x, y = part(0, 2)
-    joined = all_to_train(Data(({"a": x, "b": x + 1}, y), ({"a": x, "b": x}, y)))
-
-    assert joined.train[0]["b"][:, 0].tolist() == [1, 2, 0, 1]
-
-
 def test_rows_without_a_weight_count_as_one():
     joined = all_to_train(Data(part(0, 2, weights=np.array([2.0, 3.0])), part(2, 1)))
 
@@ -41,11 +34,6 @@ def test_class_weights_are_of_all_rows():
 
     assert len(joined.train) == 2
     assert joined.class_weight == {2: 4.0}
-
-
-def test_without_rows_to_validate_on_nothing_changes():
-    data = Data(part(0, 2))
-    assert all_to_train(data) is data
 
 
 def test_rows_of_another_form_are_refused():

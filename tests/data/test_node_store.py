@@ -49,6 +49,7 @@ def test_processes_that_ask_at_the_same_time_compute_once(tmp_path):
     assert num_computed(tmp_path) == 1
 
 
+@pytest.mark.slow
 def test_the_next_process_computes_if_one_is_killed_meanwhile(tmp_path):
     answers = SPAWN.Queue()
     killed = started(tmp_path, "key", 600.0, answers)

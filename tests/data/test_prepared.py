@@ -23,10 +23,6 @@ def image_of(number):
     return np.full((2, 3), number, np.float32)
 
 
-def image_and_label(number):
-    return {"image": image_of(number), "at": (number, np.float16(number / 2))}, number % 3 == 0
-
-
 def even_only(number):
     if number % 2:
         raise KeyError(f"no picture {number}")
@@ -37,14 +33,6 @@ def test_rows_are_those_of_a_plain_loop_in_its_order():
     rows = prepared([5, 3, 4], image_of).rows
     np.testing.assert_array_equal(rows, np.stack([image_of(number) for number in (5, 3, 4)]))
     assert not rows.flags.writeable
-
-
-def test_rows_may_be_nested():
-    features, labels = prepared(range(4), image_and_label).rows
-    assert features["image"].shape == (4, 2, 3)
-    assert features["at"][0].tolist() == [0, 1, 2, 3]
-    assert features["at"][1].dtype == np.float16
-    assert labels.tolist() == [True, False, False, True]
 
 
 def test_the_first_bad_record_is_named_with_its_cause_and_the_way_out():
@@ -157,13 +145,3 @@ def test_a_function_that_is_another_one_where_it_arrives_is_not_called(tmp_path,
     with pytest.raises(WorkloadError, match="another function in this process"):
         _task(*packed, None, 0, [1, 2], stop=True)
     del sys.modules["users_decoder"]
-
-
-def test_prepared_rows_match_values_by_name_not_by_order():
-    def row(number):
-        named = {"a": np.float32(number), "b": np.float32(-number)}
-        return named if number < 2 else dict(reversed(named.items()))
-
-    rows = prepared(range(4), row).rows
-    assert rows["a"].tolist() == [0, 1, 2, 3]
-    assert rows["b"].tolist() == [0, -1, -2, -3]

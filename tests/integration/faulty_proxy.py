@@ -12,8 +12,7 @@ class FaultyProxy:
         port: Where the server is, on this machine.
 
     Attributes:
-        fault: ``pass``; ``refuse``: answer 500 and do nothing; ``forget``: do it and answer 500;
-            ``hang``: answer nothing until the fault is another one.
+        fault: ``pass``, or ``refuse``: answer 500 and do nothing.
         authorization: What a request must have as its header of this name; None if nothing.
     """
 
@@ -64,13 +63,7 @@ class FaultyProxy:
         if self.authorization not in (None, request.headers.get("Authorization")):
             _answer(request, 401, b"who are you?")
             return
-        fault = self._next_fault()
-        if fault == "hang":
-            with self._changed:
-                self._changed.wait_for(lambda: self.fault != "hang")
-            request.close_connection = True
-            return
-        if fault == "refuse":
+        if self._next_fault() == "refuse":
             _answer(request, 500, b"refused")
             return
         try:
@@ -78,10 +71,7 @@ class FaultyProxy:
         except (OSError, HTTPException):
             _answer(request, 502, b"nobody there")
             return
-        if fault == "forget":
-            _answer(request, 500, b"forgotten")
-        else:
-            _answer(request, status, text, kind)
+        _answer(request, status, text, kind)
 
     def _next_fault(self):
         with self._changed:

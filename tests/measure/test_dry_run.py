@@ -106,21 +106,6 @@ def test_only_the_check_of_a_trial_with_gpus_sees_them(
     assert (tmp_path / "visible").read_text() == visible
 
 
-@pytest.mark.slow
-def test_a_metric_that_a_callback_may_add_is_a_warning(plan_of):
-    (warning,) = check_sweep(plan_of(metric="f1", data={"fault": "adds"}))
-    assert "no metric 'f1'" in warning
-    assert warning.endswith("unless a callback (Adds) adds it to the logs")
-
-
-@pytest.mark.slow
-def test_a_callback_for_batches_is_refused_before_the_sweep_runs(plan_of):
-    data = {"fault": "batches"}
-    with pytest.raises(WorkloadError, match=r'ModelCheckpoint.*save_freq="epoch".*loop="fit"'):
-        check_sweep(plan_of(data=data))
-    assert check_sweep(plan_of(data=data, loop="fit")) == []
-
-
 def test_all_mistakes_are_told_together_with_what_to_write(plan_of):
     space = {**SPACE, "droput": {"uniform": [0.0, 0.5]}}
     plan = plan_of(space, metric="val_acuracy", resources={"gpus": 1}, constraints={"time": "<= 3"})
@@ -142,6 +127,7 @@ def test_a_metric_of_another_task_is_refused_with_one_that_there_is(plan_of):
         check_sweep(plan_of(data={"validation": False}))
 
 
+@pytest.mark.slow
 def test_a_parameter_that_nothing_reads_is_a_warning(plan_of):
     assert check_sweep(plan_of({**SPACE, "width": 3, "group": {"a": 1}})) == [
         "space.group.a: the workload read it in none of 3 configs",

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from sweeps_on_disk import Told, many_trials, sweep_on_disk
+from sweeps_on_disk import Told, sweep_on_disk
 
 from tune_tf.outcome import Outcome
 from tune_tf.outcome_style import STYLES
@@ -17,7 +17,6 @@ SPACE = {
     "kind": {"choice": ["a", ["b"], None]},
     "only_a": {"uniform": [0.0, 1.0], "when": {"kind": "a"}},
 }
-LOSS = {"objective": {"metric": "loss", "mode": "min"}}
 
 
 @pytest.fixture
@@ -104,34 +103,6 @@ def test_slices_show_each_trial_with_the_parameter_on_its_scale(plots):
     assert list(figure.data[1].marker.color) == [stopped] * 6 + [completed]
 
 
-def test_the_best_line_of_parallel_coordinates_is_the_last_and_bluest(plots):
-    told = spread(5, lambda config: config["x"])
-    (figure,) = plots(*told, space=SPACE, **LOSS)["Parallel coordinates"].figures
-    lines = [line for line in figure.data if line.mode == "lines"]
-    assert lines[-1].y[0] == 0  # of the smallest loss
-    assert lines[-1].line.color == "rgb(36, 132, 198)"
-
-
-def test_each_pair_of_objectives_shows_the_front_of_all(plots):
-    objective = [{"metric": name, "mode": "min"} for name in ("loss", "size", "time")]
-    values = [(0.1, 3.0, 1.0), (0.2, 2.0, 9.0), (0.3, 3.0, 3.0)]
-    told = [Told([loss], metrics={"size": size, "time": time}) for loss, size, time in values]
-    plot = plots(*told, objective=objective)["Pareto front"]
-    assert len(plot.figures) == 3
-    assert list(plot.figures[0].data[-1].x) == [0.1, 0.2]
-    assert "the 2 completed trials" in plot.caption
-
-
-def test_trials_are_counted_by_the_epoch_at_which_they_ended(plots):
-    told = [Told([0.1] * 9), Told([0.1] * 3, Outcome.PRUNED), Told([0.1] * 3, Outcome.PRUNED)]
-    (figure,) = plots(*told)["Epochs of the trials"].figures
-    assert {bars.name: list(bars.x) for bars in figure.data} == {
-        "completed": ["9"],
-        "stopped early": ["3", "3"],
-    }
-    assert figure.layout.xaxis.categoryarray == ("3", "9")
-
-
 def test_the_timeline_has_a_bar_from_start_to_end_of_each_trial(plots):
     told = [
         Told([0.1] * 3, started_after_s=0),
@@ -146,10 +117,3 @@ def test_the_timeline_has_a_bar_from_start_to_end_of_each_trial(plots):
         1: (2000, STYLES["error"].colour),
         2: (2000, STYLES["interrupted"].colour),
     }
-
-
-def test_of_many_trials_lines_are_drawn_evenly_from_best_to_worst(plots):
-    drawn = plots(*many_trials(700, max_t=3))
-    (figure,) = drawn["Learning curves"].figures
-    assert len(figure.data) == 300
-    assert "300 of 700 trials, evenly from the best" in drawn["Parallel coordinates"].caption

@@ -42,34 +42,6 @@ def test_every_trial_comes_to_its_end_whatever_the_bracket_and_the_slots(name, c
     assert all(reason in ("completed", "pruned") for _, reason in controller.ends().values())
 
 
-@both
-def test_a_paused_trial_that_is_stopped_is_pruned_at_its_last_report(name):
-    controller = run(name, [flat(value) for value in range(14)], slots=14)
-    pruned = [t for t in controller.trials if t.last_result["stop_reason"] == "pruned"]
-    assert len(pruned) >= 4
-    assert all(t.last_result["val_loss"] == int(t.trial_id[1:]) for t in pruned)
-    assert all(t.last_result["training_iteration"] in (1, 3) for t in pruned)
-
-
-def test_the_one_for_bohb_but_not_hyperband_prunes_with_fewer_slots_than_a_bracket():
-    ends = {
-        name: [
-            reason for _, reason in run(name, [flat(i) for i in range(20)], slots=1).ends().values()
-        ]
-        for name in ("HyperBandScheduler", "HyperBandForBOHB")
-    }
-    assert ends["HyperBandScheduler"].count("pruned") == 0
-    assert ends["HyperBandForBOHB"].count("pruned") >= 10
-
-
-@both
-def test_trials_that_survive_all_halvings_are_completed(name):
-    controller = run(name, [flat(value) for value in range(14)], slots=5)
-    completed = [at for at, reason in controller.ends().values() if reason == "completed"]
-    assert completed
-    assert set(completed) == {9}
-
-
 def test_trials_of_a_bracket_rounded_below_max_t_are_completed():
     controller = run("HyperBandForBOHB", [flat(value) for value in range(9)], slots=9, max_t=10)
     ends = list(controller.ends().values())

@@ -1,4 +1,3 @@
-import logging
 import math
 
 import optuna
@@ -120,32 +119,6 @@ def test_a_trial_that_the_space_does_not_hold_is_left_out_with_the_reason(journa
     study, taken = taken_from(journal)
     assert len(study.trials) == taken.num_imported == 1
     assert taken.skipped == {reason: 1}
-
-
-@pytest.mark.parametrize(
-    ("batch", "num_imported"), [(32, 1), (64, 0), (Int(16, 32), 1), (Choice([16, 32]), 1)]
-)
-def test_constants_of_the_earlier_space_count(journal, batch, num_imported):
-    earlier(journal, trial_of(GOOD), space=SPACE)
-    space = SearchSpace({**SPACE.parameters, "batch": batch})
-    study, taken = taken_from(journal, space)
-    assert taken.num_imported == num_imported
-    assert all(trial.params.get("batch", 32) == 32 for trial in study.trials)
-
-
-def test_what_was_taken_is_logged_once_and_taken_once(journal, caplog):
-    earlier(journal, trial_of(GOOD), trial_of(GOOD | {"units": 100}))
-    study = fresh()
-    with caplog.at_level(logging.INFO):
-        first = import_trials(study, SPACE, GOALS, WarmStart(journal))
-        second = import_trials(study, SPACE, GOALS, WarmStart(journal))
-    [record] = [each for each in caplog.records if each.name.startswith("tune_tf")]
-    assert record.getMessage() == (
-        f"1 earlier trials imported from {journal}; 1 skipped: "
-        "1 because their units must be an integer from 4 to 64"
-    )
-    assert first == second
-    assert len(study.trials) == 1
 
 
 def test_a_kill_amid_the_taking_adds_no_trial_twice(journal, monkeypatch):

@@ -6,7 +6,7 @@ import scipy.stats
 from ray import tune
 
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.space import Choice, Constant, Float, SearchSpace
+from tune_tf.space import Constant, Float, SearchSpace
 from tune_tf.space.document import YamlDocument
 
 
@@ -154,14 +154,3 @@ def test_what_is_no_mapping_is_refused(space):
 def test_plain_values_stay_constants(text):
     (parameter,) = space_of(f"width: {text}\n").parameters.values()
     assert isinstance(parameter, Constant)
-
-
-def test_groups_may_use_the_words_of_ranges_as_names():
-    space = space_of("scale: {min: {int: [0, 1]}, max: {int: [2, 3]}}\n")
-    assert list(space.parameters) == ["scale/min", "scale/max"]
-    assert list(SearchSpace({"optimizer": {"type": "adam"}}).parameters) == ["optimizer/type"]
-
-
-def test_a_declaration_of_a_file_works_in_python_too():
-    space = SearchSpace({"rate": {"loguniform": [1e-4, 1e-1]}, "kind": Choice(["a"])})
-    assert space.parameters["rate"] == Float(1e-4, 1e-1, log=True)

@@ -50,9 +50,3 @@ def test_the_scripts_folder_precedes_the_working_directory(tmp_path, monkeypatch
     for other in ("", "-c"):
         assert environment.code_folder(other, tmp_path / "python") == tmp_path
     assert environment.code_folder(str(script), script.parent) == tmp_path  # an installed one
-
-
-def test_without_git_nothing_is_known(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment.git_commit() == ""
-    assert "git.diff" not in environment.environment_texts()

@@ -13,7 +13,6 @@ from tune_tf.outcome import Outcome
 from tune_tf.ranking import (
     Candidate,
     KeepBest,
-    best_first,
     best_of,
     kept_iteration,
     kept_result,
@@ -41,37 +40,6 @@ def test_the_best_is_a_feasible_trial_that_ran_to_its_end(candidates, best):
     found = best_of((Candidate(*each) for each in candidates), LOSS)
     assert found is not None
     assert found.key == best
-
-
-def test_ranking_lists_eligible_trials_in_order():
-    candidates = [
-        Candidate("a", STOPPED, 0.1),
-        Candidate("b", DONE, 3.0),
-        Candidate("c", DONE, 2.0),
-        Candidate("d", DONE, math.inf),
-        Candidate("e", DONE, 1.0, feasible=False),
-    ]
-    assert [each.key for each in best_first(candidates, LOSS)] == ["c", "b", "a"]
-
-
-@pytest.mark.parametrize("candidates", [[], [("a", DONE, 1.0, False)], [("a", DONE, None)]])
-def test_best_of_returns_none_without_a_feasible_completed_trial(candidates):
-    assert best_of((Candidate(*each) for each in candidates), LOSS) is None
-
-
-def test_the_front_leaves_out_what_is_dominated_and_keeps_equals():
-    points = {
-        "cheap": (0.9, 0.6),
-        "good": (0.2, 0.7),
-        "twin": (0.2, 0.7),
-        "beaten": (0.9, 0.5),
-        "nowhere": (math.nan, 1.0),
-    }
-    assert pareto_front({**points, "between": (0.5, 0.8)}, [LOSS, ACCURACY]) == (
-        "good",
-        "twin",
-        "between",
-    )
 
 
 numbers = st.integers(0, 4).map(float)

@@ -31,13 +31,6 @@ def test_rows_are_divided_where_the_file_does_not(saved):
         assert Y[rows].tolist() == y.tolist()
 
 
-def test_parts_of_the_file_stay_as_they_are(saved):
-    path = saved(x_train=X, y_train=Y, x_val=X[:5], y_val=Y[:5], x_test=X[:3], y_test=Y[:3])
-    data = ArraysModel(path=path).load_data({})
-
-    assert [len(part[1]) for part in (data.train, data.validation, data.test)] == [20, 5, 3]
-
-
 def test_two_files_of_one_array_each_will_do(tmp_path):
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", Y)
@@ -65,12 +58,6 @@ def test_the_model_fits_the_shape_of_a_row(shape, kind, saved):
     assert any(isinstance(layer, kind) for layer in model.layers)
 
 
-def test_large_images_are_averaged_and_not_flattened(saved):
-    workload = ArraysModel(path=saved(x=np.zeros((20, 128, 128, 1), np.uint8), y=Y))
-
-    assert workload.build_model({"filters": 4, "width": 8}).count_params() < 8000
-
-
 def test_bytes_are_scaled_inside_the_model_and_stay_bytes(saved):
     workload = ArraysModel(path=saved(x=np.full((20, 4), 255, np.uint8), y=Y))
 
@@ -96,12 +83,6 @@ def test_what_is_learnt_follows_from_the_targets(y, settings, expected, saved):
 
     assert workload.properties.head.num_classes == expected
     assert workload.load_data({}).train[1].dtype == (np.float32 if expected is None else np.int32)
-
-
-def test_several_numbers_are_predicted_at_once(saved):
-    workload = ArraysModel(path=saved(x=X, y=X[:, :2]))
-
-    assert workload.build_model({}).output_shape == (None, 2)
 
 
 NAN = np.where(np.arange(20)[:, None] == 3, np.nan, X)

@@ -116,14 +116,6 @@ def test_unknown_and_missing_categories_have_codes_of_their_own(table):
     assert workload.properties.columns.num_codes == 8
 
 
-def test_missing_values_do_not_change_the_category_of_a_number(table):
-    workload = made(table(code=[1, 2] * 4 + [None, 1]), categorical=["code"], columns=["code"])
-
-    assert workload.properties.columns.categories == {"code": ("1", "2")}
-    rows = pd.DataFrame({"code": [1, 2]})
-    assert workload.inputs_of(rows)["categorical"].tolist() == [[2], [3]]
-
-
 def test_a_column_that_names_rows_is_warned_of(table, caplog):
     rows = pd.DataFrame({name: values * 4 for name, values in TABLE.items()})
     path = table("long.csv")
@@ -163,15 +155,6 @@ def test_numbers_are_predicted_in_the_unit_of_the_target(table):
     told = model.evaluate(x, y, return_dict=True, verbose=0)
     assert told["mae"] == pytest.approx(np.abs(predicted - y).mean(), rel=1e-4)
     assert told["loss"] == pytest.approx(np.square(predicted - y).mean() / y.var(), rel=1e-4)
-
-
-def test_the_model_follows_the_config(table):
-    model = made(table()).build_model({"width": 5, "num_layers": 2, "embedding_dim": 3})
-
-    dense = [layer.units for layer in model.layers if isinstance(layer, keras.layers.Dense)]
-    assert dense == [5, 5, 2]
-    (embedding,) = [each for each in model.layers if isinstance(each, keras.layers.Embedding)]
-    assert embedding.output_dim == 3
 
 
 def test_another_process_builds_the_model_without_the_file_and_refuses_a_changed_one(
@@ -282,19 +265,6 @@ def test_a_value_that_is_no_date_is_told_to_whom_serves_the_model(table):
         workload.inputs_of(rows)
 
 
-def test_a_model_sees_weekday_time_of_day_and_time_of_year(table):
-    times = pd.to_datetime(["2024-01-01 06:00", "2024-01-08 06:00", "2024-07-01 18:00"])
-    workload = made(table(size=DATES), columns=["size"])
-    numbers = workload.inputs_of(pd.DataFrame({"size": times}))["numeric"]
-    parts = workload.properties.columns.numeric_features(keras.ops.convert_to_tensor(numbers))
-    time, weekday, year = (np.hstack(parts[-6:][i : i + 2]) for i in (0, 2, 4))
-
-    np.testing.assert_allclose(time[:2], [[1, 0]] * 2, atol=0.02)
-    np.testing.assert_allclose(time[2], [-1, 0], atol=0.02)
-    np.testing.assert_allclose(weekday - weekday[0], 0, atol=0.02)  # all are Mondays
-    assert 3.0 < np.arccos(year[0] @ year[2]) < 3.2  # half a year apart
-
-
 AWKWARD = ("a/b %", "a_b", "stack", "functional", "class", "Größe", "A", "a", "1st")
 
 
@@ -317,17 +287,6 @@ def test_the_served_model_takes_the_columns_and_gives_the_same(table, tmp_path):
     told = ColumnModel(loaded).predict(rows)
     np.testing.assert_allclose(told, wanted, rtol=1e-5, atol=1e-6)
     assert np.ptp(wanted, axis=0).min() > 0
-
-
-@pytest.mark.parametrize("columns", [["size"], ["colour"], ["seen"]], ids=str)
-def test_a_table_of_one_kind_of_columns_is_served(columns, table):
-    workload = made(table(seen=DATES), columns=columns)
-    model = workload.build_model({})
-    served = ColumnModel(workload.serving_model(model, {}))
-    rows = pd.DataFrame(TABLE).assign(seen=DATES)
-
-    wanted = model.predict(workload.inputs_of(rows), verbose=0)
-    np.testing.assert_allclose(served.predict(rows), wanted, atol=1e-6)
 
 
 def test_the_documented_lines_serve_a_table_with_plain_keras(tmp_path, monkeypatch, capsys):

@@ -113,21 +113,6 @@ def test_one_trial_at_a_time_without_rungs_gets_what_plain_optuna_proposes(name)
     assert proposals(sampler, ours, suggest, num_trials) == expected
 
 
-@pytest.mark.parametrize(
-    ("space", "num_objectives", "joint", "group"),
-    [
-        (MIXED, 1, False, False),
-        (NUMBERS, 1, None, False),
-        (NUMBERS, 2, False, False),
-        (CONDITIONAL, 1, None, True),
-    ],
-    ids=["choices", "numbers", "several objectives", "conditional numbers"],
-)
-def test_tpe_is_set_by_what_is_searched(space, num_objectives, joint, group):
-    sampler = make_sampler("tpe", 1, space=space, num_objectives=num_objectives)
-    assert (sampler._multivariate, sampler._group, sampler._constant_liar) == (joint, group, True)
-
-
 DENSE = ["cmaes", "gp", "nsga2", "nsga3", "QMCSampler"]
 
 
@@ -201,20 +186,6 @@ def test_wrong_arguments_are_refused_with_the_right_ones(sampler, arguments, tex
         make_sampler(sampler, seed, space=MIXED, arguments=arguments)
 
 
-def first_draw(sampler):
-    return float(sampler._rng.rng.random())
-
-
-def test_a_renewed_sampler_follows_from_the_seed_and_the_number_of_trials():
-    def draw(seed, num_trials):
-        old = make_sampler("tpe", seed, space=NUMBERS)
-        return first_draw(reseed_sampler(old, "tpe", seed, num_trials, space=NUMBERS))
-
-    fresh = first_draw(make_sampler("tpe", 7, space=NUMBERS))
-    assert draw(7, 5) == draw(7, 5)
-    assert len({draw(7, 5), draw(7, 6), draw(8, 5), fresh}) == 4
-
-
 def drawn(sampler, number, *, paths=("rate", "units")):
     trial = create_trial(state=TrialState.RUNNING)
     trial.number = number
@@ -232,17 +203,3 @@ def test_random_configs_follow_from_seed_number_and_name_alone():
     assert reseed_sampler(sampler, "random", 7, 12, space=NUMBERS) is sampler
     assert drawn(make_sampler("random", 8, space=NUMBERS), 3) != first[3]
     assert len({rate for rate, _ in first}) == 50
-
-
-@pytest.mark.parametrize(("rungs", "random"), [((), True), ((1,), False)], ids=["no", "a rung"])
-def test_running_trials_with_a_value_at_a_rung_end_the_random_start(rungs, random):
-    def seventeenth(sampler):
-        storage = RungValues(InMemoryStorage(), lambda: rungs)
-        study = optuna.create_study(storage=storage, sampler=sampler)
-        for _ in range(16):
-            trial = study.ask()
-            trial.report(trial.suggest_float("rate", 0, 1), 1)
-        return study.ask().suggest_float("rate", 0, 1)
-
-    ours = make_sampler("tpe", 1, space=SearchSpace({"rate": Float(0, 1)}))
-    assert (seventeenth(ours) == seventeenth(RandomSampler(seed=1))) is random

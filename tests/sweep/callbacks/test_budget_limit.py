@@ -114,3 +114,13 @@ def test_a_resumed_sweep_goes_on_counting():
     sweep.start()
     assert sweep.step(seconds=1700) is None
     assert sweep.step(seconds=101) == "its budget of 1 CPU-hours is spent"
+
+
+def test_epochs_of_all_trials_are_counted():
+    sweep = Sweep(epochs=3)
+    first, second = sweep.start(), sweep.start()
+    sweep.report(first, 1.0)
+    sweep.report(second, 1.0)
+    assert sweep.step() is None
+    sweep.report(first, 1.0)
+    assert sweep.step() == "its budget of 3 epochs is spent"

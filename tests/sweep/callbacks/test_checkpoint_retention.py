@@ -139,3 +139,15 @@ def test_the_pareto_front_stays_where_there_are_several_objectives(tmp_path):
         sweep.end(sweep.trial(0), loss, ms=ms)
     sweep.step()
     assert sweep.left == ["t0/0", "t1/0"]
+
+
+def test_the_best_that_ended_and_those_that_run_keep_their_checkpoints(sweep):
+    worse, best, running = sweep.trial(0, 1), sweep.trial(0, 1), sweep.trial(0)
+    sweep.end(worse, 0.9)
+    sweep.end(best, 0.1)
+    sweep.step()
+    assert sweep.left == ["t1/0", "t1/1", "t2/0"]
+    assert sweep.told == ["t0"]
+    sweep.end(running, 0.05)
+    sweep.step()
+    assert sweep.left == ["t2/0"]

@@ -2,14 +2,13 @@
 
 import logging
 import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import create_autospec
 
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
-from tune_tf.events import EVENT_LOG, EventLog
+from tune_tf.events import EventLog
 from tune_tf.outcome import Outcome
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
@@ -132,14 +131,6 @@ def test_the_model_of_the_best_trial_is_logged_once(log, result_of, store, write
         assert tags.get("tune_tf.best_model") == tagged
 
 
-def test_a_better_one_of_a_longer_sweep_takes_its_place(log, result_of, store):
-    log(result_of(0.25, 0.5))
-    uri = log(result_of(0.25, 0.125))
-
-    assert store.client.get_run(store.ids[""]).data.tags["tune_tf.best_model"] == uri
-    assert len(models_in(store)) == 2  # the former one may be registered
-
-
 def test_a_logged_model_is_registered_when_that_is_asked_for_later(log, result_of, store, writer):
     log(result_of(0.5, 0.25))
     for _ in range(2):
@@ -151,12 +142,6 @@ def test_a_logged_model_is_registered_when_that_is_asked_for_later(log, result_o
     tags = store.client.get_run(store.ids["t1"]).data.tags
     assert tags["tune_tf.best_model_version"] == "models:/digits/1"
     assert writer.write.call_count == 1
-
-
-def test_without_a_best_trial_nothing_is_logged_or_said(log, result_of, store, caplog):
-    assert log(result_of(None, None)) is None
-    assert models_in(store) == []
-    assert caplog.text == ""
 
 
 class Kill(BaseException):
@@ -254,14 +239,6 @@ def test_the_best_trial_is_evaluated_on_the_test_rows(evaluate, result_of, write
     writer.evaluate.assert_called_once_with(None, {"width": 8}, result.best_checkpoint)
 
 
-def test_a_trial_is_not_evaluated_twice(evaluate, result_of, writer):
-    result = result_of(0.5, 0.25)
-    tested = replace(result.trials[1], test_metrics={"test_loss": 0.5})
-    evaluate(replace(result, trials=(result.trials[0], tested)))
-
-    assert not writer.evaluate.called
-
-
 @pytest.mark.parametrize("error", [ValueError("rows of another shape"), KeyboardInterrupt()])
 def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer, error, caplog):
     writer.evaluate.side_effect = error
@@ -269,10 +246,3 @@ def test_test_rows_that_cannot_be_evaluated_are_told(evaluate, result_of, writer
     assert evaluate(result_of(0.5, 0.25)) == {}
     text = str(error) or "KeyboardInterrupt"
     assert f"not evaluated on the test rows: {text}" in caplog.text
-
-
-def test_without_test_rows_nothing_is_recorded(evaluate, result_of, writer, tmp_path):
-    writer.evaluate.return_value = {}
-
-    assert evaluate(result_of(0.5, 0.25)) == {}
-    assert "tested" not in (tmp_path / EVENT_LOG).read_text()

@@ -8,7 +8,6 @@ from store import Store
 
 from tune_tf.constraint import Constraint
 from tune_tf.events import SweepFingerprint
-from tune_tf.outcome import STOP_REASON
 
 
 def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of, client):
@@ -46,26 +45,6 @@ def test_a_child_tells_its_node_code_rung_and_end(callback_of, trial_of, client)
     tags = Store(client).children[0].data.tags
     assert tags["tune_tf.node"] == "gpu-1 10.0.0.7"
     assert tags["tune_tf.rung"] == "1"
-
-
-def test_the_parent_shows_how_the_sweep_stands_while_it_runs(callback_of, trial_of, client):
-    callback = callback_of()
-    callback.setup()
-    first, second = trial_of("first", 2.0), trial_of("second", 1.0)
-    start(callback, first, second)
-    report(callback, first, 1, done=True, **{STOP_REASON: "completed"})
-    callback.on_trial_complete(1, [first, second], first)
-    assert callback.flush(240)
-    parent = Store(client).parent
-    callback.on_experiment_end([first, second])
-    assert parent.info.status == "RUNNING"
-    assert parent.data.metrics == {
-        "best/val_accuracy": 2.0,
-        "val_accuracy": 2.0,
-        "trials/completed": 1.0,
-        "trials/ended": 1.0,
-    }
-    assert parent.data.tags["tune_tf.best_config"] == '{"rate": 2.0}'
 
 
 def test_files_are_attached_to_the_parent_of_a_sweep_that_has_ended(

@@ -64,6 +64,7 @@ def test_an_oom_retry_of_two_workers_gives_the_same_numbers(run):
     assert losses(trial.last_result) == pytest.approx(losses(enough), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_each_retry_takes_twice_as_many_pieces_from_the_last_checkpoint(run, caplog):
     trial, outcome = run(StandInTrial, {"pieces": 4})
 

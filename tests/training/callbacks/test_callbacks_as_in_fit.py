@@ -223,15 +223,6 @@ def test_every_class_of_keras_is_known():
     assert classes == SERVING | refused | UNAVAILABLE
 
 
-def test_early_stopping_ends_with_the_weights_that_it_leaves_in_fit(both_ways):
-    in_loop, by_fit = both_ways(
-        lambda who: [callbacks.EarlyStopping("val_loss", mode="max", restore_best_weights=True)]
-    )
-
-    assert len(in_loop[0]) == 2
-    assert_same(in_loop, by_fit)
-
-
 def test_training_ends_where_it_ends_in_fit_when_the_loss_is_nan(both_ways):
     (found, _), (by_fit, _) = both_ways(lambda who: [NanLoss(), callbacks.TerminateOnNaN()])
 
@@ -285,13 +276,6 @@ def test_a_setting_of_the_new_config_wins_over_the_saved_one(replicas_of):
         stopped.append(restored.stop_training)
 
     assert stopped == [False, True]
-
-
-def test_callbacks_that_do_not_watch_validation_cost_no_call_of_their_own(replicas_of, monkeypatch):
-    loop = loop_with(replicas_of(1), callbacks.CSVLogger("/dev/null"))
-    monkeypatch.setattr(loop.trial.program, "validate", None)
-
-    assert loop.epoch().keys() == {"loss", "val_loss"}
 
 
 @pytest.mark.parametrize("num_replicas", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -49,7 +49,7 @@ def jitted(config):
     [
         pytest.param(Given(classifier, DATA), 1, 1500, id="training rows alone"),
         pytest.param(Given(without_dropout, draw(37, 19, weights=True)), 2, 0, id="two replicas"),
-        pytest.param(ByTape(without_dropout, DATA), 1, 0, id="a train_step of its own"),
+        slow(ByTape(without_dropout, DATA), 1, 0, id="a train_step of its own"),
         pytest.param(Noisy(classifier, DATA), 1, 0, id="per_example"),
         slow(Noisy(without_dropout, DATA), 3, 0, id="per_example, three replicas"),
         slow(Given(jitted, DATA), 1, 0, id="XLA"),

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from guards import guarded, slow
 from streams import Noisy, classifier, without_dropout
-from trials import SEED, ByTape, Given, bits, dense_model, draw, furthest, run_fresh
+from trials import SEED, Given, bits, dense_model, draw, furthest, run_fresh
 
 from tune_tf.data import rows_of
 from tune_tf.errors import WorkloadError
@@ -28,10 +28,6 @@ class _Anew:
 
 class Loaded(_Anew, Given):
     """A workload whose data are made anew by each load."""
-
-
-class LoadedByTape(_Anew, ByTape):
-    """One with a training step of its own."""
 
 
 class LoadedNoisy(_Anew, Noisy):
@@ -222,7 +218,7 @@ LOCAL = {
 OF_THE_SAME_ROWS = {"unbatched", "of unknown length"}
 
 
-GUARDS = ["unbatched", "endless", "in parts", "with class weights", "named", "of other lengths"]
+GUARDS = ["unbatched", "endless", "with class weights", "named"]
 
 
 @pytest.mark.parametrize("name", guarded(sorted(LOCAL.keys() - {"arrays to train on"}), GUARDS))
@@ -246,7 +242,9 @@ def test_a_data_set_may_validate_a_model_trained_on_arrays(replicas_of):
     )
 
 
-@pytest.mark.parametrize("name", ["batched", "of other lengths", "sparse", slow("of fixed shape")])
+@pytest.mark.parametrize(
+    "name", ["batched", *map(slow, ("of other lengths", "sparse", "of fixed shape"))]
+)
 def test_replicas_share_the_rows_of_each_batch(replicas_of, name):
     build, data = LOCAL[name]
     build = without_dropout if build is classifier else build
@@ -267,26 +265,6 @@ def test_a_last_batch_with_fewer_rows_than_replicas_is_exact(replicas_of, rest):
     three = run_dataset(without_dropout, data, replicas_of(3))
 
     assert furthest(three, run_dataset(without_dropout, data, replicas_of(1))) < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("num", "rest"), [(1, 2), slow(2, 0), (2, 2)])
-def test_a_train_step_of_its_own_gets_the_batches(replicas_of, num, rest):
-    rows = draw(16 + rest, 8)
-    ours = run_dataset(without_dropout, batched(rows), replicas_of(num), LoadedByTape)
-    in_order = ByTape(without_dropout, rows)
-    in_order.shuffle = lambda config: False
-    expected = run_fresh(in_order, replicas_of(1))
-
-    assert furthest(ours, expected) < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num", [slow(1), 2])
-def test_micro_batches_split_batches_of_unknown_size(replicas_of, num):
-    pieces = run_dataset(without_dropout, batched(), replicas_of(num), micro_batches=3)
-
-    assert furthest(pieces, run_dataset(without_dropout, batched(), replicas_of(1))) < 1e-5
 
 
 def test_per_example_transforms_the_rows_of_batches(replicas_of):
@@ -354,24 +332,6 @@ def test_a_restored_trial_reads_on_where_it_stopped(replicas_of, data):
     assert [resumed.epoch() for _ in range(2)] == expected
     whole.restore(checkpoint)  # back in the same process
     assert [whole.epoch() for _ in range(2)] == expected
-
-
-@pytest.mark.slow
-def test_another_batch_size_after_a_restore_reads_the_rows_again(replicas_of):
-    data = LOCAL["unbatched"][1]
-    workload = Loaded(classifier, data)
-    first = begin(GraphLoop(replicas_of(1)), workload)
-    first.epoch()
-    checkpoint = first.state()
-    fresh = begin(GraphLoop(replicas_of(1)), workload, config={"batch_size": 5})
-    fresh.restore(checkpoint)
-    expected = fresh.epoch()
-    rows = first.trial.inputs.rows  # of the same process
-    first.finish()
-    first.start(workload, {"batch_size": 5}, rows, SEED)
-    first.restore(checkpoint)
-
-    assert first.epoch() == expected
 
 
 def test_a_model_in_stages_takes_batches_of_fixed_shape(loop_on_grid, replicas_of):
