@@ -28,7 +28,7 @@ class FeatureSettings(Settings):
     shape: list[Annotated[int, Field(ge=1)]]
 
 
-_Feature = Annotated[FeatureSettings, BeforeValidator(FeatureSettings.section)]
+_Feature = Annotated[FeatureSettings, BeforeValidator(FeatureSettings.from_dict)]
 
 
 class TFRecordsSettings(TargetSettings):
