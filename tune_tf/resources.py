@@ -1,7 +1,7 @@
 """CPUs and GPUs of a trial."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -80,10 +80,6 @@ class TrialResources:
             accelerator_type=names[0].removeprefix(ACCELERATOR_PREFIX) if names else None,
             custom={name: bundle[name] for name in bundle.keys() - _OF_RAY - set(names)},
         )
-
-    def with_counts(self, cpus: int, gpus: float) -> "TrialResources":
-        """Return as many CPUs and GPUs, with the same custom resources and type of GPU."""
-        return replace(self, cpus=cpus, gpus=gpus)
 
     @property
     def bundle(self) -> dict[str, float]:

@@ -8,13 +8,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, dataclass_transform
 
-from pydantic import (
-    ConfigDict,
-    GetJsonSchemaHandler,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import ConfigDict, GetJsonSchemaHandler, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic_core import CoreSchema, ErrorDetails
 from ruamel.yaml import YAML
@@ -99,22 +93,6 @@ def error_details(
             yield unknown(where, failure["input"])
         else:
             yield ErrorDetail(where, _explanation(where, failure))
-
-
-def with_rule(rule: str) -> WrapValidator:
-    """Return a validator that says what a value must be where pydantic refuses it.
-
-    Args:
-        rule: What is allowed, such as ``must be an integer, or all``.
-    """
-
-    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise ValueError(f"{rule}, not {short_repr(value)}") from None
-
-    return WrapValidator(validate)
 
 
 def short_repr(value: object) -> str:

@@ -16,6 +16,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from tune_tf.config.settings import with_rule
 from tune_tf.config.stored_workload import STORED_FILE, StoredReference, is_workload
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
@@ -35,7 +36,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.space import SearchSpace
 from tune_tf.space.declaration import DECLARATIONS
 from tune_tf.space.parameter import is_number
-from tune_tf.validation import section, short_repr, with_rule
+from tune_tf.validation import section, short_repr
 
 
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:

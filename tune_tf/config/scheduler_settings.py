@@ -46,6 +46,11 @@ class SchedulerSettings(Settings):
     name: str
     epochs: SkipJsonSchema[Annotated[int, Field(ge=1, exclude=True)]] = 100
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of Ray's scheduler of that kind."""
+        return {"max_t": self.epochs, **self.model_dump(exclude={"name"})}
+
 
 class FifoSettings(SchedulerSettings):
     """No early stopping: each trial runs to its limit."""

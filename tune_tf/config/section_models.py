@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from tune_tf.config.settings import Settings
+from tune_tf.config.settings import Settings, with_rule
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
 from tune_tf.secrets import mask_secrets
-from tune_tf.validation import short_repr, unknown_key_error, with_rule
+from tune_tf.validation import short_repr, unknown_key_error
 
 _MAX_NAME_LENGTH = 255  # limit of MLflow's databases
 

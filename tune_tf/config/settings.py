@@ -1,8 +1,15 @@
-"""Base class of the sections of a sweep file."""
+"""Base class of the sections of a sweep file, and rules of single settings."""
 
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import CoreSchema
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
@@ -11,6 +18,7 @@ from tune_tf.validation import (
     described_schema,
     error_details,
     section,
+    short_repr,
     unknown_key_error,
 )
 
@@ -55,3 +63,19 @@ class Settings(BaseModel):
     ) -> dict[str, Any]:
         """Describe each setting."""
         return described_schema(cls, core_schema, handler)
+
+
+def with_rule(rule: str) -> WrapValidator:
+    """Return a validator that says what a value must be where pydantic refuses it.
+
+    Args:
+        rule: What is allowed, such as ``must be an integer, or all``.
+    """
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(f"{rule}, not {short_repr(value)}") from None
+
+    return WrapValidator(validate)

@@ -129,7 +129,7 @@ def candidates(
     one = Mirrored(**{name: getattr(declared, name) for name in shared})
 
     def of(what: str, num: int, num_replicas: int) -> ScalingCandidate:
-        share = resources.with_counts(num * cpus, num if on_gpus else 0)
+        share = replace(resources, cpus=num * cpus, gpus=num if on_gpus else 0)
         return ScalingCandidate(what, replace(one, num_replicas=num_replicas), share)
 
     reference = of("1 replica", 1, 1)

@@ -1,5 +1,6 @@
 """Base class of the kinds of parallelism."""
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, GetJsonSchemaHandler
@@ -43,11 +44,6 @@ class Parallelism:
     placement = "pack"
     server_cpus = 0
 
-    def __post_init__(self) -> None:
-        """Refuse settings that do not fit together."""
-        if errors := self.conflicts():
-            raise InvalidSettingsError(errors)
-
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -60,10 +56,6 @@ class Parallelism:
         if cls.kind != "mirrored":  # the default
             schema["required"] = ["kind"]
         return reference
-
-    def conflicts(self) -> list[str]:
-        """Return the errors of settings that do not fit together."""
-        return []
 
     @property
     def in_processes(self) -> bool:
@@ -103,7 +95,7 @@ class Parallelism:
         """Return the resources of each process of a trial: the workers, then a server."""
         num, cpus = self.num_workers, resources.cpus - self.server_cpus
         server = (TrialResources(self.server_cpus),) if self.server_cpus else ()
-        return (*(resources.with_counts(cpus // num, resources.gpus / num),) * num, *server)
+        return (*(replace(resources, cpus=cpus // num, gpus=resources.gpus / num),) * num, *server)
 
     def check(self, resources: TrialResources) -> None:
         """Check that each process of a trial gets equal resources, and each device a CPU or GPU.

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism.parallelism import Count, Parallelism
 from tune_tf.validation import validated
 
@@ -42,14 +43,13 @@ class Subtasks(Parallelism):
         """Number of processes."""
         return self.num_devices
 
-    def conflicts(self) -> list[str]:
-        """Return an error if there are more devices than models."""
-        if self.num_devices <= self.num_subtasks:
-            return []
-        return [
-            f"num_devices must be at most the number of {self.subtask}s ({self.num_subtasks}), "
-            f"not {self.num_devices}: a {self.subtask} trains on one device"
-        ]
+    def __post_init__(self) -> None:
+        """Refuse more devices than models."""
+        if self.num_devices > self.num_subtasks:
+            raise InvalidSettingsError(
+                f"num_devices must be at most the number of {self.subtask}s ({self.num_subtasks}), "
+                f"not {self.num_devices}: a {self.subtask} trains on one device"
+            )
 
 
 @validated

@@ -6,7 +6,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import AsyncHyperBandScheduler, HyperBandForBOHB, HyperBandScheduler
 
 from tune_tf.config import SchedulerSettings
-from tune_tf.config.scheduler_settings import RaySettings, ray_schedulers
+from tune_tf.config.scheduler_settings import ray_schedulers
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin, comparison_arguments
@@ -89,11 +89,8 @@ def make_stopping_scheduler(objective: Objective, settings: SchedulerSettings) -
     Raises:
         InvalidSettingsError: Ray refuses an argument.
     """
-    if isinstance(settings, RaySettings):
-        kind, arguments = ray_schedulers()[settings.name], settings.arguments
-    else:
-        kind, arguments = AsyncHyperBandScheduler, settings.model_dump(exclude={"name"})
-        arguments["max_t"] = settings.epochs
+    kind = {"asha": AsyncHyperBandScheduler, **ray_schedulers()}[settings.name]
+    arguments = settings.arguments
     mixin = HyperbandMixin if issubclass(kind, HyperBandScheduler) else StoppingMixin
 
     class Scheduler(mixin, kind):  # type: ignore[misc, valid-type]

@@ -28,11 +28,7 @@ def main() -> None:
         },
         searcher={"sampler": "tpe", "seed": job.seed},
         epochs=job.max_epochs,
-        scheduler={
-            "name": "asha",
-            "grace_period": 1,
-            "reduction_factor": 3,
-        },
+        scheduler={"name": "asha", "grace_period": 1, "reduction_factor": 3},
         resources=tune_tf.TrialResources(cpus=1),
         budget={"num_samples": job.num_samples},
         mlflow={"tracking_uri": job.tracking_uri, "experiment_name": "bench"},
