@@ -47,6 +47,7 @@ ROWS_IN_BOTH_WAYS = (
     "numbers of CosineDecay",
     "numbers of L2",
     "loss that ignores a class",
+    "probabilities that round to 0",
     "loss that is a sum",
     "mean by sample weight",
     "loss function of rows",
@@ -123,6 +124,7 @@ SPLIT: dict[str, dict[str, str]] = {
 }
 """By row and way: ``EQUAL``, or what a refusal says (a pattern)."""
 
+SPLIT["probabilities that round to 0"][STAGES_OF_PIECES] = EQUAL
 for _name in ROWS_WITH_A_SERVER:
     SPLIT[_name] = SPLIT.get(_name, {}) | {SERVER: EQUAL}
 
@@ -132,6 +134,7 @@ GUARDS = (
     f"masked steps with weights-{REPLICAS_OF_PIECES}",
     f"two outputs, one with Dice-{GRID}",
     f"metric that is no sum-{REPLICAS}",
+    f"probabilities that round to 0-{REPLICAS}",
     f"layer that moves its own weight-{PIECES}",
     f"loss of a tensor in the model-{REPLICAS}",
     f"own train_step, uneven, clipped-{REPLICAS}",

@@ -396,6 +396,18 @@ ROWS = {
         lambda c: classified(losses.SparseCategoricalCrossentropy(ignore_class=c)),
         0, 1, graph=SEVERAL, data=CLASSES,
     ),
+    # Crossentropies go by the logits, which the outputs of a whole batch must not hide.
+    "probabilities that round to 0": of(
+        lambda spread: stacked(
+            layers.Dense(6), data=ONE_HOT,
+            loss="categorical_crossentropy", metrics=[metrics.CosineSimilarity()],
+            out=layers.Dense(
+                3, "softmax", kernel_initializer=keras.initializers.RandomNormal(0.0, spread, 1)
+            ),
+            optimizer=optimizers.SGD(1e-3),
+        ),
+        60.0, 80.0, data=ONE_HOT, graph=SEVERAL,
+    ),
     "loss that is a sum": of(
         lambda _: stacked(loss=losses.MeanSquaredError(reduction="sum")), None
     ),

@@ -23,6 +23,7 @@ from tune_tf.training.replicas.whole_batch import (
     concatenate,
     differentiate,
     gather,
+    split_activations,
     track_loss,
 )
 
@@ -115,7 +116,7 @@ class PartedBatches:
             loss = part_of(loss, fraction)
             model.compute_metrics(x, y, y_pred, sample_weight)
         else:
-            whole = self._gather(batch, y_pred, num_rows, [span])
+            whole = self._gather(batch, *split_activations(y_pred), num_rows, [span])
             loss = whole.loss(model, self._replicas, training=False)
         return self._finish(whole, loss, penalties, num_rows)
 
@@ -194,29 +195,34 @@ class PartedBatches:
         If there are several parts, each is called again for its gradients, so the model then has
         the ``state`` before the first call.
         """
-        passes, outputs = [first], [first.y_pred]
+        before, activations = split_activations(first.y_pred)
+        passes, outputs = [first], [before]
         for begin, end in parts[1:]:
             passes.append(self._forward(slice_after(outputs, batch, begin, end)))
-            outputs.append(passes[-1].y_pred)
+            outputs.append(split_activations(passes[-1].y_pred)[0])
         spans = [each.span for each in passes]
-        y_pred = concatenate(outputs)
         if len(parts) > 1:
             for span in spans:
                 refuse_random_operations(span, self._who)
             for variable, value in state:
                 variable.assign(value)
-        return self._gather(batch, y_pred, num_rows, spans)
+        return self._gather(batch, concatenate(outputs), activations, num_rows, spans)
 
     def _gather(
-        self, batch: Any, y_pred: Any, num_rows: Any, calls: Sequence[GraphSpan]
+        self,
+        batch: Any,
+        before: Any,
+        activations: Sequence[Any],
+        num_rows: Any,
+        calls: Sequence[GraphSpan],
     ) -> WholeBatch:
         """Return the rows of all replicas; the inputs only if a method of the user takes them."""
         x, y, sample_weight = unpack_batch(batch)
         methods = ("compute_loss", "compute_metrics")
         takes_x = any(replaces_method(self._model, method) for method in methods)
-        rows = (x if takes_x else None, y, sample_weight, y_pred)
-        x, y, sample_weight, y_pred = gather(self._replicas, rows, num_rows)
-        return WholeBatch(x, y, sample_weight, y_pred, calls, self._who)
+        rows = (x if takes_x else None, y, sample_weight, before)
+        x, y, sample_weight, before = gather(self._replicas, rows, num_rows)
+        return WholeBatch(x, y, sample_weight, before, activations, calls, self._who)
 
 
 class _Forward(NamedTuple):
@@ -234,7 +240,8 @@ class _Forward(NamedTuple):
 
         The part is a ``fraction`` of the batch.
         """
-        pairs = zip(keras.tree.flatten(self.y_pred), of_outputs, strict=True)
+        before, _ = split_activations(self.y_pred)
+        pairs = zip(keras.tree.flatten(before), of_outputs, strict=True)
         targets = [(output, gradient) for output, gradient in pairs if gradient is not None]
         penalty = None
         if self.penalty is not None:

@@ -18,23 +18,39 @@ from tune_tf.training.replicas.part_calls import GraphSpan, refuse_leaks
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.replicas.row_means import loss_tracker
 
+_ACTIVATIONS = {"Softmax": keras.activations.softmax, "Sigmoid": keras.activations.sigmoid}
+"""By operation: Keras computes crossentropies by their inputs, which never round to 0 or 1."""
+
 
 class WholeBatch(NamedTuple):
     """All rows of a batch, with the model's outputs for them, which ``calls`` of it computed.
 
-    Error messages name the parts of the batch as ``who``.
+    The outputs ``before`` their ``activations`` are those of :func:`split_activations`. Error
+    messages name the parts of the batch as ``who``.
     """
 
     x: Any
     y: Any
     sample_weight: Any
-    y_pred: Any
+    before: Any
+    activations: Sequence[Any]
     calls: Sequence[GraphSpan]
     who: str
 
+    @property
+    def y_pred(self) -> Any:
+        """The model's outputs."""
+        leaves = keras.tree.flatten(self.before)
+        pairs = zip(leaves, self.activations, strict=True)
+        outputs = [leaf if change is None else change(leaf) for leaf, change in pairs]
+        for output, leaf in zip(outputs, leaves, strict=True):
+            _copy_mask(leaf, output)
+        return keras.tree.pack_sequence_as(self.before, outputs)
+
     def loss(self, model: keras.Model, replicas: Replicas, *, training: bool) -> Any:
         """Return the loss, and update the metrics; as on one device in each replica."""
-        x, y, sample_weight, y_pred = self[:4]
+        x, y, sample_weight = self[:3]
+        y_pred = self.y_pred
         with replicas.as_single_replica(1.0), GraphSpan() as of_loss:
             loss = model.compute_loss(x, y, y_pred, sample_weight, training=training)
         refuse_leaks(self.calls, of_loss, "a loss", self.who)
@@ -42,7 +58,8 @@ class WholeBatch(NamedTuple):
 
     def update_metrics(self, model: keras.Model, loss: Any, num_rows: Any) -> Any:
         """Update the metrics, and return what ``compute_metrics`` returns."""
-        x, y, sample_weight, y_pred = self[:4]
+        x, y, sample_weight = self[:3]
+        y_pred = self.y_pred
         track_loss(model, loss, num_rows)
         with GraphSpan() as of_metrics:
             logs = model.compute_metrics(x, y, y_pred, sample_weight)
@@ -61,7 +78,8 @@ class LossGradient(NamedTuple):
 
     Args:
         loss: The loss without penalties of activities, not scaled.
-        of_outputs: By output; None for those that the loss does not depend on.
+        of_outputs: By output before its activation; None for those that the loss does not depend
+            on.
         of_variables: By trainable variable, where the loss depends on it by other ways than the
             outputs, such as penalties of weights.
     """
@@ -73,7 +91,7 @@ class LossGradient(NamedTuple):
 
 def differentiate(model: keras.Model, batch: WholeBatch, replicas: Replicas) -> LossGradient:
     """Return the loss of a batch for training, with its gradients."""
-    outputs = keras.tree.flatten(batch.y_pred)
+    outputs = keras.tree.flatten(batch.before)
     numbers = [i for i, each in enumerate(outputs) if each.dtype.is_floating]
     with tf.GradientTape() as tape:
         tape.watch([outputs[i] for i in numbers])
@@ -84,6 +102,28 @@ def differentiate(model: keras.Model, batch: WholeBatch, replicas: Replicas) -> 
     )
     by_number = dict(zip(numbers, found, strict=True))
     return LossGradient(loss, [by_number.get(i) for i in range(len(outputs))], of_variables)
+
+
+def split_activations(y_pred: Any) -> tuple[Any, list[Any]]:
+    """Return outputs before their activations, and these; None for an output without a known one.
+
+    To put parts together would otherwise hide the activation from Keras' crossentropies.
+    """
+    leaves = keras.tree.flatten(y_pred)
+    operations: list[Any] = [getattr(leaf, "op", None) for leaf in leaves]
+    activations = [_ACTIVATIONS.get(getattr(each, "type", "")) for each in operations]
+    before = [
+        leaf if activation is None else operation.inputs[0]
+        for leaf, operation, activation in zip(leaves, operations, activations, strict=True)
+    ]
+    for leaf, each in zip(leaves, before, strict=True):
+        _copy_mask(leaf, each)
+    return keras.tree.pack_sequence_as(y_pred, before), activations
+
+
+def _copy_mask(source: Any, target: Any) -> None:
+    if target is not source and keras_mask(source) is not None:
+        set_keras_mask(target, keras_mask(source))
 
 
 def concatenate(parts: Sequence[Any]) -> Any:

@@ -15,7 +15,12 @@ from tune_tf.training.replicas.batch_parts import add_gradients, split_rows, unp
 from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls, refuse_random_operations
 from tune_tf.training.replicas.parted_batches import after_all, slice_after, snapshot, sum_penalties
 from tune_tf.training.replicas.replicas import Replicas
-from tune_tf.training.replicas.whole_batch import WholeBatch, concatenate, differentiate
+from tune_tf.training.replicas.whole_batch import (
+    WholeBatch,
+    concatenate,
+    differentiate,
+    split_activations,
+)
 from tune_tf.training.scalars import inner_optimizer
 from tune_tf.training.stages.stage_plan import calls_of
 from tune_tf.training.step import Step
@@ -54,9 +59,10 @@ class StagePipeline:
         """Return the gradients of the trainable variables, in order.
 
         They are those of the ``penalty``, a number or None, and of the loss, whose gradients by the
-        outputs are given.
+        outputs before their activations are given.
         """
-        targets = list(zip(keras.tree.flatten(y_pred), of_outputs, strict=True))
+        before, _ = split_activations(y_pred)
+        targets = list(zip(keras.tree.flatten(before), of_outputs, strict=True))
         if penalty is not None:
             targets.append((penalty, tf.ones_like(penalty)))
         known = [each for each in targets if each[1] is not None]
@@ -190,8 +196,10 @@ class StageStep(Step):
 
     def _whole(self, batch: Any, passes: "Sequence[_PartPass]") -> WholeBatch:
         with tf.device(self._pipelines[0].devices[-1]):
-            y_pred = concatenate([each.y_pred for each in passes])
-        return WholeBatch(*unpack_batch(batch), y_pred, [each.span for each in passes], self.who)
+            outputs = [split_activations(each.y_pred) for each in passes]
+            before, activations = concatenate([each for each, _ in outputs]), outputs[0][1]
+        spans = [each.span for each in passes]
+        return WholeBatch(*unpack_batch(batch), before, activations, spans, self.who)
 
     def _update_metrics(self, whole: WholeBatch, loss: Any, num_rows: int) -> Any:
         with tf.device(self._pipelines[0].devices[-1]):
