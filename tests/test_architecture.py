@@ -37,30 +37,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1348,
-    "config": 1071,
+    "cli": 1271,
+    "config": 1017,
     "data": 943,
     "events": 440,
-    "inspection": 380,
+    "inspection": 349,
     "measure": 671,
-    "parallelism": 248,
+    "parallelism": 244,
     "report": 599,
     "scaffold": 510,
-    "schedulers": 2012,
-    "searchers": 2550,
-    "single modules": 1491,
-    "space": 1026,
-    "sweep": 3651,
+    "schedulers": 1938,
+    "searchers": 2093,
+    "single modules": 1488,
+    "space": 973,
+    "sweep": 3202,
     "testing": 320,
-    "tracking": 2583,
+    "tracking": 2445,
     "trainables": 1350,
-    "training": 5458,
+    "training": 5404,
     "tune_internals": 522,
-    "workloads": 1447,
+    "workloads": 1316,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 42014, "tests": 38918, "scripts": 4644}
+LINES = {"tune_tf": 39911, "tests": 36387, "scripts": 4640}
 """Most lines of any kind."""
 
 
