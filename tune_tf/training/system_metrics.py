@@ -17,36 +17,23 @@ import psutil
 from tune_tf.result_keys import PEAK_MEMORY, SYSTEM_METRICS
 
 
-def peak_memory_bytes(process_id: int) -> int | None:
-    """Return the peak memory of a local process; None if the process has ended.
-
-    Only Linux reports a peak; on other systems, the current memory is returned.
-    """
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
-        peak = next(line for line in lines if line.startswith("VmHWM"))
-        return int(peak.split()[1]) * 1024
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(process_id).memory_info().rss)
-    return None
-
-
 def sum_peak_memory(
     report: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a report with the summed peak memory of all processes of a trial.
-
-    The sum is left out until all processes have reported a peak.
-    """
-    metrics = {name: value for name, value in report.items() if name != PEAK_MEMORY}
-    peaks = [each.get(PEAK_MEMORY) for each in reports]
-    return metrics if None in peaks else metrics | {PEAK_MEMORY: sum(filter(None, peaks))}
+    """Return a report with the summed peak memory of all processes of a trial."""
+    return {**report, PEAK_MEMORY: sum(each[PEAK_MEMORY] for each in reports)}
 
 
 def peak_memory_result() -> dict[str, float]:
-    """Return this process's peak memory by result key; empty if unknown."""
-    peak = peak_memory_bytes(os.getpid())
-    return {} if peak is None else {PEAK_MEMORY: float(peak)}
+    """Return this process's peak memory by result key.
+
+    Only Linux reports a peak; on other systems, it is the current memory.
+    """
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = next(line for line in lines if line.startswith("VmHWM"))
+        return {PEAK_MEMORY: int(peak.split()[1]) * 1024.0}
+    return {PEAK_MEMORY: float(psutil.Process().memory_info().rss)}
 
 
 _INTERVAL_S = 1.0
