@@ -111,7 +111,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
 def settings_as_json() -> None:
     """Have settings written and read as JSON, which is YAML too, from now on: YAML takes long."""
     tune_tf.config.sweep_config.yaml_text = lambda values: f"{json.dumps(values, default=str)}\n"
-    YamlDocument.parse = lambda text, source=None: YamlDocument(json.loads(text), {}, source, ())
+    YamlDocument.parse = lambda text, source=None: YamlDocument(json.loads(text))
 
 
 def _plan(config: Any, slots: int) -> SweepPlan:
