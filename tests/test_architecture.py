@@ -37,7 +37,7 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1271,
+    "cli": 1285,
     "config": 1017,
     "data": 943,
     "events": 440,
@@ -50,17 +50,17 @@ CEILINGS = {
     "searchers": 2093,
     "single modules": 1488,
     "space": 973,
-    "sweep": 3202,
+    "sweep": 3226,
     "testing": 320,
-    "tracking": 2445,
+    "tracking": 2449,
     "trainables": 1350,
-    "training": 5404,
+    "training": 5397,
     "tune_internals": 522,
     "workloads": 1316,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39911, "tests": 36387, "scripts": 4640}
+LINES = {"tune_tf": 39969, "tests": 36396, "scripts": 4640}
 """Most lines of any kind."""
 
 

@@ -116,6 +116,12 @@ def test_a_table_becomes_a_model_that_is_served(told, swept, predict, client, fo
     assert version.source == parent.data.tags["tune_tf.best_model"]
     assert version.tags["tune_tf.trial_id"] == best["trial_id"]
 
+    # The same version gets another alias, and that of another name is a new one.
+    again = told("promote", "wine", "--alias", "second")
+    assert again == {"version_uri": f"models:/vino/{version.version}", "alias": "second"}
+    assert told("promote", "wine", "--name", "other")["version_uri"] == "models:/other/1"
+    assert str(client.get_model_version_by_alias("other", "champion").version) == "1"
+
 
 @pytest.mark.slow
 def test_the_best_config_is_trained_once_more_on_all_rows(told, swept, predict, client):

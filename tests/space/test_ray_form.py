@@ -21,7 +21,7 @@ from tune_tf.space import Choice, Constant, Float, Int, SearchSpace
         tune.choice(["a", None]),
         3,
     ],
-    ids=repr,
+    ids=lambda each: type(each).__name__,
 )
 def test_a_space_holds_what_ray_samples(domain):
     space = SearchSpace.from_ray({"a": domain})

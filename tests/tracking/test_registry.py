@@ -82,3 +82,9 @@ def test_a_model_is_registered_once_under_each_name(
     assert capsys.readouterr() == ("", "")
     client.delete_model_version("digits", "1")
     assert register(client, uri, "digits", TAGS) == "models:/digits/2"
+
+
+def test_an_alias_goes_from_one_version_to_another(client, log):
+    for number in ("1", "2"):
+        register(client, log(), "digits", TAGS, "champion")
+        assert str(client.get_model_version_by_alias("digits", "champion").version) == number

@@ -12,7 +12,7 @@ from tune_tf.cli.options import keep_ray_local
 from tune_tf.cli.signals import interrupt_on_signals
 from tune_tf.cli.verbs.init import init
 from tune_tf.cli.verbs.measure import plan, scale
-from tune_tf.cli.verbs.models import export, retrain
+from tune_tf.cli.verbs.models import export, promote, retrain
 from tune_tf.cli.verbs.resume import extend, resume, sync
 from tune_tf.cli.verbs.run import run, stop
 from tune_tf.cli.verbs.sweeps import report, status
@@ -30,7 +30,7 @@ app = typer.Typer(
 for _verb in (
     *(init, plan, run, stop, resume, extend),
     *(status, trials, show, logs, report, sync, scale),
-    *(export, retrain, verify),
+    *(export, promote, retrain, verify),
 ):
     app.command()(_verb)
 

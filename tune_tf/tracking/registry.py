@@ -77,8 +77,13 @@ def logged_model(client: "MlflowClient", run_id: str) -> "LoggedModel | None":
         return None
 
 
-def register(client: "MlflowClient", uri: str, name: str, tags: Mapping[str, str]) -> str:
-    """Return the URI of a logged model's version under a name, which is made unless it is there."""
+def register(
+    client: "MlflowClient", uri: str, name: str, tags: Mapping[str, str], alias: str | None = None
+) -> str:
+    """Return the URI of a logged model's version under a name, which is made unless it is there.
+
+    An alias goes to it from any other version.
+    """
     import mlflow
 
     versions = client.search_model_versions(f"name = '{name}'")
@@ -90,4 +95,6 @@ def register(client: "MlflowClient", uri: str, name: str, tags: Mapping[str, str
             contextlib.redirect_stderr(io.StringIO()),
         ):
             numbers = [int(mlflow.register_model(uri, name, tags=dict(tags)).version)]
+    if alias is not None:
+        client.set_registered_model_alias(name, alias, str(max(numbers)))
     return f"models:/{name}/{max(numbers)}"

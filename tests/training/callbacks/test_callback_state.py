@@ -146,7 +146,9 @@ def test_other_values_are_no_state(value):
     assert not is_plain(value)
 
 
-@pytest.mark.parametrize("value", [os.system, np.load, pytest.raises], ids=str)
+@pytest.mark.parametrize(
+    "value", [os.system, np.load, pytest.raises], ids=["os.system", "np.load", "pytest.raises"]
+)
 def test_a_checkpoint_runs_no_code(value):
     with pytest.raises(pickle.UnpicklingError, match="is no plain state"):
         load_plain(pickle.dumps(value))

@@ -1,4 +1,4 @@
-"""``tune-tf export`` and ``retrain``: the models of a sweep."""
+"""``tune-tf export``, ``promote`` and ``retrain``: the models of a sweep."""
 
 import os
 from functools import partial
@@ -56,6 +56,29 @@ def export(
     }
     text = f"Wrote {path}: trial {chosen.number} of {result.sweep_id}"
     print_json_or_lines(written, text, as_json=as_json)
+
+
+def promote(
+    sweep: options.SweepArgument,
+    alias: Annotated[str, typer.Option(help="It moves here from any other version.")] = "champion",
+    name: Annotated[
+        str | None,
+        typer.Option(help="The registered model; by default as in the sweep file, or the sweep's."),
+    ] = None,
+    storage_path: options.StoragePathOption = options.STORAGE_PATH,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Give the sweep's best model an alias in MLflow's registry, and register it if necessary.
+
+    Exit code 2: no such sweep, no model of it in MLflow, or MLflow does not respond.
+
+    Example: `tune-tf promote digits-cnn --alias champion --name digits`
+    """
+    from tune_tf.sweep.model.best_model import promote_best
+
+    version = promote_best(sweep, alias, name=name, storage_path=storage_path)
+    text = f"{version} has the alias {alias}"
+    print_json_or_lines({"version_uri": version, "alias": alias}, text, as_json=as_json)
 
 
 def retrain(

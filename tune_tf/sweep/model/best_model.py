@@ -2,15 +2,20 @@
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
+
+from mlflow.exceptions import MlflowException
 
 from tune_tf.config import MLflowSettings, import_workload
-from tune_tf.errors import StoreUnavailableError, first_line
+from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, first_line
 from tune_tf.events import EventLog
+from tune_tf.inspection import SweepView
 from tune_tf.outcome_rules import error_cause
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import store_error_text
 from tune_tf.sweep.model.export_process import ModelExportProcess
+from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_params
 from tune_tf.tracking.registry import (
     BEST_MODEL_TAG,
@@ -70,11 +75,8 @@ def log_best_model(
         found = {BEST_MODEL_TAG: uri}
         if settings.register_best is not None:
             problem = f"The best model is logged as {uri}, but not registered"
-            found[BEST_VERSION_TAG] = register(client, uri, settings.register_best, tags)
-            if settings.best_alias is not None:
-                version = found[BEST_VERSION_TAG].rpartition("/")[2]
-                alias = settings.best_alias
-                client.set_registered_model_alias(settings.register_best, alias, version)
+            named = settings.register_best, tags, settings.best_alias
+            found[BEST_VERSION_TAG] = register(client, uri, *named)
         for each in (run_id, trial_run_id):
             for key, text in found.items():
                 client.set_tag(each, key, text)
@@ -92,6 +94,45 @@ def log_best_model(
         result.path,
     )
     return None
+
+
+def promote_best(
+    sweep: str | Path,
+    alias: str = "champion",
+    *,
+    name: str | None = None,
+    storage_path: str | Path = "sweeps",
+) -> str:
+    """Give an alias to a sweep's best model, registered unless it is; return its version's URI.
+
+    Args:
+        sweep: Folder, id or name of the sweep; a name selects its latest sweep.
+        alias: Alias; another version of the model that has it loses it.
+        name: The registered model; by default ``mlflow.register_best`` of the sweep file, or the
+            sweep's name.
+        storage_path: Folder that is searched for ids and names.
+
+    Raises:
+        UnknownSweepError: There is no such sweep.
+        InvalidSettingsError: MLflow has no best model of it, or rejects the name or the alias.
+        StoreUnavailableError: MLflow does not answer.
+    """
+    folder = SweepFolder.open(sweep, storage_path)
+    name = name or (folder.config.mlflow or MLflowSettings()).register_best or folder.config.name
+    MLflowSettings(register_best=name, best_alias=alias)  # raises for what MLflow rejects
+    uri, run_id = folder.tracking_uri, SweepView.open(folder.path).result.mlflow_run_id
+    if uri is not None and run_id is not None:
+        try:
+            client = connect(uri)
+            if model := logged_model(client, run_id):
+                tags = {SWEEP_ID_TAG: folder.sweep_id, TRIAL_ID_TAG: model.tags[TRIAL_ID_TAG]}
+                return register(client, f"models:/{model.model_id}", name, tags, alias)
+        except MlflowException as error:
+            raise StoreUnavailableError(store_error_text(error, uri)) from None
+    raise InvalidSettingsError(
+        f"{folder.sweep_id} has no best model in MLflow: with mlflow.log_best_model, it has once "
+        f"the sweep has ended; `tune-tf resume {folder.path}` logs it later"
+    )
 
 
 def evaluate_best(
