@@ -32,7 +32,6 @@ JARGON = frozenset(_JARGON.split())
 LARGE = {
     "searchers/optuna_searcher.py:__init__",  # public, and each parameter has a default
     "trainables/factory.py:trainable",  # likewise
-    "cli/verbs/init.py:init",
 }
 
 
@@ -50,7 +49,7 @@ CEILINGS = {
     "searchers": 2093,
     "single modules": 1488,
     "space": 973,
-    "sweep": 3226,
+    "sweep": 3225,
     "testing": 320,
     "tracking": 2449,
     "trainables": 1350,
@@ -60,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39969, "tests": 36396, "scripts": 4640}
+LINES = {"tune_tf": 39968, "tests": 36397, "scripts": 4640}
 """Most lines of any kind."""
 
 

@@ -70,7 +70,7 @@ def test_the_job_for_kubernetes_runs_the_sweep_file_on_nodes_that_share_image_an
     assert program == "tune-tf"
     with get_command(app).commands[verb].make_context(verb, arguments) as context:
         assert str(context.params["file"]) == "digits.yaml"
-        assert list(context.params["settings"]) == ["cluster.address=auto"]
+        assert list(context.params["overrides"]) == ["cluster.address=auto"]
     cluster = job["spec"]["rayClusterSpec"]
     assert cluster["rayVersion"] == version("ray")
     (workers,) = cluster["workerGroupSpecs"]

@@ -63,7 +63,8 @@ def test_a_final_model_trains_for_as_many_epochs_as_the_trial_keeps(sweeps, aske
         workload="tune_tf.workloads.digits:DigitsMLP",
         keep="best",
         mlflow=None,
-        scheduler={"name": "fifo", "max_t": 3},
+        epochs=3,
+        scheduler="fifo",
     )
     sweep.run(0, 0.3, 0.8, 0.7, **{"kept/val_accuracy": 0.8, "kept/training_iteration": 2})
     sweep.finish()

@@ -91,4 +91,3 @@ def test_any_name_of_a_sweep_gives_a_run_and_its_files(callback_of, trial_of, cl
     (child,) = store.children
     assert len(child.data.params) == 1 + len(names)
     assert len(child.data.metrics) == 2 + len(names)
-    assert len(client.list_artifacts(child.info.run_id, "params")) == len(names)
