@@ -64,7 +64,7 @@ def test_a_final_model_trains_for_as_many_epochs_as_the_trial_keeps(sweeps, aske
         keep="best",
         mlflow=None,
         epochs=3,
-        scheduler="fifo",
+        scheduler={"name": "fifo"},
     )
     sweep.run(0, 0.3, 0.8, 0.7, **{"kept/val_accuracy": 0.8, "kept/training_iteration": 2})
     sweep.finish()
