@@ -151,3 +151,27 @@ def test_the_best_that_ended_and_those_that_run_keep_their_checkpoints(sweep):
     sweep.end(running, 0.05)
     sweep.step()
     assert sweep.left == ["t2/0"]
+
+
+def test_a_trial_that_was_interrupted_keeps_what_it_goes_on_from(sweep):
+    best, interrupted = sweep.trial(0), sweep.trial(0)
+    sweep.end(best, 0.1)
+    sweep.end(interrupted, 0.9, Outcome.INTERRUPTED)
+    sweep.step()
+    assert sweep.left == ["t0/0", "t1/0"]
+
+
+def test_a_trial_that_was_stopped_early_makes_room_for_completed_ones(sweep):
+    pruned, completed = sweep.trial(0), sweep.trial(0)
+    sweep.end(pruned, 0.1, Outcome.PRUNED)
+    sweep.end(completed, 0.9)
+    sweep.step()
+    assert sweep.left == ["t1/0"]
+
+
+def test_keep_checkpoints_all_removes_none(tmp_path):
+    sweep = Sweep(tmp_path, keep_checkpoints="all")
+    sweep.end(sweep.trial(0), 0.9)
+    sweep.end(sweep.trial(0), 0.1)
+    sweep.step()
+    assert sweep.left == ["t0/0", "t1/0"]

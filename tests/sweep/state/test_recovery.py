@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import pytest
@@ -64,6 +65,12 @@ def test_a_trial_that_ended_after_tune_wrote_its_state_is_not_run_again(sweep):
     assert trials[1].last_result["stop_reason"] == "pruned"
     assert where(trials[1])[0] == 4
     assert found.losses == ()
+
+
+def test_trials_are_restarted_as_often_as_the_resume_is_told(sweep):
+    config = sweep.folder.config.model_copy(update={"max_failures": 5})
+    trials = TuneState(recover(sweep.path, config).files).trials
+    assert {json.loads(trial.texts()[0])["max_failures"] for trial in trials} == {5}
 
 
 def test_trials_missing_in_the_event_log_are_found_by_their_folders(sweep):
