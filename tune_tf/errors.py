@@ -97,10 +97,6 @@ class UnknownMetricError(WorkloadError, LookupError):
     """The requested metric is not reported: choose one that is."""
 
 
-class DivergedError(TuneTfError, ArithmeticError):
-    """Training produced NaN or Inf."""
-
-
 class UnavailableResourcesError(TuneTfError, RuntimeError):
     """The requested devices are not available: request fewer, or add machines."""
 

@@ -15,8 +15,10 @@ STOP_REASON = "stop_reason"
 """Key of a trial's last result that holds an :class:`Outcome` value."""
 
 STOP_CAUSE = "stop_cause"
-STOPPED_BY_HAND = "stopped by hand"  # the cause of a trial that a request stopped
 """Key of a trial's last result that holds a one-sentence cause, if there is one."""
+
+STOPPED_BY_HAND = "stopped by hand"
+"""Cause of a trial that a request stopped."""
 
 CONFIG_CHANGED_AT = "config_changed_at"
 """Key of a trial's result that holds the last iteration with the config it was started with, once a

@@ -130,7 +130,7 @@ class SweepResult:
 
     @property
     def report_path(self) -> Path:
-        """Path of the HTML report; its figures and tables lie beside it."""
+        """Path of the HTML report."""
         return self.path / "report" / "report.html"
 
     @property

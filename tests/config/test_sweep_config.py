@@ -49,7 +49,7 @@ constraints: {}
 seed: 5
 reproducible: false
 slots: 16
-searcher: {name: optuna, sampler: tpe, arguments: {}, seed: 5, storage: null, study_name: null,
+searcher: {sampler: tpe, arguments: {}, seed: 5, storage: null, study_name: null,
   points_to_evaluate: [], warm_start_from: null}
 epochs: 100
 scheduler: {name: fifo}

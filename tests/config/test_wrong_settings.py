@@ -39,7 +39,7 @@ WRONG = [
     ({"seed": -1}, "seed", "must be at least 0, not -1"),
     ({"searcher": "tpe"}, "searcher", f"{SECTION}, not 'tpe': write `{{sampler: tpe}}`"),
     (within("searcher", sampler="tp"), "searcher.sampler", "did you mean 'tpe'?"),
-    (within("searcher", name="random"), "searcher.name", "write `sampler: random`"),
+    (within("searcher", name="random"), "searcher.name", "known keys are sampler"),
     (
         within("searcher", points_to_evaluate=[3]),
         "searcher.points_to_evaluate",

@@ -19,7 +19,7 @@ def parent():
 
 
 def end(parent, trial_id, loss, outcome=Outcome.COMPLETED):
-    return parent.record_end(trial_id, f"trial {trial_id}", {"lr": loss}, outcome, {"loss": loss})
+    return parent.record_end(trial_id, {"lr": loss}, outcome, {"loss": loss})
 
 
 def test_of_equally_good_trials_the_first_is_the_best_at_the_end_whichever_ended_first(parent):
@@ -48,7 +48,7 @@ def test_the_live_metrics_are_those_that_changed_and_how_many_ended(parent):
 def test_speed_may_be_the_objective():
     parent = parent_of(Objective("perf/rows_per_s", "max"))
     result = {"perf/rows_per_s": 9.0}
-    assert parent.record_end("a", "trial a", {}, Outcome.COMPLETED, result)
+    assert parent.record_end("a", {}, Outcome.COMPLETED, result)
     metrics = parent.live_metrics(Counter([Outcome.COMPLETED]), best=True)
     assert (metrics["best/perf/rows_per_s"], metrics["system/rows_per_s"]) == (9.0, 9.0)
 

@@ -1,6 +1,5 @@
 """Extras of the package: an error names the packages and the command that pyproject.toml has."""
 
-import importlib.util
 import re
 import sys
 import tomllib
@@ -54,9 +53,3 @@ def test_a_checkout_that_is_not_installed_names_no_packages(monkeypatch):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "Makefile"], ids=lambda page: page.name)
 def test_every_extra_that_is_written_exists(page):
     assert {*re.findall(r"tune-tf\[([\w-]+)\]", page.read_text())} <= EXTRAS.keys()
-
-
-def test_scipy_which_the_sampler_qmc_needs_comes_with_a_dependency():
-    assert "scikit-learn" in {Requirement(each).name for each in metadata.requires("tune-tf")}
-    assert any(each.startswith("scipy") for each in metadata.requires("scikit-learn"))
-    assert importlib.util.find_spec("scipy")

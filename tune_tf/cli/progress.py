@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
@@ -31,14 +30,9 @@ _Result = TypeVar("_Result")
 class TerminalProgress(ProgressLines):
     """Ray Tune callback that displays the state of a sweep, or prints a line every 10 s."""
 
-    def __init__(
-        self,
-        config: SweepConfig,
-        console: Console | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(config, clock)
-        self._console = console or make_console(stderr=True)  # of the driver that unpickles it
+    def __init__(self, config: SweepConfig, console: Console) -> None:
+        super().__init__(config)
+        self._console = console
         if self._console.is_terminal:
             self._every_s = _LIVE_EVERY_S
         text = TextColumn("{task.description}", markup=False, table_column=Column())  # it wraps

@@ -58,7 +58,7 @@ def print_plan(plan: "SweepPlan", warnings: Sequence[str] | None = None, *, as_j
         "workload": config.workload_name,
         "objective": ", ".join(f"{it.mode} {it.metric}" for it in config.objectives),
         "constraints": ", ".join(map(str, config.constraints)),
-        "searcher": f"{config.searcher.name} {config.searcher.sampler}",
+        "searcher": config.searcher.sampler,
         "scheduler": f"{config.scheduler.name}, at most {limit}",
         "trials": f"{config.budget.num_samples}, {plan.max_concurrent_trials} at a time, each with "
         f"{plan.resources}",

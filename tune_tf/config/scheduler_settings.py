@@ -136,10 +136,11 @@ class AutoSettings(SchedulerSettings):
 
     name: Literal["auto"] = "auto"
 
-    def choose(
-        self, num_objectives: int = 1, *, in_processes: bool = False
-    ) -> tuple[SchedulerSettings, str]:
-        """Return the scheduler for a sweep, and why it is chosen.
+    def choose(self, num_objectives: int = 1, *, in_processes: bool = False) -> SchedulerSettings:
+        """Return the scheduler for a sweep.
+
+        Trials of one epoch cannot be stopped early, and with several objectives the end of one
+        curve does not tell the best.
 
         Args:
             num_objectives: Number of objectives.
@@ -147,14 +148,10 @@ class AutoSettings(SchedulerSettings):
                 that it goes on.
         """
         if self.epochs == 1:
-            return FifoSettings(epochs=1), "trials of one epoch cannot be stopped early"
-        asha = AshaSettings(epochs=self.epochs)
-        if num_objectives > 1:
-            return asha, "with several objectives, the end of one curve does not tell the best"
-        if in_processes:
-            return asha, "trials with processes of their own take seconds to go on after a pause"
-        text = "one objective, and trials that go on after a pause at once"
-        return FreezeThawSettings(epochs=self.epochs), text
+            return FifoSettings(epochs=1)
+        if num_objectives > 1 or in_processes:
+            return AshaSettings(epochs=self.epochs)
+        return FreezeThawSettings(epochs=self.epochs)
 
 
 _DEFAULTS = {"MedianStoppingRule": {"grace_period": 1}}  # Ray's counts seconds by default

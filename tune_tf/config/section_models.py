@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -123,7 +123,6 @@ class SearcherSettings(Settings):
     """The searcher, which proposes configs.
 
     Args:
-        name: The searcher; there is one.
         sampler: Optuna's sampler, by its name here or by that of its class; ``auto`` is
             ``freeze_thaw`` with the scheduler of that name, else ``tpe``. ``tpe`` learns from all
             results, running trials included; ``random`` does not learn; ``freeze_thaw`` takes the
@@ -141,7 +140,6 @@ class SearcherSettings(Settings):
 
     main_setting: ClassVar[str] = "sampler"
 
-    name: Literal["optuna"] = "optuna"
     sampler: Annotated[
         str, AfterValidator(_check_sampler), Field(json_schema_extra=_SAMPLER_FORMS)
     ] = "auto"
@@ -153,16 +151,6 @@ class SearcherSettings(Settings):
         list[dict[str, Any]], with_rule("must be a list of configs like {learning_rate: 0.1}")
     ] = Field([])
     warm_start_from: str | None = None
-
-    @field_validator("name", mode="before")
-    @classmethod
-    def _check_name(cls, name: Any) -> Any:
-        if name in _SAMPLERS:
-            raise ValueError(f"must be 'optuna', not {name!r}: write `sampler: {name}`")
-        if isinstance(name, str) and "asha" in name.lower():
-            line = "scheduler: {name: asha}"
-            raise ValueError(f"must be 'optuna', not {name!r}: leave it out, and write `{line}`")
-        return name
 
 
 def _check_model_name(name: str) -> str:

@@ -187,7 +187,7 @@ class SweepConfig(Settings):
     def _choose_automatically(self) -> Self:
         if isinstance(self.scheduler, AutoSettings):
             in_processes = self.parallelism.in_processes
-            settings, _ = self.scheduler.choose(len(self.objectives), in_processes=in_processes)
+            settings = self.scheduler.choose(len(self.objectives), in_processes=in_processes)
             object.__setattr__(self, "scheduler", settings)
         freezes = self.scheduler.name == "freeze_thaw"
         if self.searcher.sampler == "auto":
@@ -238,10 +238,8 @@ class SweepConfig(Settings):
     @field_validator("keep")
     @classmethod
     def _check_keep(cls, keep: str, info: ValidationInfo) -> str:
-        if keep == "last" or not {"scheduler", "parallelism"} <= info.data.keys():
-            return keep
-        scheduler = info.data["scheduler"]
-        if hasattr(scheduler, "mutations"):
+        scheduler = info.data.get("scheduler")
+        if keep == "best" and isinstance(scheduler, PopulationSettings):
             raise ValueError(
                 f"best does not work with scheduler {scheduler.name!r}, which changes the config "
                 "and the weights of running trials, so that the best epoch may be that of another "

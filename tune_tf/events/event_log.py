@@ -114,10 +114,6 @@ class EventLog:
         """Record that new trials start again."""
         self._write("resumed")
 
-    def record_changes(self, changes: Mapping[str, str]) -> None:
-        """Record changed settings: ``old -> new`` by the setting's dotted path."""
-        self._write("changed", settings=dict(changes))
-
     def record_session_end(
         self,
         *,

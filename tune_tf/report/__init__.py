@@ -1,4 +1,4 @@
-"""Report of a sweep: HTML page, plots, and a CSV table of all trials."""
+"""Report of a sweep: one HTML page with plots and a table of its trials."""
 
 import lazy_loader
 

@@ -46,7 +46,7 @@ def scheduler(
     """
     parsed = parse_scheduler_settings({"name": name, **settings})
     if isinstance(parsed, AutoSettings):
-        parsed, _ = parsed.choose()
+        parsed = parsed.choose()
     match parsed:
         case PbtSettings():
             return PbtScheduler(objective, parsed, space)

@@ -14,7 +14,7 @@ import ray
 
 from tune_tf.config import ClusterSettings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, UnavailableResourcesError
-from tune_tf.parallelism import Mirrored, Parallelism
+from tune_tf.parallelism import Parallelism
 from tune_tf.resources import TrialResources
 from tune_tf.secrets import expand_references
 from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
@@ -36,7 +36,7 @@ TUNE_ENVIRONMENT = {
 }
 
 
-def num_fitting(resources: TrialResources, parallelism: Parallelism = Mirrored()) -> int:  # noqa: B008  frozen
+def num_fitting(resources: TrialResources, parallelism: Parallelism) -> int:
     """Return how many trials fit at once; raise UnavailableResourcesError if none does."""
     check_cluster(resources, parallelism)
     if ray.is_initialized():

@@ -149,7 +149,6 @@ def _resume(
         with cluster(config.cluster, folder.base_dir):
             plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)
             if config is not folder.config:
-                event_log.record_changes(changes_between(folder.config, config))
                 folder = folder.with_config(config)
             recovery.write()
             return run_trials(folder, plan, event_log, recovery, callbacks, searcher)

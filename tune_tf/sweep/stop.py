@@ -17,9 +17,8 @@ def stop_sweep(
     *,
     storage_path: str | Path = "sweeps",
     end: bool = False,
-    wait: bool = True,
 ) -> SweepView:
-    """Stop a sweep that runs in another process, on this machine or another one.
+    """Stop a sweep that runs in another process, on this machine or another one, and wait for it.
 
     Trials stop after their current iteration, or at their last checkpoint.
 
@@ -28,7 +27,6 @@ def stop_sweep(
         storage_path: Folder that is searched for ids and names.
         end: Whether to end the sweep for good, as if its budget were spent, with report and best
             model. Otherwise it is interrupted, and :func:`~tune_tf.resume_sweep` resumes it.
-        wait: Whether to wait until the sweep has stopped.
 
     Raises:
         UnknownSweepError: There is no such sweep.
@@ -37,7 +35,7 @@ def stop_sweep(
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
     ControlChannel(folder.path).post({"stop": "end" if end else "interrupt"})
-    return _wait_until(lambda view: False, folder, running) if wait else running
+    return _wait_until(lambda view: False, folder, running)
 
 
 def stop_trials(
@@ -45,18 +43,16 @@ def stop_trials(
     trials: Sequence[str],
     *,
     storage_path: str | Path = "sweeps",
-    wait: bool = True,
 ) -> SweepView:
     """Stop trials of a sweep that runs in another process; the sweep continues with others.
 
-    A trial ends with its next result, like one that the scheduler prunes. One that is just starting
-    is waited for.
+    A trial ends with its next result, like one that the scheduler prunes, and is waited for, as is
+    one that is just starting.
 
     Args:
         path: Folder, id or name of the sweep; a name selects its latest sweep.
         trials: Numbers or ids.
         storage_path: Folder that is searched for ids and names.
-        wait: Whether to wait until the trials have stopped.
 
     Raises:
         UnknownSweepError: There is no such sweep.
@@ -81,7 +77,7 @@ def stop_trials(
     def have_ended(view: SweepView) -> bool:
         return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)
 
-    return _wait_until(have_ended, folder, running) if wait else running
+    return _wait_until(have_ended, folder, running)
 
 
 def _running(folder: SweepFolder) -> SweepView:

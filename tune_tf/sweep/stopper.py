@@ -111,21 +111,16 @@ class RequestReader:
     """Reader of control requests that stops the sweep or single trials."""
 
     def __init__(
-        self,
-        channel: ControlChannel,
-        stopper: SweepStopper,
-        interrupt: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, channel: ControlChannel, stopper: SweepStopper, interrupt: Callable[[], None]
     ) -> None:
         self._channel = channel
         self._stopper = stopper
         self._interrupt = interrupt
-        self._clock = clock
-        self._checked_s = clock()
+        self._checked_s = time.monotonic()
         stopper.add_check(self._check)
 
     def _check(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         if now - self._checked_s < _CHECK_EVERY_S:
             return
         self._checked_s = now

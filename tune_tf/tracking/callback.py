@@ -148,10 +148,6 @@ class MLflowCallback(Callback):
         """Return MLflow's run ids by trial id, for the runs created so far."""
         return {run: run_id for run, run_id in self._writer.run_ids.items() if run != PARENT}
 
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all reports are written; return False on timeout."""
-        return self._writer.flush(timeout_s)
-
     def attach(
         self,
         files: Mapping[str, Path],
@@ -310,7 +306,7 @@ class MLflowCallback(Callback):
         if outcome is not Outcome.INTERRUPTED:
             self._lineage.forget(trial.trial_id)
             self._nodes.pop(trial.trial_id, None)
-            best = self._parent.record_end(trial.trial_id, str(trial), trial.config, outcome, last)
+            best = self._parent.record_end(trial.trial_id, trial.config, outcome, last)
             outcomes = self.outcome_tracker.outcomes
             self._writer.put(self._parent.trial_update(outcomes, new_best=best))
 

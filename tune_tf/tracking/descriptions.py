@@ -19,10 +19,9 @@ FINGERPRINT_TAG = "tune_tf.fingerprint"
 
 @dataclass(frozen=True)
 class BestTrial:
-    """Best trial so far, by Tune's id and name, with the value of the objective's metric."""
+    """Best trial so far, by Tune's id, with the value of the objective's metric."""
 
     trial_id: str
-    name: str
     value: float
     config: Mapping[str, Any] | None = None  # None if no longer known
 

@@ -69,7 +69,6 @@ class ParentRun:
     def record_end(
         self,
         trial_id: str,
-        name: str,
         config: Mapping[str, Any],
         outcome: Outcome,
         result: Mapping[str, Any],
@@ -95,9 +94,9 @@ class ParentRun:
         if best is None:
             self.best = None
         elif best.key == trial_id:
-            self.best = BestTrial(trial_id, name, number, config)
+            self.best = BestTrial(trial_id, number, config)
         elif before is None or best.key != before.trial_id:
-            self.best = BestTrial(best.key, best.key, float(best.value))
+            self.best = BestTrial(best.key, float(best.value))
         return self.best is not None and (
             before is None
             or (before.trial_id, before.value) != (self.best.trial_id, self.best.value)
@@ -151,7 +150,7 @@ class ParentRun:
         best = best_of(candidates, self._objective) if self._objective else None
         if best is not None and self.best is not None and best.key != self.best.trial_id:
             trial = numbered[best.key]
-            self.best = BestTrial(best.key, str(trial), float(best.value), trial.config)
+            self.best = BestTrial(best.key, float(best.value), trial.config)
 
     def best_tags(self) -> dict[str, str]:
         """Return the tags about the best trial."""

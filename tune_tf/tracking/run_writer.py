@@ -79,10 +79,6 @@ class RunWriter:
         """Return the updates that would be lost with this process, without waiting."""
         return self._writer.unwritten() if self._writer is not None else []
 
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all updates are written; return False on timeout."""
-        return self._writer is None or self._writer.flush(timeout_s)
-
     def close(self) -> None:
         """Write all updates and stop the writer."""
         if self._writer is not None:

@@ -123,7 +123,24 @@ class SweepRuns:
         )
 
     def _search(self, condition: str = "") -> "list[Run]":
-        return search_sweep(self._client, self._experiment, self._sweep.sweep_id, condition)
+        """Return the sweep's runs, the oldest first; with a condition, only those that meet it.
+
+        SQLite looks up the second tag only where the first one matches, so the condition precedes.
+        """
+        of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'"
+        runs: list[Run] = []
+        token = None
+        while token != "":
+            page = self._client.search_runs(
+                [self._experiment],
+                f"{condition} AND {of_sweep}" if condition else of_sweep,
+                max_results=_PAGE,
+                order_by=["attributes.start_time ASC"],
+                page_token=token,
+            )
+            runs.extend(page)
+            token = page.token or ""
+        return runs
 
     def _find(self, condition: str = "") -> None:
         """Record existing runs; of two runs of one trial, prefer the one with data."""
@@ -251,27 +268,3 @@ class SweepRuns:
 
 def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     return any(old.get(key, value) != value for key, value in new.items())
-
-
-def search_sweep(
-    client: "MlflowClient", experiment_id: str, sweep_id: str, condition: str = ""
-) -> "list[Run]":
-    """Return a sweep's runs, the oldest first; with a condition, only those that meet it.
-
-    SQLite looks up the second tag only where the first one matches, so the condition precedes.
-    """
-    of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{sweep_id}'"
-    runs: list[Run] = []
-    token = None
-    while True:
-        page = client.search_runs(
-            [experiment_id],
-            f"{condition} AND {of_sweep}" if condition else of_sweep,
-            max_results=_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        runs.extend(page)
-        token = page.token
-        if not token:
-            return runs

@@ -41,9 +41,3 @@ def usual(passed=(30, 15, 8), **settings):
     features, losses = curves(30, len(passed), **settings)
     losses = partly(losses, passed)
     return fitted(features, losses), features, losses
-
-
-def unscaled(model, value):
-    """Return the loss at the last rung of a value on the model's scale."""
-    distance = np.expm1(value) if value > 0 else value
-    return model._centers[-1] + model._scale * distance

@@ -6,7 +6,7 @@ the expected end of the sweep, so that the end need not wait for it.
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -80,26 +80,20 @@ class ModelExportProcess:
 class ExportPrestart(tune.Callback):
     """Tune callback that starts the export process shortly before a sweep's expected end."""
 
-    def __init__(
-        self,
-        export_process: ModelExportProcess,
-        num_samples: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, export_process: ModelExportProcess, num_samples: int) -> None:
         self._export_process = export_process
         self._num_samples = num_samples
-        self._clock = clock
         self._num_ended = 0
         self._begun_s: float | None = None
 
     def on_trial_start(self, **info: Any) -> None:
         """Note when the first trial starts: the first processes take their time only once."""
-        self._begun_s = self._clock() if self._begun_s is None else self._begun_s
+        self._begun_s = time.monotonic() if self._begun_s is None else self._begun_s
 
     def on_trial_complete(self, **info: Any) -> None:
         """Start the process if the remaining trials are expected to take no longer than it."""
         self._num_ended += 1
-        elapsed_s = self._clock() - (self._begun_s or 0.0)
+        elapsed_s = time.monotonic() - (self._begun_s or 0.0)
         num_left = self._num_samples - self._num_ended
         if elapsed_s / self._num_ended * num_left <= _EARLY_S:
             self._export_process.start()

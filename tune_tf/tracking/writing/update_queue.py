@@ -28,7 +28,7 @@ class PendingUpdate:
     updates: deque[RunUpdate] = field(default_factory=deque)
     count: int = 0  # updates added
     attempts: int = 0  # failed writes
-    not_before: float = 0.0  # earliest time of the next write, even if someone waits
+    not_before: float = 0.0  # earliest time of the next write, even at the end
 
     def add(self, number: int, update: RunUpdate) -> None:
         """Add a later update."""

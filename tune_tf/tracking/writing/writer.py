@@ -83,12 +83,10 @@ class BackgroundWriter:
         self._queue = UpdateQueue(spool, capacity, self._changed)
         self._spool_path = spool.path if spool is not None else None
         self._idle = True
-        self._num_waiting = 0
         self._is_done = self._queue.is_empty
         self._closing: float | None = None
         self._abandoned = False
         self._is_down = False
-        self._acknowledged = -math.inf  # time at which the last attempt ended
         self._thread = threading.Thread(target=self._run, name="tune_tf-tracking", daemon=True)
         self._thread.start()
 
@@ -116,27 +114,6 @@ class BackgroundWriter:
         """Return the possibly unwritten updates outside the spool, without waiting."""
         with self._changed:
             return self._queue.unwritten()
-
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all updates are written; return whether they are.
-
-        Without ``timeout_s``, waits until done, or for ``patience_s`` if the store is unavailable.
-        """
-        start = time.monotonic()
-        end = math.inf if timeout_s is None else start + timeout_s
-        with self._changed:
-            self._num_waiting += 1
-            self._changed.notify_all()
-            try:
-                while not self._is_done and self._thread.is_alive():
-                    now = time.monotonic()
-                    # A running request may succeed, however long it takes.
-                    if now >= end or self._is_hopeless(start, self._acknowledged):
-                        break
-                    self._changed.wait(min(end - now, _LONG_POLL_S))
-            finally:
-                self._num_waiting -= 1
-            return self._is_done
 
     def close(self, timeout_s: float | None = None) -> None:
         """Write all updates, stop the thread, and warn once about unwritten ones.
@@ -176,13 +153,13 @@ class BackgroundWriter:
         while True:
             now = time.monotonic()
             due = min((pending.due for pending in self._backlog.values()), default=math.inf)
-            hurry = self._closing is not None or self._num_waiting
+            hurry = self._closing is not None
             if not self._queue.is_empty and self._has_room():
                 arrived = now if arrived is None else arrived
                 is_urgent = hurry or self._queue.is_full
                 end_of_linger = max(arrived + self._linger_s, self._resting_until)
                 due = min(due, now if is_urgent else end_of_linger)
-            elif not self._backlog and (self._closing is not None or not self._is_done):
+            elif not self._backlog and (hurry or not self._is_done):
                 due = now
             if hurry:
                 due = min(due, self._urgent_due(now))
@@ -192,7 +169,7 @@ class BackgroundWriter:
             self._changed.wait(None if due == math.inf else due - now)
 
     def _urgent_due(self, now: float) -> float:
-        """Return the time of the next write while someone waits for it."""
+        """Return the time of the next write once the writer is to end."""
         for pending in self._backlog.values():
             limit_s = min(self._delay_s(pending), _CLOSING_DELAY_S) if pending.attempts else 0.0
             pending.due = max(min(pending.due, now + limit_s), pending.not_before)
@@ -272,16 +249,15 @@ class BackgroundWriter:
         return self._delays_s[min(pending.attempts, len(self._delays_s)) - 1]
 
     def _acknowledge(self) -> bool:
-        """Remove written updates from the spool and release waiters; return whether to stop."""
+        """Remove written updates from the spool; return whether to stop."""
         with self._changed:
-            self._acknowledged = time.monotonic()
             first = [pending.first for pending in self._backlog.values()]
             self._queue.discard_below(min([*first, self._queue.last_taken + 1]))
             self._is_done = not self._backlog and self._queue.is_empty
             self._changed.notify_all()
             if self._closing is None or self._abandoned:
                 return self._abandoned
-            return self._is_done or self._is_hopeless(self._closing, self._acknowledged)
+            return self._is_done or self._is_hopeless(self._closing, time.monotonic())
 
     def _is_hopeless(self, since: float, now: float) -> bool:
         is_failing = any(pending.attempts for pending in self._backlog.copy().values())
