@@ -10,7 +10,9 @@ import pytest
 from documented import blocks
 
 from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.workloads import tabular
 from tune_tf.workloads.column_model import ColumnModel
+from tune_tf.workloads.table import read_table
 from tune_tf.workloads.tabular import TabularMLP
 
 TABLE = {
@@ -170,6 +172,23 @@ def test_another_process_builds_the_model_without_the_file_and_refuses_a_changed
     with pytest.raises(WorkloadError, match=r"there is no file .*table\.csv"):
         there.load_data({})
     table(size=list(range(100, 110)))
+    with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: trials"):
+        workload.load_data({})
+
+
+def test_a_table_that_changes_while_it_is_read_is_refused_by_the_next_trial(
+    table, tmp_path, monkeypatch
+):
+    table()
+
+    def change_after_reading(*arguments):
+        read = read_table(*arguments)
+        table(size=list(range(100, 110)))
+        return read
+
+    monkeypatch.setattr(tabular, "read_table", change_after_reading)
+    workload = TabularMLP.from_settings({"path": "table.csv", "target": "kind"}, tmp_path)
+    workload.load_data({})
     with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: trials"):
         workload.load_data({})
 
