@@ -223,6 +223,7 @@ REFUSED = {  # changed columns or the file's text, settings, what the message na
     ),
     "commas to predict": ({"kind": ["1,5", "2"] * 5}, {}, "'kind' is read as text, such as '1,5'"),
     "no argument": ({}, {"read_csv": {"decimals": 2}}, "unexpected keyword argument 'decimals'"),
+    "chunks": ({}, {"read_csv": {"chunksize": 5}}, "cannot be read as a table: .*TextFileReader"),
     "objects": ({"name": "t.parquet", "size": [[1], [1, 2]] * 5}, {}, "'size' holds neither num"),
     "long line": ({"text": b"size,kind\n1,a\n1,2,b\n"}, {}, "Expected 2 fields in line 3, saw 3"),
     "all lines long": ({"text": b"size,kind\n1,2,a\n4,5,b\n"}, {}, "Length of header or names"),
