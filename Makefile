@@ -28,7 +28,7 @@ install: $(VENV)/.installed ## virtual environment with everything
 sweep: install   ## search the digits CNN (another: make sweep SWEEP=search_spaces/digits_mlp.yaml)
 	@$(BIN)/python scripts/sweep.py run $(SWEEP)
 
-test: install    ## a test of every promise, in some seven minutes on two cores
+test: install    ## a test of every promise, in some five minutes on two cores
 	@$(BIN)/python -m pytest $(TESTS) -m "not slow and not alone and not long and not gpu"
 
 test-all: install ## the other tests: real kills, two nodes, a browser, PostgreSQL, every Keras class; twenty minutes

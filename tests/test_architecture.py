@@ -53,13 +53,13 @@ CEILINGS = {
     "testing": 320,
     "tracking": 2449,
     "trainables": 1350,
-    "training": 5397,
+    "training": 5418,
     "tune_internals": 522,
     "workloads": 1316,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39968, "tests": 36397, "scripts": 4640}
+LINES = {"tune_tf": 39995, "tests": 36397, "scripts": 4640}
 """Most lines of any kind."""
 
 

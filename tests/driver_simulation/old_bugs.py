@@ -28,21 +28,21 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_has_started",
         _has_reported,
-        1055,
+        26,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
         OutcomeTracker,
         "_add_earlier_outcomes",
         _nothing,
-        1,
+        11,
     ),
     # 1f913d8
     "a run that is known too late is not kept with the study": (
         TrialRegistry,
         "link_runs",
         _nothing,
-        5,
+        10,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

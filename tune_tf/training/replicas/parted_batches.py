@@ -48,6 +48,7 @@ class PartedBatches:
         self._model = model
         self._replicas = replicas
         self._micro_batches = micro_batches
+        self._unused: set[int] = set()  # variables without a gradient in replicas with rows
         self._who = who
         # By `training`: whether each replica has the metrics of whole batches.
         self._has_whole_metrics = {True: False, False: False}
@@ -109,12 +110,15 @@ class PartedBatches:
             penalty = sum_penalties(self._calls.take_penalties())
         fraction = fraction_of(last - first, num_rows)
         penalties = [] if penalty is None else [part_of(penalty, fraction)]
-        whole = None
+        whole, loss = None, tf.zeros([])
         if self._adds_up(y_pred, num_rows, training=False):
-            with self._replicas.as_single_replica(1.0):
-                loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-            loss = part_of(loss, fraction)
-            model.compute_metrics(x, y, y_pred, sample_weight)
+            if _may_have_rows(fraction):
+                with self._replicas.as_single_replica(1.0):
+                    loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
+                loss = part_of(loss, fraction)
+                model.compute_metrics(x, y, y_pred, sample_weight)
+            else:
+                penalties = []
         else:
             whole = self._gather(batch, *split_activations(y_pred), num_rows, [span])
             loss = whole.loss(model, self._replicas, training=False)
@@ -173,14 +177,27 @@ class PartedBatches:
     ) -> tuple[Any, list[Any]]:
         """Return loss and gradients of some rows, which are a fraction of the batch."""
         model = self._model
+        has_rows = _may_have_rows(fraction)
         x, y, sample_weight = unpack_batch(batch)
+        variables = model.trainable_variables
         with forward.tape:
-            with self._replicas.as_single_replica(1.0):
-                loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
-            loss = part_of(loss if forward.penalty is None else loss + forward.penalty, fraction)
+            if has_rows:
+                with self._replicas.as_single_replica(1.0):
+                    loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
+                penalty = 0.0 if forward.penalty is None else forward.penalty
+                loss = part_of(loss + penalty, fraction)
+            else:  # no rows, but other replicas wait for synchronized statistics
+                loss = _zero_loss(forward.y_pred)
             scaled = model.optimizer.scale_loss(loss)
-        model.compute_metrics(x, y, forward.y_pred, sample_weight)
-        return loss, forward.tape.gradient(scaled, model.trainable_variables)
+        gradients = forward.tape.gradient(scaled, variables)
+        if has_rows:
+            self._unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
+            model.compute_metrics(x, y, forward.y_pred, sample_weight)
+            return loss, gradients
+        return loss, [
+            None if i in self._unused else tf.zeros_like(variable) if gradient is None else gradient
+            for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
+        ]
 
     def _whole_batch(
         self,
@@ -314,3 +331,13 @@ def part_of(loss: Any, fraction: Any) -> Any:
     return tf.reduce_sum(loss) * (
         tf.cast(fraction, loss.dtype) if tf.is_tensor(fraction) else fraction
     )
+
+
+def _may_have_rows(fraction: Any) -> bool:
+    """Return False for a part that is known to have no rows: Keras does not reduce their losses."""
+    return tf.is_tensor(fraction) or fraction > 0
+
+
+def _zero_loss(y_pred: Any) -> Any:
+    """Return a zero that depends on a prediction without rows."""
+    return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])
