@@ -4,13 +4,17 @@ import ast
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import typer
 
 from tune_tf.cli.options import allow_remote_ray, keep_ray_local
+from tune_tf.cli.verbs import models
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
+from tune_tf.sweep.model import retrain
 from tune_tf.sweep_folder import SweepFolder
 
 ROOT = Path(__file__).parents[1]
@@ -121,6 +125,15 @@ def test_ray_is_not_limited_to_localhost_if_a_sweep_names_a_cluster():
     assert environ
     allow_remote_ray(environ, "auto")
     assert not environ
+
+
+def test_retrain_reaches_the_cluster_of_its_sweep_and_can_be_interrupted(create, monkeypatch):
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    monkeypatch.setattr(retrain, "final_config", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(typer.Exit) as told:
+        models.retrain(str(create(cluster={"address": "auto"}).path))
+    assert told.value.exit_code == 130
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
 
 
 def test_what_the_environment_says_of_ray_stays():

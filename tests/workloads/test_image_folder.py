@@ -37,7 +37,8 @@ def test_images_become_bytes_with_the_class_of_their_folder(folder):
 
 
 @pytest.mark.parametrize(
-    ("parts", "num_rows"), [(("train", "val"), (40, 40, None)), (("train", "test"), (32, 8, 40))]
+    ("parts", "num_rows"),
+    [(("train", "val"), (40, 40, None)), (("Training", "Testing"), (32, 8, 40))],
 )
 def test_folders_of_parts_stay_as_they_are(parts, num_rows, tmp_path):
     for part in parts:
@@ -98,6 +99,11 @@ def with_text(folder):
     return folder
 
 
+def with_a_link_to_nothing(folder):
+    (folder / "3" / "100.png").symlink_to("nothing.png")
+    return folder
+
+
 def with_a_truncated_image(folder):
     path = folder / "3" / "003.png"
     path.write_bytes(path.read_bytes()[:-30])
@@ -113,6 +119,7 @@ def with_a_truncated_image(folder):
         pytest.param(
             with_a_class_in_validation_only, "val: The `class_names` passed did not .*ten", id="new"
         ),
+        pytest.param(with_a_link_to_nothing, r"3/100\.png cannot be read: No such", id="link"),
         pytest.param(with_text, r"3/000\.jpg is no image that Tens", id="text"),
         pytest.param(with_a_truncated_image, r"3/003\.png is no image that Tens", id="truncated"),
     ],

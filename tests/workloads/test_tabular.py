@@ -10,7 +10,9 @@ import pytest
 from documented import blocks
 
 from tune_tf.errors import InvalidSettingsError, WorkloadError
+from tune_tf.workloads import tabular
 from tune_tf.workloads.column_model import ColumnModel
+from tune_tf.workloads.table import read_table
 from tune_tf.workloads.tabular import TabularMLP
 
 TABLE = {
@@ -174,6 +176,23 @@ def test_another_process_builds_the_model_without_the_file_and_refuses_a_changed
         workload.load_data({})
 
 
+def test_a_table_that_changes_while_it_is_read_is_refused_by_the_next_trial(
+    table, tmp_path, monkeypatch
+):
+    table()
+
+    def change_after_reading(*arguments):
+        read = read_table(*arguments)
+        table(size=list(range(100, 110)))
+        return read
+
+    monkeypatch.setattr(tabular, "read_table", change_after_reading)
+    workload = TabularMLP.from_settings({"path": "table.csv", "target": "kind"}, tmp_path)
+    workload.load_data({})
+    with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: trials"):
+        workload.load_data({})
+
+
 REFUSED = {  # changed columns or the file's text, settings, what the message names
     "target": ({}, {"target": "kin"}, "no column 'kin'; did you mean 'kind'.*size, colour"),
     "ignored": ({}, {"ignore": ["colours"]}, "no column 'colours'; did you"),
@@ -204,6 +223,7 @@ REFUSED = {  # changed columns or the file's text, settings, what the message na
     ),
     "commas to predict": ({"kind": ["1,5", "2"] * 5}, {}, "'kind' is read as text, such as '1,5'"),
     "no argument": ({}, {"read_csv": {"decimals": 2}}, "unexpected keyword argument 'decimals'"),
+    "chunks": ({}, {"read_csv": {"chunksize": 5}}, "cannot be read as a table: .*TextFileReader"),
     "objects": ({"name": "t.parquet", "size": [[1], [1, 2]] * 5}, {}, "'size' holds neither num"),
     "long line": ({"text": b"size,kind\n1,a\n1,2,b\n"}, {}, "Expected 2 fields in line 3, saw 3"),
     "all lines long": ({"text": b"size,kind\n1,2,a\n4,5,b\n"}, {}, "Length of header or names"),

@@ -5,7 +5,7 @@ import sys
 import sysconfig
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Final
 
 from tune_tf.atomic_files import atomic_path
@@ -104,7 +104,14 @@ def _own_modules(workload: type[Workload] | Workload) -> list[ModuleType]:
     roots = {name: _import_root(name) for name in list(sys.modules)}
     installed = {None, *map(Path, sysconfig.get_paths().values())}
     installed |= {roots[name] for name in ("keras", "keras_tuner", "numpy", "ray") if name in roots}
-    own = {roots.get(name) for name in names} - installed
+    files = {  # of modules that were run as a file, and are not in sys.modules
+        Path(function.__globals__.get("__file__") or "/")
+        for kind in kinds
+        if kind.__module__ not in sys.modules
+        for function in vars(kind).values()
+        if isinstance(function, FunctionType)
+    }
+    own = {*map(roots.get, names), *(file.parent for file in files)} - installed
     return [sys.modules[name] for name, root in roots.items() if root in own and name != "__main__"]
 
 

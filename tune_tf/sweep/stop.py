@@ -64,7 +64,8 @@ def stop_trials(
     def have_started(view: SweepView) -> bool:
         return all(view.trial(name).has_started for name in trials)
 
-    running = _wait_until(have_started, folder, _running(folder))
+    _wait_until(have_started, folder, _running(folder))
+    running = _running(folder)  # it may have ended meanwhile
     views = [running.trial(name) for name in trials]
     if ended := [f"{trial.number} ({trial.state})" for trial in views if trial.has_ended]:
         raise SweepConflictError(

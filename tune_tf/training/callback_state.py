@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import keras
+import ml_dtypes  # comes with TensorFlow
 import numpy as np
 
 _SCALARS = (type(None), bool, int, float, str)
 _CONTAINERS = (list, tuple, set, frozenset, deque, dict, OrderedDict, Counter, defaultdict)
 _LOADED = {
-    *("ndarray", "dtype", "scalar", "_reconstruct", "_frombuffer", "bfloat16"),
+    *("ndarray", "dtype", "scalar", "_reconstruct", "_frombuffer"),
+    *(name for name, kind in vars(ml_dtypes).items() if isinstance(kind, type)),
     *(kind.__name__ for kind in (*_SCALARS, *_CONTAINERS)),
 }
 _LOADED_FROM = ("builtins", "collections", "numpy", "ml_dtypes")
@@ -89,10 +91,12 @@ def _attributes_of(callback: keras.callbacks.Callback) -> Attributes:
 
 def is_plain(value: Any) -> bool:
     """Return whether a value is a number, text, array or a container of these."""
-    if isinstance(value, np.ndarray | np.generic):
+    if type(value) is np.ndarray or isinstance(value, np.generic):
         return not value.dtype.hasobject
     if type(value) not in _CONTAINERS:
         return type(value) in _SCALARS
+    if getattr(value, "default_factory", None) not in (None, *_SCALARS, *_CONTAINERS):
+        return False
     parts = [*value, *value.values()] if isinstance(value, Mapping) else value
     return all(map(is_plain, parts))
 

@@ -1,7 +1,6 @@
 """Workload on arrays x and y in .npz or .npy files."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from tune_tf.workloads.settings_workload import (
     by_part,
     existing_file,
     row_splits,
+    stamp_of,
 )
 
 Parts = dict[str, tuple[Any, Any]]
@@ -87,14 +87,15 @@ class ArraysModel(SettingsWorkload[ArraysSettings, ArrayProperties, Parts]):
         properties = self.properties
         return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
-    def _read(self) -> tuple[Parts, list[Path]]:
+    def _read(self) -> tuple[Parts, str]:
         settings = self.settings
         names = [name for name in settings.paths if getattr(settings, name) is not None]
         files = [existing_file(getattr(settings, name), f"data.{name}") for name in names]
+        stamp = stamp_of(files)
         try:
             loaded = [np.load(file, mmap_mode="r", allow_pickle=False) for file in files]
             if len(files) == 2:
-                return {"train": (loaded[0], loaded[1])}, files
+                return {"train": (loaded[0], loaded[1])}, stamp
             with loaded[0] as archive:
                 arrays = {
                     f"{name}_train" if name in ("x", "y") else name: archive[name]
@@ -113,7 +114,7 @@ class ArraysModel(SettingsWorkload[ArraysSettings, ArrayProperties, Parts]):
                 f"{files[0]} lacks {', '.join(missing)}; it holds {', '.join(archive.files)}, and "
                 "needs x_train and y_train, or x and y"
             )
-        return {part: (x, ys[part]) for part, x in xs.items()}, files
+        return {part: (x, ys[part]) for part, x in xs.items()}, stamp
 
     def _properties_of(self, source: Parts) -> ArrayProperties:
         shape, dtype = source["train"][0].shape[1:], source["train"][0].dtype

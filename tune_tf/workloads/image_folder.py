@@ -18,6 +18,7 @@ from tune_tf.workloads.settings_workload import (
     by_part,
     missing_path_error,
     row_splits,
+    stamp_of,
 )
 
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
@@ -143,9 +144,9 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         height, width = _size(config.get("image_size") or self.settings.image_size)
         return height, width
 
-    def _read(self) -> tuple[ImageFiles, list[Path]]:
+    def _read(self) -> tuple[ImageFiles, str]:
         found = ImageFiles.in_folder(Path(self.settings.path))
-        return found, [path for part in found.files.values() for path in part]
+        return found, stamp_of(path for part in found.files.values() for path in part)
 
     def _properties_of(self, source: ImageFiles) -> ImageProperties:
         return ImageProperties(source.classes)

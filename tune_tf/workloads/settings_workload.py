@@ -2,7 +2,7 @@
 
 import abc
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -22,10 +22,12 @@ TaskKind = Literal["auto", "classification", "regression"]
 """Kind of the target; ``auto`` infers it from the target's values."""
 
 _PARTS = {
+    "training": "train",
     "train": "train",
     "val": "validation",
     "valid": "validation",
     "validation": "validation",
+    "testing": "test",
     "test": "test",
 }
 """Part of a data set by the name that it may have in folders and files."""
@@ -201,22 +203,22 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         Raises:
             WorkloadError: The files are invalid or changed since they were inspected.
         """
-        source, files = self._read()
+        source, stamp = self._read()
         if self._properties is None:
-            self._inspect(source, files)
-        if _stamp_of(files) != self._stamp:
+            self._inspect(source, stamp)
+        if stamp != self._stamp:
             raise WorkloadError(
                 f"{' or '.join(self.paths)} changed during the sweep: trials on different data "
                 "cannot be compared; start a new sweep"
             )
         return self._data_of(source, config)
 
-    def _inspect(self, source: SourceT, files: Collection[Path]) -> None:
-        self._stamp, self._properties = _stamp_of(files), self._properties_of(source)
+    def _inspect(self, source: SourceT, stamp: str) -> None:
+        self._stamp, self._properties = stamp, self._properties_of(source)
 
     @abc.abstractmethod
-    def _read(self) -> tuple[SourceT, Collection[Path]]:
-        """Return the contents of the files or references to them, and the files."""
+    def _read(self) -> tuple[SourceT, str]:
+        """Return the contents of the files or references to them, and their stamp before that."""
 
     @abc.abstractmethod
     def _properties_of(self, source: SourceT) -> PropertiesT:
@@ -227,13 +229,20 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         """Return the rows, split into parts."""
 
 
-def _stamp_of(files: Collection[Path]) -> str:
+def stamp_of(files: Iterable[Path]) -> str:
     """Return a digest of files' names, sizes and times.
 
     Copies that preserve times (``cp -p``, ``rsync -a``) are equal. Times are whole seconds, because
     many file systems and archives store no more.
+
+    Raises:
+        WorkloadError: A file is missing or inaccessible.
     """
-    stats = [(file.parent.name, file.name, file.stat()) for file in files]
+    try:
+        stats = [(file.parent.name, file.name, file.stat()) for file in files]
+    except OSError as error:
+        text = f"the file {error.filename} cannot be read: {error.strerror}"
+        raise WorkloadError(text) from error
     lines = [
         f"{folder}/{name} {stat.st_size} {int(stat.st_mtime)}\n" for folder, name, stat in stats
     ]

@@ -48,12 +48,13 @@ def read_table(path: Path, arguments: Mapping[str, Any]) -> "pd.DataFrame":
                 # If all lines are longer than the header, pandas only warns and drops their ends.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 table = pd.read_csv(path, **{"index_col": False, **usual, **arguments})
+        num_rows = len(table)  # not of an iterator of chunks
     except Exception as error:
         raise WorkloadError(
             f"{path} cannot be read as a table: {error}; if it is written in another way, write "
             "arguments of pandas.read_csv under data, such as read_csv: {encoding: cp1252}"
         ) from error
-    if not len(table):
+    if not num_rows:
         raise WorkloadError(f"{path} has a header but no rows")
     table.columns = [str(name) for name in table.columns]
     return table

@@ -3,7 +3,6 @@
 import logging
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tune_tf.workloads.settings_workload import (
     Text,
     existing_file,
     row_splits,
+    stamp_of,
 )
 from tune_tf.workloads.table import (
     TableColumns,
@@ -130,9 +130,10 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         number = len(next(iter(rows.values())))
         return self._read()[0][[*self.properties.columns.names]].head(number)
 
-    def _read(self) -> "tuple[pd.DataFrame, list[Path]]":
+    def _read(self) -> "tuple[pd.DataFrame, str]":
         path = existing_file(self.settings.path, "data.path")
-        return read_table(path, self.settings.read_csv), [path]
+        stamp = stamp_of([path])
+        return read_table(path, self.settings.read_csv), stamp
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings

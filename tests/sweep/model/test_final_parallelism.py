@@ -1,11 +1,17 @@
 """The sweep of one trial that trains the final model, and what is refused before it does."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from sweep_in_progress import SETTINGS
 
 from tune_tf import SweepConfig
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.parallelism import Hybrid, Mirrored, ModelParallel, MultiWorker
 from tune_tf.sweep.model.retrain import final_config, final_parallelism
+from tune_tf.sweep_folder import SweepFolder
 
 
 def config_of(parallelism):
@@ -74,3 +80,33 @@ def test_a_final_model_trains_for_as_many_epochs_as_the_trial_keeps(sweeps, aske
     assert SweepConfig.from_dict(config.to_dict()).to_dict() == config.to_dict()
     assert (config.epochs, config.name, config.mlflow) == (epochs, "small-retrain", None)
     assert config.storage_path == str(sweep.path.parent)
+
+
+def test_a_final_model_is_that_of_the_sweep_wherever_it_is_trained(tmp_path, sweeps, monkeypatch):
+    (tmp_path / "final_helpers.py").write_text("def twice(x):\n    return 2 * x\n")
+    (tmp_path / "final_models.py").write_text(
+        "from final_helpers import twice\n"
+        "from tune_tf import Workload\n"
+        "class Mine(Workload):\n"
+        "    def load_data(self, config):\n        return None\n"
+        "    def build_model(self, config):\n        return twice(config['block']['width'])\n"
+    )
+    monkeypatch.setattr("sys.path", [*sys.path])
+    space = {**SETTINGS["space"], "block": {"choice": [{"width": 8}, {"low": 1, "high": 2}]}}
+    sweep = sweeps(name="n" * 200, workload=f"{tmp_path}/final_models.py:Mine", space=space)
+    sweep.run(0, 0.3)
+    sweep.finish()
+    began_in = Path.cwd()
+    monkeypatch.chdir(tmp_path)
+
+    config = final_config(sweep.path)
+
+    assert config.mlflow.tracking_uri == f"sqlite:///{began_in / 'mlflow.db'}"
+    assert config.space.parameters["block"].value == {"width": 8}
+    folder = SweepFolder.open(SweepFolder.create(config, tmp_path).path)
+    code = (
+        "from pathlib import Path; from tune_tf.config.stored_workload import read_workload; "
+        f"print(read_workload(Path({str(folder.path)!r})).build_model({{'block': {{'width': 8}}}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
+    assert done.stdout == "16\n", done.stderr

@@ -126,6 +126,7 @@ def test_a_trial_is_exported_with_its_best_weights(num_epochs, ema, loop_of, tmp
         np.array(["a", "bc"]),
         np.ones((2, 3))[:, ::2],
         np.arange(2).astype(ml_dtypes.bfloat16),
+        np.arange(2).astype(ml_dtypes.float8_e4m3fn),
         [np.ones(2), np.zeros((0, 3))],
         {"nested": [{"deep": (np.float64(1.5),)}]},
     ],
@@ -141,7 +142,14 @@ def test_a_value_comes_back_as_it_was(value):
     assert getattr(back, "maxlen", None) == getattr(value, "maxlen", None)
 
 
-@pytest.mark.parametrize("value", [print, [object()], np.array([object()]), b"bytes"], ids=type)
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(print, [object()], np.array([object()]), b"bytes"),
+        *(np.ma.array([1, 2]), np.matrix([1]), defaultdict(bytes), defaultdict(lambda: 0)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_other_values_are_no_state(value):
     assert not is_plain(value)
 

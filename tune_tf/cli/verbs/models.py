@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from tune_tf.cli import options
-from tune_tf.cli.console import print_json_or_lines
+from tune_tf.cli.console import exit_on_interrupt, print_json_or_lines
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
 from tune_tf.results import EXPORT_SUFFIXES
+from tune_tf.sweep_folder import SweepFolder
 
 
 def export(
@@ -105,16 +106,14 @@ def retrain(
 
     Example: `tune-tf retrain digits-cnn --on train+validation`
     """
-    from tune_tf.cli.progress import run_in_terminal
-    from tune_tf.sweep import run_sweep
-    from tune_tf.sweep.model.retrain import final_config
+    folder = SweepFolder.open(sweep, storage_path)
+    options.allow_remote_ray(os.environ, folder.config.cluster.address)
+    with exit_on_interrupt("no model was trained"):
+        from tune_tf.cli.progress import run_in_terminal
+        from tune_tf.sweep import run_sweep
+        from tune_tf.sweep.model.retrain import final_config
 
-    config = final_config(
-        sweep,
-        trial=trial,
-        on=on,
-        num_replicas=replicas,
-        num_epochs=epochs,
-        storage_path=storage_path,
-    )
-    run_in_terminal(partial(run_sweep, config), config, as_json=as_json)
+        config = final_config(
+            folder.path, trial=trial, on=on, num_replicas=replicas, num_epochs=epochs
+        )
+        run_in_terminal(partial(run_sweep, config), config, as_json=as_json)

@@ -78,10 +78,16 @@ def final_config(
         workload = with_mixin(_AllRows, workload)
     parallelism = final_parallelism(config, num_replicas)
     is_same = parallelism == config.parallelism
-    values = flatten(source.config).items()
+    values = flatten(source.config, config.space.parameters).items()
+    mlflow = config.mlflow
+    if mlflow is not None:
+        update = {"log_best_model": True, "register_best": None}
+        if mlflow.tracking_uri.startswith("sqlite:"):  # maybe relative to where the sweep began
+            update["tracking_uri"] = folder.tracking_uri
+        mlflow = mlflow.model_copy(update=update)
     return config.model_copy(
         update={
-            "name": f"{config.name}-retrain",
+            "name": f"{config.name[:192]}-retrain",  # 200 at most
             "workload": StoredReference.of(workload),
             "data": None,
             "objective": Objective("loss", "min"),  # every trial reports it, on its training rows
@@ -94,8 +100,7 @@ def final_config(
             "parallelism": parallelism,
             "resources": config.resources if is_same else None,
             "budget": BudgetSettings(num_samples=1),
-            "mlflow": config.mlflow
-            and config.mlflow.model_copy(update={"log_best_model": True, "register_best": None}),
+            "mlflow": mlflow,
             "cluster": config.cluster.model_copy(
                 update={
                     "runtime_env": config.cluster.runtime_env
