@@ -1,7 +1,7 @@
 """The final model: a sweep of one trial with the best config of another sweep."""
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tune_tf.config import BudgetSettings, SearcherSettings, SweepConfig, import_workload
 from tune_tf.config.scheduler_settings import FifoSettings
