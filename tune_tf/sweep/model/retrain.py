@@ -81,7 +81,7 @@ def final_config(
     values = flatten(source.config, config.space.parameters).items()
     mlflow = config.mlflow
     if mlflow is not None:
-        update = {"log_best_model": True, "register_best": None}
+        update: dict[str, object] = {"log_best_model": True, "register_best": None}
         if mlflow.tracking_uri.startswith("sqlite:"):  # maybe relative to where the sweep began
             update["tracking_uri"] = folder.tracking_uri
         mlflow = mlflow.model_copy(update=update)
