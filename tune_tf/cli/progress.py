@@ -38,7 +38,7 @@ class TerminalProgress(ProgressLines):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config, clock)
-        self._console = console or make_console(stderr=True)  # of the driver that unpickles it
+        self._console = console or make_console(stderr=True)
         if self._console.is_terminal:
             self._every_s = _LIVE_EVERY_S
         text = TextColumn("{task.description}", markup=False, table_column=Column())  # it wraps
@@ -94,7 +94,7 @@ def run_with_progress(
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too
-    trials, epochs = config.budget.num_samples, config.epochs or 0
+    trials, epochs = config.budget.num_samples, config.epochs
     budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
     console.print(f"{config.name}: {budget}")
     for handler in logging.getLogger("ray").handlers:
