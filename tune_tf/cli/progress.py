@@ -88,7 +88,7 @@ def run_with_progress(
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # the report has it
     console = make_console(stderr=True, quiet=as_json)
     warnings = make_console(stderr=True) if as_json else console  # with --json too
-    trials, epochs = config.budget.num_samples, config.epochs or 0
+    trials, epochs = config.budget.num_samples, config.epochs
     budget = f"at most {counted(trials, 'trial')} of at most {counted(epochs, 'epoch')}"
     console.print(f"{config.name}: {budget}")
     for handler in logging.getLogger("ray").handlers:
