@@ -28,7 +28,7 @@ FileArgument = Annotated[Path, typer.Argument(help="The sweep file (YAML).")]
 OverridesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...",
+        metavar="KEY=VALUE",
         help="Settings to override, such as budget.num_samples=8 space.filters.choice=[16,32]",
     ),
 ]

@@ -20,7 +20,7 @@ def stop_sweep(
 ) -> SweepView:
     """Stop a sweep that runs in another process, on this machine or another one, and wait for it.
 
-    Trials stop after their current iteration, or at their last checkpoint.
+    Trials stop after their current epoch, or at their last checkpoint.
 
     Args:
         path: Folder, id or name of the sweep; a name selects its latest sweep.

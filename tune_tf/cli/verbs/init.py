@@ -14,7 +14,7 @@ def init(
     data: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DATA]",
+            metavar="DATA",
             help="A .csv, .parquet, .npz or .npy file, or a folder of class folders "
             "with images; without it, a template for your own workload is written.",
         ),

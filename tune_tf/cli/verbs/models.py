@@ -32,7 +32,7 @@ def export(
 ) -> None:
     """Export the model of the best trial, or of another one; serving it does not need tune_tf.
 
-    The model is that of the trial's last checkpoint. Exit code 2: no such sweep, trial or
+    The model is that of the epoch that the trial keeps. Exit code 2: no such sweep, trial or
     checkpoint, or the format does not support the model.
 
     Example: `tune-tf export digits-cnn --format tflite --output digits.tflite`

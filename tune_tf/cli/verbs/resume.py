@@ -20,7 +20,7 @@ def extend(
     limits: Annotated[
         list[str],
         typer.Argument(
-            metavar="LIMIT=VALUE...",
+            metavar="LIMIT=VALUE",
             help="Limits of the budget: a number, `+` and a number to add, or `none`.",
         ),
     ],
