@@ -45,11 +45,11 @@ CEILINGS = {
     "parallelism": 244,
     "report": 599,
     "scaffold": 510,
-    "schedulers": 1938,
+    "schedulers": 1942,
     "searchers": 2091,
     "single modules": 1487,
     "space": 973,
-    "sweep": 3217,
+    "sweep": 3218,
     "testing": 320,
     "tracking": 2420,
     "trainables": 1350,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39930, "tests": 36510, "scripts": 4640}
+LINES = {"tune_tf": 39938, "tests": 36527, "scripts": 4640}
 """Most lines of any kind."""
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ class OrderedSweep:
         end_reason: Called with a trial, its result and all trials, in the order of reports; returns
             why the sweep ends, or None. Trials that are in the queue then train to the end of their
             turns.
+        paths: Paths of the parameters, whose values may be mappings.
 
     Attributes:
         end_reason: Why results have ended the sweep; None if they have not.
@@ -61,8 +62,10 @@ class OrderedSweep:
         end_reason: Callable[[Trial, Mapping[str, Any], Sequence[Trial]], str | None] = lambda *_: (
             None
         ),
+        paths: Collection[str] = (),
     ) -> None:
         self.scheduler = scheduler
+        self._paths = frozenset(paths)
         self.end_reason: str | None = None
         self._metric = scheduler.objective.metric
         self._num_slots, self._max_epochs = num_slots, max_epochs
@@ -103,7 +106,11 @@ class OrderedSweep:
 
     def config(self, number: int) -> dict[str, Any]:
         """Return the flat config of a trial."""
-        return flatten(self.trials[number].config)
+        return self.flat(self.trials[number].config)
+
+    def flat(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a config by the paths of its parameters."""
+        return flatten(config, self._paths)
 
     def limit(self, number: int) -> int:
         """Return the iteration up to which a trial is to train."""

@@ -189,7 +189,7 @@ class ReproducibleScheduler(OutcomeMixin):
         return min(ready)[-1] if ready and num_active < self._num_workers else None
 
     def _check_config(self, trial: Trial) -> None:
-        number, config = trial_number(trial), flatten(trial.config)
+        number, config = trial_number(trial), self._ordered.flat(trial.config)
         if number >= len(self._ordered.trials) or config == self._ordered.config(number):
             return
         raise SweepConflictError(

@@ -94,6 +94,7 @@ def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
         seed=config.seed,
         max_epochs=config.budget.epochs,
         end_reason=OrderedBudget(config).end_reason,
+        paths=config.space.parameters,
     )
     for path in folder.path.glob("trial_*"):
         for result in read_results(path / RESULTS):

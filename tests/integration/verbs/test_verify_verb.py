@@ -11,6 +11,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.tf, pytest.mark.slow]
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file, tmp_path):
     settings = ["reproducible=true", "mlflow=null", "epochs=3", "budget.num_samples=3"]
+    option = "space:\n  block: {choice: [{width: 4}, {width: 8}]}\n"
+    sweep_file.write_text(sweep_file.read_text().replace("space:\n", option))
+    assert "block" in sweep_file.read_text()
     one = [*settings, "max_concurrent_trials=1"]
     code, out, err = verb("run", str(sweep_file), "--json", *one, cwd=tmp_path)
     assert code == 0, err

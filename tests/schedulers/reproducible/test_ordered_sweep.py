@@ -1,7 +1,12 @@
 """Ordered sweeps decide alike for any number of workers, in any order, and after any kills."""
 
 import pytest
-from virtual_workers import MAX_T, Workers, decisions, make_sweep
+from virtual_workers import ACCURACY, MAX_T, Workers, decisions, make_sweep
+
+from tune_tf.schedulers import scheduler as make_scheduler
+from tune_tf.schedulers.ordered_sweep import OrderedSweep
+from tune_tf.searchers import OptunaSearcher
+from tune_tf.space import Choice, SearchSpace
 
 CASES = [
     ({"name": "fifo"}, "random"),
@@ -73,3 +78,12 @@ def test_a_long_turn_is_cut_where_others_would_wait_for_it():
     assert ordered.limit(0) == 1 + 4 < MAX_T
     long = make_sweep({"name": "fifo"}, "random", num_slots=4)
     assert [long.limit(number) for number in range(4)] == [MAX_T] * 4
+
+
+def test_an_option_that_is_a_mapping_is_proposed_whole():
+    space = SearchSpace({"block": Choice([{"width": 4}, {"width": 8}])})
+    scheduler = make_scheduler("fifo", objective=ACCURACY, epochs=MAX_T)
+    searcher = OptunaSearcher(space, ACCURACY, "random", seed=1)
+    ordered = OrderedSweep(searcher, scheduler, num_slots=1, num_samples=1, paths=space.parameters)
+    assert ordered.config(0) in ({"block": {"width": 4}}, {"block": {"width": 8}})
+    assert ordered.flat({"block": {"width": 4}}) == {"block": {"width": 4}}
