@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39938, "tests": 36527, "scripts": 4640}
+LINES = {"tune_tf": 39938, "tests": 36572, "scripts": 4640}
 """Most lines of any kind."""
 
 

@@ -206,3 +206,36 @@ def test_each_callback_takes_the_state_of_its_own_class(replicas_of):
     assert (other.count, other.seen) == (1, [0])
     assert not hasattr(other, "wait")
     loop.finish()
+
+
+class Zeroing(callbacks.Callback):
+    """Stops at once, and changes the weights when training ends, as restored best ones do."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        self.model.set_weights([np.zeros_like(each) for each in self.model.get_weights()])
+
+
+def test_the_state_of_an_epoch_is_that_before_training_ended(replicas_of):
+    loop = GraphLoop(replicas_of(1))
+    begin(loop, Given(build, DATA, callbacks=lambda config: [Zeroing()]), {})
+    loop.epoch()
+    assert not any(np.any(each) for each in loop.trial.program.model.get_weights())
+    saved = loop.epoch_state()
+    fresh = GraphLoop(replicas_of(1))
+    begin(fresh, Given(build, DATA), {})
+    fresh.restore(saved)
+    assert any(np.any(each) for each in fresh.trial.program.model.get_weights())
+
+
+def test_callbacks_draw_anew_in_each_epoch(replicas_of):
+    drawn, loop = [], GraphLoop(replicas_of(1))
+    draws = callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: drawn.append(np.random.random())  # noqa: NPY002
+    )
+    begin(loop, Given(build, DATA, callbacks=lambda config: [draws]), {})
+    for _ in range(2):
+        loop.epoch()
+    assert drawn[0] != drawn[1]

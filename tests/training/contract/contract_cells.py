@@ -108,6 +108,7 @@ SPLIT: dict[str, dict[str, str]] = {
         STAGES: r"has a custom train_step.*kind 'mirrored'",
     },
     "train_step reads the workload": {REPLICAS: EQUAL, PIECES: "takes whole batches"},
+    "train_step returns a mean": {REPLICAS: EQUAL},
     "variable that a loss makes": {REPLICAS: r"CountingLoss.call \(.*users_losses", PIECES: EQUAL},
     "variable that compute_loss makes": {REPLICAS: "CountingModel.compute_loss", PIECES: EQUAL},
     "variable that train_step makes": {

@@ -160,6 +160,7 @@ ROWS = {
         ByTape(step_of_workload, NUMBERS), [{"clip": 0.1}, {"clip": 0.5}], "train_step"
     ),
     "train_step reads the workload": workload(users_workloads.StepOfWorkload()),
+    "train_step returns a mean": workload(users_workloads.StepWithItsOwnLogs()),
     # By fit it draws from where the process' own generator stands.
     "train_step draws": workload(users_workloads.StepByChance(), 0.5, 1.0, by_fit=False),
     "two models without a call that train one another": row(
