@@ -1,12 +1,10 @@
 """The folder of a sweep as its driver leaves it, at any moment."""
 
-import json
-
 import pytest
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import EventLog
 from tune_tf.outcome import Outcome
+from tune_tf.record import Record, recorded_results
 from tune_tf.sweep_folder import SweepFolder
 
 START_S = 1_790_000_000.0
@@ -38,7 +36,7 @@ class SweepInProgress:
 
     def drive(self):
         """Begin, or go on after :meth:`leave`."""
-        self.diary = EventLog(self.path, clock=lambda: self.now)
+        self.diary = Record(self.path, clock=lambda: self.now)
         self.diary.__enter__()
         self.is_driven = True
 
@@ -62,8 +60,7 @@ class SweepInProgress:
 
     def report(self, number, *values, done=None, **more):
         """Report values, an iteration each; ``done`` is how the trial ends with the last."""
-        path = self.path / f"trial_{number:05d}" / "result.json"
-        iteration = len(path.read_text().splitlines()) if path.exists() else 0
+        iteration = len(recorded_results(self.path, number))
         for place, value in enumerate(values, start=1):
             self.now += 2
             last = done is not None and place == len(values)
@@ -83,8 +80,7 @@ class SweepInProgress:
             }
             if last:
                 line["stop_reason"] = done.value
-            with path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            self.diary.record_result(number, line)
 
     def end(self, number, outcome=Outcome.COMPLETED, cause=None):
         self.diary.record_end(IDS[number], number, self.config_of(number), outcome, cause)

@@ -36,20 +36,20 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1278,
+    "cli": 1276,
     "config": 1006,
     "data": 943,
-    "events": 438,
-    "inspection": 349,
+    "inspection": 274,
     "measure": 671,
     "parallelism": 244,
-    "report": 599,
+    "record": 565,
+    "report": 594,
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1487,
+    "single modules": 1434,
     "space": 973,
-    "sweep": 3218,
+    "sweep": 3152,
     "testing": 320,
     "tracking": 2420,
     "trainables": 1350,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39938, "tests": 36572, "scripts": 4640}
+LINES = {"tune_tf": 39879, "tests": 36506, "scripts": 4643}
 """Most lines of any kind."""
 
 

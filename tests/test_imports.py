@@ -15,7 +15,7 @@ CASES = {
     "a ready workload": "import tune_tf.workloads.digits",
     "workloads on data of one's own": "from tune_tf.workloads import arrays, image_folder, tabular",
     "results": "import tune_tf.results",
-    "looking at sweeps": "import tune_tf.inspection, tune_tf.events",
+    "looking at sweeps": "import tune_tf.inspection, tune_tf.record",
 }
 
 

@@ -8,11 +8,10 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _log = logging.getLogger(__name__)
 
 
@@ -48,42 +47,6 @@ def append_line(file: int, line: bytes, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def read_json_lines(
-    path: Path, is_valid: Callable[[dict[str, Any]], bool] = bool
-) -> Iterator[dict[str, Any]]:
-    """Yield the valid JSON objects in the lines of a file, if it exists; skip damaged lines.
-
-    A warning counts them, but for a last line that is still being written.
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        warn_of_damage(path, f"cannot be read ({error.strerror})")
-        return
-    lines = content.splitlines()
-    num_valid = 0
-    for value in filter(is_valid, json_objects(lines)):
-        num_valid += 1
-        yield value
-    is_partial = bool(content) and not content.endswith(b"\n")
-    if num_valid + is_partial < len(lines):
-        num_damaged = len(lines) - num_valid
-        warn_of_damage(path, f"is damaged: {num_damaged} of {len(lines)} lines are skipped")
-
-
-def json_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in lines; skip damaged lines."""
-    for line in lines:
-        try:
-            value = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
-
-
 def parse_json(text: bytes) -> Any:
     """Parse JSON; raise ValueError also for deep nesting and integers that are no float."""
     try:
@@ -107,21 +70,14 @@ def warn_of_damage(path: Path, text: str) -> None:
     _log.warning("%s %s", path, text)
 
 
-def lock_file(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; return whether its file system has locks at all.
-
-    The system releases the lock when the process ends in any way.
+def lock_file(file: int, *, shared: bool = False) -> None:
+    """Lock an open file until it is closed, or its process has ended in any way.
 
     Raises:
         BlockingIOError: Another process holds the lock.
+        OSError: Its file system has no locks.
     """
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    return True
+    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,18 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, is_finite
+from tune_tf.outcome import CONFIG_CHANGED_AT
 
 Metrics = dict[str, Any]
 """Metrics by name."""
 
 TRAINING_ITERATION: Final = "training_iteration"
 """Key of the number of a trial's result, from 1."""
-
-LATEST_S: Final = 1e11
-"""Bound of times in seconds since 1970: the year has four digits."""
-
-_LAST_ITERATION: Final = 2**53
 
 BOOKKEEPING: Final = frozenset(
     {
@@ -46,15 +41,6 @@ BOOKKEEPING: Final = frozenset(
     }
 )
 """Keys that Ray Tune or one of our schedulers fills in."""
-
-_TYPES: Final = {
-    "trial_id": str | None,
-    "hostname": str | None,
-    "node_ip": str | None,
-    MLFLOW_RUN_ID: str | None,
-    STOP_CAUSE: str | None,
-    "config": dict | None,
-}
 
 KEPT: Final = "kept/"
 """Prefix of the metrics of a trial's best epoch in its results, where it keeps that."""
@@ -103,18 +89,6 @@ def logged_name(name: str) -> str:
     """
     is_performance = name.startswith(PERFORMANCE)
     return f"{SYSTEM_METRICS}{name.removeprefix(PERFORMANCE)}" if is_performance else name
-
-
-def is_valid_result(result: Mapping[str, Any]) -> bool:
-    """Return whether the keys that Ray Tune fills in have values as it writes them."""
-    iteration, at_s = result.get(TRAINING_ITERATION, 0), result.get("timestamp") or 0
-    return (
-        all(isinstance(result.get(name), kind) for name, kind in _TYPES.items())
-        and type(iteration) is int
-        and 0 <= iteration <= _LAST_ITERATION
-        and is_finite(at_s)
-        and 0 <= at_s < LATEST_S
-    )
 
 
 def reported_metrics(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from tune_tf.errors import (
     did_you_mean,
     one_of,
 )
-from tune_tf.events import SweepFingerprint
 from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_first, pareto_front
+from tune_tf.record import SweepFingerprint
 from tune_tf.remote_storage import CheckpointLocation
 from tune_tf.result_keys import is_machine_metric, reported_metrics
 from tune_tf.secrets import mask_secrets

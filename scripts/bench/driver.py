@@ -1,6 +1,6 @@
 """Time and memory of a sweep's driver over 1,000 trials of 0.1 s.
 
-The same Trainable runs under `run_sweep` with search, tracking and an event log, and under plain
+The same Trainable runs under `run_sweep` with search, tracking and a record, and under plain
 `tune.run` with Ray's OptunaSearch and MLflowLoggerCallback; then both without tracking. Each run is
 a process of its own with its own Ray, by turns. The overhead of a trial is the time from one tenth
 of the trials to the last, divided by their number, less what the trials themselves take.

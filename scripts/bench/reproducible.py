@@ -24,7 +24,7 @@ from virtual.problems import Problem, read_problem
 from virtual.sweep import run_virtually
 
 from tune_tf import SweepConfig, run_sweep
-from tune_tf.events import EventHistory
+from tune_tf.record import SweepHistory
 from tune_tf.schedulers import scheduler
 from tune_tf.schedulers.ordered_sweep import OrderedSweep
 from tune_tf.searchers import OptunaSearcher
@@ -110,7 +110,7 @@ def _epochs_a_second(folder: str, *, reproducible: bool, width: int, num_samples
         }
     )
     result = run_sweep(config)
-    trials = EventHistory.read(result.path).trials.values()
+    trials = SweepHistory.read(result.path).trials.values()
     begun_s = min(trial.started_s for trial in trials if trial.started_s)
     ended_s = max(trial.ended_s for trial in trials if trial.ended_s)
     return sum(trial.iterations for trial in result.trials) / (ended_s - begun_s)

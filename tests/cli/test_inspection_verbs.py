@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from tune_tf.cli import app
 from tune_tf.cli.verbs.sweeps import follow_status
-from tune_tf.events import SweepFingerprint
 from tune_tf.inspection import SweepView
 from tune_tf.outcome import Outcome
+from tune_tf.record import SweepFingerprint
 
 
 @pytest.fixture

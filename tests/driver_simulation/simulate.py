@@ -3,7 +3,7 @@
     python tests/driver_simulation/simulate.py --seeds 200
     python tests/driver_simulation/simulate.py --seed 17 --trace
 
-What is real: the driver from ``run_sweep`` and ``resume_sweep`` on (recovery, snapshots, event log,
+What is real: the driver from ``run_sweep`` and ``resume_sweep`` on (recovery, snapshots, record,
 budgets, ends, checkpoints that are removed), Optuna with its journal file, the tracking callback
 with its writer and spool, Tune's own controller, actor manager and saved states, and the files.
 

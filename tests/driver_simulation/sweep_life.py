@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 import optuna
-from truths import WrongError, assert_truths, digest_of, digest_of_decisions
+from truths import WrongError, assert_truths, check, digest_of, digest_of_decisions
 from turn_threads import in_turns
 from turns import Crash, Turns
 from virtual_cluster import METRIC, Cluster, Faults
@@ -27,7 +27,8 @@ from virtual_store import Client, Store, Weather
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import UnknownSweepError
-from tune_tf.events import ControlChannel, EventHistory
+from tune_tf.outcome import Outcome
+from tune_tf.record import SweepHistory, post_request
 from tune_tf.results import SweepResult
 from tune_tf.sweep.run import resume_sweep, run_sweep
 from tune_tf.sweep.sweep_result import finished_result
@@ -42,10 +43,8 @@ LIVES_A_CONFIG = 4
 _SITES = (
     "sweep-info",
     "callback-states",
-    "events",
     "experiment_state",
     "journal",
-    "jsonl",
     "log_batch",
     "log_text",
     "mlflow",
@@ -55,11 +54,10 @@ _SITES = (
     "mlflow set_terminated",
     "mlflow update_run",
     "npz",
-    "params",
     "partial",
     "replace",
     "report",
-    "result",
+    "record",
     "rmdir",
     "searcher-state",
     "search_gen",
@@ -174,7 +172,8 @@ class SimulatedSweep:
             step_s=rng.choice([0.1, 1.0, 4.0]),
             num_slots=rng.choice([1, 2, 3]),
         )
-        self.faults.on_train = self._check_not_ended
+        self.faults.on_train = self._check_may_train
+        self._wrong: list[str] = []
         self._crashes_left = rng.choice([1, 1, 1, 2, 2, 3, 4])
         self.store.weather = self._drawn_weather()
         if reproducible:
@@ -211,6 +210,7 @@ class SimulatedSweep:
         self.store.weather = Weather()
         result = self._settled()
         assert result is not None
+        check(not self._wrong, str(self._wrong))
         assert_truths(self, result)
         if self.config.reproducible:
             self.life.digest = digest_of_decisions(self, result)
@@ -291,14 +291,22 @@ class SimulatedSweep:
             if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
                 signal.raise_signal(signal.SIGINT)
             return
-        running = sorted(EventHistory.read(self._folder).trials)
+        running = sorted(SweepHistory.read(self._folder).trials)
         request: dict[str, Any] = {"stop": what}
         if what == "trial":
             request = {"trial_ids": [self._rng.choice(running)]} if running else {}
-        ControlChannel(self._folder).post(request)
+        post_request(self._folder, request)
 
-    def _check_not_ended(self, trial_id: str) -> None:
-        """Refuse to train a trial that the sweep's event log says has ended."""
+    def _check_may_train(self, trial_id: str) -> None:
+        """Note a trial that trains though an earlier session has ended it, or the sweep."""
+        history = SweepHistory.read(self._folder)
+        begun_s = history.sessions[-1].begun_s
+        for each in history.trials.values():
+            has_ended = each.outcome not in (None, Outcome.INTERRUPTED)
+            ends_all = "reached its target" in (each.cause or "")
+            is_earlier = each.ended_s is not None and each.ended_s < begun_s
+            if has_ended and is_earlier and (ends_all or each.trial_id == trial_id):
+                self._wrong.append(f"{trial_id} trains, though an earlier session ended {each}")
 
     def _drawn_config(self) -> SweepConfig:
         rng = self._rng

@@ -1,6 +1,5 @@
 """What has to be true of a sweep that has come to its end, whatever happened on the way."""
 
-import contextlib
 import hashlib
 import json
 import math
@@ -15,9 +14,8 @@ from virtual_cluster import METRIC, kept_step, value_of
 from virtual_store import Store, StoredRun
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import EVENT_LOG, EventHistory
-from tune_tf.inspection.reported_results import RESULTS, read_results
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
+from tune_tf.record import SweepHistory, recorded_results
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.ordered_sweep import OrderedSweep
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
@@ -54,7 +52,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     tune = _tune(folder.path, folder.config)
     study = _study(folder.path, folder.sweep_id)
     runs, parent = _runs(sweep.store, folder.sweep_id)
-    pages = EventHistory.read(folder.path)
+    pages = SweepHistory.read(folder.path)
     ended_early = pages.sessions[-1].ended_early is not None
     attrs = study.user_attrs
     told: dict[str, optuna.trial.FrozenTrial] = {}
@@ -67,7 +65,7 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         told[trial_id] = trial
     check(told.keys() == tune.keys(), f"Optuna has {sorted(told)}, Tune has {sorted(tune)}")
     check(runs.keys() <= tune.keys(), f"MLflow has {sorted(runs)}, Tune has {sorted(tune)}")
-    check(pages.trials.keys() <= tune.keys(), f"the event log has {sorted(pages.trials)}")
+    check(pages.trials.keys() <= tune.keys(), f"the record has {sorted(pages.trials)}")
     _check_budget(sweep, tune, ended_early=ended_early)
     was_away = sweep.store.num_failures > 0
     standings, ends = {}, {}
@@ -112,11 +110,9 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         # A run may be made after the study's end, where the store was away until then.
         right = named == wanted or (named is None and was_away)
         check(right, f"Optuna names {named} as the run of {each.trial_id}, not {wanted}")
-    _check_event_log(pages, standings, parent, was_away=was_away)
+    _check_record(pages, standings, parent, was_away=was_away)
     if folder.config.reproducible:
         _check_decisions(advanced_sweep(folder, result), result)
-    else:
-        _check_target(sweep)
     completed = {key for key, each in standings.items() if each.outcome is Outcome.COMPLETED}
     _check_best(result, {key: ends[key] for key in completed}, parent)
     if result.config.keep == "best":
@@ -234,13 +230,9 @@ def _check_curve(
         right = value == wanted or math.isnan(value)
         check(right, f"{trial_id}: {value} at {step} in MLflow, {wanted} was reported")
     number = next(each.number for each in result.trials if each.trial_id == trial_id)
-    there = {
-        report["training_iteration"]
-        for report in read_results(sweep.folder.path / f"trial_{number:05d}" / RESULTS)
-        if "training_iteration" in report
-    }
+    there = {report["training_iteration"] for report in recorded_results(sweep.folder.path, number)}
     right = there == set(steps) or (begun_again and set(range(1, iterations + 1)) <= there)
-    check(right, f"{trial_id}: {sorted(there)} in result.json, {steps} in MLflow")
+    check(right, f"{trial_id}: {sorted(there)} in the record, {steps} in MLflow")
 
 
 def _shown(
@@ -259,37 +251,21 @@ def _shown(
     return {step: value for step, value in shown if step in curve or (step, value) not in lost}
 
 
-def _check_event_log(
-    pages: EventHistory, standings: dict[str, TrialStates], parent: StoredRun, *, was_away: bool
+def _check_record(
+    pages: SweepHistory, standings: dict[str, TrialStates], parent: StoredRun, *, was_away: bool
 ) -> None:
     right = pages.run_id == parent.run_id or (pages.run_id is None and was_away)
-    check(right, f"the event log has {pages.run_id} as the parent run")
+    check(right, f"the record has {pages.run_id} as the parent run")
     for trial_id, standing in standings.items():
         page = pages.trials.get(trial_id)
-        check(page is not None, f"the event log does not know {trial_id}")
+        check(page is not None, f"the record does not know {trial_id}")
         assert page is not None
-        check(page.outcome is standing.outcome, f"the event log has {page}, MLflow {standing}")
+        check(page.outcome is standing.outcome, f"the record has {page}, MLflow {standing}")
     last = pages.sessions[-1]
     check(
         last.ended_cleanly and not last.interrupted and not last.missing_outputs,
         f"the last session is {last}",
     )
-
-
-def _check_target(sweep: "SimulatedSweep") -> None:
-    """Check that no session begins a trial after an earlier one has reached the target."""
-    if sweep.config.budget.target is None:
-        return
-    is_reached = over = False
-    for line in (sweep.folder.path / EVENT_LOG).read_bytes().splitlines():
-        with contextlib.suppress(ValueError):  # torn by a kill
-            event = json.loads(line)
-            over = over or (is_reached and event["event"] == "begun")
-            is_reached = is_reached or "reached its target" in str(event.get("cause"))
-            check(
-                not (over and event["event"] == "started"),
-                f"{event.get('trial_id')} was started though the target was reached before",
-            )
 
 
 def advanced_sweep(folder: SweepFolder, result: SweepResult) -> OrderedSweep:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ import ray.tune.utils.util
 from ray.tune.experiment import Trial
 from ray.tune.utils.serialization import TuneFunctionEncoder
 from turn_threads import VirtualDatetime
+from turns import Turns
 from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
 from virtual_store import Client, Store
 
@@ -39,6 +40,7 @@ import tune_tf.sweep_folder
 import tune_tf.tracking.environment
 import tune_tf.tracking.run_writer
 from tune_tf.atomic_files import write_atomically
+from tune_tf.record import Record
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
@@ -99,6 +101,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.environment, "environment_texts", lambda: {"a.txt": "virtual"}),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
+        (Record, "_write", _noticed(turns, Record._write)),
         (SweepStorage, "write", _write),
         (SweepStorage, "remove", lambda storage, name: os.unlink(storage.path(name))),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),
@@ -119,6 +122,18 @@ def settings_as_json() -> None:
 def _plan(config: Any, slots: int) -> SweepPlan:
     trials = min(slots, config.budget.num_samples)
     return SweepPlan(config, Workload, TrialResources(cpus=1), trials, ())
+
+
+def _noticed(turns: Turns, write: Callable[..., None]) -> Callable[..., None]:
+    """Have each transaction of the record be a point before and after it."""
+
+    def notice(record: Record, statement: str, *values: Any) -> None:
+        what = f"record {' '.join(statement.split()[:3])}"
+        turns.point(what)
+        write(record, statement, *values)
+        turns.point(f"{what} done")
+
+    return notice
 
 
 def _write(storage: SweepStorage, name: str, content: bytes) -> None:

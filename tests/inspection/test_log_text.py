@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from tune_tf.events import TrialLog, log_path, mask_log
-from tune_tf.events.trial_log import log_text
+from tune_tf.record import TrialLog, log_path, mask_log
+from tune_tf.record.trial_log import log_text
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from tune_tf.errors import UnknownSweepError, UnknownTrialError
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.outcome import Outcome
+from tune_tf.record import recorded_results
 
 
 def seen(sweep):
@@ -65,46 +66,20 @@ def test_the_time_left_follows_from_the_trials_that_ended_and_the_budget(sweep, 
     assert seen(short).left_s == 60 - 4
 
 
-@pytest.mark.parametrize("size", range(0, 1100, 37))
-def test_a_diary_that_is_cut_anywhere_is_read_as_far_as_it_goes(ended, size):
-    path = ended.path / "events.jsonl"
-    path.write_bytes(path.read_bytes()[:size])
+def test_a_trial_whose_driver_was_killed_before_its_end_has_that_of_its_last_result(sweep):
+    sweep.start(0)
+    sweep.report(0, 0.5, done=Outcome.PRUNED, stop_cause="tired")
+    sweep.leave()
+    (trial,) = seen(sweep).trials
+    assert (trial.state, trial.result.cause) == ("pruned", "tired")
+
+
+def test_folders_that_no_driver_made_are_no_trials(ended):
+    for name in ("trial_00009", "trial_abc", "trial_00001/checkpoint_x"):
+        (ended.path / name).mkdir(parents=True)
+    (ended.path / "trial_00007").write_text("a file")
     view = seen(ended)
     assert [trial.number for trial in view.trials] == [0, 1, 2, 3]
-    assert view.counts == {"completed": 4}  # their reports tell it too
-    assert view.best.trial_id == "63e30f00"
-
-
-@pytest.mark.parametrize("cut", [1, 10, 200])
-def test_a_report_that_is_cut_gives_way_to_the_one_before(sweep, cut):
-    sweep.start(0)
-    sweep.report(0, 0.5, 0.6, note="x" * 40_000)  # longer than what is read first
-    path = sweep.path / "trial_00000" / "result.json"
-    path.write_bytes(path.read_bytes()[:-cut])
-    trial = seen(sweep).trials[0]
-    expected = (2, 0.6) if cut == 1 else (1, 0.5)  # only the end of the line is missing
-    assert (trial.result.iterations, trial.result.metrics["val_accuracy"]) == expected
-
-
-def test_a_trial_without_a_word_in_the_diary_is_read_from_its_folder(sweep):
-    sweep.run(0, 0.5)
-    (sweep.path / "trial_00001").mkdir()
-    (sweep.path / "trial_00001" / "error.txt").write_text("MemoryError: too large")
-    (sweep.path / "events.jsonl").write_text("")
-    view = seen(sweep)
-    assert view.counts == {"completed": 1, "oom": 1}
-    assert view.trials[1].result.cause == "MemoryError: too large"
-
-
-def test_an_ended_sweep_ignores_trial_folders_left_by_a_kill(ended):
-    """Killed while the trial started, resumed, and ended by its target without proposing it."""
-    before = [trial.number for trial in seen(ended).trials]
-    (ended.folder.path / "trial_00009").mkdir()
-    (ended.folder.path / "trial_00009" / "params.json").write_text("{}")
-
-    view = seen(ended)
-
-    assert [trial.number for trial in view.trials] == before
     assert not view.result.interrupted
 
 
@@ -144,10 +119,8 @@ def test_test_metrics_are_those_recorded_until_the_trial_runs_again(ended):
 def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):
     sweep.start(0)
     sweep.report(0, 0.1, 0.2, float("nan"), 0.4)
-    path = sweep.path / "trial_00000" / "result.json"
-    again = json.loads(path.read_text().splitlines()[1]) | {"val_accuracy": 0.25}
-    with path.open("a") as file:
-        file.write(json.dumps(again) + "\n")
+    again = recorded_results(sweep.path, 0)[1]
+    sweep.diary.record_result(0, {**again, "val_accuracy": 0.25})
     assert seen(sweep).trials[0].curve("val_accuracy") == {1: 0.1, 2: 0.25, 4: 0.4}
 
 

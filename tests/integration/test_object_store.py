@@ -96,7 +96,7 @@ def is_on_its_way(folder):
     """Whether two trials have ended, and another goes on from a checkpoint if it is killed."""
     trials = [
         trial
-        for path in folder.glob("sweeps/*/events.jsonl")
+        for path in folder.glob("sweeps/*/sweep.db")
         for trial in SweepView.open(path.parent).trials
     ]
     running = [trial for trial in trials if not trial.has_ended]

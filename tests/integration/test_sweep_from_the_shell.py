@@ -8,6 +8,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from terminal import until
 from three_systems import assert_truth, in_tune, parent_run, seen_in
 
+from tune_tf.inspection import SweepView
+from tune_tf.record import recorded_results
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.workloads.digits import DigitsMLP
 
@@ -121,7 +123,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     out, err = process.communicate(timeout=240)
 
     assert process.returncode == code, err
-    over = _results_of_ended_trials(folder)
+    over = _ended_trials(folder)
     if blow is not signal.SIGKILL:
         assert "tune-tf resume" in out
         before = seen_in(folder)
@@ -131,37 +133,33 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
             assert (trial.reason == "interrupted") == (trial.optuna == "RUNNING")
         assert over
 
-    results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
+    results = {number: recorded_results(folder, number) for number in over}
     code, out, err = resume("resume", "tiny", "--json", cwd=tmp_path)
 
     assert code == 0, err
     assert len(assert_truth(folder)) == 4
     assert parent_run(folder).info.status == "FINISHED"
     if blow is not signal.SIGKILL:
-        assert all(path.read_text() == results[path] for path in over)  # none was run again
+        for number in over:
+            assert recorded_results(folder, number) == results[number]  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
 
 
-def _results_of_ended_trials(folder: Path) -> set[Path]:
-    """Return the files of trials that Tune knows to have ended.
+def _ended_trials(folder: Path) -> set[int]:
+    """Return the numbers of trials that Tune knows to have ended.
 
     One whose last checkpoint was still being written has told its last result and has not ended.
     """
     states = in_tune(folder)
     ended = {trial_id for trial_id, state in states.items() if state == "TERMINATED"}
-    results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
-    return {
-        path
-        for path, text in results.items()
-        if text and json.loads(text.splitlines()[0])["trial_id"] in ended
-    }
+    return {trial.number for trial in SweepView.open(folder).trials if trial.trial_id in ended}
 
 
 def _assert_that_tensorboard_has_curves_and_configs(folder: Path) -> None:
-    for trial in folder.glob("trial_*"):
-        lines = map(json.loads, (trial / "result.json").read_text().splitlines())
+    for trial in SweepView.open(folder).trials:
+        lines = recorded_results(folder, trial.number)
         losses = {line["training_iteration"]: line["loss"] for line in lines}
-        events = EventAccumulator(str(trial), size_guidance={"scalars": 0}).Reload()
+        events = EventAccumulator(str(trial.folder), size_guidance={"scalars": 0}).Reload()
         points = events.Scalars("ray/tune/loss")
         assert {point.step: point.value for point in points} == pytest.approx(losses)
         assert "_hparams_/session_start_info" in events.PluginTagToContent("hparams")

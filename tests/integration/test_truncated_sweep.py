@@ -5,6 +5,7 @@ from terminal import kill, until
 from three_systems import assert_truth
 
 from tune_tf.inspection import SweepView
+from tune_tf.record import recorded_results
 from tune_tf.sweep.state.snapshots import snapshot_paths
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -31,7 +32,7 @@ def killed(command, sweep_file, tmp_path):
 
 def _is_on_its_way(root):
     """Whether two trials have ended, and one that has not been at it for long runs."""
-    if not list(root.glob("sweeps/*/events.jsonl")):
+    if not list(root.glob("sweeps/*/sweep.db")):
         return False
     (folder,) = (root / "sweeps").iterdir()
     several = [trial for trial in SweepView.open(folder).trials if len(trial.checkpoints) > 1]
@@ -44,7 +45,7 @@ def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, fini
     path = killed
     view = SweepView.open(path)
     ended = [trial for trial in view.trials if trial.has_ended]
-    results = {trial.trial_id: (trial.folder / "result.json").read_bytes() for trial in ended}
+    results = {trial.number: recorded_results(path, trial.number) for trial in ended}
     running = next(trial for trial in view.trials if not trial.has_ended and trial.checkpoints)
     newest = snapshot_paths(path)[0]
     for file in (
@@ -63,6 +64,5 @@ def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, fini
     for told in (newest.name, "study journal", "sweep.yaml was truncated", "is damaged"):
         assert told in err
     assert len(assert_truth(path)) == 8
-    after = {trial.trial_id: trial for trial in SweepView.open(path).trials}
-    for trial_id, text in results.items():
-        assert (after[trial_id].folder / "result.json").read_bytes() == text
+    for number, lines in results.items():
+        assert recorded_results(path, number) == lines

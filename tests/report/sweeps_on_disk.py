@@ -1,13 +1,12 @@
-"""Finished sweeps as a report finds them: a result, the event log, and the trials' folders."""
+"""Finished sweeps as a report finds them: a result, and the record."""
 
-import json
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import EVENT_LOG
 from tune_tf.outcome import Outcome
+from tune_tf.record import Record
 from tune_tf.results import SweepResult, TrialResult
 
 START_S = 1_790_000_000
@@ -50,44 +49,42 @@ def sweep_on_disk(folder, told, **settings):
     metric = config.leading_objective.metric
     path = folder / f"{config.name}-20260921-101320"
     path.mkdir()
-    trials, events = [], [{"event": "begun", "at": START_S, "process": 1, "host": "here"}]
-    for number, it in enumerate(told):
-        values = it.config or config.space.sample(np.random.default_rng(number))
-        start_s, trained_s = START_S + it.started_after_s, len(it.curve) * EPOCH_S
-        lines = [
-            {
-                metric: value,
-                "training_iteration": epoch,
-                "timestamp": int(start_s + epoch * EPOCH_S),
-                "time_total_s": epoch * EPOCH_S,
-                "config": values,
-            }
-            for epoch, value in enumerate(it.curve, start=1)
-        ]
-        trial = path / f"trial_{number:05d}"
-        trial.mkdir()
-        (trial / "result.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        event = {"trial_id": f"id{number}", "number": number, "config": values, "cause": None}
-        if it.curve:
-            events.append({"event": "started", "at": start_s, **event})
-        if it.curve and it.outcome:
-            end = {"event": "ended", "at": start_s + trained_s, "outcome": it.outcome.value}
-            events.append({**event, **end})
-        metrics = ({metric: it.curve[-1]} if it.curve else {}) | it.metrics
-        trials.append(
-            TrialResult(
-                event["trial_id"],
-                number,
-                values,
-                it.outcome,
-                it.cause,
-                len(it.curve),
-                metrics,
-                feasible=it.feasible,
+    now, trials, ends = [START_S], [], [START_S]
+    with Record(path, clock=lambda: now[0]) as record:
+        for number, it in enumerate(told):
+            values = it.config or config.space.sample(np.random.default_rng(number))
+            trial_id, start_s = f"id{number}", START_S + it.started_after_s
+            now[0] = start_s
+            record.record_creation(trial_id, number, values)
+            if it.curve:
+                record.record_start(trial_id, number, values)
+            for epoch, value in enumerate(it.curve, start=1):
+                now[0] = start_s + epoch * EPOCH_S
+                line = {
+                    metric: value,
+                    "training_iteration": epoch,
+                    "timestamp": int(now[0]),
+                    "time_total_s": epoch * EPOCH_S,
+                }
+                record.record_result(number, line)
+            if it.curve and it.outcome:
+                record.record_end(trial_id, number, values, it.outcome)
+            ends.append(now[0])
+            metrics = ({metric: it.curve[-1]} if it.curve else {}) | it.metrics
+            trials.append(
+                TrialResult(
+                    trial_id,
+                    number,
+                    values,
+                    it.outcome,
+                    it.cause,
+                    len(it.curve),
+                    metrics,
+                    feasible=it.feasible,
+                )
             )
-        )
-    events.sort(key=lambda event: event["at"])
-    (path / EVENT_LOG).write_text("".join(json.dumps(event) + "\n" for event in events))
+        now[0] = max(ends)
+        record.record_session_end(interrupted=False, run_ids={})
     return SweepResult(path.name, path, config, folder, tuple(trials))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tune_tf.events import EventLog
+from tune_tf.record import Record
 from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
@@ -27,7 +27,7 @@ def interrupt(sweep):
 
 
 def fail_to_log(sweep):
-    with EventLog(sweep.path) as diary:
+    with Record(sweep.path) as diary:
         diary.record_session_end(interrupted=False, run_ids={}, missing_outputs=["best model"])
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.sweep.verify import RecordedTrial, first_difference, verify_sweep
+from tune_tf.sweep.verify import ComparedTrial, first_difference, verify_sweep
 from tune_tf.sweep_folder import SweepFolder
 
 
 def run_of(changes=None, *, num_trials=3, num_results=2, outcome="completed", **config):
     """Return the trials of a run; ``changes`` has other metrics by trial and iteration."""
     return {
-        number: RecordedTrial(
+        number: ComparedTrial(
             {"rate": 0.1 * number, **config},
             {
                 iteration: {

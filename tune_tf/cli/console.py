@@ -24,7 +24,6 @@ from rich.text import Text
 from tune_tf.errors import TuneTfError, UnwritableStorageError
 from tune_tf.formatting import csv_cell, printable
 from tune_tf.outcome_style import STYLES
-from tune_tf.result_keys import LATEST_S
 from tune_tf.secrets import mask_secrets
 
 STATE_STYLES: Final[Mapping[str, str]] = {
@@ -149,7 +148,7 @@ def state_label(state: str) -> str:
 
 def local_time(seconds: float | None) -> str:
     """Format seconds since 1970 as local time: ``2026-09-21 10:13:20``; ``-`` if unknown."""
-    if seconds is None or not 0 <= seconds < LATEST_S:
+    if seconds is None:
         return "-"
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
 

@@ -2,7 +2,6 @@
 
 import enum
 import logging
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,15 +12,13 @@ from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, TuneTfError, UnknownTrialError, did_you_mean
-from tune_tf.events import EventHistory, SweepFingerprint, has_driver
 from tune_tf.formatting import printable
-from tune_tf.inspection.reported_results import RESULTS
 from tune_tf.inspection.trial_view import TrialView
+from tune_tf.record import SweepFingerprint, SweepHistory, has_driver
 from tune_tf.results import SweepResult
 from tune_tf.space import flatten
-from tune_tf.sweep_folder import SweepFolder, sweep_paths, trial_folder_name
+from tune_tf.sweep_folder import SweepFolder, sweep_paths
 
-_TRIAL = re.compile(r"trial_(\d+)")
 _log = logging.getLogger(__name__)
 
 
@@ -76,27 +73,27 @@ class SweepView:
     def of(cls, folder: SweepFolder, clock: Callable[[], float] = time.time) -> "SweepView":
         """Read a sweep's folder; ``clock`` is in seconds since 1970."""
         driven = has_driver(folder.path)
-        history = EventHistory.read(folder.path)
+        history = SweepHistory.read(folder.path)
         sessions = history.sessions
         session = sessions[-1] if sessions else None
         has_ended = session is not None and session.ended_cleanly and not session.interrupted
-        trials = _read_trials(folder, history, driven=driven, has_ended=has_ended)
         worked_s = sum(max(0.0, each.last_s - each.begun_s) for each in sessions)
-        if session is None:
-            has_ended = bool(trials) and all(trial.has_ended for trial in trials)
-        elif driven:
+        if session is not None and driven:
             worked_s += max(0.0, clock() - session.last_s)
         state = SweepState.ENDED if has_ended else SweepState.INTERRUPTED
         return cls(
             folder=folder,
             state=SweepState.RUNNING if driven else state,
-            trials=trials,
+            trials=tuple(
+                TrialView.of(folder.path, trial, folder.config, driven=driven)
+                for trial in history.trials.values()
+            ),
             began_s=sessions[0].begun_s if sessions else folder.began_s,
             worked_s=worked_s,
             driver=session.driver if session else "",
             mlflow_run_id=history.run_id,
             ended_early=session.ended_early if session else None,
-            suspension=history.suspension if driven else None,
+            suspension=session.suspension if session and driven else None,
             fingerprint=session.fingerprint if session else None,
         )
 
@@ -227,25 +224,3 @@ def list_sweeps(storage_path: str | Path = "sweeps") -> list[SweepView]:
         except TuneTfError as error:
             _log.warning("%s", printable(str(error)))
     return sorted(sweeps, key=lambda sweep: sweep.began_s, reverse=True)
-
-
-def _read_trials(
-    folder: SweepFolder, history: EventHistory, *, driven: bool, has_ended: bool
-) -> tuple[TrialView, ...]:
-    events_by_number = {events.number: events for events in history.trials.values()}
-    numbers = set(events_by_number)
-    for path in folder.path.iterdir():
-        # A kill may leave the folder of a trial that an ended sweep did not propose again.
-        if (match := _TRIAL.fullmatch(path.name)) and (not has_ended or (path / RESULTS).is_file()):
-            numbers.add(int(match[1]))
-    return tuple(
-        TrialView.of(
-            folder.path / trial_folder_name(number),
-            number,
-            events_by_number.get(number),
-            folder.config,
-            driven=driven,
-            run_ids=history.run_ids,
-        )
-        for number in sorted(numbers)
-    )

@@ -1,7 +1,7 @@
 """View of one trial."""
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,28 +9,23 @@ from typing import Any
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.errors import strip_colors
-from tune_tf.events import TRIAL_LOG, TrialEvents
-from tune_tf.inspection.reported_results import (
-    REMOTE_CHECKPOINT,
-    RESULTS,
-    read_last_result,
-    read_results,
-)
-from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome, is_finite
-from tune_tf.outcome_rules import error_cause, infer_outcome, last_failure
+from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
+from tune_tf.outcome_rules import error_cause, last_failure
 from tune_tf.ranking import kept_iteration, kept_result
+from tune_tf.record import TRIAL_LOG, RecordedTrial, recorded_results
 from tune_tf.remote_storage import CheckpointLocation
-from tune_tf.result_keys import FROZEN_LAYERS, GRAPH
+from tune_tf.result_keys import FROZEN_LAYERS, GRAPH, TRAINING_ITERATION
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
 from tune_tf.space import flatten
+from tune_tf.sweep_folder import trial_folder_name
 
 _ERROR = "error.txt"
 
 
 @dataclass(frozen=True)
 class TrialView:
-    """Snapshot of a trial, read from its folder.
+    """Snapshot of a trial, as the record of its sweep shows it.
 
     Args:
         state: How it ended, as :class:`~tune_tf.outcome.Outcome` calls it, else ``"running"``,
@@ -60,54 +55,45 @@ class TrialView:
 
     @classmethod
     def of(
-        cls,
-        folder: Path,
-        number: int,
-        events: TrialEvents | None,
-        config: SweepConfig,
-        *,
-        driven: bool,
-        run_ids: Mapping[str, str],
+        cls, sweep: Path, trial: RecordedTrial, config: SweepConfig, *, driven: bool
     ) -> "TrialView":
-        """Read a trial's folder; ``driven`` tells whether the sweep has a driver."""
-        report = read_last_result(folder / RESULTS)
-        if events is not None and _iteration(events.last) > _iteration(report):
-            report = events.last
-        last = flatten({name: value for name, value in report.items() if name != "config"})
-        trial_id = events.trial_id if events else str(report.get("trial_id", folder.name))
-        outcome = _outcome(events, last, folder)
-        values = report.get("config") or (events.config if events else {})
-        cause = (events.cause if events else None) or last.get(STOP_CAUSE)
+        """Return the view of a trial of a sweep's folder that has a driver, or has none."""
+        folder = sweep / trial_folder_name(trial.number)
+        last = flatten(trial.last)
+        # Its driver may have been killed between its last result and its end.
+        outcome = trial.outcome or (Outcome.of_result(last) if last.get("done") else None)
+        cause = trial.cause or last.get(STOP_CAUSE)
         if cause is None and outcome in (Outcome.ERROR, Outcome.OOM):
             cause = error_cause(_error(folder)) or None
         kept = kept_result(last)
-        removed = events is not None and events.checkpoints_removed
+        local = () if trial.checkpoints_removed else _checkpoints(folder)
+        remote = None if trial.checkpoints_removed else trial.checkpoint_uri
         result = TrialResult(
-            trial_id=trial_id,
-            number=number,
-            config=values,
+            trial_id=trial.trial_id,
+            number=trial.number,
+            config=trial.config,
             outcome=outcome,
             cause=cause,
             iterations=int(last.get("training_iteration", 0)),
             metrics=kept_metrics(kept, config.constraints, config.objectives),
-            checkpoint=None if removed else next(reversed(_checkpoints(folder)), None),
+            checkpoint=next(reversed(local), remote),
             feasible=is_feasible(config.constraints, kept),
-            checkpoints_removed=removed,
+            checkpoints_removed=trial.checkpoints_removed,
             kept_iteration=kept_iteration(last),
-            test_metrics=events.test_metrics if events else {},
+            test_metrics=trial.test_metrics,
         )
         names = (str(last[name]) for name in ("hostname", "node_ip") if last.get(name))
         pid = last.get("pid")
         return cls(
             result=result,
-            state=_state(outcome, events, driven=driven),
+            state=_state(outcome, trial, driven=driven),
             folder=folder,
-            began_s=events.started_s if events else None,
-            ended_s=events.ended_s if events else None,
+            began_s=trial.started_s,
+            ended_s=trial.ended_s,
             trained_s=_number(last.get("time_total_s")) or 0.0,
             node=" ".join(dict.fromkeys(names)),
             pid=pid if isinstance(pid, int) else None,
-            mlflow_run_id=last.get(MLFLOW_RUN_ID) or run_ids.get(trial_id),
+            mlflow_run_id=trial.run_id,
             frozen_layers=mask_secrets(str(last.get(FROZEN_LAYERS, ""))),
             graph=str(last.get(GRAPH, "")),
         )
@@ -123,11 +109,6 @@ class TrialView:
         return self.result.number
 
     @property
-    def has_started(self) -> bool:
-        """Whether its process has, so that its id is known."""
-        return self.trial_id != self.folder.name
-
-    @property
     def has_ended(self) -> bool:
         """Whether it has ended for good, so a resume would not continue it."""
         return self.result.outcome not in (None, Outcome.INTERRUPTED)
@@ -140,7 +121,8 @@ class TrialView:
     @property
     def checkpoints(self) -> Sequence[CheckpointLocation]:
         """Folders of its checkpoints, oldest first, or the URI of the last one."""
-        return () if self.result.checkpoints_removed else _checkpoints(self.folder)
+        newest = self.result.checkpoint
+        return [newest] if isinstance(newest, str) else _checkpoints(self.folder) if newest else ()
 
     @property
     def log(self) -> Path | None:
@@ -157,45 +139,23 @@ class TrialView:
     def curve(self, metric: str) -> dict[int, float]:
         """Return a metric's finite values by iteration, the last one of a repeated iteration."""
         values: dict[int, float] = {}
-        for report in read_results(self.folder / RESULTS):
-            iteration = report.get("training_iteration")
-            value: Any = report[metric] if metric in report else flatten(report).get(metric)
-            if isinstance(iteration, int) and is_finite(value):
-                values[iteration] = float(value)
+        for result in recorded_results(self.folder.parent, self.number):
+            value: Any = result[metric] if metric in result else flatten(result).get(metric)
+            if is_finite(value):
+                values[int(result[TRAINING_ITERATION])] = float(value)
         return dict(sorted(values.items()))
 
 
-def _iteration(report: Mapping[str, Any]) -> int:
-    iteration = report.get("training_iteration")
-    return iteration if isinstance(iteration, int) else 0
-
-
-def _outcome(events: TrialEvents | None, last: Mapping[str, Any], folder: Path) -> Outcome | None:
-    recorded = events.outcome if events else None
-    if recorded is None and last.get("done"):
-        recorded = Outcome.of_result(last)
-    error = _error(folder) if recorded is None and events is None else ""
-    return infer_outcome(None, recorded=recorded, error=error or None)
-
-
-def _state(outcome: Outcome | None, events: TrialEvents | None, *, driven: bool) -> str:
+def _state(outcome: Outcome | None, trial: RecordedTrial, *, driven: bool) -> str:
     if outcome is not None:
         return str(outcome.value)
-    if not driven:
-        return str(Outcome.INTERRUPTED.value)
-    return (events.waiting if events else None) or "running"
+    return trial.state if driven else str(Outcome.INTERRUPTED.value)
 
 
-def _checkpoints(folder: Path) -> Sequence[CheckpointLocation]:
+def _checkpoints(folder: Path) -> Sequence[Path]:
     # Unlike that of a path, it passes over folders that are removed meanwhile.
     files = glob.glob("checkpoint_[0-9]*/*", root_dir=folder)  # noqa: PTH207
-    if existing := sorted({folder / Path(file).parent for file in files}):
-        return existing
-    try:
-        uri = (folder / REMOTE_CHECKPOINT).read_text(encoding="utf-8").strip()
-    except OSError:
-        return ()
-    return [uri] if uri else ()
+    return sorted({folder / Path(file).parent for file in files})
 
 
 def _error(folder: Path) -> str:

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tune_tf.events import EventHistory, Session, has_driver
-from tune_tf.inspection.reported_results import RESULTS, read_last_result
 from tune_tf.inspection.trial_view import TrialView
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome, is_finite
 from tune_tf.outcome_style import STYLES, OutcomeStyle
+from tune_tf.record import Session, SweepHistory, has_driver
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.space import flatten
-from tune_tf.sweep_folder import trial_folder_name
 
 
 @dataclass(frozen=True)
@@ -66,22 +64,19 @@ class ReportData:
     @classmethod
     def of(cls, result: SweepResult) -> "ReportData":
         """Read the trials from the folder of a sweep."""
-        history = EventHistory.read(result.path)
-        events = {each.number: each for each in history.trials.values()}
+        history = SweepHistory.read(result.path)
         driven = has_driver(result.path)
         space, metric = result.config.space, result.objective.metric
         trials = []
         for trial in result.trials:
-            folder, known = result.path / trial_folder_name(trial.number), events.get(trial.number)
-            view = TrialView.of(
-                folder, trial.number, known, result.config, driven=driven, run_ids={}
-            )
-            end_s = view.ended_s or read_last_result(folder / RESULTS).get("timestamp")
+            recorded = history.trials[trial.trial_id]
+            view = TrialView.of(result.path, recorded, result.config, driven=driven)
+            end_s = view.ended_s or recorded.last.get("timestamp")
             config = flatten(space.active(trial.config), space.parameters)
             value = trial.metrics.get(metric)
             value = float(value) if value is not None and is_finite(value) else None
             trials.append(ReportTrial(trial, view, config, view.curve(metric), value, end_s))
-        return cls(result, tuple(trials), tuple(history.sessions))
+        return cls(result, tuple(trials), history.sessions)
 
     @property
     def objective(self) -> Objective:

@@ -9,8 +9,8 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.events import SweepFingerprint
 from tune_tf.outcome import STOP_CAUSE, STOPPED_BY_HAND, Outcome
+from tune_tf.record import SweepFingerprint
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.ordered_sweep import OrderedSweep, lasting_metrics
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
@@ -160,7 +160,7 @@ class ReproducibleScheduler(OutcomeMixin):
         super().on_trial_complete(tune_controller, trial, result)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Note a trial that may not be retried: its failure counts once the event log has it."""
+        """Note a trial that may not be retried: its failure counts once the record has it."""
         self._failing.append(trial)
         super().on_trial_error(tune_controller, trial)
 

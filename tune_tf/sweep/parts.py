@@ -3,12 +3,12 @@
 from ray.tune import Callback
 from ray.tune.logger import TBXLoggerCallback
 
-from tune_tf.events import EventLog
+from tune_tf.record import Record
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
-from tune_tf.sweep.callbacks.recorders import EventRecorder, ResultFiles, StudyFinalizer
+from tune_tf.sweep.callbacks.recorders import StudyFinalizer, TrialRecorder
 from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
 from tune_tf.sweep.cluster import session_folder
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
@@ -36,14 +36,14 @@ class SweepParts:
         self,
         folder: SweepFolder,
         plan: SweepPlan,
-        event_log: EventLog,
+        record: Record,
         recovery: Recovery,
         searcher: OptunaSearcher | None = None,
     ) -> None:
         config = folder.config
-        self.folder, self.plan, self.event_log, self.recovery = folder, plan, event_log, recovery
+        self.folder, self.plan, self.record, self.recovery = folder, plan, record, recovery
         self.scheduler = (
-            make_reproducible_scheduler(folder, plan, event_log)
+            make_reproducible_scheduler(folder, plan, record)
             if config.reproducible
             else make_scheduler(config, plan.mutations)
         )
@@ -62,15 +62,14 @@ class SweepParts:
             snapshots,
             self.scheduler,
             self.outcome_tracker,
-            event_log.record_checkpoint_removal,
+            record.record_checkpoint_removal,
         )
         self.state_saver = StateSaver(snapshots, recovery.trial_ids, self.retention.current_needs)
         self.stopper = SweepStopper(folder.sweep_id, config)
         self.disk_guard = DiskGuard(
             config.min_free_disk,
             [folder.path, *filter(None, [session_folder()])],
-            on_pause=event_log.record_suspension,
-            on_resume=event_log.record_resumption,
+            on_change=record.record_suspension,
         )
 
     def callbacks(self, export_process: ModelExportProcess) -> list[Callback]:
@@ -89,9 +88,16 @@ class SweepParts:
             # These need no other callback.
             SchedulerStateSaver(self.scheduler),
             ActorRecycler(),
-            ResultFiles(self.folder.path, self.recovery.storage),
             *([TBXLoggerCallback()] if config.tensorboard else []),
-            # After the tracker and the result files: it raises.
+            # After the tracker: it adds outcomes and the id of the sweep's run.
+            TrialRecorder(
+                self.record,
+                self.recovery.storage,
+                self.outcome_tracker,
+                self.tracker,
+                self.scheduler.explain,
+            ),
+            # After the record: it raises.
             BrokenWorkloadCheck(),
             # It changes the restart of a failed trial.
             OomRetries(
@@ -99,10 +105,6 @@ class SweepParts:
                 config.parallelism,
                 loop=config.loop,
                 oom_retries=config.oom_retries,
-            ),
-            # After the tracker: it logs outcomes and the id of the sweep's run.
-            EventRecorder(
-                self.event_log, self.outcome_tracker, self.tracker, self.scheduler.explain
             ),
             # After the tracker, which has all run ids only at the end of the experiment.
             StudyFinalizer(self.searcher, self.outcome_tracker, self.tracker),

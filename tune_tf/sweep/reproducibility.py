@@ -7,9 +7,8 @@ from typing import Any, Final
 from ray.tune.experiment import Trial
 
 from tune_tf.config import SweepConfig
-from tune_tf.events import EventLog
-from tune_tf.inspection.reported_results import RESULTS, read_results
 from tune_tf.outcome import Outcome
+from tune_tf.record import Record, SweepHistory, recorded_results
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.ordered_sweep import OrderedSweep, lasting_metrics
 from tune_tf.schedulers.reproducible import ReproducibleScheduler, value_differences
@@ -66,15 +65,15 @@ def trial_environment(plan: SweepPlan) -> dict[str, str]:
 
 
 def make_reproducible_scheduler(
-    folder: SweepFolder, plan: SweepPlan, event_log: EventLog
+    folder: SweepFolder, plan: SweepPlan, record: Record
 ) -> ReproducibleScheduler:
     """Create the scheduler of a reproducible sweep, and record what its results depend on."""
-    history, environment = event_log.history, trial_environment(plan)
+    history, environment = record.history, trial_environment(plan)
     reasons = list(history.reasons)
     if history.environment and history.environment != environment:
         changes = value_differences(history.environment, environment)
         reasons.append(f"it was resumed with another environment: {changes}")
-    event_log.record_environment(environment, reasons)
+    record.record_environment(environment, reasons)
     return ReproducibleScheduler(
         ordered_sweep_of(folder),
         num_workers=plan.max_concurrent_trials,
@@ -96,12 +95,11 @@ def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
         end_reason=OrderedBudget(config).end_reason,
         paths=config.space.parameters,
     )
-    for path in folder.path.glob("trial_*"):
-        for result in read_results(path / RESULTS):
+    for trial in SweepHistory.read(folder.path).trials.values():
+        for result in recorded_results(folder.path, trial.number):
             metrics = lasting_metrics(result, config.leading_objective.metric)
             done = bool(result.get("done"))
-            number = int(path.name.rpartition("_")[2])
-            ordered.report(number, int(result[TRAINING_ITERATION]), metrics, done=done)
+            ordered.report(trial.number, int(result[TRAINING_ITERATION]), metrics, done=done)
     return ordered
 
 

@@ -10,7 +10,7 @@ from ray import tune
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, note_interrupt
-from tune_tf.events import EventLog
+from tune_tf.record import Record
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import cluster, runs_as_user
@@ -56,9 +56,9 @@ def run_sweep(
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
-        with _note_resume(folder), EventLog(folder.path) as event_log:
+        with _note_resume(folder), Record(folder.path) as record:
             nothing = Recovery(SweepStorage.of(folder.path, config))
-            return run_trials(folder, plan, event_log, nothing, callbacks)
+            return run_trials(folder, plan, record, nothing, callbacks)
 
 
 def resume_sweep(
@@ -128,7 +128,7 @@ def _resume(
     allow_changes: bool = False,
     budget: Mapping[str, Any] | None = None,
 ) -> SweepResult:
-    with _note_resume(folder), EventLog(folder.path) as event_log:
+    with _note_resume(folder), Record(folder.path) as record:
         config = folder.edited() or folder.config
         changes = changes_between(folder.config, config)
         if changes:
@@ -136,7 +136,7 @@ def _resume(
         if budget is not None:
             if config.reproducible:
                 raise InvalidSettingsError(NOT_EXTENDABLE)
-            trials = event_log.history.trials.values()
+            trials = record.history.trials.values()
             num_epochs = sum(int(trial.last.get(TRAINING_ITERATION, 0)) for trial in trials)
             larger = extended_budget(
                 config.budget, budget, num_trials=len(trials), num_epochs=num_epochs
@@ -151,7 +151,9 @@ def _resume(
             if config is not folder.config:
                 folder = folder.with_config(config)
             recovery.write()
-            return run_trials(folder, plan, event_log, recovery, callbacks, searcher)
+            if not recovery.resumes:
+                record.forget_trials()
+            return run_trials(folder, plan, record, recovery, callbacks, searcher)
 
 
 def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:

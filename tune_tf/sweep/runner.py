@@ -9,7 +9,7 @@ from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
 from tune_tf.config import BudgetSettings, SweepConfig
-from tune_tf.events import ControlChannel, EventLog
+from tune_tf.record import Record
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
 from tune_tf.searchers import OptunaSearcher
@@ -103,18 +103,18 @@ class SweepSearch(SearchGenerator):
 def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
-    event_log: EventLog,
+    record: Record,
     recovery: Recovery,
     callbacks: Sequence[tune.Callback],
     searcher: OptunaSearcher | None = None,
 ) -> SweepResult:
     """Run a sweep until it ends or is interrupted.
 
-    This process holds the lock of ``event_log``. ``callbacks`` are called after the sweep's own.
+    This process holds the lock of ``record``. ``callbacks`` are called after the sweep's own.
     ``searcher`` is that of the folder, if it was made before.
     """
-    parts = SweepParts(folder, plan, event_log, recovery, searcher)
-    RequestReader(ControlChannel(folder.path), parts.stopper, interrupt_sweep)
+    parts = SweepParts(folder, plan, record, recovery, searcher)
+    RequestReader(record, parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     budget, is_reproducible = folder.config.budget, folder.config.reproducible
     search = SweepSearch(
@@ -140,7 +140,7 @@ def run_trials(
         parts.retention.remove_unneeded()
         result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
         result, missing_outputs = record_result(result, parts, export_process)
-        event_log.record_session_end(
+        record.record_session_end(
             interrupted=result.interrupted,
             run_ids=tracker.run_ids() if tracker else {},
             ended_early=result.ended_early,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tune_tf.errors import SweepConflictError
-from tune_tf.events import ControlChannel
 from tune_tf.inspection import SweepState, SweepView
+from tune_tf.record import post_request
 from tune_tf.sweep_folder import SweepFolder
 
 _CHECK_EVERY_S = 0.2
@@ -34,7 +34,7 @@ def stop_sweep(
     """
     folder = SweepFolder.open(path, storage_path)
     running = _running(folder)
-    ControlChannel(folder.path).post({"stop": "end" if end else "interrupt"})
+    post_request(folder.path, {"stop": "end" if end else "interrupt"})
     return _wait_until(lambda view: False, folder, running)
 
 
@@ -60,12 +60,7 @@ def stop_trials(
         SweepConflictError: The sweep is not running, or a trial has ended.
     """
     folder = SweepFolder.open(path, storage_path)
-
-    def have_started(view: SweepView) -> bool:
-        return all(view.trial(name).has_started for name in trials)
-
-    _wait_until(have_started, folder, _running(folder))
-    running = _running(folder)  # it may have ended meanwhile
+    running = _running(folder)
     views = [running.trial(name) for name in trials]
     if ended := [f"{trial.number} ({trial.state})" for trial in views if trial.has_ended]:
         raise SweepConflictError(
@@ -73,12 +68,13 @@ def stop_trials(
             "ended: nothing was stopped"
         )
     ids = {trial.trial_id for trial in views}
-    ControlChannel(folder.path).post({"trial_ids": sorted(ids)})
+    post_request(folder.path, {"trial_ids": sorted(ids)})
 
     def have_ended(view: SweepView) -> bool:
         return all(trial.has_ended for trial in view.trials if trial.trial_id in ids)
 
-    return _wait_until(have_ended, folder, running)
+    view = _wait_until(have_ended, folder, running)
+    return view if have_ended(view) else _running(folder)
 
 
 def _running(folder: SweepFolder) -> SweepView:

@@ -14,8 +14,8 @@ from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
-from tune_tf.events import ControlChannel
 from tune_tf.outcome import STOPPED_BY_HAND, Outcome, is_finite
+from tune_tf.record import Record
 
 _CHECK_EVERY_S = 0.5
 
@@ -111,9 +111,9 @@ class RequestReader:
     """Reader of control requests that stops the sweep or single trials."""
 
     def __init__(
-        self, channel: ControlChannel, stopper: SweepStopper, interrupt: Callable[[], None]
+        self, record: Record, stopper: SweepStopper, interrupt: Callable[[], None]
     ) -> None:
-        self._channel = channel
+        self._record = record
         self._stopper = stopper
         self._interrupt = interrupt
         self._checked_s = time.monotonic()
@@ -124,7 +124,7 @@ class RequestReader:
         if now - self._checked_s < _CHECK_EVERY_S:
             return
         self._checked_s = now
-        for request in self._channel.take():
+        for request in self._record.take_requests():
             for trial_id in request.get("trial_ids", ()):
                 self._stopper.end_trial(trial_id, Outcome.PRUNED, STOPPED_BY_HAND)
             if request.get("stop") == "end":

@@ -8,9 +8,9 @@ from pathlib import Path
 from ray.tune.experiment import Trial
 
 from tune_tf.constraint import is_feasible
-from tune_tf.events import EventHistory, EventLog, TrialEvents
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.ranking import kept_iteration, kept_result
+from tune_tf.record import Record, RecordedTrial, SweepHistory
 from tune_tf.results import SweepResult, TrialResult, kept_metrics
 from tune_tf.sweep.callbacks.recorders import trial_cause
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
@@ -29,8 +29,8 @@ def sweep_result(
     parts: SweepParts, trials: Sequence[Trial], *, search_finished: bool
 ) -> SweepResult:
     """Return the result of a sweep; ``search_finished`` says whether all trials were proposed."""
-    folder, events = parts.folder, parts.event_log.history.trials
-    results = (_trial_result(trial, parts, events.get(trial.trial_id)) for trial in trials)
+    folder, recorded = parts.folder, parts.record.history.trials
+    results = (_trial_result(trial, parts, recorded.get(trial.trial_id)) for trial in trials)
     return SweepResult(
         sweep_id=folder.sweep_id,
         path=folder.path,
@@ -44,28 +44,28 @@ def sweep_result(
     )
 
 
-def _trial_result(trial: Trial, parts: SweepParts, events: TrialEvents | None) -> TrialResult:
+def _trial_result(trial: Trial, parts: SweepParts, recorded: RecordedTrial | None) -> TrialResult:
     """Return the result of a trial.
 
-    Its events know removed checkpoints that Tune still lists, and causes of earlier sessions.
+    The record knows removed checkpoints that Tune still lists, and causes of earlier sessions.
     """
     config, last = parts.folder.config, latest_result(trial)
     kept = kept_result(last)
-    are_removed = events is not None and events.checkpoints_removed
+    are_removed = recorded is not None and recorded.checkpoints_removed
     checkpoint = None if are_removed else trial.checkpoint
     return TrialResult(
         trial_id=trial.trial_id,
         number=trial_number(trial),
         config=trial.config,
         outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
-        cause=trial_cause(trial) or (events.cause if events else None),
+        cause=trial_cause(trial) or (recorded.cause if recorded else None),
         iterations=int(last.get("training_iteration", 0)),
         metrics=kept_metrics(kept, config.constraints, config.objectives),
         checkpoint=parts.recovery.storage.location(checkpoint.path) if checkpoint else None,
         feasible=is_feasible(config.constraints, kept),
         checkpoints_removed=are_removed,
         kept_iteration=kept_iteration(last),
-        test_metrics=events.test_metrics if events else {},
+        test_metrics=recorded.test_metrics if recorded else {},
     )
 
 
@@ -74,7 +74,7 @@ def finished_result(folder: SweepFolder) -> SweepResult | None:
 
     That is if trials have not ended, settings were edited, or an output could not be written.
     """
-    sessions = EventHistory.read(folder.path).sessions
+    sessions = SweepHistory.read(folder.path).sessions
     if (
         not sessions
         or not sessions[-1].ended_cleanly
@@ -101,7 +101,7 @@ def record_result(
     files = _write_report(result)
     if parts.tracker is not None:
         best = result.best_if_any
-        reports = _test_reports(best, parts.event_log) if best else {}
+        reports = _test_reports(best, parts.record) if best else {}
         parts.tracker.attach(files, reports, result.fingerprint)
     return result, [*([] if files else ["report"]), *missing]
 
@@ -127,27 +127,27 @@ def _record_best(
         tracking_uri=folder.tracking_uri or "",
         run_ids=tracker.run_ids(),
     )
-    evaluate_best(result, export_process, parts.event_log)
-    events = parts.event_log.history.trials
-    tested = replace(result, trials=tuple(_with_test(it, events) for it in result.trials))
+    evaluate_best(result, export_process, parts.record)
+    recorded = parts.record.history.trials
+    tested = replace(result, trials=tuple(_with_test(it, recorded) for it in result.trials))
     return tested, [] if logged else ["best model"]
 
 
-def _with_test(trial: TrialResult, events: Mapping[str, TrialEvents]) -> TrialResult:
-    known = events.get(trial.trial_id)
+def _with_test(trial: TrialResult, recorded: Mapping[str, RecordedTrial]) -> TrialResult:
+    known = recorded.get(trial.trial_id)
     return replace(trial, test_metrics=known.test_metrics) if known else trial
 
 
-def _test_reports(best: TrialResult, event_log: EventLog) -> dict[str, Report]:
+def _test_reports(best: TrialResult, record: Record) -> dict[str, Report]:
     """Return the test metrics for the best trial's and the parent's run in MLflow.
 
     They have the time of the evaluation, so that MLflow skips them if a resume repeats them.
     """
-    events = event_log.history.trials.get(best.trial_id)
-    if events is None or not events.test_metrics:
+    recorded = record.history.trials.get(best.trial_id)
+    if recorded is None or not recorded.test_metrics:
         return {}
-    time_ms = round(events.tested_s * 1000)
-    report = Report(best.kept_iteration, time_ms, mlflow_metrics(events.test_metrics), once=False)
+    time_ms = round(recorded.tested_s * 1000)
+    report = Report(best.kept_iteration, time_ms, mlflow_metrics(recorded.test_metrics), once=False)
     return {PARENT: report, best.trial_id: report}
 
 

@@ -9,17 +9,16 @@ from ray import tune
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.events import EventHistory
 from tune_tf.formatting import counted
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.inspection.reported_results import RESULTS, read_results
+from tune_tf.record import SweepHistory, recorded_results
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.ordered_sweep import lasting_metrics
 from tune_tf.schedulers.reproducible import value_differences
 from tune_tf.space import flatten
 from tune_tf.sweep.run import run_sweep
 from tune_tf.sweep.state.config_diff import changes_between
-from tune_tf.sweep_folder import SweepFolder, trial_folder_name
+from tune_tf.sweep_folder import SweepFolder
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class RecordedTrial:
+class ComparedTrial:
     """What a sweep's folder says of a trial: flat config, metrics by iteration and outcome."""
 
     config: Mapping[str, Any]
@@ -91,7 +90,7 @@ def verify_sweep(
         other, interrupted = result.path, result.interrupted
     rerun = SweepFolder.open(other, storage_path)
     metric = folder.config.leading_objective.metric
-    one, two = recorded_trials(folder), recorded_trials(rerun)
+    one, two = compared_trials(folder), compared_trials(rerun)
     is_whole = all(
         SweepView.of(each).state is SweepState.ENDED and not interrupted for each in (folder, rerun)
     )
@@ -104,21 +103,21 @@ def verify_sweep(
     )
 
 
-def recorded_trials(folder: SweepFolder) -> dict[int, RecordedTrial]:
+def compared_trials(folder: SweepFolder) -> dict[int, ComparedTrial]:
     """Return what a sweep's folder says of its trials, by number."""
     metric, found = folder.config.leading_objective.metric, {}
     for trial in SweepView.of(folder).trials:
         number = trial.result.number
-        lines = read_results(folder.path / trial_folder_name(number) / RESULTS)
+        lines = recorded_results(folder.path, number)
         results = {int(it[TRAINING_ITERATION]): lasting_metrics(it, metric) for it in lines}
         outcome = trial.result.outcome and trial.result.outcome.value
-        found[number] = RecordedTrial(flatten(trial.result.config), results, outcome)
+        found[number] = ComparedTrial(flatten(trial.result.config), results, outcome)
     return dict(sorted(found.items()))
 
 
 def first_difference(
-    one: Mapping[int, RecordedTrial],
-    two: Mapping[int, RecordedTrial],
+    one: Mapping[int, ComparedTrial],
+    two: Mapping[int, ComparedTrial],
     metric: str,
     *,
     is_whole: bool,
@@ -147,7 +146,7 @@ def first_difference(
     return None if len(one) == len(two) else f"in the number of trials: {len(one)} and {len(two)}"
 
 
-def _metric_difference(first: RecordedTrial, second: RecordedTrial, metric: str) -> str | None:
+def _metric_difference(first: ComparedTrial, second: ComparedTrial, metric: str) -> str | None:
     for iteration in sorted(first.results.keys() & second.results.keys()):
         then, now = first.results[iteration], second.results[iteration]
         for name in sorted({**then, **now}, key=lambda name: name != metric):
@@ -159,7 +158,7 @@ def _metric_difference(first: RecordedTrial, second: RecordedTrial, metric: str)
 
 def _notes(folder: SweepFolder, rerun: SweepFolder) -> tuple[str, ...]:
     """Return what may explain a difference."""
-    one, two = (EventHistory.read(each.path) for each in (folder, rerun))
+    one, two = (SweepHistory.read(each.path) for each in (folder, rerun))
     changes = changes_between(folder.config, folder.edited() or folder.config)
     notes = [f"sweep.yaml was edited: {name} {values}" for name, values in changes.items()]
     if differences := value_differences(one.environment, two.environment):

@@ -14,11 +14,11 @@ from ray.tune.result import NODE_IP, TRAINING_ITERATION
 
 from tune_tf.constraint import Constraint
 from tune_tf.errors import strip_colors
-from tune_tf.events import SweepFingerprint
 from tune_tf.objective import Objective
 from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE, Outcome
 from tune_tf.outcome_rules import error_cause
 from tune_tf.ranking import kept_result
+from tune_tf.record import SweepFingerprint
 from tune_tf.secrets import mask_all
 from tune_tf.tracking import environment
 from tune_tf.tracking.descriptions import (

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tune_tf.errors import WorkloadError
-from tune_tf.events import TrialLog
-from tune_tf.events.trial_log import FILES
+from tune_tf.record import TrialLog
+from tune_tf.record.trial_log import FILES
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial

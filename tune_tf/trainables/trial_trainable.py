@@ -16,10 +16,10 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from tune_tf.atomic_files import write_atomically
 from tune_tf.errors import WorkerLostError, WorkloadError
-from tune_tf.events import log_path
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX, KeepBest
+from tune_tf.record import log_path
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION, is_machine_metric
 from tune_tf.space.parameter import is_number

@@ -1,6 +1,5 @@
 """Duration of writing the report of a large sweep."""
 
-import json
 import time
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
+from tune_tf.record import Record
 from tune_tf.report import write_report
 from tune_tf.results import SweepResult, TrialResult
 
@@ -51,43 +51,46 @@ def _sweep(folder: Path, num_trials: int, num_epochs: int) -> SweepResult:
         scheduler={"name": "asha"},
         budget={"num_samples": num_trials},
     )
+    folder.mkdir(parents=True)
     trials = []
-    for number in range(num_trials):
-        curve = 1 - np.exp(-np.arange(1, num_epochs + 1) * random.uniform(0.05, 0.5))
-        curve = curve * random.uniform(0.5, 1.0) + random.normal(0, 0.01, num_epochs)
-        start_s = _STARTED_S + number // 16 * num_epochs
-        lines = [
-            {
-                "val_accuracy": float(value),
-                "training_iteration": epoch,
-                "timestamp": int(start_s + epoch),
-                "time_this_iter_s": 1.0,
-                "time_total_s": float(epoch),
-                "pid": number % 16,
-                "hostname": "node",
+    with Record(folder) as record:
+        for number in range(num_trials):
+            curve = 1 - np.exp(-np.arange(1, num_epochs + 1) * random.uniform(0.05, 0.5))
+            curve = curve * random.uniform(0.5, 1.0) + random.normal(0, 0.01, num_epochs)
+            start_s = _STARTED_S + number // 16 * num_epochs
+            lines = [
+                {
+                    "val_accuracy": float(value),
+                    "training_iteration": epoch,
+                    "timestamp": int(start_s + epoch),
+                    "time_this_iter_s": 1.0,
+                    "time_total_s": float(epoch),
+                    "pid": number % 16,
+                    "hostname": "node",
+                }
+                for epoch, value in enumerate(curve, 1)
+            ]
+            trial_id = f"{number:08x}"
+            optimizer = str(random.choice(["adamw", "sgd"]))
+            values = {
+                "learning_rate": float(10 ** random.uniform(-5, -1)),
+                "dropout": float(random.uniform(0, 0.5)),
+                "width": int(random.integers(16, 257)),
+                "optimizer": optimizer,
             }
-            for epoch, value in enumerate(curve, 1)
-        ]
-        path = folder / f"trial_{number:05d}"
-        path.mkdir(parents=True)
-        path.joinpath("result.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
-        optimizer = str(random.choice(["adamw", "sgd"]))
-        values = {
-            "learning_rate": float(10 ** random.uniform(-5, -1)),
-            "dropout": float(random.uniform(0, 0.5)),
-            "width": int(random.integers(16, 257)),
-            "optimizer": optimizer,
-        }
-        if optimizer == "sgd":
-            values["momentum"] = float(random.uniform(0, 0.99))
-        trials.append(
-            TrialResult(
-                trial_id=f"{number:08x}",
-                number=number,
-                config=values,
-                outcome=Outcome.COMPLETED if number % 3 == 0 else Outcome.PRUNED,
-                iterations=num_epochs,
-                metrics={"val_accuracy": float(curve[-1])},
+            if optimizer == "sgd":
+                values["momentum"] = float(random.uniform(0, 0.99))
+            record.record_start(trial_id, number, values)
+            for line in lines:
+                record.record_result(number, line)
+            trials.append(
+                TrialResult(
+                    trial_id=trial_id,
+                    number=number,
+                    config=values,
+                    outcome=Outcome.COMPLETED if number % 3 == 0 else Outcome.PRUNED,
+                    iterations=num_epochs,
+                    metrics={"val_accuracy": float(curve[-1])},
+                )
             )
-        )
     return SweepResult("large", folder, config, folder, tuple(trials))

@@ -8,6 +8,7 @@ from terminal import in_a_terminal, until
 from three_systems import assert_truth, parent_run
 
 from tune_tf.inspection import SweepState, SweepView
+from tune_tf.record import recorded_results
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 
@@ -25,7 +26,7 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(verb, sweep_file, 
     before = assert_truth(folder)
     epochs = sum(trial.result.iterations for trial in SweepView.open(folder).trials)
     assert 10 <= epochs <= 11  # the trial may be in an iteration
-    results = {path: path.read_text() for path in folder.glob("trial_*/result.json")}
+    results = [recorded_results(folder, trial.number) for trial in SweepView.open(folder).trials]
 
     code, out, err = verb("resume", "tiny", "--json", cwd=tmp_path)
     assert code == 0, err
@@ -41,7 +42,8 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_lets_it_go_on(verb, sweep_file, 
     assert extended.best.state == "completed"
     after = assert_truth(folder)
     assert len(before) < len(after) <= 8
-    assert all(path.read_text() == text for path, text in results.items())  # none was run again
+    for number, lines in enumerate(results):
+        assert recorded_results(folder, number) == lines  # none was run again
     assert parent_run(folder).info.status == "FINISHED"
     assert SweepView.open(folder).config.budget.num_samples == 8
 
@@ -57,7 +59,7 @@ def test_a_trial_and_then_the_sweep_are_stopped_from_another_terminal(
     process = untrained("run", str(sweep_file), *settings, cwd=tmp_path)
 
     def running():
-        if not list(tmp_path.glob("sweeps/*/events.jsonl")):
+        if not list(tmp_path.glob("sweeps/*/sweep.db")):
             return []
         active = SweepView.open("tiny", tmp_path / "sweeps").running
         return [trial for trial in active if trial.result.iterations]

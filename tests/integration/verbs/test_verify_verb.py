@@ -1,6 +1,8 @@
 """A reproducible sweep, and what `verify` finds when its folder was changed."""
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -34,10 +36,11 @@ def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file
     assert code == 0, err
     assert json.loads(out)["fingerprint"]["digest"] == found["digest"]
 
-    results = folder / "trial_00002" / "result.json"
-    first, *others = results.read_text().splitlines()
-    changed = json.dumps({**json.loads(first), "val_accuracy": 2.0})
-    results.write_text("\n".join([changed, *others]) + "\n")
+    with contextlib.closing(sqlite3.connect(folder / "sweep.db", autocommit=True)) as database:
+        database.execute(
+            "UPDATE result SET metrics = json_set(metrics, '$.val_accuracy', 2.0) WHERE trial = 2 "
+            "AND metrics ->> 'training_iteration' = 1"
+        )
     code, out, _ = verb("verify", str(folder), "--with", str(rerun), "--json", cwd=tmp_path)
     assert code == 1
     data = json.loads(out)

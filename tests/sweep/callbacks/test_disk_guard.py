@@ -22,8 +22,7 @@ class Disk:
         return DiskGuard(
             min_free_bytes,
             [Path("/sweeps"), Path("/ray")],
-            on_pause=self.told.append,
-            on_resume=lambda: self.told.append(None),
+            on_change=self.told.append,
             free=lambda path: self.free,
             clock=lambda: self.now,
             **settings,

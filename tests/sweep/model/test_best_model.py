@@ -8,8 +8,8 @@ from unittest.mock import create_autospec
 import pytest
 
 from tune_tf.config import MLflowSettings, SweepConfig
-from tune_tf.events import EventLog
 from tune_tf.outcome import Outcome
+from tune_tf.record import Record
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model import best_model
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
@@ -219,14 +219,14 @@ def test_what_goes_wrong_is_a_warning_that_says_what_to_do(
 
 @pytest.fixture
 def evaluate(writer, monkeypatch, tmp_path):
-    """Evaluate the best model of a result; return the test metrics in its event log."""
+    """Evaluate the best model of a result; return the recorded test metrics."""
     monkeypatch.setattr(best_model, "import_workload", lambda *_: None)
 
     def evaluate(result):
-        with EventLog(tmp_path) as event_log:
-            event_log.record_end("t1", 1, {}, Outcome.COMPLETED)
-            evaluate_best(result, writer, event_log)
-            return event_log.history.trials["t1"].test_metrics
+        with Record(tmp_path) as record:
+            record.record_end("t1", 1, {}, Outcome.COMPLETED)
+            evaluate_best(result, writer, record)
+            return record.history.trials["t1"].test_metrics
 
     return evaluate
 

@@ -73,22 +73,19 @@ def test_trials_are_restarted_as_often_as_the_resume_is_told(sweep):
     assert {json.loads(trial.texts()[0])["max_failures"] for trial in trials} == {5}
 
 
-def test_trials_missing_in_the_event_log_are_found_by_their_folders(sweep):
-    known = (sweep.path / "events.jsonl").read_bytes()
-    sweep.run(2, 0.3, 0.9)
-    write_checkpoint(sweep.path, 2, 2)
-    sweep.run(3, 0.4, 0.5)
-    write_checkpoint(sweep.path, 3, 1)  # that of its end was still to be written
-    (sweep.path / "events.jsonl").write_bytes(known)
+def test_trials_that_tune_has_not_saved_are_those_of_the_record(sweep):
+    for number, iteration in ((2, 2), (3, 1)):  # the checkpoint of 3's end was still to be written
+        sweep.start(number)
+        sweep.report(number, 0.4, 0.5, done=Outcome.PRUNED)
+        write_checkpoint(sweep.path, number, iteration)
     found, trials = recovered(sweep)
     assert trials[2].status == "TERMINATED"
-    assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.COMPLETED}
+    assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.PRUNED}
     assert not trials[3].has_ended
     assert where(trials[3]) == [1]
-    assert [told for told in found.losses if "trial 2 is known only from its folder" in told]
 
 
-def test_of_a_damaged_state_the_one_before_it_and_the_diary_are_used(sweep):
+def test_of_a_damaged_state_the_one_before_it_and_the_record_are_used(sweep):
     cut(snapshot_paths(sweep.path)[0], 700)
     found, trials = recovered(sweep)
     assert trials[0].has_ended

@@ -7,7 +7,7 @@ from hooks import complete, report, start
 from store import Store
 
 from tune_tf.constraint import Constraint
-from tune_tf.events import SweepFingerprint
+from tune_tf.record import SweepFingerprint
 
 
 def test_an_infeasible_trial_is_tagged_and_never_the_best(callback_of, trial_of, client):

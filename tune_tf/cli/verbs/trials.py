@@ -18,11 +18,11 @@ from tune_tf.cli.console import (
     print_json,
     state_text,
 )
-from tune_tf.events import TRIAL_LOG, EventHistory, has_driver
-from tune_tf.events.trial_log import log_text
 from tune_tf.formatting import duration, value_text
 from tune_tf.inspection import SweepView, TrialView
 from tune_tf.measure.extreme_configs import config_text
+from tune_tf.record import TRIAL_LOG, SweepHistory, has_driver
+from tune_tf.record.trial_log import log_text
 from tune_tf.space import Constant, flatten
 
 
@@ -172,9 +172,8 @@ def logs(
     def is_over() -> bool:
         if not follow:
             return True
-        events = EventHistory.read(view.folder.path).trials.get(trial_view.trial_id)
-        has_ended = events is not None and events.outcome is not None
-        return has_ended or not has_driver(view.folder.path)
+        recorded = SweepHistory.read(view.folder.path).trials[trial_view.trial_id]
+        return recorded.outcome is not None or not has_driver(view.folder.path)
 
     for chunk in log_text(path, last_lines=tail, is_over=is_over, wait=time.sleep):
         echo_data(chunk)

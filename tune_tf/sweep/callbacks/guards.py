@@ -46,7 +46,8 @@ class DiskGuard(tune.Callback):
     """Tune callback that starts no trial while disk space is low.
 
     Running trials continue, and new ones start again once space is free. Only disks of the driver's
-    machine are checked. ``on_pause`` receives the reason; zero ``min_free_bytes`` are no limit.
+    machine are checked. ``on_change`` receives the reason, or None once there is space;
+    zero ``min_free_bytes`` are no limit.
 
     Attributes:
         interrupted: Whether Ctrl-C was pressed.
@@ -57,15 +58,14 @@ class DiskGuard(tune.Callback):
         min_free_bytes: int,
         folders: Iterable[Path],
         *,
-        on_pause: Callable[[str], None],
-        on_resume: Callable[[], None],
+        on_change: Callable[[str | None], None],
         free: Callable[[Path], int] = free_bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interrupted = False
         self._min_free_bytes = min_free_bytes
         self._folders = tuple(dict.fromkeys(folders))
-        self._on_pause, self._on_resume = on_pause, on_resume
+        self._on_change = on_change
         self._free = free
         self._clock = clock
         self._checked_s = float("-inf")
@@ -111,10 +111,10 @@ class DiskGuard(tune.Callback):
                 "no new trial starts: %s. The sweep continues by itself once there is space", reason
             )
             with contextlib.suppress(OSError):  # the disk may be too full to record it
-                self._on_pause(reason)
+                self._on_change(reason)
         elif self._reason and not reason:
             _log.warning("there is space on the disk again: new trials start")
-            self._on_resume()
+            self._on_change(None)
         self._reason = reason
 
     def _shortage(self) -> str | None:

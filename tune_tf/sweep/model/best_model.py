@@ -8,9 +8,9 @@ from mlflow.exceptions import MlflowException
 
 from tune_tf.config import MLflowSettings, import_workload
 from tune_tf.errors import InvalidSettingsError, StoreUnavailableError, first_line
-from tune_tf.events import EventLog
 from tune_tf.inspection import SweepView
 from tune_tf.outcome_rules import error_cause
+from tune_tf.record import Record
 from tune_tf.results import SweepResult
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep.mlflow_store import store_error_text
@@ -135,9 +135,7 @@ def promote_best(
     )
 
 
-def evaluate_best(
-    result: SweepResult, export_process: ModelExportProcess, event_log: EventLog
-) -> None:
+def evaluate_best(result: SweepResult, export_process: ModelExportProcess, record: Record) -> None:
     """Evaluate the best trial's model on the test rows, if any, and record its metrics, once.
 
     An error becomes a warning.
@@ -149,7 +147,7 @@ def evaluate_best(
         workload = import_workload(result.config.workload, result.base_dir, result.config.data)
         metrics = export_process.evaluate(workload, best.config, best.checkpoint)
         if metrics:
-            event_log.record_test(best.trial_id, metrics)
+            record.record_test(best.trial_id, metrics)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the sweep has its result
         _log.debug("Evaluating the best model failed", exc_info=error)
         text = first_line(getattr(error, "cause", None) or error)

@@ -15,8 +15,8 @@ from typing import Any
 
 from ray import cloudpickle
 
-from tune_tf.events import TrialEvents
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.record import RecordedTrial
 from tune_tf.sweep.state.storage import SweepStorage
 from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tune_internals.trial_state import to_training_result
@@ -65,12 +65,12 @@ class TuneTrial:
         saved.sort(key=lambda each: each.iteration, reverse=True)
         return [_saved(latest), *saved] if latest and latest.checkpoint else saved
 
-    def end(self, events: TrialEvents, last: Mapping[str, Any]) -> None:
-        """Record an end that Tune's state does not contain yet, with the last result."""
-        outcome = events.outcome or Outcome.INTERRUPTED
-        result = {**self.last_result, **last, STOP_REASON: outcome.value}
-        if events.cause:
-            result[STOP_CAUSE] = events.cause
+    def end(self, recorded: RecordedTrial) -> None:
+        """Add an end that Tune's state does not contain yet, with the last result."""
+        outcome = recorded.outcome or Outcome.INTERRUPTED
+        result = {**self.last_result, **recorded.last, STOP_REASON: outcome.value}
+        if recorded.cause:
+            result[STOP_CAUSE] = recorded.cause
         self._state["status"] = outcome.tune
         self._run["last_result"] = result
         self.has_ended = True
@@ -99,14 +99,14 @@ class TuneTrial:
         metrics = {**result, "training_iteration": iteration}
         return _saved(to_training_result(path, storage.filesystem, metrics))
 
-    def copy_for(self, events: TrialEvents) -> "TuneTrial":
+    def copy_for(self, recorded: RecordedTrial) -> "TuneTrial":
         """Return an unstarted trial that Tune has not saved, modelled on this one."""
         state, run = deepcopy(self._state), deepcopy(self._run)
-        name = trial_folder_name(events.number)
-        config = dict(events.config)
-        tag = f"{events.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
+        name = trial_folder_name(recorded.number)
+        config = dict(recorded.config)
+        tag = f"{recorded.number + 1}_{str(state['experiment_tag']).partition('_')[2]}"
         state |= {
-            "trial_id": events.trial_id,
+            "trial_id": recorded.trial_id,
             "config": config,
             "_Trial__unresolved_config": config,
             "evaluated_params": config,
@@ -119,13 +119,13 @@ class TuneTrial:
             "_restore_checkpoint_result": None,
         }
         run |= {
-            "start_time": events.started_s,
+            "start_time": recorded.started_s,
             "num_failures": 0,
             "num_failures_after_restore": 0,
             "error_filename": None,
             "pickled_error_filename": None,
             "last_result": {},
-            "last_result_time": events.started_s or 0.0,
+            "last_result_time": recorded.started_s or 0.0,
             "metric_analysis": {},
             "metric_n_steps": {},
         }
@@ -170,13 +170,13 @@ class TuneState:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"the state of Ray Tune has no {error}") from error
 
-    def add(self, events: TrialEvents) -> TuneTrial:
+    def add(self, recorded: RecordedTrial) -> TuneTrial:
         """Add a trial that Tune has not saved; raise ValueError without one to model it on."""
         if not self.trials:
             raise ValueError("the state of Ray Tune holds no trial")
-        trial = self.trials[0].copy_for(events)
+        trial = self.trials[0].copy_for(recorded)
         self.trials.append(trial)
-        self._search["counter"] = max(self._search["counter"], events.number + 1)
+        self._search["counter"] = max(self._search["counter"], recorded.number + 1)
         return trial
 
     def files(self) -> dict[str, bytes]:

@@ -1,22 +1,21 @@
 """Recovery of a sweep's state after a crash.
 
 Tune writes its state at intervals: after a kill it is outdated and would run ended trials again.
-Recovery updates the last intact state from the event log and the trials' files.
+Recovery updates the last intact state from the record and the checkpoints.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import SweepConflictError
-from tune_tf.events import EventHistory, TrialEvents
-from tune_tf.inspection.reported_results import RESULTS, read_last_result, read_results
 from tune_tf.outcome import STOP_CAUSE, Outcome
+from tune_tf.record import RecordedTrial, SweepHistory, recorded_results
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.sweep.state.experiment_state import (
     SavedCheckpoint,
     TuneState,
@@ -25,6 +24,7 @@ from tune_tf.sweep.state.experiment_state import (
 )
 from tune_tf.sweep.state.snapshots import STATE_FILES, read_snapshot, snapshot_paths
 from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep_folder import trial_folder_name
 
 _log = logging.getLogger(__name__)
 
@@ -71,14 +71,12 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
         InvalidSettingsError: The remote storage cannot be reached.
     """
     storage = SweepStorage.of(folder, config)
-    history, losses = EventHistory.read(folder), list[str]()
-    losses += _add_unlogged_trials(folder, storage, history)
-    state, snapshot = _newest_state(folder, storage, history, losses)
+    recorded, losses = _recorded_trials(folder, storage), list[str]()
+    state, snapshot = _newest_state(folder, storage, recorded, losses)
     if state is None:
         return Recovery(storage, losses=tuple(losses))
-    ended = _bring_up_to_date(folder, storage, state, history, losses)
-    all_events = history.trials.values()
-    without_checkpoints = {each.trial_id for each in all_events if each.checkpoints_removed}
+    ended = _bring_up_to_date(folder, storage, state, recorded, losses)
+    without_checkpoints = {it.trial_id for it in recorded.values() if it.checkpoints_removed}
     for trial in state.trials:
         trial.set_max_failures(config.max_failures)
         if not trial.has_ended:
@@ -92,62 +90,50 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
                 f"{trial.checkpoints[0].folder}, the last checkpoint of a trial that has ended, "
                 "is damaged or missing: its model cannot be exported"
             )
-        losses += _lost_results(folder, trial)
     return Recovery(
         storage,
         files=state.files(),
         trial_ids=frozenset(trial.trial_id for trial in state.trials),
         ended=ended,
-        begun=frozenset(events.trial_id for events in all_events if events.started_s),
+        begun=frozenset(it.trial_id for it in recorded.values() if it.started_s),
         snapshot=snapshot,
         unneeded=tuple(_obsolete_checkpoints(storage, state)),
         losses=tuple(losses),
     )
 
 
-def _add_unlogged_trials(
-    folder: Path, storage: SweepStorage, history: EventHistory
-) -> Iterator[str]:
-    """Add to the history what only the trials' folders hold; yield the log's losses."""
-    for path in sorted(folder.glob("trial_*")):
-        last = dict(read_last_result(path / RESULTS))
-        if not last:
-            continue
-        trial_id, config = str(last.get("trial_id", path.name)), last.pop("config", {})
-        events = history.trials.get(trial_id)
-        if events is None:
-            number = int(path.name.rpartition("_")[2])
-            events = history.trials[trial_id] = TrialEvents(trial_id, number, config)
-            yield f"the sweep's event log is damaged: trial {number} is known only from its folder"
-        outcome = Outcome.of_result(last) if last.get("done") else None
-        if events.outcome is None and outcome is not None and _has_saved(storage, path.name, last):
-            events.outcome, events.cause, events.last = outcome, last.get(STOP_CAUSE), last
+def _recorded_trials(folder: Path, storage: SweepStorage) -> dict[str, RecordedTrial]:
+    """Return the recorded trials by id; one whose last result is saved has ended with that."""
+    trials = dict(SweepHistory.read(folder).trials)
+    for trial_id, trial in trials.items():
+        end = Outcome.of_result(trial.last) if trial.last.get("done") else None
+        if trial.outcome is None and end and _has_saved(storage, trial):
+            cause = trial.last.get(STOP_CAUSE)
+            trials[trial_id] = replace(trial, outcome=end, cause=cause)
+    return trials
 
 
-def _has_saved(storage: SweepStorage, trial: str, last: Mapping[str, Any]) -> bool:
-    """Return whether a checkpoint of the last report exists; else the trial must repeat it."""
-    iterations = map(storage.iteration_of, storage.checkpoints(storage.path(trial)))
-    return last["training_iteration"] in iterations
+def _has_saved(storage: SweepStorage, trial: RecordedTrial) -> bool:
+    """Return whether a checkpoint of the last result exists; else the trial must repeat it."""
+    stored = storage.checkpoints(storage.path(trial_folder_name(trial.number)))
+    return trial.last[TRAINING_ITERATION] in map(storage.iteration_of, stored)
 
 
 def _bring_up_to_date(
     folder: Path,
     storage: SweepStorage,
     state: TuneState,
-    history: EventHistory,
+    recorded: Mapping[str, RecordedTrial],
     losses: list[str],
 ) -> dict[str, Outcome]:
-    """Add ends of trials that Tune's state lacks; return all outcomes by trial id."""
+    """Add trials and ends that Tune's state lacks; return all outcomes by trial id."""
     by_id = {trial.trial_id: trial for trial in state.trials}
-    numbers = {trial.number for trial in state.trials}
-    for events in history.trials.values():
-        if events.trial_id not in by_id and events.number not in numbers:
-            by_id[events.trial_id] = state.add(events)
-        trial = by_id.get(events.trial_id)
-        if not events.outcome or events.outcome is Outcome.INTERRUPTED:
+    for known in recorded.values():
+        trial = by_id.get(known.trial_id) or state.add(known)
+        if not known.outcome or known.outcome is Outcome.INTERRUPTED:
             continue
-        if trial and not trial.has_ended:
-            trial.end(events, _last_of(folder / trial.folder_name, events))
+        if not trial.has_ended:
+            trial.end(known)
             saved = _newest_stored(folder, storage, trial)
             if saved:
                 trial.keep_checkpoints([saved])
@@ -159,15 +145,15 @@ def _bring_up_to_date(
                     f"ended, is damaged: its model is {model}"
                 )
     return {
-        trial.trial_id: _outcome_of(trial, history.trials.get(trial.trial_id))
+        trial.trial_id: _outcome_of(trial, recorded.get(trial.trial_id))
         for trial in state.trials
         if trial.has_ended
     }
 
 
-def _outcome_of(trial: TuneTrial, events: TrialEvents | None) -> Outcome:
-    """Return a trial's outcome from the event log, its last result or Tune's status."""
-    for outcome in (events.outcome if events else None, Outcome.of_result(trial.last_result)):
+def _outcome_of(trial: TuneTrial, known: RecordedTrial | None) -> Outcome:
+    """Return a trial's outcome from the record, its last result or Tune's status."""
+    for outcome in (known.outcome if known else None, Outcome.of_result(trial.last_result)):
         if outcome not in (None, Outcome.INTERRUPTED):
             return outcome
     if trial.status == Outcome.ERROR.tune:
@@ -176,7 +162,10 @@ def _outcome_of(trial: TuneTrial, events: TrialEvents | None) -> Outcome:
 
 
 def _newest_state(
-    folder: Path, storage: SweepStorage, history: EventHistory, losses: list[str]
+    folder: Path,
+    storage: SweepStorage,
+    recorded: Mapping[str, RecordedTrial],
+    losses: list[str],
 ) -> tuple[TuneState | None, Path | None]:
     """Return the newest intact state and its archive."""
     damage = []
@@ -188,22 +177,20 @@ def _newest_state(
             continue
         if damage:
             origin = (
-                f"{path.name}, the previous state, and from the events logged since"
+                f"{path.name}, the previous state, and from the record"
                 if path
                 else "Ray Tune's own files"
             )
             losses.append(f"{damage[0]}; the sweep resumes from {origin}")
         return state, path
-    if not history.trials:
+    if not any(trial.started_s for trial in recorded.values()):
         return None, None  # killed before the first state was complete: nothing is lost
-    ended = sum(
-        events.outcome not in (None, Outcome.INTERRUPTED) for events in history.trials.values()
-    )
+    ended = sum(it.outcome not in (None, Outcome.INTERRUPTED) for it in recorded.values())
     problem = damage[0] if damage else "there is no complete state of Ray Tune"
     raise SweepConflictError(
         f"{folder} cannot be resumed: {problem}, and there is no earlier one. What is lost is "
-        f"which trials were to continue, and from where; the results of its {len(history.trials)} "
-        f"trials, {ended} of them ended, are in their folders, in the study and in MLflow. Start "
+        f"which trials were to continue, and from where; the results of its {len(recorded)} "
+        f"trials, {ended} of them ended, are in the record, in the study and in MLflow. Start "
         "another sweep that learns from them: tune-tf run FILE "
         f"searcher.warm_start_from={folder}"
     )
@@ -217,29 +204,6 @@ def _saved_states(
         yield path, partial(read_snapshot, path)
     for files in tune_state_files(storage, STATE_FILES):
         yield None, partial(dict, files)
-
-
-def _last_of(folder: Path, events: TrialEvents) -> Mapping[str, Any]:
-    """Return the last result of an ended trial from its file or the event log."""
-    last = read_last_result(folder / RESULTS)
-    iteration = events.last.get("training_iteration", 0)
-    if last.get("training_iteration", 0) < iteration:
-        return {**events.last, "config": dict(events.config)}
-    return last
-
-
-def _lost_results(folder: Path, trial: TuneTrial) -> Iterator[str]:
-    """Yield lost results of ``result.json`` that the trial will not report again."""
-    if trial.has_ended:
-        reached = int(trial.last_result.get("training_iteration", 0))
-    else:
-        reached = trial.checkpoints[0].iteration if trial.checkpoints else 0
-    stored = max(_results(folder, trial), default=0)
-    if stored < reached:
-        yield (
-            f"{trial.folder_name}/{RESULTS} is damaged: it ends at iteration {stored}, but the "
-            f"trial had reached {reached}"
-        )
 
 
 def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, losses: list[str]) -> None:
@@ -267,21 +231,16 @@ def _repair_trial(folder: Path, storage: SweepStorage, trial: TuneTrial, losses:
 
 def _newest_stored(folder: Path, storage: SweepStorage, trial: TuneTrial) -> SavedCheckpoint | None:
     """Return the newest intact checkpoint with a known result, even if unknown to Tune."""
-    results = _results(folder, trial)
+    results = {it[TRAINING_ITERATION]: it for it in recorded_results(folder, trial.number)}
     for path in reversed(storage.checkpoints(storage.path(trial.folder_name))):
         iteration = storage.iteration_of(path)
-        if iteration in results and storage.is_intact(path, thoroughly=True):
+        if (
+            iteration is not None
+            and iteration in results
+            and storage.is_intact(path, thoroughly=True)
+        ):
             return trial.register(storage, path, iteration, results[iteration])
     return None
-
-
-def _results(folder: Path, trial: TuneTrial) -> dict[int, Mapping[str, Any]]:
-    """Return the reported results of a trial by iteration."""
-    return {
-        iteration: report
-        for report in read_results(folder / trial.folder_name / RESULTS)
-        if isinstance(iteration := report.get("training_iteration"), int)
-    }
 
 
 def _obsolete_checkpoints(storage: SweepStorage, state: TuneState) -> Iterator[str]:

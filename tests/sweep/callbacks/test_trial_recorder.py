@@ -1,12 +1,12 @@
-"""What the event log of a sweep is told, the hooks driven by hand as Tune calls them."""
+"""What the record of a sweep is told, the hooks driven by hand as Tune calls them."""
 
 import pytest
 from ray.tune.experiment import Trial
 
 from tune_tf import secrets
-from tune_tf.events import EventHistory, EventLog
 from tune_tf.objective import Objective
-from tune_tf.sweep.callbacks.recorders import EventRecorder
+from tune_tf.record import Record, SweepHistory
+from tune_tf.sweep.callbacks.recorders import TrialRecorder
 from tune_tf.tracking import OutcomeTracker
 
 
@@ -18,10 +18,10 @@ class Driver:
         self.trial = Trial(
             "scripted", stub=True, trial_id="id4", config={"width": 4}, experiment_tag="5_width=4"
         )
-        self.event_log = EventLog(folder)
-        self.event_log.__enter__()
+        self.record = Record(folder)
+        self.record.__enter__()
         tracker = OutcomeTracker(Objective("loss", "min"))
-        self.callbacks = [tracker, EventRecorder(self.event_log, tracker, explain=explain)]
+        self.callbacks = [tracker, TrialRecorder(self.record, None, tracker, explain=explain)]
 
     def tell(self, hook, **more):
         for callback in self.callbacks:
@@ -38,8 +38,8 @@ class Driver:
         self.tell("on_trial_complete", trial=self.trial)
 
     @property
-    def events(self):
-        return EventHistory.read(self.folder).trials["id4"]
+    def recorded(self):
+        return SweepHistory.read(self.folder).trials["id4"]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def driver(tmp_path):
 
     yield driver
     for each in begun:
-        each.event_log.__exit__(None, None, None)
+        each.record.__exit__(None, None, None)
 
 
 def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(driver, tmp_path, monkeypatch):
@@ -73,11 +73,11 @@ def test_why_a_trial_is_paused_and_goes_on_is_noted_until_it_ends(driver):
     reasons = [None, "chance: 3%", "chance: 40%"]
     paused = driver(explain=lambda trial: reasons.pop(0))
     paused.start()
-    assert paused.events.cause is None
+    assert paused.recorded.cause is None
     paused.trial.set_status("PAUSED")
     paused.tell("on_step_end")
-    assert (paused.events.waiting, paused.events.cause) == ("paused", "chance: 3%")
+    assert (paused.recorded.state, paused.recorded.cause) == ("paused", "chance: 3%")
     paused.start()
-    assert (paused.events.waiting, paused.events.cause) == (None, "chance: 40%")
+    assert (paused.recorded.state, paused.recorded.cause) == ("running", "chance: 40%")
     paused.complete()
-    assert paused.events.cause is None
+    assert paused.recorded.cause is None

@@ -1,0 +1,64 @@
+"""Lock by which one process drives a sweep, and others see that it does."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tune_tf.atomic_files import lock_file
+from tune_tf.errors import SweepConflictError, UnwritableStorageError
+
+_LOCK: Final = ".driver-lock"
+_ATTEMPTS: Final = 20  # has_driver in another process takes the lock briefly
+_PAUSE_S: Final = 0.05
+
+
+def take_driver_lock(folder: Path, driver: Callable[[], str]) -> int:
+    """Lock a sweep's folder for this process; return the open file that holds the lock.
+
+    The system releases the lock when the process ends in any way.
+
+    Args:
+        folder: The folder.
+        driver: Returns text such as ``process 71 on node-1`` for the process that has the lock.
+
+    Raises:
+        SweepConflictError: Another process drives the sweep.
+        UnwritableStorageError: The file system has no locks.
+    """
+    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    for _ in range(_ATTEMPTS):
+        try:
+            lock_file(file)
+            return file
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        except OSError as error:
+            os.close(file)
+            raise UnwritableStorageError(
+                f"{folder} cannot be locked: {error.strerror}; choose a storage_path on a file "
+                "system with locks"
+            ) from error
+    os.close(file)
+    raise SweepConflictError(
+        f"{folder} is in use by a sweep that is still running ({driver()}): wait for it to end, or "
+        "stop it first"
+    )
+
+
+def has_driver(folder: Path) -> bool:
+    """Return whether a live process drives the sweep."""
+    try:
+        file = os.open(folder / _LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        lock_file(file, shared=True)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False

@@ -1,0 +1,237 @@
+"""Writer of a sweep's record, and requests to it."""
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from tune_tf.outcome import Outcome
+from tune_tf.record.database import (
+    clear_database_errors,
+    close_database,
+    create_database,
+    open_database,
+)
+from tune_tf.record.driver_lock import take_driver_lock
+from tune_tf.record.history import SweepFingerprint, SweepHistory
+from tune_tf.version import __version__
+
+
+class Record:
+    """Writer of a sweep's record for its driver; a context manager that holds the sweep's lock.
+
+    What a method has recorded is there for other processes at once, and after a crash.
+
+    Raises:
+        SweepConflictError: Another process drives the sweep, or the record is damaged.
+        OSError: The disk is full, read-only or gone; any method may raise that.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._lock = take_driver_lock(folder, lambda: self.history.sessions[-1].driver)
+        try:
+            self._database = create_database(folder)
+            with clear_database_errors(folder):  # the lock is visible: later ones are for this one
+                self._database.execute("DELETE FROM request")
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def __enter__(self) -> Self:
+        """Record the start of a session: trials that have not ended wait for their continuation."""
+        now = self._clock()
+        self._write(
+            "INSERT INTO session (begun_s, last_s, process, host, tune_tf) VALUES (?, ?, ?, ?, ?)",
+            *(now, now, os.getpid(), socket.gethostname(), __version__),
+        )
+        self._write(
+            "UPDATE trial SET state = 'pending', outcome = NULL, ended_s = NULL, cause = NULL "
+            "WHERE outcome IS NULL OR outcome = ?",
+            Outcome.INTERRUPTED.value,
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the record, and release the lock."""
+        close_database(self._database)
+        os.close(self._lock)
+
+    @property
+    def history(self) -> SweepHistory:
+        """What is recorded."""
+        return SweepHistory.read(self.folder)
+
+    def record_parent_run(self, run_id: str) -> None:
+        """Record MLflow's id of the sweep's parent run."""
+        self._put_fact("run_id", run_id)
+
+    def record_environment(self, environment: Mapping[str, str], reasons: Sequence[str]) -> None:
+        """Record what the results of this session depend on, and why they are not comparable."""
+        self._put_fact("environment", dict(environment))
+        self._put_fact("reasons", list(reasons))
+
+    def forget_trials(self) -> None:
+        """Delete trials that Tune does not know: the sweep begins with the first one again."""
+        self._write("DELETE FROM trial")
+
+    def record_creation(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
+        """Record that a trial waits for its first start."""
+        self._put_trial(trial_id, number, config, state="pending")
+
+    def record_start(
+        self, trial_id: str, number: int, config: Mapping[str, Any], cause: str | None = None
+    ) -> None:
+        """Record that a trial starts or continues, and why."""
+        self._put_trial(
+            trial_id,
+            number,
+            config,
+            state="running",
+            outcome=None,
+            cause=cause,
+            ended_s=None,
+            checkpoints_removed=False,
+            test_metrics="{}",
+        )
+        now = self._clock()
+        self._write(
+            "UPDATE trial SET started_s = coalesce(started_s, ?) WHERE number = ?", now, number
+        )
+
+    def record_result(self, number: int, result: Mapping[str, Any]) -> None:
+        """Record a result of a trial."""
+        metrics = {name: value for name, value in result.items() if name != "config"}
+        self._write("INSERT INTO result (trial, metrics) VALUES (?, ?)", number, _json(metrics))
+
+    def record_pause(self, trial_id: str, cause: str | None = None) -> None:
+        """Record that the scheduler pauses a trial, and why."""
+        self._change_trial(trial_id, state="paused", cause=cause)
+
+    def record_end(
+        self,
+        trial_id: str,
+        number: int,
+        config: Mapping[str, Any],
+        outcome: Outcome,
+        cause: str | None = None,
+    ) -> None:
+        """Record the end of a trial, which may not have started."""
+        self._put_trial(
+            trial_id,
+            number,
+            config,
+            state="ended",
+            outcome=outcome.value,
+            cause=cause,
+            ended_s=self._clock(),
+        )
+
+    def record_checkpoint(self, trial_id: str, uri: str) -> None:
+        """Record the URI of a trial's last checkpoint in remote storage."""
+        self._change_trial(trial_id, checkpoint_uri=uri)
+
+    def record_checkpoint_removal(self, trial_id: str) -> None:
+        """Record that the checkpoints of an ended trial were removed to save disk space."""
+        self._change_trial(trial_id, checkpoints_removed=True)
+
+    def record_test(self, trial_id: str, metrics: Mapping[str, float]) -> None:
+        """Record the metrics of an ended trial's model on the test rows."""
+        self._change_trial(trial_id, test_metrics=_json(metrics), tested_s=self._clock())
+
+    def record_suspension(self, reason: str | None) -> None:
+        """Record that no new trial starts for now, and why; None if they start again."""
+        self._change_session(suspension=reason)
+
+    def record_session_end(
+        self,
+        *,
+        interrupted: bool,
+        run_ids: Mapping[str, str],
+        ended_early: str | None = None,
+        missing_outputs: Sequence[str] = (),
+        fingerprint: SweepFingerprint | None = None,
+    ) -> None:
+        """Record the end of the session, as in :class:`Session`, and MLflow's ids of its runs."""
+        for trial_id, run_id in run_ids.items():
+            self._change_trial(trial_id, run_id=run_id)
+        self._put_fact("reasons", fingerprint.reasons if fingerprint else ())
+        self._change_session(
+            ended_cleanly=True,
+            interrupted=interrupted,
+            ended_early=ended_early,
+            missing_outputs=_json(list(missing_outputs)),
+            fingerprint=fingerprint and _json(asdict(fingerprint)),
+        )
+
+    def take_requests(self) -> list[dict[str, Any]]:
+        """Return and remove the pending requests of other processes, the oldest first."""
+        with clear_database_errors(self.folder):
+            rows = self._database.execute("SELECT * FROM request ORDER BY number").fetchall()
+        if rows:
+            self._write("DELETE FROM request WHERE number <= ?", rows[-1]["number"])
+        return [json.loads(row["content"]) for row in rows]
+
+    def _put_fact(self, name: str, value: Any) -> None:
+        self._write("INSERT OR REPLACE INTO fact VALUES (?, ?)", name, _json(value))
+
+    def _put_trial(
+        self, trial_id: str, number: int, config: Mapping[str, Any], **columns: Any
+    ) -> None:
+        columns = {"trial_id": trial_id, "config": _json(config), **columns}
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
+        self._write(
+            f"INSERT INTO trial (number, {names}) VALUES (?, {marks}) "  # noqa: S608 - our names
+            f"ON CONFLICT (number) DO UPDATE SET {changes}",
+            number,
+            *columns.values(),
+        )
+
+    def _change_trial(self, trial_id: str, **columns: Any) -> None:
+        changes = ", ".join(f"{name} = ?" for name in columns)
+        self._write(f"UPDATE trial SET {changes} WHERE trial_id = ?", *columns.values(), trial_id)  # noqa: S608
+
+    def _change_session(self, **columns: Any) -> None:
+        changes = ", ".join(f"{name} = ?" for name in columns)
+        last = "WHERE number = (SELECT max(number) FROM session)"
+        self._write(f"UPDATE session SET {changes} {last}", *columns.values())  # noqa: S608
+
+    def _write(self, statement: str, *values: Any) -> None:
+        """Carry out a statement, and note the time of the session's last write."""
+        with clear_database_errors(self.folder), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute(statement, [*map(_storable, values)])
+            database.execute(
+                "UPDATE session SET last_s = ? WHERE number = (SELECT max(number) FROM session)",
+                (self._clock(),),
+            )
+
+
+def post_request(folder: Path, request: Mapping[str, Any]) -> None:
+    """Ask the driver of a sweep for something."""
+    with (
+        clear_database_errors(folder),
+        contextlib.closing(open_database(folder, "rw")) as database,
+    ):
+        database.execute("INSERT INTO request (content) VALUES (?)", (_json(request),))
+
+
+def _storable(value: Any) -> Any:
+    """Return a text without undecodable bytes, and anything else as it is."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of NumPy as Python's own, and anything else as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
