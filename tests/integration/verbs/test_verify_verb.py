@@ -36,7 +36,7 @@ def test_a_sweep_is_run_again_and_its_first_difference_is_named(verb, sweep_file
     assert code == 0, err
     assert json.loads(out)["fingerprint"]["digest"] == found["digest"]
 
-    with contextlib.closing(sqlite3.connect(folder / "sweep.db", autocommit=True)) as database:
+    with contextlib.closing(sqlite3.connect(folder / "sweep.db", isolation_level=None)) as database:
         database.execute(
             "UPDATE result SET metrics = json_set(metrics, '$.val_accuracy', 2.0) WHERE trial = 2 "
             "AND metrics ->> 'training_iteration' = 1"
