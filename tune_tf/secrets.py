@@ -1,6 +1,6 @@
 """Masking of secrets, and references to environment variables in a sweep file.
 
-A secret is recognized by its shape (a password in a URI, a bearer token, the keys of well-known
+A secret is recognized by its shape (a password in a URI or after its name, the keys of well-known
 services) or by its value, if an environment variable or a setting of a sweep with a telling name
 holds it. Another password that is a plain word in a sentence is not recognized.
 """
@@ -24,41 +24,22 @@ _NAMES = (
     r"(?:api|access|private|secret|auth|encryption)[_-]?key|key[_-]?id"
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
-_SECRET_WORD = re.compile(rf"\w*(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
-_SECRET_SETTING = re.compile(rf"(?:(?:{_NAMES})|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
-_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+_SECRET_NAME = re.compile(rf"(?:{_NAMES}|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
 _DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
-_SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), f"{kept}{HIDDEN}{after}")
-    for pattern, kept, after in [
-        # SQLAlchemy takes a slash in a password, a server's URI does not.
-        (rf"(\b{_DATABASE}://[^\s/:@'\"]*:)(?!\$\{{)[^\s@'\"]+(?=@)", r"\1", ""),
-        (r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)", r"\1", ""),
-        (rf"(?i)([?&;][\w.-]*(?:{_NAMES})=)(?!\$\{{)[^&;\s#'\"]+", r"\1", ""),
-        (r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)"
-         r"[^\s\"',}]{6,}", r"\1", ""),
-        (r"(?i)(\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}", r"\1", ""),
-        (rf"(?i)((?:{_NAMES})[\"']?\s*[:=]\s*)([\"'])(?!\$\{{)[^\"'\s]{{6,}}\2", r"\1\2", r"\2"),
-        (r"\b([A-Z][A-Z0-9_]*(?:KEY|TOKEN|PASSWORD|PASSWD|SECRET)=)(?!\$\{)[^\s'\"]{6,}",
-         r"\1", ""),
-        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", "", ""),
-        (r"\b(?:gh[pousr]_|github_pat_)\w{20,}", "", ""),
-        (r"\bglpat-[\w-]{20,}", "", ""),
-        (r"\bxox[a-z]-[\w-]{10,}", "", ""),
-        (r"(\bhooks\.slack\.com/services/)[\w/]+", r"\1", ""),
-        (r"(?<![\w-])sk-[\w-]{16,}", "", ""),
-        (r"\bAIza[\w-]{35}", "", ""),
-        (r"\bhf_\w{20,}", "", ""),
-        (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+", "", ""),
-        (r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?=-----END|\Z)", r"\1", ""),
+_SHAPES = tuple(
+    re.compile(pattern)
+    for pattern in [
+        r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)",
+        rf"(?i)((?:{_NAMES})=)(?!\$\{{)[^\s&;,'\"()]{{6,}}(?![\w(])",
+        rf"(?i)((?:{_NAMES})[\"']?\s*[:=]\s*([\"']))(?!\$\{{)[^\"'\s]{{6,}}(?=\2)",
+        r"(?i)(\bauthorization\W+(?:basic|bearer|token)\s+)[\w.~+/=-]{8,}",
+        # Keys of AWS, GitHub, GitLab, Slack, OpenAI, Google and Hugging Face; JSON web tokens
+        r"()\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|(?:gh[pousr]_|github_pat_|hf_)\w{20,}|glpat-[\w-]{20,}"
+        r"|xox[a-z]-[\w-]{10,}|(?<!-)sk-[\w-]{16,}|AIza[\w-]{35}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)",
     ]
-)  # fmt: skip
-# One search that spares most texts the many: each shape contains one of these.
-_HINT = re.compile(
-    r"://|auth|bearer|token|passw|passphrase|secret|credential|key|akia|asia|gh[pousr]_|github_pat"
-    r"|glpat|xox|slack\.com|sk-|aiza|hf_|eyj",
-    re.IGNORECASE,
 )
+"""What has the shape of a secret, after a group that stays."""
+
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _USER_INFO = re.compile(
     rf"({_DATABASE}://[^/?#:@]*:)([^@]*)(?=@)|([\w+.-]+://[^/?#:@]*:)([^/?#]*)(?=@)"
@@ -122,8 +103,7 @@ def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) 
 @functools.lru_cache(maxsize=1024)  # asked for each text that is written
 def is_secret_name(name: str) -> bool:
     """Return whether the name of an environment variable denotes a secret."""
-    words = re.split(r"[^A-Za-z0-9]+", name)
-    return name not in _NO_SECRETS and any(map(_SECRET_WORD.fullmatch, words))
+    return name != "PWD" and (name.endswith("KEY") or _SECRET_NAME.search(name) is not None)
 
 
 def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +123,7 @@ def _is_secret(name: str, value: Any) -> bool:
     """Return whether a setting holds a secret itself, and no reference to one."""
     return (
         isinstance(value, str)
-        and _SECRET_SETTING.search(name) is not None
+        and _SECRET_NAME.search(name) is not None
         and not _REFERENCE.search(value)
     )
 
@@ -151,10 +131,8 @@ def _is_secret(name: str, value: Any) -> bool:
 def _masked(text: str, values: frozenset[str]) -> str:
     if values:
         text = _any_of(values).sub(HIDDEN, text)
-    if _HINT.search(text) is None:
-        return text
-    for shape, replacement in _SHAPES:
-        text = shape.sub(replacement, text)
+    for shape in _SHAPES:
+        text = shape.sub(rf"\1{HIDDEN}", text)
     return text
 
 
