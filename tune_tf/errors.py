@@ -130,11 +130,7 @@ class SweepConflictError(TuneTfError, RuntimeError):
 
 
 class UnwritableStorageError(TuneTfError, OSError):
-    """The sweep's folder cannot be written to: make it writable, then resume the sweep."""
-
-
-class DiskFullError(UnwritableStorageError):
-    """The disk is full: free space, then resume the sweep."""
+    """The sweep's folder cannot be written to, or its disk is full: mend that, then resume."""
 
 
 @contextlib.contextmanager
