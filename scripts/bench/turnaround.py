@@ -157,7 +157,13 @@ def _measure_recycling(num_trials: int, max_programs: int) -> dict[str, float]:
     import ray
     from ray import tune
 
-    from tune_tf.trainables.memory.recycling import ActorRecycler, Recycling
+    from tune_tf.trainables.memory import recycling
+    from tune_tf.trainables.memory.recycling import ActorRecycler
+
+    class FewPrograms(DigitsMLP):
+        def build_model(self, config: Any) -> Any:
+            recycling.MAX_PROGRAMS = max_programs
+            return super().build_model(config)
 
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
@@ -170,7 +176,7 @@ def _measure_recycling(num_trials: int, max_programs: int) -> dict[str, float]:
     widths = [16 + 4 * number for number in range(num_trials)]
     with tempfile.TemporaryDirectory() as folder:
         analysis = tune.run(
-            tune_tf.trainable(DigitsMLP, seed=1, recycling=Recycling(max_programs=max_programs)),
+            tune_tf.trainable(FewPrograms, seed=1),
             config={"width": tune.grid_search(widths), "batch_size": 32},
             stop={"training_iteration": 2},
             storage_path=folder,

@@ -6,7 +6,6 @@ from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
-from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.workload import Workload
 
 pytestmark = pytest.mark.tf
@@ -89,12 +88,6 @@ def test_it_reserves_a_bundle_a_worker_beside_an_empty_one_of_its_own():
     assert request.bundles == [{"CPU": 2.0}, {"CPU": 2.0}]
     assert request.head_bundle_is_empty
     assert request.strategy == "SPREAD"
-
-
-@pytest.mark.parametrize("settings", [{"max_programs": 0}, {"max_growth_bytes": 0}])
-def test_recycling_refuses_bad_limits(settings):
-    with pytest.raises(InvalidSettingsError, match="must be at least 1"):
-        Recycling(**settings)
 
 
 @pytest.mark.cluster

@@ -14,7 +14,6 @@ from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import check_cluster, default_resources
-from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
 from tune_tf.workload import Workload
@@ -30,7 +29,6 @@ def trainable(
     loop: LoopKind = "graph",
     seed: int | None = None,
     checkpoint_interval_s: float | None = None,
-    recycling: Recycling | None = None,
     tracking: TrialTracking | None = None,
     elastic: bool = False,
     log_folder: Path | None = None,
@@ -57,7 +55,6 @@ def trainable(
             order of a trial. None: a different seed for each trial.
         checkpoint_interval_s: Seconds of training between two checkpoints of a running trial; None
             leaves checkpoints to Tune's ``CheckpointConfig``.
-        recycling: Limits after which a reused process is replaced.
         tracking: MLflow settings of the trials, for :func:`tune_tf.mlflow_run` and system metrics;
             not needed where an :class:`tune_tf.MLflowCallback` alone is enough.
         elastic: Whether a running trial that gets more devices, as from Ray's
@@ -90,7 +87,6 @@ def trainable(
         loop,
         seed,
         checkpoint_interval_s,
-        recycling or Recycling(),
         tracking,
         elastic,
         uuid.uuid4().hex,
