@@ -103,7 +103,7 @@ def test_no_planted_secret_is_in_anything_that_a_sweep_wrote(written, tmp_path, 
     assert found == {secret: [] for secret in SECRETS}
     assert not [secret for secret in SECRETS if secret in said]
     found = {name: _files_with(secret, tmp_path, staging) for name, secret in IN_THE_DATA.items()}
-    own = {str(written[0] / name) for name in ("sweep.yaml", ".sweep-info", "sweep-info")}
+    own = {str(written[0] / name) for name in ("sweep.yaml", "sweep-info")}
     assert set().union(*found.values()) == own
     assert written[0].stat().st_mode & 0o077 == 0  # its owner's alone
     (failed,) = [
