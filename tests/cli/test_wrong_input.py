@@ -181,7 +181,6 @@ def test_a_sweep_file_is_refused_before_a_cluster_starts(content, told, verb, tm
         ("init no.csv", "there is no file or folder no.csv"),
         ("init no.csv --read-csv decimal", "must be NAME=VALUE, not decimal"),
         ("init file.txt", "no ready workload takes file.txt: name a file ending in .csv"),
-        ("export x --format onyx", "'onyx' is not one of 'keras'"),
         ("retrain x --on test", "'test' is not one of 'train\\+validation'"),
     ],
 )
