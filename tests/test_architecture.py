@@ -36,9 +36,9 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1278,
-    "config": 1006,
-    "data": 943,
+    "cli": 1272,
+    "config": 1003,
+    "data": 870,
     "events": 438,
     "inspection": 349,
     "measure": 671,
@@ -47,19 +47,19 @@ CEILINGS = {
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1487,
+    "single modules": 1403,
     "space": 973,
-    "sweep": 3218,
+    "sweep": 3217,
     "testing": 320,
     "tracking": 2420,
-    "trainables": 1350,
+    "trainables": 1324,
     "training": 5422,
     "tune_internals": 522,
     "workloads": 1326,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39938, "tests": 36572, "scripts": 4640}
+LINES = {"tune_tf": 39691, "tests": 36494, "scripts": 4638}
 """Most lines of any kind."""
 
 

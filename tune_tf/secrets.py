@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from tune_tf.errors import InvalidSettingsError
 
@@ -25,7 +25,6 @@ _NAMES = (
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
 _SECRET_NAME = re.compile(rf"(?:{_NAMES}|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
-_DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
 _SHAPES = tuple(
     re.compile(pattern)
     for pattern in [
@@ -41,10 +40,8 @@ _SHAPES = tuple(
 """What has the shape of a secret, after a group that stays."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_USER_INFO = re.compile(
-    rf"({_DATABASE}://[^/?#:@]*:)([^@]*)(?=@)|([\w+.-]+://[^/?#:@]*:)([^/?#]*)(?=@)"
-)
-_IN_QUERY = re.compile(r"([?&]password=)([^&#]*)", re.IGNORECASE)
+_USER_INFO = re.compile(r"[\w+.-]+://[^/?#:@]*:(?!\d+[/?#])([^@]*)(?=@)")
+_IN_QUERY = re.compile(r"[?&]password=([^&#]*)", re.IGNORECASE)
 
 
 def mask_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -67,11 +64,14 @@ def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     return _registered.union(value for value in values if len(value) >= _SHORTEST_VALUE)
 
 
-def register_secrets(settings: Mapping[str, Any], uris: Iterable[str] = ()) -> None:
-    """Mask the secrets in settings and URIs in all that this process writes from now on."""
+def register_secrets(settings: Mapping[str, Any]) -> None:
+    """Mask the settings with telling names in all that this process writes from now on."""
+    _register(value for value in _secrets_in(settings) if len(value) >= _SHORTEST_SETTING)
+
+
+def _register(values: Iterable[str]) -> None:
     global _registered  # noqa: PLW0603  a frozen set, which another thread may be reading
-    found = {value for value in _secrets_in(settings) if len(value) >= _SHORTEST_SETTING}
-    _registered = _registered | found | uri_passwords(uris)
+    _registered = _registered.union(values)
 
 
 _registered: frozenset[str] = frozenset()
@@ -88,16 +88,15 @@ def _secrets_in(settings: Any, name: str = "") -> Iterator[str]:
         yield settings
 
 
-def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return the passwords in URIs, and the values of the variables that they reference."""
-    values = set()
-    for uri in uris:
-        values |= {environ.get(name, "") for name in _REFERENCE.findall(uri)}
-        passwords = [*_USER_INFO.finditer(uri), *_IN_QUERY.finditer(uri)]
-        values |= {unquote(match[match.lastindex or 0]) for match in passwords}
-    return frozenset(
-        value for value in values if len(value) >= _SHORTEST_VALUE and not _REFERENCE.search(value)
-    )
+def refuse_password(uri: str) -> str:
+    """Raise ValueError for a URI that holds a password itself, and no reference to one."""
+    passwords = [*_USER_INFO.findall(uri), *_IN_QUERY.findall(uri)]
+    if any(password and not _REFERENCE.search(password) for password in passwords):
+        raise ValueError(
+            "must not hold a password: write a reference such as ${DB_PASSWORD} in its place, and "
+            "set that variable where the sweep is started"
+        )
+    return uri
 
 
 @functools.lru_cache(maxsize=1024)  # asked for each text that is written
@@ -149,17 +148,21 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
     """Expand the ``${NAME}`` references to environment variables in a URI.
 
     Values in ``user:password@`` or the query are percent-encoded, so the variable holds the plain
-    password; elsewhere they are inserted unchanged. Missing variables are an InvalidSettingsError.
+    password; elsewhere they are inserted unchanged. They are masked from then on.
+
+    Raises:
+        InvalidSettingsError: Variables are not set; names them all.
     """
-    missing = [name for name in _REFERENCE.findall(uri) if name not in environ]
-    if missing:
+    names = dict.fromkeys(_REFERENCE.findall(uri))
+    if missing := [name for name in names if name not in environ]:
         raise InvalidSettingsError(
             [
                 f"{where} refers to the environment variable {name}, which is not set: set it "
                 f"(export {name}=...) and start again"
-                for name in dict.fromkeys(missing)
+                for name in missing
             ]
         )
+    _register(environ[name] for name in names if len(environ[name]) >= _SHORTEST_VALUE)
     info = _USER_INFO.match(uri)
     end_of_info = info.end() if info else 0
     start_of_query = uri.find("?") if "?" in uri else len(uri)
@@ -169,13 +172,3 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
         return quote(environ[match[1]], safe="") if encode else environ[match[1]]
 
     return _REFERENCE.sub(value, uri)
-
-
-def hide_password(uri: str, name: str) -> str:
-    """Replace the password in a URI by ``${name}``."""
-
-    def reference(match: re.Match[str]) -> str:
-        prefix, password = (group for group in match.groups() if group is not None)
-        return match[0] if not password or _REFERENCE.search(password) else f"{prefix}${{{name}}}"
-
-    return _IN_QUERY.sub(reference, _USER_INFO.sub(reference, uri, count=1))

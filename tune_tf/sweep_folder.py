@@ -19,7 +19,7 @@ from tune_tf.errors import (
     WorkloadError,
     did_you_mean,
 )
-from tune_tf.secrets import expand_references, hide_password, mask_secrets, mask_settings
+from tune_tf.secrets import expand_references, mask_secrets, mask_settings
 from tune_tf.space.document import YamlDocument, yaml_text
 from tune_tf.version import __version__
 
@@ -32,11 +32,6 @@ _PRIVATE, _SHARED = 0o700, 0o777
 _SQLITE = "sqlite:///"
 
 _log = logging.getLogger(__name__)
-
-TRACKING_VARIABLE = "TUNE_TF_TRACKING_PASSWORD"
-STORAGE_VARIABLE = "TUNE_TF_STORAGE_PASSWORD"
-WARM_START_VARIABLE = "TUNE_TF_WARM_START_PASSWORD"
-"""Environment variables that give a resume the passwords of the original sweep file."""
 
 
 @dataclass(frozen=True)
@@ -82,22 +77,8 @@ class SweepFolder:
 
     @property
     def sweep_file(self) -> str:
-        """Text of the sweep file with all defaults and without passwords.
-
-        Passwords become references to :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and
-        :data:`WARM_START_VARIABLE`.
-        """
-        searcher, mlflow = self.config.searcher, self.config.mlflow
-        references = {
-            "storage": searcher.storage and hide_password(searcher.storage, STORAGE_VARIABLE),
-            "warm_start_from": searcher.warm_start_from
-            and hide_password(searcher.warm_start_from, WARM_START_VARIABLE),
-        }
-        sections: dict[str, Any] = {"searcher": searcher.model_copy(update=references)}
-        if mlflow is not None:
-            uri = hide_password(mlflow.tracking_uri, TRACKING_VARIABLE)
-            sections["mlflow"] = mlflow.model_copy(update={"tracking_uri": uri})
-        return self.config.model_copy(update=sections).to_yaml()
+        """Text of the sweep file with all defaults."""
+        return self.config.to_yaml()
 
     @property
     def masked_file(self) -> str:

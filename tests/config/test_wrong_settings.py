@@ -84,6 +84,12 @@ WRONG = [
     (within("cluster", address=" "), "cluster.address", "is empty: give auto or host:port"),
     ({"storage_path": None}, "storage_path", "must be text, not nothing"),
     ({"storage_path": "s3://key:secret@host/a"}, "storage_path", "must not hold keys or passwords"),
+    (
+        {"mlflow": {"tracking_uri": "http://ann:pw@host:5000"}},
+        "mlflow.tracking_uri",
+        "must not hold a password: write",
+    ),
+    ({"searcher": {"storage": "mysql://a:b@h/d"}}, "searcher.storage", "reference such as ${DB_PA"),
     ({"max_concurrent_trials": 0}, "max_concurrent_trials", "at least 1, not 0"),
     ({"reuse_actors": "true"}, "reuse_actors", "true or false, not 'true'"),
     ({"loop": "grpah"}, "loop", "must be 'graph' or 'fit', not 'grpah'; did you mean"),

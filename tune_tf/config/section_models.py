@@ -8,10 +8,13 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, with_rule
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.secrets import mask_secrets
+from tune_tf.secrets import mask_secrets, refuse_password
 from tune_tf.validation import short_repr, unknown_key_error
 
 _MAX_NAME_LENGTH = 255  # limit of MLflow's databases
+
+
+_Uri = Annotated[str, AfterValidator(refuse_password)]
 
 
 class BudgetSettings(Settings):
@@ -145,12 +148,12 @@ class SearcherSettings(Settings):
     ] = "auto"
     arguments: Annotated[dict[str, Any], with_rule("must be a mapping of arguments")] = Field({})
     seed: Annotated[int, Field(ge=0)] | None = None
-    storage: str | None = None
+    storage: _Uri | None = None
     study_name: str | None = None
     points_to_evaluate: Annotated[
         list[dict[str, Any]], with_rule("must be a list of configs like {learning_rate: 0.1}")
     ] = Field([])
-    warm_start_from: str | None = None
+    warm_start_from: _Uri | None = None
 
 
 def _check_model_name(name: str) -> str:
@@ -194,7 +197,7 @@ class MLflowSettings(Settings):
 
     main_setting: ClassVar[str] = "tracking_uri"
 
-    tracking_uri: str = "sqlite:///mlflow.db"
+    tracking_uri: _Uri = "sqlite:///mlflow.db"
     experiment_name: str = ""
     system_metrics: bool = True
     log_best_model: bool = True

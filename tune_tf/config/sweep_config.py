@@ -207,11 +207,7 @@ class SweepConfig(Settings):
 
     @model_validator(mode="after")
     def _register_secrets(self) -> Self:
-        uris = self.searcher.storage, self.searcher.warm_start_from
-        register_secrets(
-            self.data or {},
-            (uri for uri in (*uris, self.mlflow and self.mlflow.tracking_uri) if uri),
-        )
+        register_secrets(self.data or {})
         return self
 
     @field_validator("parallelism")
