@@ -25,17 +25,19 @@ _NAMES = (
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
 _SECRET_NAME = re.compile(rf"(?:{_NAMES}|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
-_SHAPES = tuple(
-    re.compile(pattern)
-    for pattern in [
-        r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)",
-        rf"(?i)((?:{_NAMES})=)(?!\$\{{)[^\s&;,'\"()]{{6,}}(?![\w(])",
-        rf"(?i)((?:{_NAMES})[\"']?\s*[:=]\s*([\"']))(?!\$\{{)[^\"'\s]{{6,}}(?=\2)",
-        r"(?i)(\bauthorization\W+(?:basic|bearer|token)\s+)[\w.~+/=-]{8,}",
-        # Keys of AWS, GitHub, GitLab, Slack, OpenAI, Google and Hugging Face; JSON web tokens
-        r"()\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|(?:gh[pousr]_|github_pat_|hf_)\w{20,}|glpat-[\w-]{20,}"
-        r"|xox[a-z]-[\w-]{10,}|(?<!-)sk-[\w-]{16,}|AIza[\w-]{35}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)",
-    ]
+_SHAPES = re.compile(
+    "|".join(
+        [
+            r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)",
+            rf"(?i:((?:{_NAMES})(?:[\"']?\s*[:=]\s*[\"']|=))(?!\$\{{)[^\s&;,'\"()]{{6,}}(?![\w(]))",
+            r"(?i:(\bauthorization\W+(?:basic|bearer|token)\s+)[\w.~+/=-]{8,})",
+            # Keys of AWS, GitHub, Hugging Face, GitLab, Slack, OpenAI, Google; JSON web tokens
+            r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+            r"()\b(?:gh[pousr]_|github_pat_|hf_)\w{20,}",
+            r"()\b(?:glpat-|(?<!-)sk-)[\w-]{16,}",
+            r"()\b(?:xox[a-z]-[\w-]{10,}|AIza[\w-]{35}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)",
+        ]
+    )
 )
 """What has the shape of a secret, after a group that stays."""
 
@@ -130,9 +132,7 @@ def _is_secret(name: str, value: Any) -> bool:
 def _masked(text: str, values: frozenset[str]) -> str:
     if values:
         text = _any_of(values).sub(HIDDEN, text)
-    for shape in _SHAPES:
-        text = shape.sub(rf"\1{HIDDEN}", text)
-    return text
+    return _SHAPES.sub(lambda match: f"{match[match.lastindex or 0]}{HIDDEN}", text)
 
 
 @functools.lru_cache(maxsize=8)
