@@ -21,12 +21,10 @@ from tune_tf.errors import (
 )
 from tune_tf.secrets import expand_references, mask_secrets, mask_settings
 from tune_tf.space.document import YamlDocument, yaml_text
-from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
 _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and .pkl files
 _JOURNAL = "study.journal"
-_FORMAT = 1
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
 _SQLITE = "sqlite:///"
@@ -163,15 +161,9 @@ class SweepFolder:
 
         Raises:
             UnknownSweepError: There is no such sweep; the message lists the existing ones.
-            SweepConflictError: A newer version of tune_tf wrote it.
         """
         path = _find(str(sweep), Path(storage_path))
         info = _read_info(path)
-        if info["format"] > _FORMAT:
-            raise SweepConflictError(
-                f"{path} was written by tune_tf {info.get('tune_tf')}, which is newer than this "
-                f"{__version__}: update tune_tf first"
-            )
         # Opening a sweep must not run its code.
         try:
             config = SweepConfig.from_dict(info["settings"])
@@ -183,8 +175,6 @@ class SweepFolder:
     def save(self) -> None:
         """Write the settings to the folder; if writing fails, the old ones remain."""
         info: dict[str, Any] = {
-            "format": _FORMAT,
-            "tune_tf": __version__,
             "base_dir": "." if self.base_dir == self.path else str(self.base_dir),
             "working_dir": str(self.working_dir),
             "settings": self.sweep_file,  # a copy that edits of sweep.yaml do not change
@@ -215,11 +205,9 @@ def _read_info(path: Path) -> dict[str, Any]:
     """Read the file ``sweep-info``; raise UnknownSweepError if it is damaged."""
     try:
         info = parse_json((path / _INFO).read_bytes())
-        info["format"] = int(info["format"])
-        if info["format"] <= _FORMAT:
-            info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
-            info["settings"] = YamlDocument.parse(str(info["settings"])).data
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
+        info["settings"] = YamlDocument.parse(str(info["settings"])).data
+    except (OSError, ValueError, TypeError, LookupError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
         raise UnknownSweepError(
             f"{path} holds no sweep that can be read: its file {_INFO} is damaged ({reason}), and "
