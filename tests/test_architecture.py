@@ -47,8 +47,8 @@ CEILINGS = {
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1487,
-    "space": 973,
+    "single modules": 1484,
+    "space": 930,
     "sweep": 3218,
     "testing": 320,
     "tracking": 2420,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39938, "tests": 36572, "scripts": 4640}
+LINES = {"tune_tf": 39879, "tests": 36567, "scripts": 4638}
 """Most lines of any kind."""
 
 

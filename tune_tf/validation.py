@@ -64,18 +64,13 @@ def section(kind: type[Value], value: Any, plain: str | None = None) -> Value:
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
-        settings = signature(kind).parameters
-        needed = [name for name, each in settings.items() if each.default is each.empty]
         text = f"must be a mapping of settings, not {short_repr(value)}"
-        if needed and (value is None or isinstance(value, bool)):
-            text += f": give {' and '.join(needed)}"
-        elif value is None or isinstance(value, bool):
-            none = ", or write `null` for none" if value is False else ""
-            text += f": leave it out for the default{none}"
+        if value is False:
+            text += ": leave it out for the default, or write `null` for none"
         elif plain and isinstance(value, int if plain.startswith("num_") else str):
             text += f": write `{{{plain}: {value}}}`"
         else:
-            text += f"; they are {', '.join(settings)}"
+            text += f"; they are {', '.join(signature(kind).parameters)}"
         raise InvalidSettingsError(text)
     return kind(**{str(key): each for key, each in value.items()})
 

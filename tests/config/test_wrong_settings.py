@@ -63,7 +63,7 @@ WRONG = [
     (within("resources", accelerator_type="a:b"), "resources.accelerator_type", "like H100, not"),
     (within("resources", gpu=1), "resources.gpu", "did you mean 'gpus'?"),
     (within("resources", gpus=2), "resources", "gpus is 2 but the trial has 1 replica"),
-    ({"budget": None}, "budget", f"{SECTION}, not nothing (null): give num_samples"),
+    ({"budget": None}, "budget", f"{SECTION}, not nothing (null); they are num_samples"),
     ({"budget": 10}, "budget", "write `{num_samples: 10}`"),
     ({"budget": {}}, "budget.num_samples", "is missing: say how many trials"),
     (within("budget", time_budget_s=0), "budget.time_budget_s", "must be more than 0"),

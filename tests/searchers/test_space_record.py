@@ -7,6 +7,7 @@ from tune_tf.searchers.space_record import (
     check_space,
 )
 from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 OLD = SearchSpace(
     {
@@ -30,7 +31,7 @@ def study():
     study = optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=1))
     check_space(study, OLD)
     for _ in range(4):
-        OLD.to_optuna()(study.ask())
+        OptunaSpace(OLD)(study.ask())
     return study
 
 

@@ -29,7 +29,7 @@ SPACE = SearchSpace(
     ("declared", "parameter"),
     [
         ({"uniform": [0, 1]}, Float(0, 1)),
-        ({"quniform": [0, 1, 0.1]}, Float(0, 1, step=0.1)),
+        ({"uniform": [0, 1, 0.1]}, Float(0, 1, step=0.1)),
         ({"loguniform": [0.1, 1]}, Float(0.1, 1, log=True)),
         ({"int": [1, 3]}, Int(1, 3)),
         ({"int": [1, 7, 3]}, Int(1, 7, step=3)),
