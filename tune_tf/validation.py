@@ -65,12 +65,13 @@ def section(kind: type[Value], value: Any, plain: str | None = None) -> Value:
         return value
     if not isinstance(value, Mapping):
         text = f"must be a mapping of settings, not {short_repr(value)}"
-        if value is False:
-            text += ": leave it out for the default, or write `null` for none"
-        elif plain and isinstance(value, int if plain.startswith("num_") else str):
+        if plain and type(value) is (int if plain.startswith("num_") else str):
             text += f": write `{{{plain}: {value}}}`"
         else:
             text += f"; they are {', '.join(signature(kind).parameters)}"
+        if value is None or isinstance(value, bool):
+            none = ", or write `null` for none" if value is False else ""
+            text += f": leave it out for the default{none}"
         raise InvalidSettingsError(text)
     return kind(**{str(key): each for key, each in value.items()})
 

@@ -100,7 +100,7 @@ FILES = {
     ),
     "parallelism": (
         changed("parallelism", "null"),
-        "parallelism: .*nothing .null.: leave it out for the default",
+        "parallelism: .*nothing .null.; they .*: leave it out for the default",
     ),
     "cpus": (changed("resources", "{cpus: 9999}"), "a trial asks for 9999 CPUs, .*ask for less"),
     "replicas": (changed("parallelism", "{num_replicas: 999}"), "a trial asks for 999 CPUs"),
