@@ -44,10 +44,7 @@ def validated(kind: type[Value]) -> type[Value]:
         try:
             validate(self, *values[len(named) :], **named, **settings)
         except ValidationError as error:
-            raise InvalidSettingsError(error_details(error, unknown)) from None
-
-    def unknown(key: str, _: Any) -> ErrorDetail:
-        return unknown_key_error(key, names)
+            raise InvalidSettingsError(error_details(error, names)) from None
 
     made.__init__ = init  # type: ignore[method-assign]
     return made  # type: ignore[return-value]
@@ -76,17 +73,15 @@ def section(kind: type[Value], value: Any, plain: str | None = None) -> Value:
     return kind(**{str(key): each for key, each in value.items()})
 
 
-def error_details(
-    error: ValidationError, unknown: Callable[[str, Any], ErrorDetail]
-) -> Iterator[ErrorDetail]:
-    """Convert an error of pydantic; ``unknown`` returns that of an unknown key with its value."""
+def error_details(error: ValidationError, known: Iterable[str]) -> Iterator[ErrorDetail]:
+    """Convert an error of pydantic about settings of which some are ``known``."""
     for failure in error.errors(include_url=False):
         where = ".".join(str(part) for part in failure["loc"])
         cause = failure.get("ctx", {}).get("error")
         if isinstance(cause, InvalidSettingsError):
             yield from (detail.within(where) for detail in cause.details)
         elif failure["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            yield unknown(where, failure["input"])
+            yield unknown_key_error(where, known)
         else:
             yield ErrorDetail(where, _explanation(where, failure))
 

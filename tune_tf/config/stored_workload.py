@@ -7,7 +7,7 @@ import sysconfig
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, TypeGuard
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import WorkloadError
@@ -38,7 +38,7 @@ class StoredReference(str):
         return reference
 
 
-def is_workload(value: object) -> bool:
+def is_workload(value: object) -> TypeGuard[type[Workload] | Workload]:
     """Return whether a value is a workload class or instance."""
     if isinstance(value, type):
         return issubclass(value, Workload) and value is not Workload

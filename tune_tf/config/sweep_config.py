@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -58,6 +57,7 @@ SCHEMA_FILE: Final = "sweep.schema.json"
 SCHEMA_COMMENT: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
 """First line of a sweep file in the same folder, which editors look for."""
 
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _FILE: Final = "file://"
 
 
@@ -158,15 +158,6 @@ class SweepConfig(Settings):
 
     # A validator sees the valid settings above its own, so conflicts between two settings are
     # reported along with the other errors.
-
-    @field_validator("searcher")
-    @classmethod
-    def _set_searcher_seed(
-        cls, searcher: SearcherSettings, info: ValidationInfo
-    ) -> SearcherSettings:
-        if searcher.seed is None and "seed" in info.data:
-            return searcher.model_copy(update={"seed": info.data["seed"]})
-        return searcher
 
     @field_validator("scheduler", mode="before")
     @classmethod
@@ -272,14 +263,6 @@ class SweepConfig(Settings):
             )
         return storage_path
 
-    @classmethod
-    def _unknown_key_error(cls, key: str, value: Any) -> ErrorDetail:
-        owners = [name for name, kind in _SECTIONS.items() if key in signature(kind).parameters]
-        if owners:
-            line = f"{owners[0]}: {{{key}: ...}}"
-            return ErrorDetail(key, f"unknown key; it belongs to {' and '.join(owners)}: `{line}`")
-        return super()._unknown_key_error(key, value)
-
     @property
     def workload_name(self) -> str:
         """Reference of the workload; its name alone if the sweep's folder stores the workload."""
@@ -346,29 +329,12 @@ class SweepConfig(Settings):
         """Return the text of a sweep file with all defaults."""
         return yaml_text(self.to_dict())
 
-    @classmethod
-    def json_schema(cls) -> dict[str, Any]:
-        """Return the JSON schema of a sweep file, for editors."""
-        schema = super().json_schema()
-        # The workload may provide it, which an editor does not know.
-        schema["required"].remove("space")
-        return schema
-
-
-_SECTIONS = {
-    "objective": Objective,
-    "searcher": SearcherSettings,
-    "parallelism": Mirrored,
-    "resources": TrialResources,
-    "budget": BudgetSettings,
-    "mlflow": MLflowSettings,
-    "cluster": ClusterSettings,
-}
-
 
 def schema_text() -> str:
-    """Return the JSON schema of sweep files as text."""
-    return json.dumps(SweepConfig.json_schema(), indent=2) + "\n"
+    """Return the JSON schema of sweep files, with the descriptions of settings, for editors."""
+    schema = {"$schema": _DIALECT, **SweepConfig.model_json_schema()}
+    schema["required"].remove("space")  # the workload may provide it
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def _irreproducible_settings(config: SweepConfig) -> Iterator[ErrorDetail]:
