@@ -37,7 +37,7 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1278,
-    "config": 907,
+    "config": 892,
     "data": 943,
     "events": 438,
     "inspection": 349,
@@ -47,8 +47,8 @@ CEILINGS = {
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1481,
-    "space": 930,
+    "single modules": 1487,
+    "space": 899,
     "sweep": 3218,
     "testing": 320,
     "tracking": 2420,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39749, "tests": 36565, "scripts": 4638}
+LINES = {"tune_tf": 39702, "tests": 36567, "scripts": 4638}
 """Most lines of any kind."""
 
 

@@ -123,8 +123,6 @@ _RULES = {
 }
 """Message by pydantic's error type."""
 
-_UNQUOTED = ("int_type", "float_type", "bool_type")
-
 _MISSING = {
     "name": "is missing: name the sweep, like digits-cnn",
     "workload": "is missing: say what to train, module:attribute or path/to/file.py:Class",
@@ -151,7 +149,7 @@ def _explanation(where: str, failure: ErrorDetails) -> str:
             f"{_RULES[kind].partition(', not ')[0]}, not nothing (null): give one, or leave it out"
         )
     text = _RULES[kind].format(value=short_repr(value), **context)
-    if isinstance(value, str) and kind in _UNQUOTED:
+    if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
         text += ": write it without quotes"
     allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
     return text + did_you_mean(value, allowed)

@@ -22,7 +22,11 @@ WRONG = [
     ({"objective": "loss"}, "objective", "write `{metric: loss}`"),
     ({"objective": []}, "objective", "is an empty list"),
     ({"objective": [{"metric": "a"}]}, "objective.0.mode", "is missing: give min or max"),
-    ({"objective": [OBJECTIVE, OBJECTIVE]}, "objective", "names the metric 'a' twice"),
+    (
+        {"objective": [OBJECTIVE, OBJECTIVE]},
+        "objective",
+        "a metric twice: leave one of a, a out",
+    ),
     (within("objective", metrc=1), "objective.metrc", "did you mean 'metric'?"),
     (within("objective", metric=""), "objective.metric", "must not be empty"),
     (within("objective", mode="maximize"), "objective.mode", "must be 'min' or 'max', not"),

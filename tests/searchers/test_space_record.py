@@ -39,7 +39,7 @@ def test_a_study_keeps_its_space_as_text(study):
     assert study.user_attrs[SEARCH_SPACE] == {
         "rate": '{"loguniform": [0.0001, 0.1]}',
         "optimizer": '{"choice": ["adam", "sgd"]}',
-        "momentum": '{"uniform": [0.0, 0.9], "when": {"optimizer": "sgd"}}',
+        "momentum": '{"uniform": [0.0, 0.9], "when": {"optimizer": ["sgd"]}}',
         "layer/units": '{"int": [4, 64]}',
         "batch": '{"constant": 32}',
         "shape": '{"choice": ["(1, 2)", "(3, 4)"]}',

@@ -39,7 +39,7 @@ SPACE = SearchSpace(
         ({"constant": [8, 16]}, Constant([8, 16])),
         (64, Constant(64)),
         (None, Constant(None)),
-        ({"int": [1, 3], "when": {"other": 1}}, Int(1, 3, when={"other": 1})),
+        ({"int": [1, 3], "when": {"other": [1]}}, Int(1, 3, when={"other": 1})),
         ({"constant": 3, "when": {"other": [1, 2]}}, Constant(3, when={"other": [1, 2]})),
     ],
     ids=str,

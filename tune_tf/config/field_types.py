@@ -50,10 +50,9 @@ def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [objective.metric for objective in objectives]
-    errors += [
-        ErrorDetail("", f"names the metric {metric!r} twice: leave one of them out")
-        for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
-    ]
+    if len(set(metrics)) < len(metrics):
+        text = f"names a metric twice: leave one of {', '.join(metrics)} out"
+        errors.append(ErrorDetail("", text))
     if errors:
         raise InvalidSettingsError(errors)
     return objectives[0] if len(objectives) == 1 else tuple(objectives)

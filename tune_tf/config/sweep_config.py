@@ -252,11 +252,7 @@ class SweepConfig(Settings):
     def _check_storage_path(cls, storage_path: str) -> str:
         if not storage_path:
             raise ValueError("is empty: write a folder, such as ./sweeps")
-        try:
-            host = urlsplit(storage_path).netloc if "://" in storage_path else ""
-        except ValueError as error:
-            raise ValueError(f"is no valid URI ({error}): {storage_path!r}") from None
-        if "@" in host:
+        if "://" in storage_path and "@" in urlsplit(storage_path).netloc:
             raise ValueError(
                 "must not hold keys or passwords: set them in the environment, such as "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

@@ -2,7 +2,6 @@
 
 import copy
 import importlib
-import inspect
 import re
 import runpy
 import sys
@@ -81,8 +80,6 @@ def _workload_of(
 def _instantiate(
     reference: str, kind: type[Workload], base_dir: Path, data: Mapping[str, Any] | None
 ) -> Workload:
-    if data is not None and kind.from_settings.__func__ is Workload.from_settings.__func__:  # type: ignore[attr-defined]
-        _check_arguments(kind, data)
     try:
         return kind() if data is None else kind.from_settings(data, base_dir)
     except InvalidSettingsError as error:
@@ -97,16 +94,6 @@ def _instantiate(
             f"{type(error).__name__}: {error}; give its arguments as data: {{...}}, or create an "
             "instance at module level and name that"
         ) from error
-
-
-def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
-    """Refuse settings that are not the arguments of a class."""
-    arguments = inspect.signature(kind)
-    try:
-        arguments.bind(**data)
-    except TypeError as error:
-        text = f"does not fit {kind.__name__}{arguments}: {error}"
-        raise InvalidSettingsError(ErrorDetail("data", text)) from None
 
 
 def _import_module(reference: str, name: str, base_dir: Path) -> ModuleType:

@@ -53,12 +53,7 @@ class Condition(dict[str, tuple[Any, ...]]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``when`` mapping of a sweep file."""
-        return {
-            path: allowed[0]
-            if len(allowed) == 1 and not isinstance(allowed[0], _COLLECTION_TYPES)
-            else list(allowed)
-            for path, allowed in self.items()
-        }
+        return {path: list(allowed) for path, allowed in self.items()}
 
 
 def _is_equal_value(value: Any, allowed: Any) -> bool:

@@ -72,7 +72,7 @@ DECLARATION_KINDS = tuple(key for key in DECLARATIONS if key != WHEN)
 _FOREIGN_WORDS = {
     *("min", "max", "minval", "maxval", "min_value", "max_value", "low", "high", "lower", "upper"),
     *("value", "values", "val", "vals", "options", "categories", "choices", "list", "grid_search"),
-    *("distribution", "feasiblespace"),
+    "distribution",
 }
 
 
@@ -83,9 +83,9 @@ def is_ambiguous(value: object) -> bool:
     all values but numbers, texts, booleans, dates and None.
     """
     if isinstance(value, Mapping):
-        entries = {str(name).lower(): entry for name, entry in value.items()}
-        groups = [name for name, entry in entries.items() if isinstance(entry, Mapping)]
-        return not _FOREIGN_WORDS.isdisjoint(entries) and set(groups) <= {"feasiblespace", WHEN}
+        names = [str(name).lower() for name in value]
+        is_group = any(isinstance(entry, Mapping) for entry in value.values())
+        return not is_group and not _FOREIGN_WORDS.isdisjoint(names)
     return not isinstance(value, str | Number | date | None)
 
 
@@ -170,25 +170,10 @@ def _parameter(declared: Any) -> Parameter | None:
         )
     if not is_mapping:
         return Constant(declared)
-    if text := _group_error(declared):
-        raise InvalidSettingsError(text)
-    return None
-
-
-def _group_error(declared: Mapping[Any, Any]) -> str | None:
-    """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
-    kinds = one_of(DECLARATION_KINDS)
-    names = [name for name in declared if name != WHEN]
-    if not declared:
-        return f"{{}} declares nothing: use {kinds}"
-    if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
-        (name,) = names
-        if near := did_you_mean(name, DECLARATION_KINDS):
-            return f"{name!r} is not a kind of parameter{near} It must be {kinds}"
-    if WHEN in declared:
-        return (
-            f"`when` belongs next to the kind of a parameter, {kinds}: a group has none, so put it "
-            "on each of its parameters"
+    if not declared or WHEN in declared:
+        raise InvalidSettingsError(
+            f"has no kind of parameter, {one_of(DECLARATION_KINDS)}, and is no group of "
+            "parameters, which holds at least one and has no `when`"
         )
     return None
 
