@@ -100,7 +100,7 @@ FILES = {
     ),
     "parallelism": (
         changed("parallelism", "null"),
-        "parallelism: .*nothing .null.: leave it out for the default",
+        "parallelism: .*nothing .null.; they .*: leave it out for the default",
     ),
     "cpus": (changed("resources", "{cpus: 9999}"), "a trial asks for 9999 CPUs, .*ask for less"),
     "replicas": (changed("parallelism", "{num_replicas: 999}"), "a trial asks for 999 CPUs"),
@@ -139,7 +139,7 @@ FILES = {
     ),
     "storage-empty": (changed("storage_path", "''"), "storage_path: is empty: write a folder"),
     "storage-file": (changed("storage_path", "file.txt/a"), "file.txt is not a folder; name"),
-    "storage-bracket": (changed("storage_path", "'file://[x'"), "is no valid URI .*Invalid"),
+    "storage-bracket": (changed("storage_path", "'file://[x'"), "storage_path: Invalid IPv6 URL"),
     "storage-scheme": (changed("storage_path", "foo://x"), "write a folder, or a URI such as"),
     "address": (changed("cluster", "{address: head}"), "must be auto or host:port, not"),
     "cluster-gone": (
