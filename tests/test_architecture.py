@@ -36,8 +36,8 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1278,
-    "config": 1006,
+    "cli": 1282,
+    "config": 1007,
     "data": 943,
     "events": 438,
     "inspection": 349,
@@ -49,7 +49,7 @@ CEILINGS = {
     "searchers": 2091,
     "single modules": 1487,
     "space": 973,
-    "sweep": 3218,
+    "sweep": 3217,
     "testing": 320,
     "tracking": 2420,
     "trainables": 1350,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39938, "tests": 36572, "scripts": 4640}
+LINES = {"tune_tf": 39948, "tests": 36600, "scripts": 4640}
 """Most lines of any kind."""
 
 

@@ -62,12 +62,6 @@ _RUNTIME_ENV = (
 )
 
 
-def _check_address(address: str) -> str:
-    if not address.strip():
-        raise ValueError("is empty: give auto or host:port, or leave it out")
-    return address
-
-
 def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     errors = [
         unknown_key_error(key, _RUNTIME_ENV) for key in environment if key not in _RUNTIME_ENV
@@ -89,6 +83,13 @@ def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     return environment
 
 
+_Address = Annotated[
+    str,
+    Field(pattern=r"^(auto|local|[^/]+:[0-9]+)$"),
+    with_rule("must be auto or host:port (from outside of a cluster, use `ray job submit`)"),
+]
+
+
 class ClusterSettings(Settings):
     """Ray cluster of a sweep.
 
@@ -101,7 +102,7 @@ class ClusterSettings(Settings):
             contain references ``${NAME}``. Example: ``{pip: [scikit-learn]}``.
     """
 
-    address: Annotated[str, AfterValidator(_check_address)] | None = None
+    address: _Address | None = None
     runtime_env: Annotated[dict[str, Any], AfterValidator(_check_runtime_env)] | None = None
 
 
