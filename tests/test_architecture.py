@@ -36,12 +36,12 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1282,
+    "cli": 1267,
     "config": 1007,
     "data": 943,
     "events": 438,
     "inspection": 349,
-    "measure": 671,
+    "measure": 597,
     "parallelism": 244,
     "report": 599,
     "scaffold": 510,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39948, "tests": 36600, "scripts": 4640}
+LINES = {"tune_tf": 39831, "tests": 36596, "scripts": 4640}
 """Most lines of any kind."""
 
 
