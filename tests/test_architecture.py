@@ -50,7 +50,7 @@ CEILINGS = {
     "single modules": 1487,
     "space": 973,
     "sweep": 3217,
-    "testing": 320,
+    "testing": 300,
     "tracking": 2420,
     "trainables": 1350,
     "training": 5422,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39831, "tests": 36596, "scripts": 4640}
+LINES = {"tune_tf": 39802, "tests": 36633, "scripts": 4640}
 """Most lines of any kind."""
 
 
