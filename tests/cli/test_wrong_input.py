@@ -141,12 +141,14 @@ FILES = {
     "storage-file": (changed("storage_path", "file.txt/a"), "file.txt is not a folder; name"),
     "storage-bracket": (changed("storage_path", "'file://[x'"), "storage_path: Invalid IPv6 URL"),
     "storage-scheme": (changed("storage_path", "foo://x"), "write a folder, or a URI such as"),
-    "address": (changed("cluster", "{address: head}"), "must be auto or host:port, not"),
     "cluster-gone": (
         changed("cluster", "{address: '127.0.0.1:1'}"),
         "no Ray cluster answers at '127.0.0.1:1'.*start one with `ray start --head`",
     ),
-    "client": (changed("cluster", "{address: 'ray://127.0.0.1:1'}"), "by `ray job submit`"),
+    "client": (
+        changed("cluster", "{address: 'ray://127.0.0.1:1'}"),
+        r"line \d+.*cluster.address: must be auto or host:port .*use `ray job submit`.*, not",
+    ),
     "variable": (
         changed("cluster", "{runtime_env: {env_vars: {A: '${NOT_SET_A}'}}}"),
         r"error: cluster.runtime_env.env_vars.A refers to .*NOT_SET_A",
@@ -164,6 +166,14 @@ def test_a_sweep_file_is_refused_before_a_cluster_starts(content, told, verb, tm
     assert code == 2
     assert re.search(told, text, re.DOTALL), text
     assert not (tmp_path / "sweeps").exists()  # nothing is left behind
+
+
+def test_an_address_of_the_environment_is_refused_without_a_line(verb, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    (tmp_path / "sweep.yaml").write_text(GOOD)
+    code, text = verb("run", "sweep.yaml", "--dry-run")
+    assert code == 2
+    assert text.startswith("error: RAY_ADDRESS must be auto or host:port (from outside of a")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,10 @@ WRONG = [
         (within("mlflow", best_alias=alias), "mlflow.best_alias", "use an alias such as champion")
         for alias in ("", "latest", "Latest", "v3", "V12", "a b", "a/b", "x" * 256)
     ),
-    (within("cluster", address=" "), "cluster.address", "must be auto or host:port, not ' '"),
+    *(
+        (within("cluster", address=address), "cluster.address", "must be auto or host:port")
+        for address in (" ", "head", "ray://head:10001", ":6379", "head:ray")
+    ),
     ({"storage_path": None}, "storage_path", "must be text, not nothing"),
     ({"storage_path": "s3://key:secret@host/a"}, "storage_path", "must not hold keys or passwords"),
     (

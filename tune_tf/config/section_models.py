@@ -69,6 +69,13 @@ def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     return environment
 
 
+_Address = Annotated[
+    str,
+    Field(pattern=r"^(auto|local|[^/]+:[0-9]+)$"),
+    with_rule("must be auto or host:port (from outside of a cluster, use `ray job submit`)"),
+]
+
+
 class ClusterSettings(Settings):
     """Ray cluster of a sweep.
 
@@ -81,9 +88,7 @@ class ClusterSettings(Settings):
             contain references ``${NAME}``. Example: ``{pip: [scikit-learn]}``.
     """
 
-    address: Annotated[str, Field(pattern=r"\S"), with_rule("must be auto or host:port")] | None = (
-        None
-    )
+    address: _Address | None = None
     runtime_env: Annotated[dict[str, Any], AfterValidator(_check_runtime_env)] | None = None
 
 

@@ -10,6 +10,7 @@ import typer
 from tune_tf.cli import options
 from tune_tf.cli.console import exit_on_interrupt, print_json_or_lines
 from tune_tf.errors import InvalidSettingsError
+from tune_tf.events.trial_log import TrialLog
 from tune_tf.inspection import SweepView
 from tune_tf.sweep_folder import SweepFolder
 
@@ -47,10 +48,22 @@ def export(
         raise InvalidSettingsError(
             f"{path} already exists: name another --output, or overwrite it with --force"
         )
+    if chosen.checkpoint is not None:
+        _load_tensorflow()
     result.export_model(path, chosen)
     written = {"path": path, "sweep_id": result.sweep_id, "trial": chosen}
     text = f"Wrote {path}: trial {chosen.number} of {result.sweep_id}"
     print_json_or_lines(written, text, as_json=as_json)
+
+
+def _load_tensorflow() -> None:
+    """Load TensorFlow without the notes that it prints meanwhile, whatever its log level."""
+    output = TrialLog(streams=(2,))
+    output.begin(Path(os.devnull))
+    try:
+        import tune_tf.training.export  # noqa: F401
+    finally:
+        output.end()
 
 
 def promote(
