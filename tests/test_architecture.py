@@ -47,19 +47,19 @@ CEILINGS = {
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1487,
+    "single modules": 1485,
     "space": 973,
     "sweep": 3218,
     "testing": 320,
     "tracking": 2420,
     "trainables": 1350,
-    "training": 5422,
+    "training": 5289,
     "tune_internals": 522,
     "workloads": 1326,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39938, "tests": 36572, "scripts": 4640}
+LINES = {"tune_tf": 39753, "tests": 36557, "scripts": 4640}
 """Most lines of any kind."""
 
 
