@@ -293,11 +293,6 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
     ]
 
 
-def table_contents(table: Any) -> tuple[Any, ...]:
-    """Return the keys, values and default value of a lookup table."""
-    return (*table.export(), getattr(table, "_default_value", None))
-
-
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether a TensorBoard callback has a ``profile_batch`` other than 0."""
     return bool(vars(callback).get("_should_trace", True))
