@@ -44,7 +44,7 @@ class MirroredTrainable(TrialTrainable):
             from tune_tf.training.replicas.replicas import Replicas
 
             self._replicas = Replicas(devices)
-            loop = FitLoop(self._replicas, parallelism)
+            loop = FitLoop(self._replicas)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
         self._processes.serve(loop, self._replicas)
