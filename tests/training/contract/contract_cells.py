@@ -68,7 +68,6 @@ ROWS_WITH_A_SERVER = (
     "numbers of CosineDecay",
     "accumulated gradients, averages overwrite weights, constraint, Dice",
     "sparse gradients, clipped",
-    "LossScaleOptimizer",
     "MultiOptimizer",
     "nested model",
     "sample_weight",
@@ -128,6 +127,7 @@ SPLIT: dict[str, dict[str, str]] = {
 SPLIT["probabilities that round to 0"][STAGES_OF_PIECES] = EQUAL
 for _name in ROWS_WITH_A_SERVER:
     SPLIT[_name] = SPLIT.get(_name, {}) | {SERVER: EQUAL}
+SPLIT["LossScaleOptimizer"] = {SERVER: "mixed_bfloat16 in place of mixed_float16"}
 
 CELLS = {f"{name}-{way}": (name, way) for name, ways in SPLIT.items() for way in ways}
 GUARDS = (

@@ -22,6 +22,7 @@ from tune_tf.training.replicas.whole_batch import (
     split_activations,
 )
 from tune_tf.training.scalars import inner_optimizer
+from tune_tf.training.seeds import value_in_replica
 from tune_tf.training.stages.stage_plan import calls_of
 from tune_tf.training.step import Step
 from tune_tf.workload import Workload
@@ -227,7 +228,7 @@ class StageStep(Step):
         self._copy_weights()
         for number, copy in enumerate(self.copies[1:], 1):
             for variable, source in zip(_state(copy), _state(self.model), strict=True):
-                variable.assign(source.value + _seed_offset(variable, number))
+                variable.assign(value_in_replica(variable, source.value, number))
 
     def end(self, *, training: bool) -> None:
         """Merge moving statistics of the replicas into the first one."""
@@ -285,13 +286,6 @@ def _state(model: keras.Model) -> list[Any]:
     """Return the non-trainable variables: statistics and states of random generators."""
     trained = {id(variable) for variable in model.trainable_variables}
     return [variable for variable in model.variables if id(variable) not in trained]
-
-
-def _seed_offset(variable: Any, replica: int) -> Any:
-    """Return an offset that makes a replica's random generators differ from the first replica's."""
-    if variable.name == "seed_generator_state":
-        return tf.constant([replica, 0], variable.dtype)
-    return tf.zeros([], variable.dtype)
 
 
 def _build_optimizer(model: keras.Model, replicas: Replicas) -> None:
