@@ -88,7 +88,7 @@ SPLIT: dict[str, dict[str, str]] = {
     "MultiOptimizer": dict.fromkeys((*BOTH, STAGES), EQUAL),
     "batch normalization": {REPLICAS: EQUAL},
     "LearningRateScheduler": {REPLICAS: EQUAL},
-    "spectral normalization": {REPLICAS: EQUAL, PIECES: "changes vector_u in its call"},
+    "spectral normalization": dict.fromkeys(BOTH, "changes vector_u in its call"),
     "penalty by a function": dict.fromkeys(BOTH, r"dense_?\d* \(Dense\) adds a loss"),
     "layer that adds a loss": dict.fromkeys(BOTH, "adds a loss of the rows that it gets"),
     "layer that moves its own weight": dict.fromkeys(BOTH, r"\(Centers\) changes .* in its call"),

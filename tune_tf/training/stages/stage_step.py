@@ -123,8 +123,7 @@ class StageStep(Step):
 
     @functools.cached_property
     def _calls(self) -> list[PartCalls]:
-        several = self.micro_batches > 1
-        return [PartCalls(copy, self.who, several=several) for copy in self.copies]
+        return [PartCalls(copy, self.who) for copy in self.copies]
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse steps that are not those of Keras."""
