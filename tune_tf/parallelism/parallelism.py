@@ -27,6 +27,7 @@ class Parallelism:
         part: What is on each device, in messages.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         shares_gpus: Whether each device may be a share of a GPU.
+        pieces_save_memory: Whether a trial needs less memory with more micro-batches.
 
     Raises:
         InvalidSettingsError: A value is not allowed; the message lists all errors.
@@ -37,6 +38,7 @@ class Parallelism:
     part: ClassVar[str] = "replica"
     supports_row_functions: ClassVar[bool] = True
     shares_gpus: ClassVar[bool] = False
+    pieces_save_memory: ClassVar[bool] = True
 
     # What is no setting of a kind.
     micro_batches = 1

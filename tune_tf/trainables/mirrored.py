@@ -66,5 +66,4 @@ class ModelParallelTrainable(MirroredTrainable):
         from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
         stages = StageDevices(devices, parallelism.num_stages)
-        saves_memory = self._ran_out_of_memory
-        return stages, stage_loop(stages, parallelism, saves_memory=saves_memory)
+        return stages, stage_loop(stages, parallelism)
