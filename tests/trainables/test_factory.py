@@ -40,14 +40,20 @@ class Augmented(Nothing):
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": MultiWorker(2)},
-            "as kind 'mirrored' only, not as kind 'multi_worker'",
+            "on one device .* not kind 'multi_worker' with 2 workers",
             id="fit of workers",
         ),
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": Folds(3)},
-            "as kind 'mirrored' only, not as kind 'folds'",
+            "on one device .* not kind 'folds' with 1 device",
             id="fit of folds",
+        ),
+        pytest.param(
+            Nothing,
+            {"loop": "fit", "parallelism": Mirrored(2)},
+            "on one device .* not kind 'mirrored' with 2 replicas",
+            id="fit of replicas",
         ),
         pytest.param(
             Nothing,
@@ -58,7 +64,7 @@ class Augmented(Nothing):
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": Mirrored(micro_batches=2)},
-            "micro_batches must be 1, not 2",
+            "whole batches: .* and micro_batches 2",
             id="fit in pieces",
         ),
         pytest.param(

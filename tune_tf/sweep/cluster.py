@@ -39,8 +39,7 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism) -> int:
     """Return how many trials fit at once; raise UnavailableResourcesError if none does."""
     check_cluster(resources, parallelism)
     if ray.is_initialized():
-        shares = parallelism.shares(resources)
-        return num_trials(capacity_by_node(shares[0]), parallelism, shares)
+        return num_trials(capacity_by_node(parallelism.shares(resources)[0]), parallelism)
     if resources.custom:
         raise UnavailableResourcesError(
             f"a trial asks for {', '.join(resources.custom)}, which a cluster that is started for "

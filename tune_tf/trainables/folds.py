@@ -238,7 +238,7 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
         self._subtasks = setup.settings.parallelism
-        self._actors = bundles.start_workers(SubtaskWorker, len(bundles.shares))
+        self._actors = bundles.start_workers(SubtaskWorker)
         self.devices = "; ".join(self.call("set_up", setup))
         self.call("prepare")
 
