@@ -36,30 +36,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1272,
-    "config": 1003,
-    "data": 870,
+    "cli": 1261,
+    "config": 892,
+    "data": 865,
     "events": 438,
     "inspection": 349,
-    "measure": 671,
-    "parallelism": 244,
+    "measure": 597,
+    "parallelism": 240,
     "report": 599,
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1403,
-    "space": 973,
-    "sweep": 3217,
-    "testing": 320,
+    "single modules": 1390,
+    "space": 899,
+    "sweep": 3212,
+    "testing": 300,
     "tracking": 2420,
-    "trainables": 1324,
-    "training": 5422,
+    "trainables": 1310,
+    "training": 5137,
     "tune_internals": 522,
-    "workloads": 1326,
+    "workloads": 1292,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39691, "tests": 36494, "scripts": 4638}
+LINES = {"tune_tf": 38851, "tests": 36471, "scripts": 4636}
 """Most lines of any kind."""
 
 

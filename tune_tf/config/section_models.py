@@ -10,7 +10,6 @@ from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_
 from tune_tf.secrets import mask_secrets, refuse_password
 from tune_tf.validation import short_repr, unknown_key_error
 
-
 _Uri = Annotated[str, AfterValidator(refuse_password)]
 
 
