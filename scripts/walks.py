@@ -45,7 +45,7 @@ SWEEP = {
     "workload": "tune_tf.workloads.digits:DigitsMLP",
     "objective": {"metric": "val_accuracy", "mode": "max"},
     "space": {"learning_rate": {"loguniform": [1e-3, 1e-1]}, "batch_size": 64},
-    "searcher": {"sampler": "tpe", "seed": 1},
+    "searcher": {"sampler": "tpe"},
     "epochs": 1,
     "scheduler": {"name": "asha"},
     "budget": {"num_samples": 1},

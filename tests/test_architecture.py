@@ -36,30 +36,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1276,
-    "config": 1006,
-    "data": 943,
+    "cli": 1259,
+    "config": 892,
+    "data": 865,
     "inspection": 274,
-    "measure": 671,
-    "parallelism": 244,
+    "measure": 597,
+    "parallelism": 240,
     "record": 565,
     "report": 594,
     "scaffold": 510,
     "schedulers": 1942,
     "searchers": 2091,
-    "single modules": 1434,
-    "space": 973,
-    "sweep": 3152,
-    "testing": 320,
+    "single modules": 1337,
+    "space": 899,
+    "sweep": 3146,
+    "testing": 300,
     "tracking": 2420,
-    "trainables": 1350,
-    "training": 5422,
+    "trainables": 1310,
+    "training": 5137,
     "tune_internals": 522,
-    "workloads": 1326,
+    "workloads": 1292,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39879, "tests": 36506, "scripts": 4643}
+LINES = {"tune_tf": 38791, "tests": 36404, "scripts": 4639}
 """Most lines of any kind."""
 
 

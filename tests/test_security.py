@@ -145,7 +145,6 @@ def test_what_the_environment_says_of_ray_stays():
 # docs/security.md names what is read with each of these.
 UNPICKLING = {
     "tune_tf/config/stored_workload.py",
-    "tune_tf/data/loading.py",
     "tune_tf/data/node_store.py",
     "tune_tf/measure/child_process.py",
     "tune_tf/schedulers/state.py",

@@ -130,11 +130,7 @@ class SweepConflictError(TuneTfError, RuntimeError):
 
 
 class UnwritableStorageError(TuneTfError, OSError):
-    """The sweep's folder cannot be written to: make it writable, then resume the sweep."""
-
-
-class DiskFullError(UnwritableStorageError):
-    """The disk is full: free space, then resume the sweep."""
+    """The sweep's folder cannot be written to, or its disk is full: mend that, then resume."""
 
 
 @contextlib.contextmanager
@@ -157,8 +153,13 @@ def adding_errors_to(errors: list[ErrorDetail], section: str = "") -> Iterator[N
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Return ``; did you mean 'adam'?`` for the closest match, or an empty string."""
-    matches = get_close_matches(str(name), list(names), n=1, cutoff=0.6)
+    """Return ``; did you mean 'adam'?`` for the closest match, or an empty string.
+
+    A name that begins with what was written is closest: ``grace`` means ``grace_period``.
+    """
+    text, names = str(name), list(names)
+    longer = [each for each in names if len(text) > 1 and each.startswith(text)]
+    matches = longer or get_close_matches(text, names, n=1, cutoff=0.6)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -16,23 +16,16 @@ _ESCAPES: Final = {
 """Escapes of characters that control a terminal, reverse text, or cannot be encoded."""
 
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
 def printable(text: str) -> str:
     r"""Escape the control characters of a text but newlines and tabs: ``\x1b[31m``."""
     return text.translate(_ESCAPES)
 
 
 def csv_cell(value: Any) -> Any:
-    """Return numbers as they are, and text after a quote where a spreadsheet would run it.
-
-    Lists and mappings become JSON. See OWASP, "CSV Injection".
-    """
-    if value is None or isinstance(value, int | float):
+    """Return numbers and text as they are, lists and mappings as JSON."""
+    if value is None or isinstance(value, int | float | str):
         return value
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    return json.dumps(value, default=str)
 
 
 def value_text(value: Any, limit: int = 80) -> str:

@@ -57,14 +57,8 @@ GRAPH: Final = f"{PERFORMANCE}graph"
 ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
 """Training rows per second of an epoch, validation and tracing included."""
 
-FROZEN_SHARE: Final = f"{PERFORMANCE}frozen_share"
-"""Estimated fraction of an epoch's operations, 0 to 1, that shared outputs of layers save."""
-
-FROZEN_BYTES: Final = f"{PERFORMANCE}frozen_bytes"
-"""Bytes of the outputs of frozen layers, which the trials of a node share."""
-
 FROZEN_LAYERS: Final = f"{PERFORMANCE}frozen_layers"
-"""What the outputs of frozen layers save, or why they are not shared; text, if any are frozen."""
+"""Which outputs of frozen layers are shared, or why they are not; text, if any are frozen."""
 
 NOT_SHARED: Final = "not shared: "
 """Beginning of such a text before a reason."""

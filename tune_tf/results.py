@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.constraint import Constraint
@@ -13,8 +13,6 @@ from tune_tf.errors import (
     CheckpointError,
     InvalidSettingsError,
     UnknownMetricError,
-    did_you_mean,
-    one_of,
 )
 from tune_tf.formatting import counted, value_text
 from tune_tf.objective import Objective
@@ -33,8 +31,12 @@ if TYPE_CHECKING:
 
     from tune_tf.training.export import FileFormat
 
-EXPORT_SUFFIXES = {"keras": ".keras", "saved_model": "", "tflite": ".tflite"}
-"""Path suffix of an exported model, by format."""
+_FORMATS: "Final[Mapping[str, FileFormat]]" = {
+    ".keras": "keras",
+    "": "saved_model",
+    ".tflite": "tflite",
+}
+"""Format of an exported model, by the suffix of its path."""
 
 
 @dataclass(frozen=True)
@@ -287,27 +289,20 @@ class SweepResult:
         ]
         return pd.DataFrame(rows)
 
-    def export_model(
-        self,
-        path: str | Path,
-        trial: TrialResult | None = None,
-        *,
-        file_format: "FileFormat" = "keras",
-    ) -> Path:
+    def export_model(self, path: str | Path, trial: TrialResult | None = None) -> Path:
         """Export a trial's trained model for serving without tune_tf.
 
         :meth:`tune_tf.Workload.serving_model` determines its inputs and outputs.
 
         Args:
-            path: File with the suffix of the format (``.keras`` or ``.tflite``), or a folder for
-                ``saved_model``.
+            path: A file ending in ``.keras`` is for ``keras.models.load_model``, one ending in
+                ``.tflite`` for LiteRT; without a suffix it is a folder for TensorFlow Serving and
+                ``tf.saved_model.load``.
             trial: Trial to export; the best one by default.
-            file_format: ``keras`` for ``keras.models.load_model``; ``saved_model`` for TensorFlow
-                Serving and ``tf.saved_model.load``; ``tflite`` for LiteRT.
 
         Raises:
             CheckpointError: The trial has no checkpoint, or it cannot be read.
-            InvalidSettingsError: The format is unknown or does not match the path.
+            InvalidSettingsError: The path has another suffix.
             WorkloadError: The model cannot be exported in this format.
         """
         trial = trial or self.best_trial
@@ -328,22 +323,15 @@ class SweepResult:
                 f"{trial.iterations} iterations); {others}"
             )
         path = Path(path)
-        check_export(path, file_format)
+        if path.suffix not in _FORMATS:
+            raise InvalidSettingsError(
+                f"the path must end in .keras or .tflite, or name the folder of a SavedModel, "
+                f"without a suffix, not {path}"
+            )
         from tune_tf.tracking.trial_run import throwaway_run
         from tune_tf.training.export import export_trained  # TensorFlow loads here
 
         workload = import_workload(self.config.workload, self.base_dir, self.config.data)
         with throwaway_run():  # the trial's MLflow run already has what build_model logs
-            export_trained(workload, trial.config, trial.checkpoint, path, file_format)
+            export_trained(workload, trial.config, trial.checkpoint, path, _FORMATS[path.suffix])
         return path
-
-
-def check_export(path: Path, file_format: str) -> None:
-    """Raise InvalidSettingsError for an unknown format or an unfit path."""
-    if file_format not in EXPORT_SUFFIXES:
-        rule, hint = one_of(EXPORT_SUFFIXES), did_you_mean(file_format, EXPORT_SUFFIXES)
-        raise InvalidSettingsError(f"format must be {rule}, not {file_format!r}{hint}")
-    suffix = EXPORT_SUFFIXES[file_format]
-    if path.suffix != suffix:
-        rule = f"end in {suffix}" if suffix else "name a folder, without a suffix"
-        raise InvalidSettingsError(f"for format {file_format} the path must {rule}, not {path}")

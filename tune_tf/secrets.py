@@ -1,6 +1,6 @@
 """Masking of secrets, and references to environment variables in a sweep file.
 
-A secret is recognized by its shape (a password in a URI, a bearer token, the keys of well-known
+A secret is recognized by its shape (a password in a URI or after its name, the keys of well-known
 services) or by its value, if an environment variable or a setting of a sweep with a telling name
 holds it. Another password that is a plain word in a sentence is not recognized.
 """
@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from tune_tf.errors import InvalidSettingsError
 
@@ -24,46 +24,26 @@ _NAMES = (
     r"(?:api|access|private|secret|auth|encryption)[_-]?key|key[_-]?id"
     r"|token|password|passwd|passphrase|secret|credentials?"
 )
-_SECRET_WORD = re.compile(rf"\w*(?:{_NAMES}|key|pwd|pass|auth)s?", re.IGNORECASE)
-_SECRET_SETTING = re.compile(rf"(?:(?:{_NAMES})|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
-_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
-_DATABASE = r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis)[+\w]*"
-_SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), f"{kept}{HIDDEN}{after}")
-    for pattern, kept, after in [
-        # SQLAlchemy takes a slash in a password, a server's URI does not.
-        (rf"(\b{_DATABASE}://[^\s/:@'\"]*:)(?!\$\{{)[^\s@'\"]+(?=@)", r"\1", ""),
-        (r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)", r"\1", ""),
-        (rf"(?i)([?&;][\w.-]*(?:{_NAMES})=)(?!\$\{{)[^&;\s#'\"]+", r"\1", ""),
-        (r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)"
-         r"[^\s\"',}]{6,}", r"\1", ""),
-        (r"(?i)(\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}", r"\1", ""),
-        (rf"(?i)((?:{_NAMES})[\"']?\s*[:=]\s*)([\"'])(?!\$\{{)[^\"'\s]{{6,}}\2", r"\1\2", r"\2"),
-        (r"\b([A-Z][A-Z0-9_]*(?:KEY|TOKEN|PASSWORD|PASSWD|SECRET)=)(?!\$\{)[^\s'\"]{6,}",
-         r"\1", ""),
-        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", "", ""),
-        (r"\b(?:gh[pousr]_|github_pat_)\w{20,}", "", ""),
-        (r"\bglpat-[\w-]{20,}", "", ""),
-        (r"\bxox[a-z]-[\w-]{10,}", "", ""),
-        (r"(\bhooks\.slack\.com/services/)[\w/]+", r"\1", ""),
-        (r"(?<![\w-])sk-[\w-]{16,}", "", ""),
-        (r"\bAIza[\w-]{35}", "", ""),
-        (r"\bhf_\w{20,}", "", ""),
-        (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+", "", ""),
-        (r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?=-----END|\Z)", r"\1", ""),
-    ]
-)  # fmt: skip
-# One search that spares most texts the many: each shape contains one of these.
-_HINT = re.compile(
-    r"://|auth|bearer|token|passw|passphrase|secret|credential|key|akia|asia|gh[pousr]_|github_pat"
-    r"|glpat|xox|slack\.com|sk-|aiza|hf_|eyj",
-    re.IGNORECASE,
+_SECRET_NAME = re.compile(rf"(?:{_NAMES}|(?<![a-z])(?:pwd|pass|auth))s?$", re.IGNORECASE)
+_SHAPES = re.compile(
+    "|".join(
+        [
+            r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*:)(?!\$\{)[^\s/'\"<>]+(?=@)",
+            rf"(?i:((?:{_NAMES})(?:[\"']?\s*[:=]\s*[\"']|=))(?!\$\{{)[^\s&;,'\"()]{{6,}}(?![\w(]))",
+            r"(?i:(\bauthorization\W+(?:basic|bearer|token)\s+)[\w.~+/=-]{8,})",
+            # Keys of AWS, GitHub, Hugging Face, GitLab, Slack, OpenAI, Google; JSON web tokens
+            r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+            r"()\b(?:gh[pousr]_|github_pat_|hf_)\w{20,}",
+            r"()\b(?:glpat-|(?<!-)sk-)[\w-]{16,}",
+            r"()\b(?:xox[a-z]-[\w-]{10,}|AIza[\w-]{35}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)",
+        ]
+    )
 )
+"""What has the shape of a secret, after a group that stays."""
+
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_USER_INFO = re.compile(
-    rf"({_DATABASE}://[^/?#:@]*:)([^@]*)(?=@)|([\w+.-]+://[^/?#:@]*:)([^/?#]*)(?=@)"
-)
-_IN_QUERY = re.compile(r"([?&]password=)([^&#]*)", re.IGNORECASE)
+_USER_INFO = re.compile(r"[\w+.-]+://[^/?#:@]*:(?!\d+[/?#])([^@]*)(?=@)")
+_IN_QUERY = re.compile(r"[?&]password=([^&#]*)", re.IGNORECASE)
 
 
 def mask_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -86,11 +66,14 @@ def secret_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     return _registered.union(value for value in values if len(value) >= _SHORTEST_VALUE)
 
 
-def register_secrets(settings: Mapping[str, Any], uris: Iterable[str] = ()) -> None:
-    """Mask the secrets in settings and URIs in all that this process writes from now on."""
+def register_secrets(settings: Mapping[str, Any]) -> None:
+    """Mask the settings with telling names in all that this process writes from now on."""
+    _register(value for value in _secrets_in(settings) if len(value) >= _SHORTEST_SETTING)
+
+
+def _register(values: Iterable[str]) -> None:
     global _registered  # noqa: PLW0603  a frozen set, which another thread may be reading
-    found = {value for value in _secrets_in(settings) if len(value) >= _SHORTEST_SETTING}
-    _registered = _registered | found | uri_passwords(uris)
+    _registered = _registered.union(values)
 
 
 _registered: frozenset[str] = frozenset()
@@ -107,23 +90,21 @@ def _secrets_in(settings: Any, name: str = "") -> Iterator[str]:
         yield settings
 
 
-def uri_passwords(uris: Iterable[str], environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return the passwords in URIs, and the values of the variables that they reference."""
-    values = set()
-    for uri in uris:
-        values |= {environ.get(name, "") for name in _REFERENCE.findall(uri)}
-        passwords = [*_USER_INFO.finditer(uri), *_IN_QUERY.finditer(uri)]
-        values |= {unquote(match[match.lastindex or 0]) for match in passwords}
-    return frozenset(
-        value for value in values if len(value) >= _SHORTEST_VALUE and not _REFERENCE.search(value)
-    )
+def refuse_password(uri: str) -> str:
+    """Raise ValueError for a URI that holds a password itself, and no reference to one."""
+    passwords = [*_USER_INFO.findall(uri), *_IN_QUERY.findall(uri)]
+    if any(password and not _REFERENCE.search(password) for password in passwords):
+        raise ValueError(
+            "must not hold a password: write a reference such as ${DB_PASSWORD} in its place, and "
+            "set that variable where the sweep is started"
+        )
+    return uri
 
 
 @functools.lru_cache(maxsize=1024)  # asked for each text that is written
 def is_secret_name(name: str) -> bool:
     """Return whether the name of an environment variable denotes a secret."""
-    words = re.split(r"[^A-Za-z0-9]+", name)
-    return name not in _NO_SECRETS and any(map(_SECRET_WORD.fullmatch, words))
+    return name != "PWD" and (name.endswith("KEY") or _SECRET_NAME.search(name) is not None)
 
 
 def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +124,7 @@ def _is_secret(name: str, value: Any) -> bool:
     """Return whether a setting holds a secret itself, and no reference to one."""
     return (
         isinstance(value, str)
-        and _SECRET_SETTING.search(name) is not None
+        and _SECRET_NAME.search(name) is not None
         and not _REFERENCE.search(value)
     )
 
@@ -151,11 +132,7 @@ def _is_secret(name: str, value: Any) -> bool:
 def _masked(text: str, values: frozenset[str]) -> str:
     if values:
         text = _any_of(values).sub(HIDDEN, text)
-    if _HINT.search(text) is None:
-        return text
-    for shape, replacement in _SHAPES:
-        text = shape.sub(replacement, text)
-    return text
+    return _SHAPES.sub(lambda match: f"{match[match.lastindex or 0]}{HIDDEN}", text)
 
 
 @functools.lru_cache(maxsize=8)
@@ -171,17 +148,21 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
     """Expand the ``${NAME}`` references to environment variables in a URI.
 
     Values in ``user:password@`` or the query are percent-encoded, so the variable holds the plain
-    password; elsewhere they are inserted unchanged. Missing variables are an InvalidSettingsError.
+    password; elsewhere they are inserted unchanged. They are masked from then on.
+
+    Raises:
+        InvalidSettingsError: Variables are not set; names them all.
     """
-    missing = [name for name in _REFERENCE.findall(uri) if name not in environ]
-    if missing:
+    names = dict.fromkeys(_REFERENCE.findall(uri))
+    if missing := [name for name in names if name not in environ]:
         raise InvalidSettingsError(
             [
                 f"{where} refers to the environment variable {name}, which is not set: set it "
                 f"(export {name}=...) and start again"
-                for name in dict.fromkeys(missing)
+                for name in missing
             ]
         )
+    _register(environ[name] for name in names if len(environ[name]) >= _SHORTEST_VALUE)
     info = _USER_INFO.match(uri)
     end_of_info = info.end() if info else 0
     start_of_query = uri.find("?") if "?" in uri else len(uri)
@@ -191,13 +172,3 @@ def expand_references(uri: str, where: str, environ: Mapping[str, str] = os.envi
         return quote(environ[match[1]], safe="") if encode else environ[match[1]]
 
     return _REFERENCE.sub(value, uri)
-
-
-def hide_password(uri: str, name: str) -> str:
-    """Replace the password in a URI by ``${name}``."""
-
-    def reference(match: re.Match[str]) -> str:
-        prefix, password = (group for group in match.groups() if group is not None)
-        return match[0] if not password or _REFERENCE.search(password) else f"{prefix}${{{name}}}"
-
-    return _IN_QUERY.sub(reference, _USER_INFO.sub(reference, uri, count=1))

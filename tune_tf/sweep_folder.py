@@ -9,37 +9,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tune_tf.atomic_files import parse_json, warn_of_damage, write_atomically
+from tune_tf.atomic_files import parse_json, write_atomically
 from tune_tf.config import SweepConfig
 from tune_tf.config.stored_workload import StoredReference, write_workload
 from tune_tf.errors import (
     InvalidSettingsError,
     SweepConflictError,
-    TuneTfError,
     UnknownSweepError,
     WorkloadError,
     did_you_mean,
 )
-from tune_tf.secrets import expand_references, hide_password, mask_secrets, mask_settings
+from tune_tf.secrets import expand_references, mask_secrets, mask_settings
 from tune_tf.space.document import YamlDocument, yaml_text
-from tune_tf.version import __version__
 
 _CONFIG = "sweep.yaml"
-_TRUNCATED = "sweep.yaml.truncated"
 _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and .pkl files
-_INFO_COPY = ".sweep-info"  # read if the first is damaged
 _JOURNAL = "study.journal"
-_FORMAT = 1
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
 _SQLITE = "sqlite:///"
 
 _log = logging.getLogger(__name__)
-
-TRACKING_VARIABLE = "TUNE_TF_TRACKING_PASSWORD"
-STORAGE_VARIABLE = "TUNE_TF_STORAGE_PASSWORD"
-WARM_START_VARIABLE = "TUNE_TF_WARM_START_PASSWORD"
-"""Environment variables that give a resume the passwords of the original sweep file."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +75,8 @@ class SweepFolder:
 
     @property
     def sweep_file(self) -> str:
-        """Text of the sweep file with all defaults and without passwords.
-
-        Passwords become references to :data:`TRACKING_VARIABLE`, :data:`STORAGE_VARIABLE` and
-        :data:`WARM_START_VARIABLE`.
-        """
-        searcher, mlflow = self.config.searcher, self.config.mlflow
-        references = {
-            "storage": searcher.storage and hide_password(searcher.storage, STORAGE_VARIABLE),
-            "warm_start_from": searcher.warm_start_from
-            and hide_password(searcher.warm_start_from, WARM_START_VARIABLE),
-        }
-        sections: dict[str, Any] = {"searcher": searcher.model_copy(update=references)}
-        if mlflow is not None:
-            uri = hide_password(mlflow.tracking_uri, TRACKING_VARIABLE)
-            sections["mlflow"] = mlflow.model_copy(update={"tracking_uri": uri})
-        return self.config.model_copy(update=sections).to_yaml()
+        """Text of the sweep file with all defaults."""
+        return self.config.to_yaml()
 
     @property
     def masked_file(self) -> str:
@@ -110,22 +86,14 @@ class SweepFolder:
     def edited(self) -> SweepConfig | None:
         """Return the edited settings of ``sweep.yaml``; None if unchanged.
 
-        A missing or truncated file is restored; what is left of it is kept beside it. A file with
-        anything else is left as it is: invalid settings are an InvalidSettingsError.
+        A missing file is written again. Another one is left as it is: invalid settings are an
+        InvalidSettingsError.
         """
         path = self.path / _CONFIG
-        data = path.read_bytes() if path.is_file() else b""
-        written = self.sweep_file.encode()
-        if data == written:
-            return None
-        if not path.exists() or (path.is_file() and written.startswith(data)):
-            # Without its last lines it may be an edit.
-            if data.endswith(b"\n") and (config := self._settings_of(path)):
-                return None if config.to_dict() == self.config.to_dict() else config
-            if data.strip():
-                path.rename(path.with_name(_TRUNCATED))
-            _log.warning("%s was truncated or is missing; it is rewritten", path)
+        if not path.exists():
+            _log.warning("%s is missing; it is written again", path)
             self.save()
+        if path.is_file() and path.read_bytes() == self.sweep_file.encode():
             return None
         try:
             config = SweepConfig.from_yaml(path)
@@ -133,12 +101,6 @@ class SweepFolder:
             what = f"correct it, or remove it: a resume restores it from {_INFO}"
             raise InvalidSettingsError([*error.details, what], str(path)) from None
         return None if config.to_dict() == self.config.to_dict() else config
-
-    def _settings_of(self, path: Path) -> SweepConfig | None:
-        try:
-            return SweepConfig.from_yaml(path)
-        except TuneTfError:
-            return None
 
     def with_config(self, config: SweepConfig) -> "SweepFolder":
         """Save new settings, which take effect at the next resume."""
@@ -199,15 +161,9 @@ class SweepFolder:
 
         Raises:
             UnknownSweepError: There is no such sweep; the message lists the existing ones.
-            SweepConflictError: A newer version of tune_tf wrote it.
         """
         path = _find(str(sweep), Path(storage_path))
         info = _read_info(path)
-        if info["format"] > _FORMAT:
-            raise SweepConflictError(
-                f"{path} was written by tune_tf {info.get('tune_tf')}, which is newer than this "
-                f"{__version__}: update tune_tf first"
-            )
         # Opening a sweep must not run its code.
         try:
             config = SweepConfig.from_dict(info["settings"])
@@ -219,16 +175,12 @@ class SweepFolder:
     def save(self) -> None:
         """Write the settings to the folder; if writing fails, the old ones remain."""
         info: dict[str, Any] = {
-            "format": _FORMAT,
-            "tune_tf": __version__,
             "base_dir": "." if self.base_dir == self.path else str(self.base_dir),
             "working_dir": str(self.working_dir),
             "settings": self.sweep_file,  # a copy that edits of sweep.yaml do not change
         }
-        text = json.dumps(info, indent=2) + "\n"
         write_atomically(self.path / _CONFIG, self.sweep_file)
-        for name in (_INFO_COPY, _INFO):
-            write_atomically(self.path / name, text)
+        write_atomically(self.path / _INFO, json.dumps(info, indent=2) + "\n")
 
 
 def masked_sweep_file(text: str) -> str:
@@ -250,33 +202,18 @@ def sweep_paths(storage_path: Path) -> list[Path]:
 
 
 def _read_info(path: Path) -> dict[str, Any]:
-    """Read the file ``sweep-info`` or its copy; raise UnknownSweepError if both are damaged."""
-    errors = []
-    for name in (_INFO, _INFO_COPY):
-        try:
-            info = parse_json((path / name).read_bytes())
-            info["format"] = int(info["format"])
-            if info["format"] <= _FORMAT:
-                info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
-                info["settings"] = YamlDocument.parse(str(info["settings"])).data
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            errors.append(error)
-        else:
-            if errors:
-                warn_of_damage(path / _INFO, f"is damaged ({errors[0]}): {name} is read instead")
-            return dict(info)
-    reason = f"no {errors[0]}" if isinstance(errors[0], KeyError) else errors[0]
-    raise UnknownSweepError(
-        f"{path} holds no sweep that can be read: its files {_INFO} and {_INFO_COPY} are damaged "
-        f"({reason}), and with them the folder that its paths are relative to"
-    )
+    """Read the file ``sweep-info``; raise UnknownSweepError if it is damaged."""
+    try:
+        info = parse_json((path / _INFO).read_bytes())
+        info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
+        info["settings"] = YamlDocument.parse(str(info["settings"])).data
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise UnknownSweepError(
+            f"{path} holds no sweep that can be read: its file {_INFO} is damaged ({reason}), and "
+            "with it the folder that its paths are relative to"
+        ) from error
+    return dict(info)
 
 
 def _name_of(sweep_id: str) -> str:

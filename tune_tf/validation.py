@@ -44,10 +44,7 @@ def validated(kind: type[Value]) -> type[Value]:
         try:
             validate(self, *values[len(named) :], **named, **settings)
         except ValidationError as error:
-            raise InvalidSettingsError(error_details(error, unknown)) from None
-
-    def unknown(key: str, _: Any) -> ErrorDetail:
-        return unknown_key_error(key, names)
+            raise InvalidSettingsError(error_details(error, names)) from None
 
     made.__init__ = init  # type: ignore[method-assign]
     return made  # type: ignore[return-value]
@@ -64,33 +61,27 @@ def section(kind: type[Value], value: Any, plain: str | None = None) -> Value:
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
-        settings = signature(kind).parameters
-        needed = [name for name, each in settings.items() if each.default is each.empty]
         text = f"must be a mapping of settings, not {short_repr(value)}"
-        if needed and (value is None or isinstance(value, bool)):
-            text += f": give {' and '.join(needed)}"
-        elif value is None or isinstance(value, bool):
-            none = ", or write `null` for none" if value is False else ""
-            text += f": leave it out for the default{none}"
-        elif plain and isinstance(value, int if plain.startswith("num_") else str):
+        if plain and type(value) is (int if plain.startswith("num_") else str):
             text += f": write `{{{plain}: {value}}}`"
         else:
-            text += f"; they are {', '.join(settings)}"
+            text += f"; they are {', '.join(signature(kind).parameters)}"
+        if value is None or isinstance(value, bool):
+            none = ", or write `null` for none" if value is False else ""
+            text += f": leave it out for the default{none}"
         raise InvalidSettingsError(text)
     return kind(**{str(key): each for key, each in value.items()})
 
 
-def error_details(
-    error: ValidationError, unknown: Callable[[str, Any], ErrorDetail]
-) -> Iterator[ErrorDetail]:
-    """Convert an error of pydantic; ``unknown`` returns that of an unknown key with its value."""
+def error_details(error: ValidationError, known: Iterable[str]) -> Iterator[ErrorDetail]:
+    """Convert an error of pydantic about settings of which some are ``known``."""
     for failure in error.errors(include_url=False):
         where = ".".join(str(part) for part in failure["loc"])
         cause = failure.get("ctx", {}).get("error")
         if isinstance(cause, InvalidSettingsError):
             yield from (detail.within(where) for detail in cause.details)
         elif failure["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            yield unknown(where, failure["input"])
+            yield unknown_key_error(where, known)
         else:
             yield ErrorDetail(where, _explanation(where, failure))
 
@@ -132,8 +123,6 @@ _RULES = {
 }
 """Message by pydantic's error type."""
 
-_UNQUOTED = ("int_type", "float_type", "bool_type")
-
 _MISSING = {
     "name": "is missing: name the sweep, like digits-cnn",
     "workload": "is missing: say what to train, module:attribute or path/to/file.py:Class",
@@ -160,7 +149,7 @@ def _explanation(where: str, failure: ErrorDetails) -> str:
             f"{_RULES[kind].partition(', not ')[0]}, not nothing (null): give one, or leave it out"
         )
     text = _RULES[kind].format(value=short_repr(value), **context)
-    if isinstance(value, str) and kind in _UNQUOTED:
+    if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
         text += ": write it without quotes"
     allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
     return text + did_you_mean(value, allowed)

@@ -1,10 +1,13 @@
 """User-defined data and model of a search."""
 
 import abc
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from tune_tf.errors import InvalidSettingsError
 
 if TYPE_CHECKING:
     import keras
@@ -73,6 +76,11 @@ class Workload(abc.ABC):
         Raises:
             InvalidSettingsError: All errors; they are reported with the prefix ``data.``.
         """
+        arguments = inspect.signature(cls)
+        try:
+            arguments.bind(**data)
+        except TypeError as error:
+            raise InvalidSettingsError(f"must fit {cls.__name__}{arguments}: {error}") from None
         return cls(**data)
 
     def check_data(self) -> None:  # noqa: B027  no check by default

@@ -34,6 +34,7 @@ from virtual.sweep import run_virtually
 
 from tune_tf.schedulers import scheduler
 from tune_tf.searchers import OptunaSearcher
+from tune_tf.space.optuna_form import OptunaSpace
 
 _Parts = tuple[Searcher, TrialScheduler]
 _AGAINST = ("ray", "random", "random_in_full", "one_epoch")
@@ -71,11 +72,8 @@ def _rays_parts(problem: Problem, **settings: Any) -> _Parts:
     """Return Ray's own ``OptunaSearch`` and ``ASHAScheduler`` for a problem."""
     objective = {"metric": problem.objective.metric, "mode": problem.objective.mode}
     space = problem.space
-    ray_space = (
-        space.to_optuna()  # a function, as Ray's users write it for a space with conditions
-        if space.conditional
-        else space.distributions()
-    )
+    # With conditions, it is a function, as Ray's users write it.
+    ray_space = OptunaSpace(space) if space.conditional else space.distributions()
     return (
         OptunaSearch(ray_space, **objective, **settings),
         ASHAScheduler(max_t=problem.max_t, grace_period=1, reduction_factor=3, **objective),

@@ -45,7 +45,7 @@ def _sweep(num_trials: int, num_workers: int, folder: Path) -> None:
                 "optimizer": "adamw",
                 "batch_size": 32,
             },
-            "searcher": {"sampler": "random", "seed": 7},
+            "searcher": {"sampler": "random"},
             "scheduler": {"name": "fifo"},
             "seed": 7,
             "epochs": 3,

@@ -181,7 +181,7 @@ class _Sweep:
             objective={"metric": "val_accuracy", "mode": "max"},
             space={**_SPACES[workload], **_LEARNING},
             seed=1,
-            searcher={"sampler": "random", "seed": 1},
+            searcher={"sampler": "random"},
             epochs=max_t,
             resources={"cpus": 1},
             budget={"num_samples": num_trials},

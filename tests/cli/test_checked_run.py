@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from subprocess import TimeoutExpired
 from types import SimpleNamespace
 from unittest import mock
 
@@ -14,25 +15,24 @@ RULED_OUT = InvalidSettingsError("no such metric")
 
 
 @pytest.mark.parametrize(
-    ("ends", "found", "address", "calls"),
+    ("found", "address", "calls"),
     [
-        (True, [["space.width: nothing reads it"]], None, ["plan", "cluster", "run"]),
-        (False, RULED_OUT, None, ["plan", "cluster", "run"]),  # it takes long: not waited for
-        (True, [[]], "auto", ["cluster", "plan", "cluster", "run"]),  # planned on the cluster
-        (True, RULED_OUT, None, ["plan", "cluster"]),
+        ([["space.width: nothing reads it"]], None, ["plan", "cluster", "run"]),
+        (TimeoutExpired("a batch", 20), None, ["plan", "cluster", "run"]),  # not waited for
+        ([[]], "auto", ["cluster", "plan", "cluster", "run"]),  # planned on the cluster
+        (RULED_OUT, None, ["plan", "cluster"]),
     ],
     ids=["warns", "slow", "on a cluster", "ruled out"],
 )
-def test_a_sweep_runs_after_its_batch_was_trained(ends, found, address, calls, monkeypatch, caplog):
+def test_a_sweep_runs_after_its_batch_was_trained(found, address, calls, monkeypatch, caplog):
     order, process = [], mock.MagicMock()
     process.return_value.__enter__.return_value = process
-    process.wait.return_value = ends
-    process.warnings.side_effect = found
+    process.result.side_effect = found
 
     def called(name, result=None):
         return lambda *_, **__: order.append(name) or result
 
-    monkeypatch.setattr("tune_tf.measure.dry_run.DryRunProcess", process)
+    monkeypatch.setattr("tune_tf.measure.dry_run.dry_run_process", process)
     monkeypatch.setattr("tune_tf.sweep.plan_sweep", called("plan"))
     monkeypatch.setattr("tune_tf.sweep.run_sweep", called("run"))
     connect = called("cluster", contextlib.nullcontext())
@@ -42,5 +42,5 @@ def test_a_sweep_runs_after_its_batch_was_trained(ends, found, address, calls, m
     with contextlib.suppress(InvalidSettingsError), caplog.at_level(logging.WARNING):
         run_verb._run_checked(config, None, ())
     assert order == calls
-    assert ("nothing reads it" in caplog.text) == (calls == ["plan", "cluster", "run"] and ends)
+    assert ("nothing reads it" in caplog.text) == (found == [["space.width: nothing reads it"]])
     process.return_value.__exit__.assert_called_once()

@@ -48,7 +48,6 @@ FILES = (
     *OF_TUNE,
     "sweep.yaml",
     "sweep-info",
-    ".sweep-info",
     "sweep.db",
     "study.journal",
     "trial_00001/error.txt",
@@ -179,7 +178,6 @@ def test_no_verb_fails_over_a_value_of_the_wrong_kind(table, column, folder, dam
     ("name", "how", "told"),
     [
         ("sweep.db", "binary", "sweep.db, the record of the sweep, cannot be read: file is not a"),
-        ("sweep-info", "cut", r"sweep-info is damaged .*: .sweep-info is read instead"),
     ],
 )
 def test_status_names_the_file_that_is_damaged(
@@ -203,17 +201,3 @@ def test_a_sweep_file_with_other_content_is_refused_and_kept(
     assert ended.code == (2 if refuses else 0)
     told = r"sweep.yaml: .*correct it, or remove it: a resume restores it from sweep-info"
     assert bool(re.search(told, text, re.DOTALL)) == refuses
-
-
-def test_a_truncated_sweep_file_is_restored_unless_it_may_be_an_edit(folder, damaged, outcome_of):
-    path = folder / "sweep.yaml"
-    whole = path.read_bytes()
-    edited = whole[: whole.index(b"mlflow:")]  # the default is to track
-    damaged(path, edited)
-    ended, text = outcome_of("resume")
-    assert (ended.code, path.read_bytes()) == (2, edited)
-    assert "mlflow" in text
-    path.write_bytes(whole[:100])
-    outcome_of("resume")
-    assert path.read_bytes() == whole
-    assert (folder / "sweep.yaml.truncated").read_bytes() == whole[:100]

@@ -1,7 +1,5 @@
 """What ``plan`` and ``scale`` print of what was measured."""
 
-import csv
-import io
 import json
 
 import pytest
@@ -34,7 +32,6 @@ COSTS = SweepCosts(
     memory_bytes=1.2e9,
     disk_bytes=36_000,
     end_disk_bytes=18_000,
-    free_memory_bytes=4_000_000_000,
 )
 
 
@@ -57,7 +54,7 @@ def run(tmp_path, monkeypatch, capsys):
 def test_plan_prints_models_and_bounds(run):
     out = run("plan")
     assert all(len(line) <= 80 for line in out.splitlines())
-    for part in ("2,000", "600 MB", "width=16", "11 min 40 s, 2 trials", "1.2 GB; free now: 4 GB"):
+    for part in ("2,000", "600 MB", "width=16", "11 min 40 s, 2 trials", "1.2 GB; free now: "):
         assert part in out
     assert json.loads(run("plan", "--json"))["models"][1]["costs"]["epoch_s"] == 2.0
 
@@ -72,8 +69,5 @@ def test_scale_prints_a_table_failures_and_advice_and_draws_a_plot(run, tmp_path
     assert "2 replicas" in page
 
 
-def test_scale_prints_all_numbers_as_json_and_as_csv(run):
+def test_scale_prints_all_numbers_as_json(run):
     assert json.loads(run("scale", "--json"))["rows"][1]["efficiency"] == 0.75
-    first, second = csv.DictReader(io.StringIO(run("scale", "--csv")))
-    assert (first["what"], first["memory_bytes"]) == ("1 replica", "800000000.0")
-    assert (second["speed_up"], second["memory_bytes"]) == ("1.5", "")

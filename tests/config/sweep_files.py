@@ -15,7 +15,7 @@ space:
   learning_rate: {loguniform: [1.0e-4, 1.0e-1]}
   filters:       {choice: [8, 16, 32]}
   batch_size:    64
-searcher:    {sampler: tpe, seed: 7}
+searcher:    {sampler: tpe}
 epochs:      27
 scheduler:   {name: asha, grace_period: 1, reduction_factor: 3}
 parallelism: {kind: mirrored, num_replicas: 2}

@@ -86,7 +86,7 @@ def test_a_bad_setting_is_told_with_its_place_and_what_is_allowed(changes, where
 
 
 def test_the_json_schema_knows_each_scheduler_and_any_class_of_ray():
-    schema = SweepConfig.json_schema()
+    schema = SweepConfig.model_json_schema()
     kinds = {name: schema["$defs"][f"{name}Settings"] for name in ("Fifo", "Asha", "Pbt", "Ray")}
     assert "required" not in kinds["Fifo"]
     assert kinds["Asha"]["required"] == ["name"]

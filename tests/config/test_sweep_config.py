@@ -34,7 +34,7 @@ def test_a_sweep_file_becomes_value_objects(sweep):
             "batch_size": 64,
         }
     )
-    assert config.searcher == SearcherSettings(sampler="tpe", seed=7)
+    assert config.searcher == SearcherSettings(sampler="tpe")
     assert config.scheduler == AshaSettings(epochs=27, grace_period=1, reduction_factor=3)
     assert config.parallelism == Mirrored(2)
     assert config.resources == TrialResources(2, 0)
@@ -49,7 +49,7 @@ constraints: {}
 seed: 5
 reproducible: false
 slots: 16
-searcher: {sampler: tpe, arguments: {}, seed: 5, storage: null, study_name: null,
+searcher: {sampler: tpe, arguments: {}, storage: null, study_name: null,
   points_to_evaluate: [], warm_start_from: null}
 epochs: 100
 scheduler: {name: fifo}

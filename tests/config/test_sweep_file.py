@@ -19,7 +19,7 @@ space:
     choice: []
   batch_size: 1
   batch_size: 1
-searcher: {seed: x}
+searcher: {storage: 1}
 parallelism: {num_replicas: 2}
 resources:
   gpus: 1
@@ -36,7 +36,7 @@ budget:
         (5, "space.learning_rate"),
         (6, "space.depth"),
         (9, "space.batch_size"),
-        (10, "searcher.seed"),
+        (10, "searcher.storage"),
         (12, "resources"),
         (15, "budget.num_samples"),
     ]

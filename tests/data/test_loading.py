@@ -137,8 +137,9 @@ def test_an_attribute_that_cannot_be_pickled_is_said_and_set(caplog):
 
 def test_a_value_that_cannot_be_compared_is_loaded_by_each_trial():
     loads = []
-    process = Process(Sets(lambda self, config: loads.append(config["lock"] is None)))
-    config = {"lock": threading.Lock()}
+    process = Process(Sets(lambda self, config: loads.append(config["itself"])))
+    config = {"itself": []}
+    config["itself"].append(config["itself"])
     first, second = (process.start(config)[0] for _ in range(2))
     assert len(loads) == 2
     assert first.key is None

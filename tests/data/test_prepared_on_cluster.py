@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tune_tf.data import preparation, prepared
-from tune_tf.errors import WorkerLostError
+from tune_tf.errors import WorkerLostError, WorkloadError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -21,8 +21,6 @@ def tasks_at_once(monkeypatch):
 
 
 def image_of(number):
-    if number == 77:
-        raise KeyError("no picture")
     return {"image": np.full((4, 3), number, np.uint8), "label": number % 10, "pid": os.getpid()}
 
 
@@ -43,13 +41,24 @@ def by_value():
 
 
 def test_rows_are_those_of_a_plain_loop_in_its_order():
-    found = prepared([*range(80, 10, -1)], local(image_of), on_bad_record="skip")
-    rows = [image_of(number) for number in range(80, 10, -1) if number != 77]
-    assert [(bad.index, bad.record) for bad in found.skipped] == [(3, "77")]
-    np.testing.assert_array_equal(found.rows["image"], np.stack([row["image"] for row in rows]))
-    np.testing.assert_array_equal(found.rows["label"], [row["label"] for row in rows])
-    assert not found.rows["image"].flags.writeable
-    assert len({*found.rows["pid"]} - {os.getpid()}) >= 1
+    found = prepared([*range(80, 10, -1)], local(image_of))
+    rows = [image_of(number) for number in range(80, 10, -1)]
+    np.testing.assert_array_equal(found["image"], np.stack([row["image"] for row in rows]))
+    np.testing.assert_array_equal(found["label"], [row["label"] for row in rows])
+    assert not found["image"].flags.writeable
+    assert len({*found["pid"]} - {os.getpid()}) >= 1
+
+
+def test_bad_records_are_told_as_in_this_process():
+    def read(number):
+        if number in (13, 30):
+            raise KeyError(number)
+        return image_of(number)
+
+    text = r"record 13 \(13\): KeyError: 13; record 30 .*: fix these"
+    with pytest.raises(WorkloadError, match=text) as caught:
+        prepared(range(40), read)
+    assert "in read" in caught.value.__notes__[0]
 
 
 def test_a_process_that_is_lost_changes_nothing(tmp_path):
@@ -61,7 +70,7 @@ def test_a_process_that_is_lost_changes_nothing(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         return np.full(3, number)
 
-    rows = prepared(range(40), read).rows
+    rows = prepared(range(40), read)
     assert marker.exists()
     np.testing.assert_array_equal(rows[:, 0], np.arange(40))
 
@@ -89,7 +98,7 @@ def test_data_are_prepared_while_all_cpus_are_reserved():
         @ray.remote(num_cpus=1, scheduling_strategy=inside)
         def ask(fn):
             preparation._TASKS_READY_S = 0.0
-            return prepared(range(20), fn).rows["label"]
+            return prepared(range(20), fn)["label"]
 
         for labels in ray.get([ask.remote(image_of) for _ in range(4)], timeout=300):
             np.testing.assert_array_equal(labels, np.arange(20) % 10)
@@ -108,7 +117,7 @@ def test_actors_of_a_node_prepare_once_and_share_the_rows(tmp_path):
     class Asker:
         def ask(self, fn, version):
             found = prepared(range(20), fn, version=version)
-            return found.rows.sum(), found.rows.flags.writeable
+            return found.sum(), found.flags.writeable
 
     askers = [Asker.remote() for _ in range(3)]
     found = ray.get([asker.ask.remote(row, "") for asker in askers], timeout=240)

@@ -69,7 +69,7 @@ _SITES = (
 
 _MANY_KINDS: dict[str, Any] = {
     "kind": {"choice": list(range(8))},
-    "step": {"quniform": [0.0, 1.0, 0.1]},
+    "step": {"uniform": [0.0, 1.0, 0.1]},
     "width": {"int": [16, 64, 16]},
     "many": {"logint": [1, 1000]},
     "small": {"loguniform": [1e-5, 1e-1], "when": {"width": [16, 48]}},

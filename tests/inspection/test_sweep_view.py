@@ -150,11 +150,10 @@ def test_an_unknown_sweep_is_refused_with_a_near_one(ended, tmp_path):
         SweepView.open(tmp_path / "photos", ended.path.parent)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": "x"}'])
 def test_a_damaged_folder_is_refused(ended, text):
-    for name in ("sweep-info", ".sweep-info"):
-        (ended.path / name).write_text(text)
-    with pytest.raises(UnknownSweepError, match="sweep-info are damaged"):
+    (ended.path / "sweep-info").write_text(text)
+    with pytest.raises(UnknownSweepError, match="sweep-info is damaged"):
         SweepView.open(ended.path)
 
 

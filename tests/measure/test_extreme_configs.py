@@ -10,7 +10,7 @@ SPACE = SearchSpace(
         "filters": {"int": [4, 64], "when": {"kind": "conv"}},
         "model": {"width": {"choice": [16, 64, 32]}},
         "learning_rate": {"loguniform": [1e-4, 1e-2]},
-        "dropout": {"quniform": [0.0, 0.5, 0.1]},
+        "dropout": {"uniform": [0.0, 0.5, 0.1]},
         "batch_size": {"choice": [8, 16, 32]},
     }
 )

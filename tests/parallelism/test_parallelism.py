@@ -36,7 +36,6 @@ BAD_SETTINGS = {
     r"number of folds \(3\), not 4": lambda: Folds(3, num_devices=4),
     r"number of members \(2\), not 3": lambda: Ensemble(2, num_devices=3),
     "max_staleness: must be.* at least 1, not 0": lambda: Asynchronous(max_staleness=0),
-    "server_cpus: must be.* at least 0, not -1": lambda: Asynchronous(server_cpus=-1),
 }
 
 
@@ -51,7 +50,7 @@ DEVICES = {
     MultiWorker(3): 3,
     ModelParallel(3): 3,
     Hybrid(2, 3): 6,
-    Asynchronous(2, server_cpus=0): 2,
+    Asynchronous(2): 2,
     Folds(5, num_devices=2): 2,
     Ensemble(3): 1,
 }
@@ -74,7 +73,7 @@ USABLE = [
     (Mirrored(2), TrialResources(1, 2)),
     (Mirrored(2), TrialResources(3)),
     (Folds(num_devices=2), TrialResources(2, 0.5)),
-    (Asynchronous(2), TrialResources(5, 1)),
+    (Asynchronous(2), TrialResources(4, 1)),
 ]
 
 
@@ -95,9 +94,8 @@ UNUSABLE = [
     (Hybrid(2, 2), TrialResources(4, 2), "gpus is 2 .* reserve 4"),
     (Folds(num_devices=2), TrialResources(3), "cpus is 3 but the trial has 2 devices"),
     (Folds(num_devices=2), TrialResources(2, 3), "gpus is 3 but the trial has 2 devices"),
-    (Asynchronous(2), TrialResources(2), "besides the 1 of the server: .* reserve 1 plus a mul"),
-    (Asynchronous(2), TrialResources(4), "cpus is 4 but the trial has 2 asynchronous workers"),
-    (Asynchronous(2), TrialResources(3, 4), "gpus is 4 but"),
+    (Asynchronous(2), TrialResources(3), "cpus is 3 but the trial has 2 asynchronous workers"),
+    (Asynchronous(2), TrialResources(2, 4), "gpus is 4 but"),
 ]
 
 
@@ -114,12 +112,6 @@ def test_each_process_has_an_equal_share_of_devices_and_all_custom_resources(par
 
     share = TrialResources(12 // num, 6 / num, "H100", {"fast_disk": 1})
     assert parallelism.shares(resources) == (share,) * num
-
-
-def test_the_parameter_server_has_its_cpus_and_no_gpu():
-    shares = Asynchronous(2).shares(TrialResources(3, 2))
-
-    assert shares == (TrialResources(1, 1), TrialResources(1, 1), TrialResources(1))
 
 
 def test_repeats_are_subtasks_of_their_own():

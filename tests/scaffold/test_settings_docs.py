@@ -17,7 +17,7 @@ def properties_of(schema, path=""):
 
 
 def test_the_schema_describes_each_setting():
-    schema = dict(properties_of(SweepConfig.json_schema()))
+    schema = dict(properties_of(SweepConfig.model_json_schema()))
     assert [
         name for name, it in schema.items() if not it.get("description", "").endswith(".")
     ] == []

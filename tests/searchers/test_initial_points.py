@@ -4,6 +4,7 @@ import pytest
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.searchers.search_settings import enqueue, points_to_params
 from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 SPACE = SearchSpace(
     {
@@ -43,7 +44,7 @@ def test_all_faults_of_all_points_are_told_at_once():
 def test_points_are_asked_for_first_in_order():
     study = optuna.create_study()
     enqueue(study, points_to_params(SPACE, [ADAM, SGD]))
-    suggest = SPACE.to_optuna()
+    suggest = OptunaSpace(SPACE)
     first, second = suggest(study.ask()), suggest(study.ask())
     assert (first["optimizer"], first["shape"], first["batch"]) == ("adam", (3, 4), 32)
     assert (second["momentum"], second["layer/units"]) == (0.5, 4)

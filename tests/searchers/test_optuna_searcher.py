@@ -6,6 +6,7 @@ from searchers_by_hand import CONDITIONAL, CONTINUOUS, loss_of, make, names, run
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.space import Float, Int, SearchSpace, flatten
+from tune_tf.space.optuna_form import OptunaSpace
 
 
 @pytest.mark.parametrize("where", ["memory", "journal"])
@@ -19,7 +20,7 @@ def test_one_trial_at_a_time_is_proposed_what_plain_optuna_proposes(
 ):
     storage = None if where == "memory" else tmp_path / "study.journal"
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=7, **settings))
-    suggest, plain = space.to_optuna(), []
+    suggest, plain = OptunaSpace(space), []
     for _ in range(30):
         trial = study.ask()
         plain.append(suggest(trial))
@@ -28,7 +29,7 @@ def test_one_trial_at_a_time_is_proposed_what_plain_optuna_proposes(
     assert [flatten(config) for config in ours] == plain
 
 
-@pytest.mark.parametrize("space", [["rate"], CONTINUOUS.to_optuna(), CONTINUOUS.distributions()])
+@pytest.mark.parametrize("space", [["rate"], CONTINUOUS.distributions()])
 def test_what_is_no_space_is_refused(space):
     with pytest.raises(InvalidSettingsError, match=r"space must be a SearchSpace, not .*from_ray"):
         make(space)

@@ -7,6 +7,7 @@ from tune_tf.searchers.space_record import (
     check_space,
 )
 from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 OLD = SearchSpace(
     {
@@ -30,7 +31,7 @@ def study():
     study = optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=1))
     check_space(study, OLD)
     for _ in range(4):
-        OLD.to_optuna()(study.ask())
+        OptunaSpace(OLD)(study.ask())
     return study
 
 
@@ -38,7 +39,7 @@ def test_a_study_keeps_its_space_as_text(study):
     assert study.user_attrs[SEARCH_SPACE] == {
         "rate": '{"loguniform": [0.0001, 0.1]}',
         "optimizer": '{"choice": ["adam", "sgd"]}',
-        "momentum": '{"uniform": [0.0, 0.9], "when": {"optimizer": "sgd"}}',
+        "momentum": '{"uniform": [0.0, 0.9], "when": {"optimizer": ["sgd"]}}',
         "layer/units": '{"int": [4, 64]}',
         "batch": '{"constant": 32}',
         "shape": '{"choice": ["(1, 2)", "(3, 4)"]}',

@@ -15,7 +15,7 @@ from tune_tf.space.optuna_form import OptunaSpace, labels, option_of
 
 def asked(space, params):
     """Return the flat config for parameters that Optuna has settled on."""
-    return space.to_optuna()(optuna.trial.FixedTrial(params))
+    return OptunaSpace(space)(optuna.trial.FixedTrial(params))
 
 
 @given(spaces())
@@ -69,7 +69,7 @@ def test_options_have_labels_that_lead_back(options, expected):
 @pytest.mark.parametrize("option", [object(), lambda: 1], ids=["object", "lambda"])
 def test_options_without_a_stable_text_are_refused(option):
     with pytest.raises(InvalidSettingsError, match=r"^g.a: option .* cannot be stored by Optuna"):
-        SearchSpace({"g": {"a": Choice([option])}}).to_optuna()
+        OptunaSpace(SearchSpace({"g": {"a": Choice([option])}}))
 
 
 @given(spaces())
@@ -81,13 +81,5 @@ def test_only_active_parameters_are_suggested_and_all_of_them_in_the_dense_form(
     assert trial.params.keys() == space.distributions().keys()
     assert space.validate(nest(config)) == []
     fixed = optuna.trial.FixedTrial(trial.params)
-    assert pickle.loads(pickle.dumps(space.to_optuna()))(fixed) == config
+    assert pickle.loads(pickle.dumps(OptunaSpace(space)))(fixed) == config
     assert set(fixed.distributions) == set(config) & set(space.distributions())
-
-
-def test_rays_own_optuna_search_takes_the_space():
-    from ray.tune.search.optuna import OptunaSearch
-
-    space = SearchSpace({"g": {"a": Int(1, 2), "b": Choice([[1], [2]])}, "c": 3})
-    search = OptunaSearch(space=space.to_optuna(), metric="loss", mode="min")
-    assert space.validate(search.suggest("one")) == []

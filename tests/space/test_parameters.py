@@ -68,8 +68,7 @@ def test_both_ends_are_drawn(parameter, values):
 
 
 def test_numbers_become_the_type_of_their_range():
-    assert repr(Int(1.0, np.int64(1000))) == repr(Int(1, 1000))
-    assert repr(Float(0, np.float32(1))) == repr(Float(0.0, 1.0))
+    assert repr(Int(1.0, 1000)) == repr(Int(1, 1000))
 
 
 def test_the_ends_of_a_stepped_range_are_the_decimals_that_were_meant():

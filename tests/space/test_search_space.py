@@ -29,7 +29,7 @@ SPACE = SearchSpace(
     ("declared", "parameter"),
     [
         ({"uniform": [0, 1]}, Float(0, 1)),
-        ({"quniform": [0, 1, 0.1]}, Float(0, 1, step=0.1)),
+        ({"uniform": [0, 1, 0.1]}, Float(0, 1, step=0.1)),
         ({"loguniform": [0.1, 1]}, Float(0.1, 1, log=True)),
         ({"int": [1, 3]}, Int(1, 3)),
         ({"int": [1, 7, 3]}, Int(1, 7, step=3)),
@@ -39,7 +39,7 @@ SPACE = SearchSpace(
         ({"constant": [8, 16]}, Constant([8, 16])),
         (64, Constant(64)),
         (None, Constant(None)),
-        ({"int": [1, 3], "when": {"other": 1}}, Int(1, 3, when={"other": 1})),
+        ({"int": [1, 3], "when": {"other": [1]}}, Int(1, 3, when={"other": 1})),
         ({"constant": 3, "when": {"other": [1, 2]}}, Constant(3, when={"other": [1, 2]})),
     ],
     ids=str,

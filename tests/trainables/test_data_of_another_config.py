@@ -67,7 +67,7 @@ def of_records(self, config):
     def row(record):
         return np.float32(record * config["level"])
 
-    return prepared([1.0, 1.0], row).rows[0]
+    return prepared([1.0, 1.0], row)[0]
 
 
 WORKLOADS = {

@@ -6,7 +6,6 @@ from tune_tf.errors import InvalidSettingsError, UnavailableResourcesError
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import trainable
-from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.workload import Workload
 
 pytestmark = pytest.mark.tf
@@ -41,14 +40,20 @@ class Augmented(Nothing):
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": MultiWorker(2)},
-            "as kind 'mirrored' only, not as kind 'multi_worker'",
+            "on one device .* not kind 'multi_worker' with 2 workers",
             id="fit of workers",
         ),
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": Folds(3)},
-            "as kind 'mirrored' only, not as kind 'folds'",
+            "on one device .* not kind 'folds' with 1 device",
             id="fit of folds",
+        ),
+        pytest.param(
+            Nothing,
+            {"loop": "fit", "parallelism": Mirrored(2)},
+            "on one device .* not kind 'mirrored' with 2 replicas",
+            id="fit of replicas",
         ),
         pytest.param(
             Nothing,
@@ -59,7 +64,7 @@ class Augmented(Nothing):
         pytest.param(
             Nothing,
             {"loop": "fit", "parallelism": Mirrored(micro_batches=2)},
-            "micro_batches must be 1, not 2",
+            "whole batches: .* and micro_batches 2",
             id="fit in pieces",
         ),
         pytest.param(
@@ -89,12 +94,6 @@ def test_it_reserves_a_bundle_a_worker_beside_an_empty_one_of_its_own():
     assert request.bundles == [{"CPU": 2.0}, {"CPU": 2.0}]
     assert request.head_bundle_is_empty
     assert request.strategy == "SPREAD"
-
-
-@pytest.mark.parametrize("settings", [{"max_programs": 0}, {"max_growth_bytes": 0}])
-def test_recycling_refuses_bad_limits(settings):
-    with pytest.raises(InvalidSettingsError, match="must be at least 1"):
-        Recycling(**settings)
 
 
 @pytest.mark.cluster

@@ -14,8 +14,8 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON
 from tune_tf.parallelism import Mirrored
 from tune_tf.resources import TrialResources
 from tune_tf.trainables import MirroredTrainable
+from tune_tf.trainables.memory import recycling
 from tune_tf.trainables.memory.oom_retries import RetryResources
-from tune_tf.trainables.memory.recycling import RECYCLE, Recycling
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
 from tune_tf.workload import Data, Workload
@@ -167,13 +167,14 @@ def test_a_checkpoint_is_asked_for_when_its_time_has_come(begin, tmp_path):
     assert asked == [False, True, True, False, True]
 
 
-def test_a_process_with_too_many_programs_asks_to_be_recycled(begin):
-    trainable = begin(recycling=Recycling(max_programs=2))
+def test_a_process_with_too_many_programs_asks_to_be_recycled(begin, monkeypatch):
+    monkeypatch.setattr(recycling, "MAX_PROGRAMS", 2)
+    trainable = begin()
     results = [trainable.train()]
     assert trainable.reset({"width": 3})
     results.append(trainable.train())
 
-    assert [result.get(RECYCLE, False) for result in results] == [False, True]
+    assert [result.get(recycling.RECYCLE, False) for result in results] == [False, True]
 
 
 def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path):

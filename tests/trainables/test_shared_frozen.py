@@ -10,7 +10,7 @@ import ray
 
 from tune_tf.parallelism import Folds, Mirrored, MultiWorker
 from tune_tf.resources import TrialResources
-from tune_tf.result_keys import FROZEN_SHARE
+from tune_tf.result_keys import FROZEN_LAYERS
 from tune_tf.trainables import trainable
 from tune_tf.workload import Data, Workload
 
@@ -85,8 +85,8 @@ def test_numbers_are_those_of_trials_that_share_nothing(parallelism, request):
     if parallelism.num_workers > 1:
         request.getfixturevalue("ray_cluster")
     shared, alone = (results(parallelism, share) for share in (True, False))
-    assert all(FROZEN_SHARE in each for each in shared)
-    assert not any(FROZEN_SHARE in each for each in alone)
+    assert all(each[FROZEN_LAYERS].startswith("shared") for each in shared)
+    assert not any(FROZEN_LAYERS in each for each in alone)
     for one, other in zip(shared, alone, strict=True):
         for metric in ("loss", "accuracy", "val_loss", "val_accuracy"):
             assert one[metric] == pytest.approx(other[metric], abs=1e-6)

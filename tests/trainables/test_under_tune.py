@@ -13,7 +13,8 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 from tune_tf.trainables import trainable
-from tune_tf.trainables.memory.recycling import ActorRecycler, Recycling
+from tune_tf.trainables.memory import recycling
+from tune_tf.trainables.memory.recycling import ActorRecycler
 from tune_tf.workloads.digits import DigitsMLP
 
 pytestmark = [pytest.mark.tf, pytest.mark.cluster, pytest.mark.slow]
@@ -93,8 +94,13 @@ def test_population_based_training_exploits_checkpoints(run):
 
 
 def test_a_process_serves_as_many_structures_as_it_may(run):
+    class TwoPrograms(DigitsMLP):
+        def build_model(self, config):
+            recycling.MAX_PROGRAMS = 2
+            return super().build_model(config)
+
     trials = run(
-        trainable(DigitsMLP, seed=1, recycling=Recycling(max_programs=2)),
+        trainable(TwoPrograms, seed=1),
         config={"width": tune.grid_search([2, 3, 4, 5, 6]), "batch_size": 512},
         stop={"training_iteration": 1},
         callbacks=[ActorRecycler()],

@@ -26,9 +26,9 @@ def loop_on_grid(replicas_of):
     from tune_tf.training.devices import Devices
     from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
-    def loop(workload, num_replicas, num_stages, micro_batches, **options):
+    def loop(workload, num_replicas, num_stages, micro_batches):
         devices = Devices(tuple(f"CPU:{i}" for i in range(num_replicas * num_stages)))
         spread = Hybrid(num_replicas, num_stages, micro_batches)
-        return stage_loop(StageDevices(devices, num_stages), spread, **options)
+        return stage_loop(StageDevices(devices, num_stages), spread)
 
     return loop

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tune_tf.errors import WorkloadError
 from tune_tf.training import keras_internals as internals
 
 pytestmark = pytest.mark.tf
@@ -216,3 +217,12 @@ def test_masks_are_read_and_set():
     internals.set_keras_mask(embedded, tf.constant([[True, False, False]]))
     lstm = layers.LSTM(2)
     np.testing.assert_allclose(lstm(embedded), lstm(embedded[:, :1]), atol=1e-6)
+
+
+def test_an_optimizer_sums_gradients_over_replicas_where_it_can_be_left_out():
+    optimizer = keras.optimizers.SGD()
+    internals.skip_sum_over_replicas(optimizer)
+
+    assert optimizer._all_reduce_sum_gradients(["pair"]) == ["pair"]
+    with pytest.raises(WorkloadError, match="use one replica"):
+        internals.skip_sum_over_replicas(object())

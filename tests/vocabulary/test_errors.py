@@ -40,5 +40,6 @@ def test_every_error_is_a_builtin_one_too(error):
 
 def test_the_nearest_name_is_guessed():
     assert did_you_mean("adm", ["adam", "sgd"]) == "; did you mean 'adam'?"
+    assert did_you_mean("grace", ["brackets", "grace_period"]) == "; did you mean 'grace_period'?"
     assert did_you_mean("zzz", ["adam", "sgd"]) == did_you_mean(3, ["adam"]) == ""
     assert one_of(["adam", "sgd"]) == "one of 'adam', 'sgd'"

@@ -107,33 +107,35 @@ def returns_a_number(self, hp, model, *args, **kwargs):
 @pytest.mark.parametrize(
     ("fit", "match"),
     [
-        pytest.param(trains_by_tape, "fit calls the model; .*train_step.*loop=", id="tape"),
+        pytest.param(trains_by_tape, "TypeError: .* not callable; .*train_step.*loop=", id="tape"),
         pytest.param(
-            lambda self, hp, model, *args, **kw: model.optimizer, r"fit uses model\.opt", id="part"
+            lambda self, hp, model, *args, **kw: model.optimizer,
+            "no attribute 'optimizer'",
+            id="part",
         ),
-        pytest.param(returns_a_number, r"fit uses \.history of the result of", id="history"),
+        pytest.param(returns_a_number, "no attribute 'history'", id="history"),
         pytest.param(
-            lambda self, hp, model, *args, **kw: 0.5, "fit returns 0.5 instead", id="never"
+            lambda self, hp, model, *args, **kw: 0.5, "it returns 0.5 instead", id="never"
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: [model.fit(*args, **kw) for _ in "12"],
-            "fit calls model.fit several times; .*train_step",
+            "it calls model.fit several times; .*train_step",
             id="twice",
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: {"loss": 1.0} if model.fit(*args) else 0,
-            r"fit returns \{'loss': 1.0\} instead",
+            r"it returns \{'loss': 1.0\} instead",
             id="dict",
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: model.fit(*args, epochs=hp.Int("epochs", 2, 3)),
-            r"fit passes epochs to model.fit, which has no counterpart: .* the sweep's `epochs`",
+            r"model.fit gets epochs, which has no counterpart: .* the sweep's `epochs`",
             id="epochs",
         ),
     ],
 )
 def test_a_fit_that_trains_in_its_own_way_is_refused(fit, match):
-    with pytest.raises(WorkloadError, match=f"^Fitted: {match}"):
+    with pytest.raises(WorkloadError, match=f"the fit of the hypermodel raised .*{match}"):
         space(fitting(fit))
 
 

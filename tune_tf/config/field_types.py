@@ -1,6 +1,5 @@
 """Types of the fields of a sweep file that become value objects."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
@@ -20,7 +19,7 @@ from tune_tf.config.settings import with_rule
 from tune_tf.config.stored_workload import STORED_FILE, StoredReference, is_workload
 from tune_tf.constraint import Constraint
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, adding_errors_to, did_you_mean, one_of
-from tune_tf.objective import Objective, likely_mode
+from tune_tf.objective import Objective
 from tune_tf.parallelism import (
     PARALLELISM_KINDS,
     Asynchronous,
@@ -42,30 +41,21 @@ from tune_tf.validation import section, short_repr
 def _parse_objectives(value: object) -> Objective | tuple[Objective, ...]:
     """Parse one objective, or several with different metrics."""
     if not isinstance(value, list | tuple):
-        return _parse_objective(value)
+        return section(Objective, value, "metric")
     errors: list[ErrorDetail] = []
     objectives: list[Objective] = []
     for index, each in enumerate(value):
         with adding_errors_to(errors, str(index)):
-            objectives.append(_parse_objective(each))
+            objectives.append(section(Objective, each, "metric"))
     if not value:
         errors.append(ErrorDetail("", "is an empty list: give at least one metric and mode"))
     metrics = [objective.metric for objective in objectives]
-    errors += [
-        ErrorDetail("", f"names the metric {metric!r} twice: leave one of them out")
-        for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
-    ]
+    if len(set(metrics)) < len(metrics):
+        text = f"names a metric twice: leave one of {', '.join(metrics)} out"
+        errors.append(ErrorDetail("", text))
     if errors:
         raise InvalidSettingsError(errors)
     return objectives[0] if len(objectives) == 1 else tuple(objectives)
-
-
-def _parse_objective(value: object) -> Objective:
-    if isinstance(value, str):
-        mode = likely_mode(value) or "min"
-        text = f"is the text {value!r}: write `{{metric: {value}, mode: {mode}}}`"
-        raise InvalidSettingsError(text)
-    return section(Objective, value)
 
 
 def _parse_constraints(value: object) -> tuple[Constraint, ...]:
@@ -90,7 +80,7 @@ def _parse_space(value: object) -> SearchSpace:
 
 def _check_reference(value: object) -> str:
     if is_workload(value):
-        return StoredReference.of(value)  # type: ignore[arg-type]
+        return StoredReference.of(value)
     if isinstance(value, str):
         path, _, attribute = value.rpartition(":")
         is_module = all(part.isidentifier() for part in path.split("."))
@@ -185,15 +175,11 @@ KeepCheckpoints = Annotated[
 ]
 """How many of the best trials keep their checkpoints, or ``all``."""
 
-_SIZE = r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]i?)?[bB]?\s*$"
-_BYTES = TypeAdapter(ByteSize)
-
 NumBytes = Annotated[
     int,
-    Field(ge=0),
     BeforeValidator(
-        lambda it: _BYTES.validate_python(it) if re.fullmatch(_SIZE, str(it)) else it,
-        json_schema_input_type=Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=_SIZE)],
+        partial(TypeAdapter(ByteSize).validate_python, strict=True),
+        json_schema_input_type=ByteSize,
     ),
     with_rule(
         "must be a number of bytes such as 0, which is no limit, or one with kB, MB, GB, TB (1 kB "

@@ -1,6 +1,5 @@
 """Sections of a sweep file that are plain settings: budget, cluster, searcher and MLflow."""
 
-import posixpath
 import re
 from typing import Annotated, Any, ClassVar
 
@@ -8,10 +7,10 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tune_tf.config.settings import Settings, with_rule
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.secrets import mask_secrets
+from tune_tf.secrets import mask_secrets, refuse_password
 from tune_tf.validation import short_repr, unknown_key_error
 
-_MAX_NAME_LENGTH = 255  # limit of MLflow's databases
+_Uri = Annotated[str, AfterValidator(refuse_password)]
 
 
 class BudgetSettings(Settings):
@@ -47,31 +46,11 @@ class BudgetSettings(Settings):
     patience: Annotated[int, Field(ge=1)] | None = None
 
 
-_RUNTIME_ENV = (
-    "conda",
-    "config",
-    "container",
-    "env_vars",
-    "excludes",
-    "image_uri",
-    "pip",
-    "py_executable",
-    "py_modules",
-    "uv",
-    "working_dir",
-)
-
-
-def _check_address(address: str) -> str:
-    if not address.strip():
-        raise ValueError("is empty: give auto or host:port, or leave it out")
-    return address
-
-
 def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
-    errors = [
-        unknown_key_error(key, _RUNTIME_ENV) for key in environment if key not in _RUNTIME_ENV
-    ]
+    from ray.runtime_env import RuntimeEnv  # late: it takes a second
+
+    known = sorted(each for each in RuntimeEnv.known_fields if not each.startswith("_"))
+    errors = [unknown_key_error(key, known) for key in environment if key not in known]
     variables = environment.get("env_vars", {})
     if not isinstance(variables, dict):
         text = f"must be a mapping of names to text, not {short_repr(variables)}"
@@ -89,6 +68,13 @@ def _check_runtime_env(environment: dict[str, Any]) -> dict[str, Any]:
     return environment
 
 
+_Address = Annotated[
+    str,
+    Field(pattern=r"^(auto|local|[^/]+:[0-9]+)$"),
+    with_rule("must be auto or host:port (from outside of a cluster, use `ray job submit`)"),
+]
+
+
 class ClusterSettings(Settings):
     """Ray cluster of a sweep.
 
@@ -101,7 +87,7 @@ class ClusterSettings(Settings):
             contain references ``${NAME}``. Example: ``{pip: [scikit-learn]}``.
     """
 
-    address: Annotated[str, AfterValidator(_check_address)] | None = None
+    address: _Address | None = None
     runtime_env: Annotated[dict[str, Any], AfterValidator(_check_runtime_env)] | None = None
 
 
@@ -128,7 +114,6 @@ class SearcherSettings(Settings):
             results, running trials included; ``random`` does not learn; ``freeze_thaw`` takes the
             proposals of the scheduler of that name. Example: ``tpe``.
         arguments: Arguments of the sampler's class. Example: ``{n_startup_trials: 5}``.
-        seed: Seed of the sampler; None for the sweep's. Example: ``7``.
         storage: URL of an Optuna database; None for a journal file in the sweep's folder. Example:
             ``postgresql+psycopg://user@host/optuna``.
         study_name: Name of the study in it; None for the sweep's id. An existing study is
@@ -144,30 +129,28 @@ class SearcherSettings(Settings):
         str, AfterValidator(_check_sampler), Field(json_schema_extra=_SAMPLER_FORMS)
     ] = "auto"
     arguments: Annotated[dict[str, Any], with_rule("must be a mapping of arguments")] = Field({})
-    seed: Annotated[int, Field(ge=0)] | None = None
-    storage: str | None = None
+    storage: _Uri | None = None
     study_name: str | None = None
     points_to_evaluate: Annotated[
         list[dict[str, Any]], with_rule("must be a list of configs like {learning_rate: 0.1}")
     ] = Field([])
-    warm_start_from: str | None = None
+    warm_start_from: _Uri | None = None
 
 
-def _check_model_name(name: str) -> str:
-    """Refuse a model name that MLflow would refuse after the sweep."""
-    path = posixpath.normpath(name) != name or name in (".", "..")
-    if not name.strip() or set(name) & set("/:") or path or len(name) > _MAX_NAME_LENGTH:
-        raise ValueError(
-            f"must be a name of 1 to {_MAX_NAME_LENGTH} characters without '/' and ':', as MLflow "
-            f"requires, not {short_repr(name)}: use a name such as digits-cnn"
-        )
-    return name
+_ModelName = Annotated[
+    str,
+    Field(pattern=r"^[^/:.\s][^/:]{0,254}$"),
+    with_rule(
+        "must be a name of 1 to 255 characters without '/' and ':', as MLflow requires, that does "
+        "not begin with '.' or a space"
+    ),
+]
 
 
 def _check_alias(alias: str) -> str:
     """Refuse an alias that MLflow would refuse: ``latest`` and ``v1`` are reserved."""
     reserved = alias.lower() == "latest" or re.fullmatch(r"[vV]\d+", alias)
-    if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > _MAX_NAME_LENGTH:
+    if reserved or not re.fullmatch(r"[\w\-]+", alias) or len(alias) > 255:
         raise ValueError(
             "must be letters, digits, '_' and '-', and neither 'latest' nor a version number such "
             f"as 'v1', which MLflow reserves, not {short_repr(alias)}: use an alias "
@@ -194,11 +177,11 @@ class MLflowSettings(Settings):
 
     main_setting: ClassVar[str] = "tracking_uri"
 
-    tracking_uri: str = "sqlite:///mlflow.db"
+    tracking_uri: _Uri = "sqlite:///mlflow.db"
     experiment_name: str = ""
     system_metrics: bool = True
     log_best_model: bool = True
-    register_best: Annotated[str, AfterValidator(_check_model_name)] | None = None
+    register_best: _ModelName | None = None
     best_alias: Annotated[str, AfterValidator(_check_alias)] | None = "champion"
 
     @field_validator("register_best")

@@ -12,17 +12,14 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError
 from tune_tf.validation import (
     STRICT,
     described_schema,
     error_details,
     section,
     short_repr,
-    unknown_key_error,
 )
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Settings(BaseModel):
@@ -38,11 +35,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise InvalidSettingsError(error_details(error, self._unknown_key_error)) from None
-
-    @classmethod
-    def _unknown_key_error(cls, key: str, value: Any) -> ErrorDetail:
-        return unknown_key_error(key, cls.model_fields)
+            raise InvalidSettingsError(error_details(error, type(self).model_fields)) from None
 
     @classmethod
     def from_dict(cls, settings: Any) -> Self:
@@ -51,11 +44,6 @@ class Settings(BaseModel):
         Existing settings are kept, and what is no mapping is refused with what to write.
         """
         return section(cls, settings, cls.main_setting)
-
-    @classmethod
-    def json_schema(cls) -> dict[str, Any]:
-        """Return the JSON schema, with the descriptions of settings beside each, for editors."""
-        return {"$schema": _DIALECT, **cls.model_json_schema()}
 
     @classmethod
     def __get_pydantic_json_schema__(

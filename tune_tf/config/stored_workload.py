@@ -1,12 +1,13 @@
 """Workloads given as objects, which the folders of their sweeps store."""
 
+import os
 import pickle
 import sys
 import sysconfig
 from contextlib import ExitStack
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Final
+from types import ModuleType
+from typing import Final, TypeGuard
 
 from tune_tf.atomic_files import atomic_path
 from tune_tf.errors import WorkloadError
@@ -37,7 +38,7 @@ class StoredReference(str):
         return reference
 
 
-def is_workload(value: object) -> bool:
+def is_workload(value: object) -> TypeGuard[type[Workload] | Workload]:
     """Return whether a value is a workload class or instance."""
     if isinstance(value, type):
         return issubclass(value, Workload) and value is not Workload
@@ -53,7 +54,7 @@ def write_workload(workload: type[Workload] | Workload, folder: Path) -> None:
     from ray import cloudpickle  # late: slow to import
 
     with ExitStack() as stack:
-        for module in _own_modules(workload):
+        for module in _own_modules():
             cloudpickle.register_pickle_by_value(module)
             stack.callback(cloudpickle.unregister_pickle_by_value, module)
         try:
@@ -90,37 +91,21 @@ def read_workload(folder: Path) -> type[Workload] | Workload:
     return workload
 
 
-def _own_modules(workload: type[Workload] | Workload) -> list[ModuleType]:
-    """Return the imported modules of a workload's own code: all from where its parts come from.
-
-    That is an entry of Python's path, such as the script's folder; never installed packages.
-    """
-    values = [workload, *getattr(workload, "__dict__", {}).values()]
-    values += [part for each in values for part in getattr(each, "__dict__", {}).values()]
-    kinds = [
-        kind for each in values for kind in (each if isinstance(each, type) else type(each)).__mro__
+def _own_modules() -> list[ModuleType]:
+    """Return the imported modules that are neither installed nor of Python or tune_tf."""
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    # What a distribution of Linux brings is elsewhere.
+    paths += [
+        str(Path(sys.modules[name].__path__[0]).parent)
+        for name in ("keras", "numpy", "ray")
+        if name in sys.modules
     ]
-    names = {str(getattr(value, "__module__", None)) for value in (*values, *kinds)}
-    roots = {name: _import_root(name) for name in list(sys.modules)}
-    installed = {None, *map(Path, sysconfig.get_paths().values())}
-    installed |= {roots[name] for name in ("keras", "keras_tuner", "numpy", "ray") if name in roots}
-    files = {  # of modules that were run as a file, and are not in sys.modules
-        Path(function.__globals__.get("__file__") or "/")
-        for kind in kinds
-        if kind.__module__ not in sys.modules
-        for function in vars(kind).values()
-        if isinstance(function, FunctionType)
-    }
-    own = {*map(roots.get, names), *(file.parent for file in files)} - installed
-    return [sys.modules[name] for name, root in roots.items() if root in own and name != "__main__"]
-
-
-def _import_root(name: str) -> Path | None:
-    """Return the entry of Python's path that a module was imported from; None for tune_tf."""
-    file = getattr(sys.modules[name], "__file__", None)
-    if name == "__main__" and not file:
-        return Path.cwd()  # of a notebook
-    if not file or name.partition(".")[0] == "tune_tf":
-        return None
-    path = Path(file)
-    return path.parents[min(name.count(".") + (path.stem == "__init__"), len(path.parents) - 1)]
+    installed = tuple(f"{path}{os.sep}" for path in paths)
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name == getattr(module, "__name__", None) != "__main__"
+        and name.partition(".")[0] != "tune_tf"
+        and (file := getattr(module, "__file__", None))
+        and not file.startswith(installed)
+    ]

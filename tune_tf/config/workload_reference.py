@@ -2,9 +2,8 @@
 
 import copy
 import importlib
-import importlib.util
-import inspect
 import re
+import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,6 @@ from tune_tf.config.stored_workload import (
     read_workload,
 )
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError, did_you_mean
-from tune_tf.validation import unknown_key_error
 from tune_tf.workload import Workload
 
 
@@ -45,26 +43,19 @@ def import_workload(
     if path == STORED_FILE:
         return _workload_of(reference, read_workload(base_dir), base_dir, data)
     if path.endswith(".py"):
-        module = _import_file(reference, (base_dir / path).resolve())
+        values = _run_file(reference, (base_dir / path).resolve())
     else:
-        module = _import_module(reference, path, base_dir.resolve())
+        values = vars(_import_module(reference, path, base_dir.resolve()))
     names = sorted(
-        name
-        for name, value in vars(module).items()
-        if is_workload(value) and not name.startswith("_")
+        name for name, value in values.items() if is_workload(value) and not name.startswith("_")
     )
-    known = f"its workloads are {', '.join(names)}" if names else "it has no workload"
-    if not hasattr(module, attribute):
-        raise WorkloadError(
-            f"workload {reference!r}: {module.__file__ or path} has no {attribute!r}"
-            f"{did_you_mean(attribute, names)}; {known}"
-        )
-    workload = getattr(module, attribute)
+    workload = values.get(attribute)
     if not is_workload(workload):
-        raise WorkloadError(
-            f"workload {reference!r}: {attribute} of {module.__file__ or path} is {workload!r}, "
-            f"which is not a tune_tf.Workload; {known}"
-        )
+        wrong = f"{path} has no {attribute!r}{did_you_mean(attribute, names)}"
+        if attribute in values:
+            wrong = f"{attribute} of {path} is {workload!r}, which is not a tune_tf.Workload"
+        known = f"its workloads are {', '.join(names)}" if names else "it has no workload"
+        raise WorkloadError(f"workload {reference!r}: {wrong}; {known}")
     return _workload_of(reference, workload, base_dir, data)
 
 
@@ -89,8 +80,6 @@ def _workload_of(
 def _instantiate(
     reference: str, kind: type[Workload], base_dir: Path, data: Mapping[str, Any] | None
 ) -> Workload:
-    if data is not None and kind.from_settings.__func__ is Workload.from_settings.__func__:  # type: ignore[attr-defined]
-        _check_arguments(kind, data)
     try:
         return kind() if data is None else kind.from_settings(data, base_dir)
     except InvalidSettingsError as error:
@@ -105,28 +94,6 @@ def _instantiate(
             f"{type(error).__name__}: {error}; give its arguments as data: {{...}}, or create an "
             "instance at module level and name that"
         ) from error
-
-
-def _check_arguments(kind: type[Workload], data: Mapping[str, Any]) -> None:
-    """Refuse settings that are not arguments of a class."""
-    parameters = inspect.signature(kind).parameters.values()
-    known = {each.name: each for each in parameters if each.kind not in _VARIADIC}
-    if not parameters:
-        text = f"is given, but {kind.__name__} takes no settings: leave it out"
-        raise InvalidSettingsError(ErrorDetail("data", text))
-    errors = [
-        ErrorDetail(f"data.{name}", "is missing")
-        for name, each in known.items()
-        if each.default is each.empty and name not in data
-    ]
-    if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-        unknown = [key for key in data if key not in known]
-        errors += [unknown_key_error(key, known).within("data") for key in unknown]
-    if errors:
-        raise InvalidSettingsError(errors)
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _import_module(reference: str, name: str, base_dir: Path) -> ModuleType:
@@ -144,27 +111,19 @@ def _import_module(reference: str, name: str, base_dir: Path) -> ModuleType:
         raise WorkloadError(f"workload {reference!r}: {text}") from error
 
 
-def _import_file(reference: str, path: Path) -> ModuleType:
-    """Run a file as a module.
+def _run_file(reference: str, path: Path) -> dict[str, Any]:
+    """Return what a file defines.
 
-    It leaves ``sys.modules``, so that its classes are pickled by value for other processes.
+    It is no imported module, so that its classes are pickled by value for other processes.
     """
     if not path.is_file():
         raise WorkloadError(f"workload {reference!r}: there is no file {path}")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     name = f"tune_tf_workload_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:  # a link to a file of another kind
-        raise WorkloadError(f"workload {reference!r}: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up while it runs
     try:
-        spec.loader.exec_module(module)
+        return runpy.run_path(str(path), run_name=name)
     except Exception as error:
         raise WorkloadError(
             f"workload {reference!r}: {path} raised {type(error).__name__}: {error}"
         ) from error
-    finally:
-        del sys.modules[name]
-    return module

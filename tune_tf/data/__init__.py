@@ -2,15 +2,12 @@
 
 from tune_tf.data.folded_rows import FoldedRows
 from tune_tf.data.loading import DataLoader, has_loaded
-from tune_tf.data.preparation import BadRecord
-from tune_tf.data.prepared_rows import Prepared, prepared
+from tune_tf.data.preparation import prepared
 from tune_tf.data.rows import Rows, first_rows, rows_of
 
 __all__ = [
-    "BadRecord",
     "DataLoader",
     "FoldedRows",
-    "Prepared",
     "Rows",
     "first_rows",
     "has_loaded",

@@ -1,9 +1,8 @@
 """Config dict that records which of its values are read."""
 
+import copy
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
-
-import numpy as np
 
 from tune_tf.data.digest import digest
 from tune_tf.errors import WorkloadError
@@ -25,7 +24,7 @@ class ConfigReads:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.digests: ReadDigests = {}
-        self._config = _copy(dict(config))  # the loader may change what it reads
+        self._config = copy.deepcopy(dict(config))  # the loader may change what it reads
         self.recording = RecordingConfig.of(self, ())
 
     def value(self, path: ConfigPath) -> Any:
@@ -99,7 +98,7 @@ class RecordingConfig(dict[str, Any]):
         if value is _UNREAD or value is _ABSENT:
             self._reads.record(path)
         if value is _UNREAD:
-            value = _copy(self._reads.value(path))
+            value = copy.deepcopy(self._reads.value(path))
             if type(value) is dict:
                 value = RecordingConfig.of(self._reads, path)
             dict.__setitem__(self, key, value)
@@ -155,15 +154,6 @@ for _name in (
 
 for _name in ("get", "__contains__", "setdefault"):  # by the methods above
     setattr(RecordingConfig, _name, getattr(MutableMapping, _name))
-
-
-def _copy(value: Any) -> Any:
-    kind = type(value)
-    if kind is dict:
-        return {key: _copy(each) for key, each in value.items()}
-    if kind in (list, tuple):
-        return kind(map(_copy, value))
-    return value.copy() if kind in (set, np.ndarray) else value
 
 
 def _at(config: Any, path: ConfigPath) -> Any:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import pickle
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
@@ -10,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tune_tf.atomic_files import write_atomically
 from tune_tf.data.config_reads import ConfigReads, ReadDigests, matches
 from tune_tf.data.digest import digest
 from tune_tf.data.node_store import node_store
 from tune_tf.data.rows import shareable
 from tune_tf.workload import Data, Workload
 
-_READS = ".reads"
+_LOADED = ".loaded"
 _Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
 _log = logging.getLogger(__name__)
@@ -58,7 +56,7 @@ class DataLoader:
         self._sweep_key = sweep_key or uuid.uuid4().hex
         self._floatx = floatx
         self._store = node_store()
-        self._reads: dict[Path, ReadDigests] = {}
+        self._reads: dict[str, ReadDigests] = {}  # by key
 
     def load(
         self,
@@ -87,11 +85,12 @@ class DataLoader:
 
     def _find(self, config: Mapping[str, Any]) -> str | None:
         """Return the key of data whose loader read the same values."""
-        for path in self._store.folder.glob(f"{self._sweep_key}-*{_READS}"):
-            if path not in self._reads:
-                self._reads[path] = pickle.loads(path.read_bytes())  # noqa: S301  of the same job
-            if matches(self._reads[path], config):
-                return path.stem
+        for path in self._store.folder.glob(f"{self._sweep_key}-*{_LOADED}"):
+            key = path.name
+            if key not in self._reads:
+                self._reads[key] = self._store.get(key, lambda: None)[0]
+            if matches(self._reads[key], config):
+                return key
         return None
 
     def _load(
@@ -104,22 +103,18 @@ class DataLoader:
             return loaded
         if None in reads.digests.values():
             return replace(loaded, data=data)
-        key = f"{self._sweep_key}-{uuid.uuid4().hex}"
+        key = f"{self._sweep_key}-{uuid.uuid4().hex}{_LOADED}"
         changed = workload if has_loaded(workload) else None
         try:
-            stored = self._stored(key, workload, lambda: (data, changed))
+            return self._stored(key, workload, lambda: (reads.digests, data, changed))
         except Exception as error:  # noqa: BLE001  pickling may raise anything
             text = "Each trial loads its data, since it or what load_data set cannot be pickled: %s"
             _log.warning(text, error)
             own.touch()
             return loaded
-        if key in self._store:
-            reads_file = self._store.folder / f"{key}{_READS}"
-            write_atomically(reads_file, pickle.dumps(dict(reads.digests)), on_disk=False)
-        return stored
 
     def _stored(self, key: str, workload: Workload, compute: Callable[[], Any]) -> Loaded:
-        data, changed = self._store.get(key, compute)
+        _, data, changed = self._store.get(key, compute)
         if changed is None:
             return Loaded(data, workload, key)
         _changed[id(changed)] = changed

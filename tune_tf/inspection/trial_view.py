@@ -37,7 +37,7 @@ class TrialView:
         node: Host name and address of the node of its last result; empty without one.
         pid: Process of its last result.
         mlflow_run_id: Id of its run in MLflow, if known.
-        frozen_layers: What the outputs of its frozen layers save, or why they are not shared.
+        frozen_layers: Which outputs of its frozen layers are shared, or why they are not.
         graph: Whether the graph of its epoch was traced for it, and why.
     """
 

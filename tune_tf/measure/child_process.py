@@ -3,9 +3,8 @@
 It loads TensorFlow, which the driver of a sweep never does.
 """
 
-import contextlib
-import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -13,13 +12,12 @@ import sys
 import sysconfig
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from tune_tf.errors import TuneTfError, WorkloadError, message_lines
+from tune_tf.errors import InvalidSettingsError, TuneTfError, WorkloadError, message_lines
 
-_TASK, _ANSWER, _OUTPUT = "task", "answer", "output"  # files of the process
 _INSTALLED = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]), "<")
 _REMEDIES = {
     "is outside the valid range of": "number the labels from 0, and give the last layer a unit for "
@@ -35,36 +33,30 @@ class ChildProcess:
 
     Args:
         what: What the process does, in messages: ``a trial of one batch``.
-        function: Function of this package; its result is plain data.
+        function: Function of this package; its result can be pickled.
         arguments: Its arguments.
         uses_gpus: Whether the process sees GPUs, which it shares with other processes.
-        environment: Further environment variables.
     """
 
     def __init__(
-        self,
-        what: str,
-        function: Callable[..., Any],
-        *arguments: Any,
-        uses_gpus: bool = False,
-        environment: Mapping[str, str] | None = None,
+        self, what: str, function: Callable[..., Any], *arguments: Any, uses_gpus: bool = False
     ) -> None:
         from ray import cloudpickle
 
         self._what = what
-        self._folder = tempfile.TemporaryDirectory(prefix="tune-tf-measure-")
-        folder = Path(self._folder.name)
-        task = cloudpickle.dumps((sys.path, cloudpickle.dumps((function, arguments))))
-        (folder / _TASK).write_bytes(task)
+        self._answer = tempfile.TemporaryFile()  # noqa: SIM115  closed by __exit__
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  likewise
         hidden = {"CUDA_VISIBLE_DEVICES": "-1"}  # as a trial without GPUs
         shared = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}  # the first trials may run meanwhile
-        with (folder / _OUTPUT).open("wb") as output:
-            self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "tune_tf.measure.child_process", str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **(shared if uses_gpus else hidden), **(environment or {})},
+        with tempfile.TemporaryFile() as task:
+            cloudpickle.dump((sys.path, what, cloudpickle.dumps((function, arguments))), task)
+            task.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tune_tf.measure.child_process"],
+                stdin=task,
+                stdout=self._answer,
+                stderr=self._output,
+                env={**os.environ, **(shared if uses_gpus else hidden)},
             )
 
     def __enter__(self) -> Self:
@@ -73,35 +65,31 @@ class ChildProcess:
 
     def __exit__(self, *error: object) -> None:
         """Kill the process if it runs, and delete its files."""
-        with self._folder:
+        with self._answer, self._output:
             self._process.kill()
             self._process.wait()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the process; return False on timeout."""
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def result(self) -> Any:
+    def result(self, timeout_s: float | None = None) -> Any:
         """Wait for the end of the process, and return the result of the function.
 
         Raises:
             WorkloadError: The function raised an error, or the process died.
+            InvalidSettingsError: The function raised it.
+            subprocess.TimeoutExpired: The process is still running.
         """
-        folder, code = Path(self._folder.name), self._process.wait()
-        if not (folder / _ANSWER).exists():
-            lines = (folder / _OUTPUT).read_text(errors="replace").strip().splitlines()
-            cause = " (killed: too little memory?)" if code == -signal.SIGKILL else ""
-            raise WorkloadError(
-                f"the process of {self._what} ended with code {code}{cause}: {' '.join(lines[-3:])}"
-            )
-        answer = json.loads((folder / _ANSWER).read_text())
-        if "error" in answer:
-            raise WorkloadError(f"{self._what} failed: {answer['error']}")
-        return answer["result"]
+        code = self._process.wait(timeout_s)
+        for file in (self._answer, self._output):
+            file.seek(0)
+        if answer := self._answer.read():
+            result, error = pickle.loads(answer)  # noqa: S301  written by the child
+            if error is not None:
+                raise error
+            return result
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        cause = " (killed: too little memory?)" if code == -signal.SIGKILL else ""
+        raise WorkloadError(
+            f"the process of {self._what} ended with code {code}{cause}: {' '.join(lines[-3:])}"
+        )
 
 
 def _error_text(error: Exception) -> str:
@@ -115,19 +103,21 @@ def _error_text(error: Exception) -> str:
     return f"{kind}{text}{where}"
 
 
-def _main(folder: str) -> None:
-    import pickle
-
-    task, answer = Path(folder, _TASK), Path(folder, _ANSWER)
-    sys.path[:], call = pickle.loads(task.read_bytes())  # noqa: S301  written by the parent
+def _main() -> None:
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a workload prints is no answer
+    sys.path[:], what, call = pickle.load(sys.stdin.buffer)  # noqa: S301  written by the parent
+    found: tuple[Any, Exception | None]
     try:
         function, arguments = pickle.loads(call)  # noqa: S301  likewise
-        with contextlib.redirect_stdout(sys.stderr):
-            found = {"result": function(*arguments)}
+        found = function(*arguments), None
+    except InvalidSettingsError as error:
+        found = None, error
     except Exception as error:  # noqa: BLE001  raised by the parent
-        found = {"error": _error_text(error)}
-    answer.write_text(json.dumps(found))
+        found = None, WorkloadError(f"{what} failed: {_error_text(error)}")
+    with answer:
+        pickle.dump(found, answer)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main()

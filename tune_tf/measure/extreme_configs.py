@@ -68,8 +68,5 @@ def largest_config(
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """Format a config as ``optimizer=adamw, learning_rate=0.003162``, with four digits."""
-    return ", ".join(
-        f"{path}={value:.4g}" if isinstance(value, float) else f"{path}={value_text(value)}"
-        for path, value in flatten(config).items()
-    )
+    """Format a config as ``optimizer=adamw, learning_rate=0.00316228``."""
+    return ", ".join(f"{path}={value_text(value)}" for path, value in flatten(config).items())

@@ -1,6 +1,6 @@
 """Scaling of a workload: the same epoch on more devices and in other batches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,6 @@ def scale_workload(
     *,
     base_dir: Path | None = None,
     max_devices: int | None = None,
-    on_progress: Callable[[str], object] = lambda step: None,
 ) -> Scaling:
     """Measure how a sweep's workload scales over devices and batch sizes.
 
@@ -89,7 +88,6 @@ def scale_workload(
         InvalidSettingsError: The settings are invalid.
     """
     base_dir = base_dir or Path.cwd()
-    on_progress("starting Ray")
     trial_config = nest(fill_with_middle(config.space, {}))
     rows: list[ScalingRow] = []
     failures: dict[str, str] = {}
@@ -99,7 +97,6 @@ def scale_workload(
         num_devices = _devices_of_a_node("GPU" if on_gpus else "CPU")
         num_devices = min(num_devices, max_devices or num_devices)
         for each in candidates(config.parallelism, plan.resources, num_devices, on_gpus=on_gpus):
-            on_progress(f"training: {each.what}")
             try:
                 rows.append(_measure(each, plan, trial_config, rows[0] if rows else None))
             except WorkloadError as error:
@@ -161,7 +158,7 @@ def _measure(
         resources=candidate.resources,
     )
     with costs_process(candidate.what, plan, config) as process:
-        costs = TrialCosts(**process.result())
+        costs: TrialCosts = process.result()
     if costs.rows_per_s is None:
         raise WorkloadError(
             "scaling is measured on data whose rows are known: return arrays from load_data"
@@ -179,15 +176,12 @@ def _measure(
 
 
 def advice(rows: Sequence[ScalingRow], device: str) -> str:
-    """Return what to choose, in one line with the measured numbers."""
-    parallel = [each for each in rows if each.devices > 1]
-    paying = [each for each in parallel if each.efficiency >= _EFFICIENCY]
-    best = max(paying or parallel, key=lambda each: each.speed_up, default=None)
-    text = f"Give a trial one {device}, and run as many at once as there are {device}s"
+    """Return what to choose, in one line."""
+    paying = [each for each in rows if each.devices > 1 and each.efficiency >= _EFFICIENCY]
+    best = max(paying, key=lambda each: each.speed_up, default=None)
     if best is None:
-        return f"{text}."
-    numbers = (
-        f"{best.what}: {best.speed_up:.2f} times the rows a second of one {device}, "
-        f"{best.efficiency:.0%} of {best.devices} single ones"
+        return f"Give a trial one {device}, and run as many at once as there are {device}s."
+    return (
+        f"Give a trial {best.what}: {best.speed_up:.2f} times the rows a second of one {device}, "
+        f"{best.efficiency:.0%} of {best.devices} single ones."
     )
-    return f"Give a trial {numbers}." if paying else f"{text}. The fastest of more, {numbers}."

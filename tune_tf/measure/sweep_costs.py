@@ -3,7 +3,7 @@
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,6 @@ class SweepCosts:
         memory_bytes: Host memory of concurrent trials; None if unknown.
         disk_bytes: Bytes of checkpoints while trials run.
         end_disk_bytes: Bytes of checkpoints at the end.
-        free_memory_bytes: Free memory of this machine before the measurement.
     """
 
     models: tuple[ModelCosts, ...]
@@ -69,7 +68,6 @@ class SweepCosts:
     memory_bytes: float | None
     disk_bytes: int
     end_disk_bytes: int
-    free_memory_bytes: int = 0
 
     @classmethod
     def of(
@@ -108,12 +106,7 @@ class SweepCosts:
         )
 
 
-def measure_sweep(
-    config: SweepConfig,
-    *,
-    base_dir: Path | None = None,
-    on_progress: Callable[[str], object] = lambda step: None,
-) -> SweepCosts:
+def measure_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> SweepCosts:
     """Measure the smallest and the largest model of a sweep, and bound what the sweep takes.
 
     They train for some epochs on this machine. Without a connected Ray cluster, one is started and
@@ -126,30 +119,22 @@ def measure_sweep(
         UnavailableResourcesError: No machine has the resources for a trial.
     """
     base_dir = base_dir or Path.cwd()
-    on_progress("starting Ray")
     with cluster(config.cluster, base_dir):
         plan = plan_sweep(config, base_dir=base_dir)
-        free_bytes = psutil.virtual_memory().available
-        on_progress("building models")
         what = "the search for the smallest and the largest model"
         with ChildProcess(what, _find_extremes, plan.workload, config.space) as process:
             found = process.result()
-        models = []
-        for label, (trial_config, num_parameters) in found.items():
-            on_progress(f"training a trial: {label}")
-            models.append(_measure(plan, label, trial_config, num_parameters, free_bytes))
+        models = [_measure(plan, label, *each) for label, each in found.items()]
     num_to_keep = make_scheduler(plan.config, plan.mutations).num_to_keep
     num_at_once = plan.max_concurrent_trials
-    costs = SweepCosts.of(plan.config, models, num_at_once=num_at_once, num_to_keep=num_to_keep)
-    return replace(costs, free_memory_bytes=free_bytes)
+    return SweepCosts.of(plan.config, models, num_at_once=num_at_once, num_to_keep=num_to_keep)
 
 
-def _measure(
-    plan: SweepPlan, label: str, config: Config, num_parameters: int, free_bytes: int
-) -> ModelCosts:
+def _measure(plan: SweepPlan, label: str, config: Config, num_parameters: int) -> ModelCosts:
     """Train a model in some processes at once, which slow each other as trials will."""
     num = 1
     if label != "smallest" and not plan.resources.gpus and not plan.config.parallelism.in_processes:
+        free_bytes = psutil.virtual_memory().available
         num = min(plan.max_concurrent_trials, _MAX_AT_ONCE, int(free_bytes // _PROCESS_BYTES))
     plan = replace(plan, workload=sample_workload(plan.workload))
     what = f"a trial of the {label} model, {config_text(config)},"
@@ -157,7 +142,7 @@ def _measure(
         processes = [
             stack.enter_context(costs_process(what, plan, config)) for _ in range(max(1, num))
         ]
-        costs = [TrialCosts(**process.result()) for process in processes]
+        costs: list[TrialCosts] = [process.result() for process in processes]
     slowest = max(costs, key=lambda each: each.epoch_s)
     return ModelCosts(label, config, num_parameters, len(processes), slowest)
 

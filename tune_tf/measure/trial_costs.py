@@ -4,13 +4,13 @@ import contextlib
 import statistics
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import ray
 
+from tune_tf.config import ClusterSettings
 from tune_tf.measure.child_process import ChildProcess
 from tune_tf.result_keys import PEAK_MEMORY, ROWS_PER_S
 from tune_tf.sweep import SweepPlan
@@ -45,24 +45,20 @@ class TrialCosts:
 def costs_process(what: str, plan: SweepPlan, config: Config) -> ChildProcess:
     """Return a process that trains a trial of a sweep for two epochs, and more if these are short.
 
-    Its result are the arguments of :class:`TrialCosts`. Workers of a trial start on the Ray cluster
-    that is connected here.
+    Its result are :class:`TrialCosts`. Workers of a trial start on the Ray cluster that is
+    connected here.
     """
-    environment = {}
-    if plan.config.parallelism.in_processes:
-        environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+    address = ray.get_runtime_context().gcs_address
     uses_gpus = plan.resources.gpus > 0
-    return ChildProcess(
-        what, _train, plan, dict(config), uses_gpus=uses_gpus, environment=environment
-    )
+    return ChildProcess(what, _train, plan, dict(config), address, uses_gpus=uses_gpus)
 
 
-def _train(plan: SweepPlan, config: Config) -> dict[str, Any]:
-    """Train a trial in this process; return the arguments of :class:`TrialCosts`."""
+def _train(plan: SweepPlan, config: Config, address: str) -> TrialCosts:
+    """Train a trial in this process."""
     with contextlib.ExitStack() as stack:
         in_processes = plan.config.parallelism.in_processes
         if in_processes:
-            stack.enter_context(cluster())
+            stack.enter_context(cluster(ClusterSettings(address=address)))
         trial = sweep_trainable(plan.config, plan, None)(config=dict(config))
         stack.callback(trial.stop)
         trial.train()
@@ -72,17 +68,15 @@ def _train(plan: SweepPlan, config: Config) -> dict[str, Any]:
             results.append(trial.train())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         trial.save_checkpoint(str(folder))
-        files = [path for path in folder.rglob("*") if path.is_file()]
         rates = [each[ROWS_PER_S] for each in results if ROWS_PER_S in each]
-        costs = TrialCosts(
+        return TrialCosts(
             start_s,
             statistics.median(each["time_this_iter_s"] for each in results),
             max(rates, default=None),  # others were slowed down by something else
             results[-1].get(PEAK_MEMORY),
             None if in_processes else _peak_gpu_bytes(),
-            sum(path.stat().st_size for path in files),
+            sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         )
-        return asdict(costs)
 
 
 def _peak_gpu_bytes() -> int | None:

@@ -1,8 +1,6 @@
 """Asynchronous data parallelism with a parameter server."""
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from tune_tf.parallelism.parallelism import Count, Parallelism, Placement
 from tune_tf.validation import validated
@@ -17,12 +15,12 @@ class Asynchronous(Parallelism):
     since its weights were read. With more than one worker, results depend on the order of arrival.
 
     Args:
-        num_workers: Processes that compute gradients, besides the server.
+        num_workers: Processes that compute gradients. The server is one more, on the CPUs of the
+            first one.
         max_staleness: Largest number of updates by which a gradient may be behind. An older one is
             dropped and its batch recomputed. With 0, workers would wait for each other.
-        server_cpus: CPUs reserved for the server; with 0 it shares those of the first worker.
         placement: ``"pack"`` uses as few nodes as possible, ``"spread"`` as many as possible, and
-            ``"strict_spread"`` one node per process.
+            ``"strict_spread"`` one node per worker.
         micro_batches: Pieces into which a worker splits a batch to save memory.
     """
 
@@ -34,7 +32,6 @@ class Asynchronous(Parallelism):
 
     num_workers: Count = 2
     max_staleness: Count = 8
-    server_cpus: Annotated[int, Field(ge=0)] = 1
     placement: Placement = "pack"
     micro_batches: Count = 1
 

@@ -12,6 +12,7 @@ class _Staged(Parallelism):
 
     trainable: ClassVar[str] = "tune_tf.trainables.mirrored:ModelParallelTrainable"
     part: ClassVar[str] = "stage"
+    pieces_save_memory: ClassVar[bool] = False
 
     num_stages: int
 

@@ -27,6 +27,7 @@ class Parallelism:
         part: What is on each device, in messages.
         supports_row_functions: Whether a workload's ``per_example`` runs inside its graphs.
         shares_gpus: Whether each device may be a share of a GPU.
+        pieces_save_memory: Whether a trial needs less memory with more micro-batches.
 
     Raises:
         InvalidSettingsError: A value is not allowed; the message lists all errors.
@@ -37,12 +38,12 @@ class Parallelism:
     part: ClassVar[str] = "replica"
     supports_row_functions: ClassVar[bool] = True
     shares_gpus: ClassVar[bool] = False
+    pieces_save_memory: ClassVar[bool] = True
 
     # What is no setting of a kind.
     micro_batches = 1
     synchronized_batch_norm = False
     placement = "pack"
-    server_cpus = 0
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -89,13 +90,12 @@ class Parallelism:
     def resources(self, *, gpus_in_cluster: bool) -> TrialResources:
         """Return the default resources of a trial: a CPU or GPU for each device."""
         gpus = self.num_devices if gpus_in_cluster else 0
-        return TrialResources(self.num_devices + self.server_cpus, gpus)
+        return TrialResources(self.num_devices, gpus)
 
     def shares(self, resources: TrialResources) -> tuple[TrialResources, ...]:
-        """Return the resources of each process of a trial: the workers, then a server."""
-        num, cpus = self.num_workers, resources.cpus - self.server_cpus
-        server = (TrialResources(self.server_cpus),) if self.server_cpus else ()
-        return (*(replace(resources, cpus=cpus // num, gpus=resources.gpus / num),) * num, *server)
+        """Return the resources of each process of a trial, which are equal."""
+        num = self.num_workers
+        return (replace(resources, cpus=resources.cpus // num, gpus=resources.gpus / num),) * num
 
     def check(self, resources: TrialResources) -> None:
         """Check that each process of a trial gets equal resources, and each device a CPU or GPU.
@@ -103,15 +103,13 @@ class Parallelism:
         Raises:
             InvalidSettingsError: The resources do not fit; the message lists all errors.
         """
-        cpus, gpus, num = resources.cpus - self.server_cpus, resources.gpus, self.num_devices
+        cpus, gpus, num = resources.cpus, resources.gpus, self.num_devices
         errors = []
         if cpus % self.num_workers or (cpus < num and not gpus) or cpus < self.num_workers:
-            of_server = f" besides the {self.server_cpus} of the server" if self.server_cpus else ""
             errors.append(
-                f"resources.cpus is {resources.cpus} but the trial has {self.label}{of_server}: "
-                "each needs at least one CPU, or one GPU in the same process, and all processes "
-                f"get the same number; reserve {self.server_cpus or ''}"
-                f"{' plus ' if self.server_cpus else ''}a multiple of {num}"
+                f"resources.cpus is {cpus} but the trial has {self.label}: each needs at least one "
+                "CPU, or one GPU in the same process, and all processes get the same number; "
+                f"reserve a multiple of {num}"
             )
         if gpus and gpus != num and not (gpus < num and (self.shares_gpus or num == 1)):
             errors.append(

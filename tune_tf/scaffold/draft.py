@@ -44,7 +44,7 @@ SHARES = (
 DENSE_SPACE = (
     Line("num_layers", "{int: [1, 3]}"),
     Line("width", "{choice: [32, 64, 128]}"),
-    Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+    Line("dropout", "{uniform: [0.0, 0.5, 0.1]}"),
 )
 """Parameters of a network of dense layers."""
 
@@ -128,8 +128,8 @@ def sweep_text(draft: Draft, file_name: str) -> str:
         "",
         with_comment(f"objective: {objective}", comment),
         "",
-        "# The search space. Kinds: uniform, loguniform, quniform: [low, high, step], int, "
-        "logint, choice;",
+        "# The search space. Kinds: uniform, int, loguniform, logint, choice; the first two can",
+        "# have steps, [low, high, step];",
         "# a plain value is a constant; `when` makes a parameter depend on another.",
         "space:",
         *map(str, (*_OPTIMIZER, *draft.space)),

@@ -49,7 +49,7 @@ def images_draft(path: Path, path_text: str) -> Draft:
         space=(
             Line("filters", "{choice: [8, 16, 32]}", "of the first convolution"),
             Line("batch_norm", "{choice: [false, true]}"),
-            Line("dropout", "{quniform: [0.0, 0.5, 0.1]}"),
+            Line("dropout", "{uniform: [0.0, 0.5, 0.1]}"),
         ),
         num_rows=len(train),
         inputs=(f"images: uint8 of shape {[*size, 1 if is_grey else 3]}",),

@@ -23,7 +23,8 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
 
     The worst trials get the checkpoints of the best ones and continue with a changed config. From
     then on a trial's values do not belong to the config that the searcher suggested:
-    ``config_changed_at`` in its results is the last iteration with that config.
+    ``config_changed_at`` in what the searcher gets of a result is the last iteration with that
+    config.
 
     Attributes:
         num_to_keep: All checkpoints: a trial may wait for a slot while its donor continues.

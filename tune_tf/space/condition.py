@@ -53,12 +53,7 @@ class Condition(dict[str, tuple[Any, ...]]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``when`` mapping of a sweep file."""
-        return {
-            path: allowed[0]
-            if len(allowed) == 1 and not isinstance(allowed[0], _COLLECTION_TYPES)
-            else list(allowed)
-            for path, allowed in self.items()
-        }
+        return {path: list(allowed) for path, allowed in self.items()}
 
 
 def _is_equal_value(value: Any, allowed: Any) -> bool:
@@ -86,7 +81,18 @@ def in_dependency_order(
         The parameters in order, and the errors of their conditions; those on parameters that are
         ``invalid`` for other reasons are not judged.
     """
-    errors = _condition_errors(parameters, invalid)
+    errors = []
+    paths = [dotted(path) for path in parameters]
+    for path, parameter in parameters.items():
+        for parent, allowed in parameter.condition.items():
+            name, texts = dotted(parent), list[str]()
+            if parent in parameters:
+                found = [parameters[parent].error_for(value) for value in allowed]
+                texts = [f"`when` can never hold: {name!r} {text}" for text in found if text]
+            elif parent not in invalid:
+                known = f"{did_you_mean(name, paths)}; the parameters are {', '.join(paths)}"
+                texts = [f"`when` names {name!r}, which is not a parameter{known}"]
+            errors += [ErrorDetail(dotted(path), text) for text in texts]
     parents = {
         path: [parent for parent in each.condition if parent in parameters]
         for path, each in parameters.items()
@@ -107,26 +113,3 @@ def in_dependency_order(
     for path in parameters:
         add(path)
     return ordered, errors
-
-
-def _condition_errors(
-    parameters: "Mapping[str, Parameter]", invalid: Collection[str]
-) -> list[ErrorDetail]:
-    errors = []
-    paths = [dotted(path) for path in parameters]
-    for path, parameter in parameters.items():
-        for parent, allowed in parameter.condition.items():
-            if parent not in parameters:
-                near = did_you_mean(dotted(parent), paths)
-                rule = (
-                    f"`when` names {dotted(parent)!r}, which is not a parameter{near}; "
-                    f"the parameters are {', '.join(paths)}"
-                )
-                errors.append(ErrorDetail(dotted(path), rule))
-            elif parent not in invalid:
-                errors.extend(
-                    ErrorDetail(dotted(path), f"`when` can never hold: {dotted(parent)!r} {text}")
-                    for value in allowed
-                    if (text := parameters[parent].error_for(value))
-                )
-    return errors

@@ -4,13 +4,13 @@
 is a constant, a mapping without a kind is a group.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
+from numbers import Number
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, did_you_mean, one_of
-from tune_tf.space.condition import Condition
 from tune_tf.space.parameter import Choice, Constant, Float, Int, Parameter
 from tune_tf.space.paths import SEPARATOR, dotted, join, name_error, nest
 from tune_tf.validation import short_repr
@@ -21,33 +21,17 @@ class _Range:
     """Kind of parameter that a list of numbers declares."""
 
     make: type[Float] | type[Int]
-    form: str
-    counts: tuple[int, ...]
     about: str
+    form: str
     example: list[float]
 
 
-_LOG = "equally likely on a logarithmic scale"
+_STEPPED = "[low, high] or [low, high, step]"
 _RANGES = {
-    "uniform": _Range(Float, "[low, high]", (2,), "A number of the range", [0.0, 0.5]),
-    "quniform": _Range(
-        Float,
-        "[low, high, step]",
-        (3,),
-        "A number of the range, in steps from its low end",
-        [0.0, 0.5, 0.1],
-    ),
-    "loguniform": _Range(
-        Float, "[low, high]", (2,), f"A number of the range, {_LOG}", [1e-4, 1e-1]
-    ),
-    "int": _Range(
-        Int,
-        "[low, high] or [low, high, step]",
-        (2, 3),
-        "An integer of the range",
-        [16, 128, 16],
-    ),
-    "logint": _Range(Int, "[low, high]", (2,), f"An integer of the range, {_LOG}", [16, 1024]),
+    "uniform": _Range(Float, "A number of the range", _STEPPED, [0.0, 0.5]),
+    "loguniform": _Range(Float, "A number with a uniform logarithm", "[low, high]", [1e-4, 1e-1]),
+    "int": _Range(Int, "An integer of the range", _STEPPED, [16, 128, 16]),
+    "logint": _Range(Int, "An integer with a uniform logarithm", "[low, high]", [16, 1024]),
 }
 
 WHEN = "when"
@@ -59,6 +43,7 @@ DECLARATIONS: dict[str, dict[str, Any]] = {
             "type": "array",
             "items": {"type": "number"},
             "minItems": 2,
+            "maxItems": 3,
             "examples": [it.example],
         }
         for kind, it in _RANGES.items()
@@ -87,34 +72,21 @@ DECLARATION_KINDS = tuple(key for key in DECLARATIONS if key != WHEN)
 _FOREIGN_WORDS = {
     *("min", "max", "minval", "maxval", "min_value", "max_value", "low", "high", "lower", "upper"),
     *("value", "values", "val", "vals", "options", "categories", "choices", "list", "grid_search"),
-    *("distribution", "feasiblespace"),
+    "distribution",
 }
-_FOREIGN_TEXT = re.compile(
-    r"""[\[(].*[\])]  # [1e-4, 1e-1]
-    | [\d.e+-]+ \s* (?:\.{2,3} | \s-\s | \sto\s | ~) \s* [\d.e+-]+  # 1e-4..1e-1
-    | [\w.]* (?:uniform|randint|choice|grid_search|suggest_\w+|sample_from|normal|randn) \(.*\)
-    | (?:hp|tune|trial)\.\w+\(.*\)""",
-    re.DOTALL | re.VERBOSE | re.IGNORECASE,
-)
 
 
 def is_ambiguous(value: object) -> bool:
-    """Return whether a value is more likely meant as a parameter than as a constant.
+    """Return whether a value may be meant as a parameter, not as a constant.
 
-    Such are lists, sets, ranges, arrays, functions, domains and distributions, texts such as
-    ``1e-4..1e-1`` and ``choice([1, 2])``, and mappings with words such as ``min`` that hold no
-    mappings, which would be groups.
+    Such are mappings with words such as ``min`` that hold no mappings, which would be groups, and
+    all values but numbers, texts, booleans, dates and None.
     """
-    if isinstance(value, str):
-        return _FOREIGN_TEXT.fullmatch(value.strip()) is not None
     if isinstance(value, Mapping):
-        entries = {str(name).lower(): entry for name, entry in value.items()}
-        groups = [name for name, entry in entries.items() if isinstance(entry, Mapping)]
-        return not _FOREIGN_WORDS.isdisjoint(entries) and set(groups) <= {"feasiblespace", WHEN}
-    if isinstance(value, list | tuple | set | frozenset | range) or callable(value):
-        return True
-    package = type(value).__module__.partition(".")[0]
-    return package in ("ray", "optuna", "scipy") or getattr(value, "ndim", 0) > 0
+        names = [str(name).lower() for name in value]
+        is_group = any(isinstance(entry, Mapping) for entry in value.values())
+        return not is_group and not _FOREIGN_WORDS.isdisjoint(names)
+    return not isinstance(value, str | Number | date | None)
 
 
 @dataclass
@@ -122,7 +94,7 @@ class Declarations:
     """Parameters that a mapping declares, and the errors of invalid declarations.
 
     Attributes:
-        parameters: Parameter by path; a constant with the same condition for an invalid one.
+        parameters: Parameter by path.
         errors: Errors by dotted path.
         invalid: Paths of the invalid parameters.
     """
@@ -169,21 +141,13 @@ class Declarations:
                 for detail in error.details
             )
             self.invalid.add(path)
-            parameter = Constant(None, when=_condition(entry))
+            return
         if parameter is None:
             self._add_group(entry, path)
         elif path in self.parameters:
             self.errors.append(ErrorDetail(dotted(path), "is given twice: leave one of them out"))
         else:
             self.parameters[path] = parameter
-
-
-def _condition(declared: Any) -> Condition | None:
-    """Return the condition of an invalid declaration, if it has one."""
-    try:
-        return Condition(declared[WHEN])
-    except (LookupError, TypeError, InvalidSettingsError):
-        return None
 
 
 def _parameter(declared: Any) -> Parameter | None:
@@ -206,25 +170,10 @@ def _parameter(declared: Any) -> Parameter | None:
         )
     if not is_mapping:
         return Constant(declared)
-    if text := _group_error(declared):
-        raise InvalidSettingsError(text)
-    return None
-
-
-def _group_error(declared: Mapping[Any, Any]) -> str | None:
-    """Return what is wrong with a mapping without a kind, which is to be a group, or None."""
-    kinds = one_of(DECLARATION_KINDS)
-    names = [name for name in declared if name != WHEN]
-    if not declared:
-        return f"{{}} declares nothing: use {kinds}"
-    if len(names) == 1 and isinstance(declared[names[0]], list | tuple):
-        (name,) = names
-        if near := did_you_mean(name, DECLARATION_KINDS):
-            return f"{name!r} is not a kind of parameter{near} It must be {kinds}"
-    if WHEN in declared:
-        return (
-            f"`when` belongs next to the kind of a parameter, {kinds}: a group has none, so put it "
-            "on each of its parameters"
+    if not declared or WHEN in declared:
+        raise InvalidSettingsError(
+            f"has no kind of parameter, {one_of(DECLARATION_KINDS)}, and is no group of "
+            "parameters, which holds at least one and has no `when`"
         )
     return None
 
@@ -246,7 +195,7 @@ def _declared_parameter(declared: Mapping[Any, Any]) -> Parameter:
     if kind not in _RANGES:
         return (Choice if kind == "choice" else Constant)(value, when=when)
     it = _RANGES[kind]
-    if not isinstance(value, list | tuple) or len(value) not in it.counts:
+    if not isinstance(value, list | tuple) or len(value) not in (2, 3):
         raise InvalidSettingsError(f"{kind} must be {it.form}, not {short_repr(value)}")
     numbers = dict(zip(("low", "high", "step"), value, strict=False))
     return it.make(**numbers, log=kind.startswith("log"), when=when)
@@ -274,8 +223,8 @@ def _kind_and_value(parameter: Parameter) -> dict[str, Any]:
         case Constant(value):
             return {"constant": value}
         case Float(low, high, log, step):
-            kind = "loguniform" if log else "quniform" if step else "uniform"
-            return {kind: [low, high, step] if step else [low, high]}
+            ends = [low, high] if step is None else [low, high, step]
+            return {"loguniform" if log else "uniform": ends}
         case Int(low, high, log, step):
             return {"logint" if log else "int": [low, high] if step == 1 else [low, high, step]}
     raise TypeError(f"{type(parameter).__name__} cannot be written to a file")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -166,6 +167,7 @@ def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail
     loader = YAML(typ="safe", pure=True)
     loader.Constructor = _PlainConstructor
     loader.allow_duplicate_keys = True  # found by the outline, with their lines
+    loader.max_depth = _MAX_DEPTH
     outline = _Outline()
     try:
         node = loader.compose(text)
@@ -173,8 +175,8 @@ def _load(text: str) -> tuple[Any, Node | None, dict[str, int], list[ErrorDetail
             return None, None, {}, []
         outline.add(node)
         data = loader.constructor.construct_document(node)
-    except RecursionError:
-        raise YAMLError(_TOO_DEEP) from None
+    except MaxDepthExceededError as error:
+        raise ConstructorError(None, None, _TOO_DEEP, error.problem_mark) from None
     except _INVALID as error:
         raise YAMLError(value_text(str(error))) from None
     return data, node, outline.lines, outline.errors

@@ -13,8 +13,6 @@ def hashable(value: Any) -> Hashable:
         return frozenset((key, hashable(entry)) for key, entry in value.items())
     if isinstance(value, list | tuple):
         return tuple(hashable(entry) for entry in value)
-    if isinstance(value, set | frozenset):
-        return frozenset(hashable(entry) for entry in value)
     try:
         hash(value)
     except TypeError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, ValidationInfo, field_validator
 
-from tune_tf.errors import InvalidSettingsError, did_you_mean
+from tune_tf.errors import did_you_mean
 from tune_tf.space.condition import ALWAYS, Condition
 from tune_tf.space.hashable import hashable
 from tune_tf.validation import short_repr, validated
@@ -65,11 +65,6 @@ class _Range(Parameter):
     def num_steps(self) -> int:
         """Number of steps between the ends; 0 without a step."""
         return round((self.high - self.low) / self.step) if self.step else 0
-
-    @field_validator("low", "high", "step", mode="before")
-    @classmethod
-    def _parse_number(cls, value: Any) -> Any:
-        return value.item() if hasattr(value, "item") else value  # of NumPy
 
     @field_validator("high")
     @classmethod
@@ -177,7 +172,6 @@ class Int(_Range):
     @field_validator("low", "high", "step", mode="before")
     @classmethod
     def _parse_number(cls, value: Any) -> Any:
-        value = value.item() if hasattr(value, "item") else value  # of NumPy
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def error_for(self, value: Any) -> str | None:
@@ -220,17 +214,10 @@ class Choice(Parameter):
             raise ValueError(f"must be a list, like [a, b], not {short_repr(options)}{hint}")
         if not options:
             raise ValueError("must not be empty: give at least one")
-        first: dict[Any, Any] = {}
-        errors = []
-        for option in options:
-            key = hashable(option)
-            if key not in first:
-                first[key] = option
-                continue
-            alike = "" if repr(first[key]) == repr(option) else f" (equal to {first[key]!r})"
-            errors.append(f"have {option!r}{alike} twice: leave one of them out")
-        if errors:
-            raise InvalidSettingsError(errors)
+        keys = [hashable(option) for option in options]
+        for option, key in zip(options, keys, strict=True):
+            if keys.count(key) > 1:
+                raise ValueError(f"have {option!r} or its equal twice: leave one of them out")
         return tuple(options)
 
     def error_for(self, value: Any) -> str | None:

@@ -1,6 +1,6 @@
 """Search space of a sweep: parameters, groups and conditions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,8 @@ class SearchSpace:
 
     Args:
         parameters: Parameter by name, as an object or as in a sweep file, ``{"choice": [1, 2]}``.
-            A mapping without a kind is a group of parameters; a number, text, boolean, None or
-            other object is a constant. What may be either, such as a list, is refused:
-            ``Constant`` holds it.
+            A mapping without a kind is a group of parameters; a number, text, boolean, date or None
+            is a constant. Anything else, such as a list, is refused: ``Constant`` holds it.
             A ``when`` refers to other parameters by their path from the root.
 
     Attributes:
@@ -66,18 +65,6 @@ class SearchSpace:
         from tune_tf.space.ray_form import from_ray
 
         return cls(from_ray(config))
-
-    def to_optuna(self) -> "Callable[[optuna.Trial], dict[str, Any]]":
-        """Return a picklable function from an Optuna trial to its flat config with constants.
-
-        It also works as the ``space`` of Ray's ``OptunaSearch``.
-
-        Raises:
-            InvalidSettingsError: Optuna cannot store an option.
-        """
-        from tune_tf.space.optuna_form import OptunaSpace
-
-        return OptunaSpace(self)
 
     def distributions(self) -> "dict[str, optuna.distributions.BaseDistribution]":
         """Return the Optuna distribution of each parameter except constants, by path."""

@@ -20,7 +20,6 @@ from tune_tf.secrets import expand_references
 from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_trials
 
 _ANSWER_S = 10
-_FROM_OUTSIDE = "from outside of a cluster, start the sweep by `ray job submit`"
 
 SNAPSHOT_PERIOD = "TUNE_GLOBAL_CHECKPOINT_S"
 
@@ -40,8 +39,7 @@ def num_fitting(resources: TrialResources, parallelism: Parallelism) -> int:
     """Return how many trials fit at once; raise UnavailableResourcesError if none does."""
     check_cluster(resources, parallelism)
     if ray.is_initialized():
-        shares = parallelism.shares(resources)
-        return num_trials(capacity_by_node(shares[0]), parallelism, shares)
+        return num_trials(capacity_by_node(parallelism.shares(resources)[0]), parallelism)
     if resources.custom:
         raise UnavailableResourcesError(
             f"a trial asks for {', '.join(resources.custom)}, which a cluster that is started for "
@@ -71,7 +69,7 @@ def cluster(
     """
     if ray.is_initialized():
         if ray.util.client.ray.is_connected():
-            raise InvalidSettingsError(f"this process uses Ray Client: {_FROM_OUTSIDE}")
+            raise InvalidSettingsError("this process uses Ray Client: use `ray job submit` instead")
         yield
         return
     settings = settings or ClusterSettings()
@@ -117,8 +115,16 @@ def _keep_sigterm() -> Iterator[None]:
 
 
 def cluster_address(settings: ClusterSettings) -> str | None:
-    """Return the address of the cluster to connect to; None for a local one."""
-    return os.environ.get("RAY_ADDRESS") or settings.address
+    """Return the address of the cluster to connect to; None for a local one.
+
+    Raises:
+        InvalidSettingsError: ``RAY_ADDRESS`` is of another form than an address in the settings.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    try:
+        return ClusterSettings(address=address).address if address else settings.address
+    except InvalidSettingsError as error:
+        raise InvalidSettingsError(f"RAY_ADDRESS {error.details[0].what}") from None
 
 
 def _check_address(address: str | None) -> None:
@@ -126,10 +132,6 @@ def _check_address(address: str | None) -> None:
     if address in (None, "auto", "local"):
         return
     host, _, port = address.rpartition(":")
-    if not host or "://" in host or not port.isdigit():
-        raise InvalidSettingsError(
-            f"the cluster's address must be auto or host:port, not {address!r}: {_FROM_OUTSIDE}"
-        )
     try:
         socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
     except OSError as error:

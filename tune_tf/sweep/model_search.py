@@ -160,14 +160,11 @@ def _workload(model: Any, data: Any, space: Any, callbacks: list[Any]) -> Any:
             "model must be a function from a config to a compiled Keras model, a Workload or a "
             f"KerasTuner hypermodel, not {kind}"
         )
-    if is_hypermodel and space is not None:
-        raise InvalidSettingsError(
-            "space is given, but a hypermodel declares its own: leave it out, or write "
-            "from_hypermodel(..., hyperparameters=hp)"
-        )
+    if is_hypermodel:
+        return from_hypermodel(model, data, callbacks=callbacks)
     if space is not None:
         return FunctionWorkload(model, data, callbacks)
-    if not is_hypermodel and next(iter(inspect.signature(model).parameters), "")[:2] != "hp":
+    if next(iter(inspect.signature(model).parameters), "")[:2] != "hp":
         raise _missing_space()
     return from_hypermodel(model, data, callbacks=callbacks)
 

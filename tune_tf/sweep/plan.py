@@ -71,7 +71,7 @@ def _check_sampler(config: SweepConfig) -> None:
     try:
         make_sampler(
             config.searcher.sampler,
-            config.searcher.seed,
+            config.seed,
             space=config.space,
             num_objectives=len(config.objectives),
             arguments=config.searcher.arguments,
@@ -91,7 +91,7 @@ def _check_searcher(config: SweepConfig, *, is_new: bool) -> None:
         config.space,
         config.objectives,
         searcher.sampler,
-        seed=searcher.seed,
+        seed=config.seed,
         points_to_evaluate=searcher.points_to_evaluate,
         sampler_arguments=searcher.arguments,
     )
@@ -226,7 +226,7 @@ def study_searcher(
         config.space,
         config.objectives,
         searcher.sampler,
-        seed=searcher.seed,
+        seed=config.seed,
         storage=storage,
         study_name=study_name,
         constraints=config.constraints,

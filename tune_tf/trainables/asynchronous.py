@@ -16,7 +16,7 @@ from tune_tf.trainables.processes import (
     WorkerSetup,
 )
 from tune_tf.trainables.trial_process import EpochReport
-from tune_tf.training.parameter_server.tasks import Array, BatchScheduler, Task, TaskResult
+from tune_tf.training.parameter_server.tasks import Array, BatchScheduler, Gradient, Task
 from tune_tf.training.system_metrics import sum_peak_memory
 
 if TYPE_CHECKING:
@@ -37,42 +37,33 @@ class ParameterServer(Worker):
         from tune_tf.training.parameter_server.update_loop import UpdateLoop
         from tune_tf.training.replicas.replicas import Replicas
 
-        self._scheduler = BatchScheduler(0, self._parallelism.max_staleness)
         self.serve(UpdateLoop(Replicas(self.devices), self._parallelism), None)
 
     def begin_epoch(self) -> None:
         """Begin an epoch."""
         self._enter()
         self._loop.open_epoch()
-        # A restore or a callback may have changed the weights, so all workers need new ones.
-        num_batches, version = self._loop.program.num_batches, self._scheduler.version + 1
-        self._scheduler = BatchScheduler(num_batches, self._parallelism.max_staleness, version)
+        num_batches = self._loop.program.num_batches
+        self._scheduler = BatchScheduler(num_batches, self._parallelism.max_staleness)
 
-    def exchange(self, version: int | None, result: TaskResult | None = None) -> Task | None:
-        """Accept a worker's last result and return its next task; None if no batch is left.
-
-        ``version`` is that of the worker's weights; None if it has none.
-        """
-        program = self._loop.program
-        if result is not None and self._scheduler.accepts(result.batch, result.version):
-            program.apply(result.gradient)
-            self._increments = result.counters
-        batch = self._scheduler.deal()
+    def exchange(self, gradient: Gradient | None = None) -> Task | None:
+        """Accept a worker's last gradient and return its next task; None if no batch is left."""
+        program, scheduler = self._loop.program, self._scheduler
+        if gradient is not None and scheduler.accepts(gradient.batch, gradient.version):
+            program.apply(gradient)
+        batch = scheduler.deal()
         if batch is None:
             return None
-        rows = self._loop.rows_of(batch)
-        return Task(batch, rows, *self.weights(version), program.loss_scale)
+        weights = program.values(program.roles.live)
+        return Task(batch, self._loop.rows_of(batch), scheduler.version, weights)
 
-    def weights(self, version: int | None) -> tuple[int, dict[int, Array]]:
-        """Return the version of the weights, and the values that a worker with another needs."""
-        newest, program = self._scheduler.version, self._loop.program
-        if version == newest:
-            return newest, {}
-        return newest, program.values(None if version is None else program.roles.live)
+    def weights(self) -> dict[int, Array]:
+        """Return the values of all variables, by index."""
+        return self._loop.program.values()
 
     def end_epoch(self, validation: Metrics) -> EpochReport:
         """Close a completed epoch, given its ``val_`` metrics, and return its report."""
-        metrics = self._loop.close_epoch(self._increments, validation)
+        metrics = self._loop.close_epoch(validation)
         staleness = self._scheduler.staleness
         extra = {
             STALENESS_MEAN: sum(staleness) / len(staleness),
@@ -94,39 +85,37 @@ class GradientWorker(Worker):
 
         self._server = server
         replicas = Replicas(self.devices)
-        self.serve(GradientLoop(replicas, self._parallelism), replicas)
+        self.serve(GradientLoop(replicas, self._parallelism, self._rank), replicas)
 
     def work(self) -> EpochReport:
         """Compute gradients until no batch of the epoch is left."""
         self._enter()
-        task = self._ask("exchange", self._loop.version)
+        self._loop.load(self._ask("weights"))  # a restore or a callback may have changed any
+        task = self._ask("exchange")
         while task is not None:
-            task = self._ask("exchange", task.version, self._loop.do(task))
+            task = self._ask("exchange", self._loop.do(task))
         return self._report({}, self._loop.num_programs)
 
     def validate(self) -> Metrics:
         """Return the ``val_`` metrics of the server's weights; empty without validation rows."""
-        return self._loop.validate(*self._ask("weights", self._loop.version))
+        self._loop.load(self._ask("weights"))
+        return self._loop.validate()
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         return ray.get(self._server.call.remote(method, *arguments))
 
 
 class AsynchronousGroup(ProcessGroup):
-    """Parameter server, which is the first process, and workers of a trial.
+    """Parameter server, which is the first process, and workers of a trial, one per bundle.
 
-    The first bundles are the workers', one each; a further one is the server's.
+    The server shares the CPUs of the first worker.
     """
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
-        parallelism = setup.settings.parallelism
-        cpus, num_workers = parallelism.server_cpus, parallelism.num_workers
-        bundle = num_workers if cpus else 0
-        name = "the parameter server"
-        server = bundles.start(ParameterServer, 0, bundle, name, guest=not cpus)
-        self._actors = [server, *bundles.start_workers(GradientWorker, num_workers)]
-        share = TrialResources(max(1, cpus))
-        self.call("set_up", replace(setup, resources=share), actors=self._holders)
+        server = bundles.start(ParameterServer, 0, 0, "the parameter server", guest=True)
+        self._actors = [server, *bundles.start_workers(GradientWorker)]
+        of_server = replace(setup, resources=TrialResources(1))
+        self.call("set_up", of_server, actors=self._holders)
         self.devices = "; ".join(self.call("set_up", setup, actors=self._workers))
         self.call("prepare", actors=self._holders)
         self.call("prepare", server, actors=self._workers)

@@ -1,7 +1,7 @@
 """Resources of trials, and the number that fits on an idle Ray cluster."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import ray
 
@@ -33,13 +33,10 @@ def _num_fitting(node: Mapping[str, float], kind: str, count: float) -> int:
     return total // each
 
 
-def num_trials(
-    capacity: list[int], parallelism: Parallelism, shares: Sequence[TrialResources] = ()
-) -> int:
+def num_trials(capacity: list[int], parallelism: Parallelism) -> int:
     """Return how many trials fit concurrently.
 
-    ``capacity`` is the number of processes with the first share that fit on each node; ``shares``
-    are the resources of each process, if they differ.
+    ``capacity`` is the number of processes of trials that fit on each node.
     """
     workers = parallelism.num_workers
     num = sum(capacity) // workers
@@ -47,9 +44,6 @@ def num_trials(
         # A trial has at most one process per node, so a node counts at most once for each trial.
         while sum(min(each, num) for each in capacity) < num * workers:
             num -= 1
-    if len(set(shares)) > 1:
-        cpus = int(sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]))
-        num = min(num, cpus // sum(share.cpus for share in shares))
     return num
 
 
@@ -64,7 +58,7 @@ def check_cluster(resources: TrialResources, parallelism: Parallelism = Mirrored
     if not ray.is_initialized():
         return
     shares = parallelism.shares(resources)
-    if num_trials(capacity_by_node(shares[0]), parallelism, shares):
+    if num_trials(capacity_by_node(shares[0]), parallelism):
         return
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     found = Counter(

@@ -14,7 +14,6 @@ from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import check_cluster, default_resources
-from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import LoopKind, TrialSettings
 from tune_tf.workload import Workload
@@ -30,7 +29,6 @@ def trainable(
     loop: LoopKind = "graph",
     seed: int | None = None,
     checkpoint_interval_s: float | None = None,
-    recycling: Recycling | None = None,
     tracking: TrialTracking | None = None,
     elastic: bool = False,
     log_folder: Path | None = None,
@@ -51,13 +49,11 @@ def trainable(
         resources: Resources reserved for a trial; by default one GPU per replica if the cluster has
             GPUs, else one CPU per replica.
         loop: ``"graph"`` runs an epoch as one graph call. ``"fit"`` calls ``keras.Model.fit``,
-            which is slower but supports batch callbacks, and ``run_eagerly`` on one device; for
-            kind ``"mirrored"`` only.
+            which is slower but supports batch callbacks and ``run_eagerly``; on one device.
         seed: Seed of the sweep; with the trial's number it determines weights, dropout and data
             order of a trial. None: a different seed for each trial.
         checkpoint_interval_s: Seconds of training between two checkpoints of a running trial; None
             leaves checkpoints to Tune's ``CheckpointConfig``.
-        recycling: Limits after which a reused process is replaced.
         tracking: MLflow settings of the trials, for :func:`tune_tf.mlflow_run` and system metrics;
             not needed where an :class:`tune_tf.MLflowCallback` alone is enough.
         elastic: Whether a running trial that gets more devices, as from Ray's
@@ -90,7 +86,6 @@ def trainable(
         loop,
         seed,
         checkpoint_interval_s,
-        recycling or Recycling(),
         tracking,
         elastic,
         uuid.uuid4().hex,
@@ -120,11 +115,13 @@ def _conflict(workload: Workload, settings: TrialSettings) -> str:
     if loop not in _LOOPS:
         return f"loop must be {one_of(_LOOPS)}, not {loop!r}"
     if loop == "fit":
-        if not isinstance(parallelism, Mirrored):
-            return f"loop=\"fit\" trains as kind 'mirrored' only, not as kind {parallelism.kind!r}"
-        if parallelism.micro_batches > 1:
-            num = parallelism.micro_batches
-            return f'loop="fit" takes a whole batch: micro_batches must be 1, not {num}'
+        is_mirrored, parts = isinstance(parallelism, Mirrored), parallelism.micro_batches
+        if not is_mirrored or parallelism.num_replicas > 1 or parts > 1:
+            return (
+                "loop=\"fit\" trains on one device in whole batches: use kind 'mirrored' with "
+                f"num_replicas 1 and micro_batches 1, not kind {parallelism.kind!r} with "
+                f'{parallelism.label} and micro_batches {parts}, or loop="graph"'
+            )
         if workload.computes_rows:
             return (
                 f'loop="fit" does not support {per_example}: use loop="graph", or map the rows in '

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ray.util import ActorPool
-
 from tune_tf.errors import CheckpointError
 from tune_tf.parallelism import Folds
 from tune_tf.parallelism.subtasks import Subtasks
@@ -141,12 +139,10 @@ class SubtaskGroup:
     def __init__(self, worker: SubtaskWorker, subtasks: Subtasks) -> None:
         self._worker = worker
         self._subtasks = subtasks
-        self._ranks = dict.fromkeys(range(subtasks.num_subtasks), 0)  # of a subtask's process
         self.devices = str(worker.devices)
 
     def start(self, trial: TrialStart) -> None:
         """Begin a trial, after ending the previous one."""
-        self._epoch = 0
         self._metrics: dict[int, SubtaskMetrics] = {}
         self._ended: set[int] = set()
         self._restored: dict[int, bytes] = {}  # checkpoints from which no process has begun
@@ -157,14 +153,13 @@ class SubtaskGroup:
         num, label = self._subtasks.num_subtasks, self._subtasks.subtask
         active = (subtask for subtask in range(num) if subtask not in self._ended)
         reports = self._train({subtask: self._restored.get(subtask) for subtask in active})
-        self._epoch += 1
         for subtask, report in reports.items():
             self._restored.pop(subtask, None)
             self._metrics[subtask] = report.metrics
             if report.stop_training:
                 self._ended.add(subtask)
         metrics = [self._metrics[subtask] for subtask in range(num)]
-        last = {self._ranks[subtask]: report for subtask, report in reports.items()}
+        last = {self._rank_of(subtask): report for subtask, report in reports.items()}
         loads = [report.system_metrics for report in last.values()]
         return EpochReport(
             summary(metrics, label),
@@ -196,7 +191,6 @@ class SubtaskGroup:
                 f"{folder} is no checkpoint of a trial of kind {subtasks.kind!r} with "
                 f"{subtasks.num_subtasks} {subtasks.subtask}s: start a new trial"
             )
-        self._epoch = index["epoch"]
         self._metrics = {int(subtask): each for subtask, each in index["metrics"].items()}
         self._ended = set(index["ended"])
         self._restored = {int(subtask): files[name] for subtask, name in index["files"].items()}
@@ -204,6 +198,10 @@ class SubtaskGroup:
     def finish(self) -> None:
         """End the trial."""
         self._worker.finish()
+
+    def _rank_of(self, subtask: int) -> int:
+        """Return the rank of the process that trains a subtask."""
+        return subtask % self._subtasks.num_devices
 
     def _start(self, trial: TrialStart) -> None:
         self._worker.start(trial)
@@ -222,7 +220,6 @@ class SubtaskGroup:
         index = {
             "kind": self._subtasks.kind,
             "num_subtasks": self._subtasks.num_subtasks,
-            "epoch": self._epoch,
             "files": names,
             "metrics": self._metrics,
             "ended": sorted(self._ended),
@@ -236,14 +233,12 @@ class SubtaskGroup:
 class SubtaskPool(SubtaskGroup, ProcessGroup):
     """Subtasks of a trial that train in several processes, one per bundle.
 
-    In the first epoch each process takes the next subtask from a queue when it is free; a subtask
-    then stays in its process, also in later trials.
+    A subtask trains in the same process in all epochs and trials.
     """
 
     def __init__(self, setup: WorkerSetup, bundles: Bundles) -> None:
         self._subtasks = setup.settings.parallelism
-        self._ranks = {}
-        self._actors = bundles.start_workers(SubtaskWorker, len(bundles.shares))
+        self._actors = bundles.start_workers(SubtaskWorker)
         self.devices = "; ".join(self.call("set_up", setup))
         self.call("prepare")
 
@@ -251,21 +246,11 @@ class SubtaskPool(SubtaskGroup, ProcessGroup):
         self.call("start", trial)
 
     def _train(self, states: Mapping[int, bytes | None]) -> dict[int, EpochReport]:
-        if states.keys() <= self._ranks.keys():
-            calls = [
-                self._actors[self._ranks[subtask]].call.remote("turn", subtask, state)
-                for subtask, state in states.items()
-            ]
-            return dict(self._results(calls))
-
-        def take(process: tuple[int, Any], subtask: int) -> Any:
-            rank, actor = process
-            self._ranks[subtask] = rank
-            return actor.call.remote("turn", subtask, states[subtask])
-
-        with self._ending_on_failure():
-            pool = ActorPool(list(enumerate(self._actors)))
-            return dict(pool.map_unordered(take, list(states)))
+        calls = [
+            self._actors[self._rank_of(subtask)].call.remote("turn", subtask, state)
+            for subtask, state in states.items()
+        ]
+        return dict(self._results(calls))
 
     def _states(self, method: str) -> dict[int, bytes]:
         states = self.call("states", method)

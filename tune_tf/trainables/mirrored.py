@@ -44,7 +44,7 @@ class MirroredTrainable(TrialTrainable):
             from tune_tf.training.replicas.replicas import Replicas
 
             self._replicas = Replicas(devices)
-            loop = FitLoop(self._replicas, parallelism)
+            loop = FitLoop(self._replicas)
         else:
             self._replicas, loop = self._graph_loop(devices, parallelism)
         self._processes.serve(loop, self._replicas)
@@ -66,5 +66,4 @@ class ModelParallelTrainable(MirroredTrainable):
         from tune_tf.training.stages.stage_builder import StageDevices, stage_loop
 
         stages = StageDevices(devices, parallelism.num_stages)
-        saves_memory = self._ran_out_of_memory
-        return stages, stage_loop(stages, parallelism, saves_memory=saves_memory)
+        return stages, stage_loop(stages, parallelism)

@@ -28,15 +28,11 @@ class SynchronousWorker(Worker):
     def join(self, addresses: tuple[str, ...]) -> None:
         """Connect to the other workers at their addresses by rank."""
         from tune_tf.training.loop import GraphLoop
-        from tune_tf.training.replicas.replicas import MultiWorkerReplicas, Replicas
+        from tune_tf.training.replicas.replicas import MultiWorkerReplicas
 
         self._port.close()
         self._discards_files = self._rank > 0
-        replicas = (
-            MultiWorkerReplicas(self.devices, addresses, self._rank)
-            if len(addresses) > 1
-            else Replicas(self.devices)
-        )
+        replicas = MultiWorkerReplicas(self.devices, addresses, self._rank)
         frozen = self.frozen_outputs(replicas)
         loop = GraphLoop(replicas, self._parallelism, frozen=frozen)
         self.serve(loop, replicas)
@@ -51,7 +47,7 @@ class WorkerGroup(ProcessGroup):
         bundles: Bundles,
         worker_class: type[Worker] = SynchronousWorker,
     ) -> None:
-        self._actors = bundles.start_workers(worker_class, len(bundles.shares))
+        self._actors = bundles.start_workers(worker_class)
         self.devices = "; ".join(self.call("set_up", setup))
         self.call("join", tuple(self.call("address")), timeout_s=_JOIN_S)
 

@@ -129,7 +129,7 @@ class Bundles:
     def start(
         self, worker_class: type[Worker], rank: int, bundle: int, name: str, *, guest: bool = False
     ) -> Any:
-        """Return the actor of a process; a ``guest`` has no resources but those of the bundle."""
+        """Return the actor of a process; a ``guest`` shares the resources of another process."""
         share, options = self.shares[bundle], dict[str, Any]()
         if self._group is not None:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
@@ -139,9 +139,10 @@ class Bundles:
             num_cpus=0 if guest else share.cpus, num_gpus=0 if guest else share.gpus, **options
         ).remote(worker_class, rank, name)
 
-    def start_workers(self, worker_class: type[Worker], num: int) -> list[Any]:
-        """Return the actors of as many workers, one in each of the first bundles."""
-        return [self.start(worker_class, rank, rank, f"worker {rank}") for rank in range(num)]
+    def start_workers(self, worker_class: type[Worker]) -> list[Any]:
+        """Return the actors of workers, one in each bundle."""
+        ranks = range(len(self.shares))
+        return [self.start(worker_class, rank, rank, f"worker {rank}") for rank in ranks]
 
 
 class ProcessGroup:

@@ -20,6 +20,7 @@ from tune_tf.record.trial_log import FILES
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.mlflow_internals import stop_autologging
 from tune_tf.tracking.trial_run import enter_trial, leave_trial
+from tune_tf.trainables.memory.recycling import is_recycling_due
 from tune_tf.trainables.trial_settings import TrialSettings
 from tune_tf.training.system_metrics import peak_memory_result
 from tune_tf.workload import Config, Workload
@@ -300,7 +301,7 @@ class TrialProcess:
     def _report(
         self, metrics: dict[str, Any], num_programs: int, loop: "Loop | None" = None
     ) -> EpochReport:
-        recycle = self._settings.recycling.is_due(num_programs)
+        recycle = is_recycling_due(num_programs)
         load = {} if self._system_metrics is None else self._system_metrics.sample()
         load |= peak_memory_result()
         if loop is None:

@@ -2,14 +2,13 @@
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tune_tf.ranking import KeepBest
 from tune_tf.resources import TrialResources
 from tune_tf.tracking.trial_run import TrialTracking
-from tune_tf.trainables.memory.recycling import Recycling
 from tune_tf.training.seeds import derive_seed
 
 LoopKind = Literal["graph", "fit"]
@@ -34,7 +33,6 @@ class TrialSettings:
     loop: LoopKind = "graph"
     seed: int | None = None
     checkpoint_interval_s: float | None = None
-    recycling: Recycling = field(default_factory=Recycling)
     tracking: TrialTracking | None = None
     elastic: bool = False
     data_id: str | None = None

@@ -56,7 +56,7 @@ def build_model(
     if model.run_eagerly and not may_run_eagerly:
         raise WorkloadError(
             f"{type(workload).__name__}.build_model compiled with run_eagerly=True, but "
-            'training is a graph here: leave it out, or debug with loop="fit" on one replica'
+            'training is a graph here: leave it out, or debug with loop="fit"'
         )
     if x is not None and type(model) is keras.Sequential:
         build_weights(model, x, replicas)

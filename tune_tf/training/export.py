@@ -86,7 +86,7 @@ def export_trained(
         except Exception as error:
             detail = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise WorkloadError(
-                f"the model cannot be written as {file_format}: {detail}; format keras supports "
+                f"the model cannot be written as {file_format}: {detail}; a .keras file can hold "
                 "every model"
             ) from error
     return model

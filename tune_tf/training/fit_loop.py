@@ -11,8 +11,6 @@ from typing import Any
 import keras
 
 from tune_tf.data.loading import has_loaded
-from tune_tf.errors import WorkloadError
-from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import ROWS_PER_S, Metrics
 from tune_tf.training.build import build_model, build_weights
 from tune_tf.training.callback_state import CallbackState, CallbackStateTracker
@@ -20,14 +18,9 @@ from tune_tf.training.callbacks import CallbackContext, plain_value, supported_c
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.input.device_rows import first_rows_of
 from tune_tf.training.replicas.replicas import Replicas
-from tune_tf.training.scalars import (
-    CLIP_THRESHOLDS,
-    LearningRate,
-    inner_optimizer,
-    learning_rate,
-)
+from tune_tf.training.scalars import LearningRate, learning_rate
 from tune_tf.training.seeds import seed_python_and_numpy
-from tune_tf.training.step import prepare_norms, trains_by_workload
+from tune_tf.training.step import trains_by_workload
 from tune_tf.workload import Config, Data, Workload
 
 _FOR_EVER = 10**9
@@ -132,16 +125,11 @@ class _Trial:
 class FitLoop:
     """Loop that calls ``keras.Model.fit`` once per trial and pauses it between epochs.
 
-    On several replicas, ``fit`` trains as it does under a ``MirroredStrategy``.
+    It trains on one device.
     """
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        parallelism: Parallelism = Mirrored(),  # noqa: B008  frozen
-    ) -> None:
+    def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._parallelism = parallelism
         self._trial: _Trial | None = None
         self._stopped_state: Checkpoint | None = None  # before on_train_end
         self._run: _FitRun
@@ -165,11 +153,7 @@ class FitLoop:
     def start(self, workload: Workload, config: Config, rows: Data, seed: int) -> None:
         """Begin a trial of a workload that no other trial uses."""
         self._stopped_state = None
-        replicas = self._replicas
-        model = build_model(workload, config, replicas, seed, may_run_eagerly=replicas.num == 1)
-        prepare_norms(model, replicas.num, self._parallelism)
-        if replicas.num > 1:
-            _refuse_inexact(model, rows, workload.global_batch_size(config), replicas.num)
+        model = build_model(workload, config, self._replicas, seed, may_run_eagerly=True)
         if trains_by_workload(workload):
             _replace_train_step(model, workload)
         self.num_programs += 1
@@ -280,21 +264,3 @@ def _replace_train_step(model: keras.Model, workload: Workload) -> None:
             model.train_step = train_step
 
     model.train_step = train_step
-
-
-def _refuse_inexact(model: keras.Model, data: Data, batch_size: int, num_replicas: int) -> None:
-    """Refuse what ``fit`` trains otherwise on several replicas than on one device."""
-    optimizer = inner_optimizer(model)
-    clips = [name for name in CLIP_THRESHOLDS if getattr(optimizer, name, None) is not None]
-    if clips:
-        raise WorkloadError(
-            f'with {num_replicas} replicas, loop="fit" clips the gradients of each replica '
-            f'before it adds them ({", ".join(clips)}): use loop="graph", or one replica'
-        )
-    num_rows = _num_rows(data)
-    if batch_size % num_replicas or num_rows % batch_size % num_replicas:
-        raise WorkloadError(
-            f'with {num_replicas} replicas, loop="fit" weighs the rows of a batch unequally '
-            f"unless they can be divided: batches of {batch_size} of {num_rows} rows cannot; use "
-            'loop="graph", or another batch size'
-        )

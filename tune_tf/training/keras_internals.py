@@ -37,6 +37,7 @@ _MODEL_BOOKKEEPING = _LAYER_BOOKKEEPING | {
     *("_distribute_strategy", "train_function", "test_function", "predict_function"),
     *("_nodes", "_nodes_by_depth", "_operations_by_depth"),
 }
+_SUM = "_all_reduce_sum_gradients"
 _SEEDS = ("seed", "_init_seed", "_initial_seed")
 _RandomInitializer: Any = next(
     base for base in keras.initializers.RandomNormal.__mro__ if base.__name__ == "RandomInitializer"
@@ -293,11 +294,6 @@ def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
     ]
 
 
-def table_contents(table: Any) -> tuple[Any, ...]:
-    """Return the keys, values and default value of a lookup table."""
-    return (*table.export(), getattr(table, "_default_value", None))
-
-
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether a TensorBoard callback has a ``profile_batch`` other than 0."""
     return bool(vars(callback).get("_should_trace", True))
@@ -306,3 +302,17 @@ def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:
 def learning_rate_attribute(optimizer: Any) -> Any:
     """Return the learning rate of an optimizer: a variable, a schedule or None."""
     return getattr(optimizer, "_learning_rate", None)
+
+
+def skip_sum_over_replicas(optimizer: keras.optimizers.Optimizer) -> None:
+    """Let an optimizer take gradients as sums over the replicas, which it would sum once more."""
+    if not hasattr(optimizer, _SUM):
+        raise WorkloadError(
+            f"{type(optimizer).__name__} of Keras {keras.__version__} does not sum gradients as "
+            "tune_tf knows it: use one replica"
+        )
+    setattr(optimizer, _SUM, _unchanged)
+
+
+def _unchanged(pairs: Any) -> Any:
+    return pairs

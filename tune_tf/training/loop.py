@@ -7,12 +7,9 @@ from typing import Any
 
 from tune_tf.data.loading import has_loaded
 from tune_tf.errors import WorkloadError
-from tune_tf.formatting import bytes_text
 from tune_tf.parallelism import Mirrored, Parallelism
 from tune_tf.result_keys import (
-    FROZEN_BYTES,
     FROZEN_LAYERS,
-    FROZEN_SHARE,
     GRAPH,
     NOT_SHARED,
     ROWS_PER_S,
@@ -132,10 +129,11 @@ class GraphLoop:
         seed_python_and_numpy(trial.inputs.seed + trial.epoch)  # from which callbacks may draw
         trial.callbacks.epoch_begin(trial.epoch)
         program = trial.program
-        if program.graph is None:  # callbacks may have changed the model
+        skipped = program.skipped
+        # Callbacks may have changed the model, and later the weights of frozen layers.
+        is_stale = skipped and trial.callbacks.may_change_model and not skipped.is_current
+        if program.graph is None or is_stale:
             self._prepare(trial)
-        elif trial.callbacks.may_change_model:
-            self._follow_weights(trial)
         began = time.perf_counter()
         metrics = self._run(trial)
         took_s = time.perf_counter() - began
@@ -150,30 +148,17 @@ class GraphLoop:
 
     def _prepare(self, trial: LoopTrial) -> None:
         """Find the graph of a trial and the rows that it reads."""
-        inputs = trial.inputs._replace(rows=trial.inputs.rows.computed_from or trial.inputs.rows)
+        program, rows = trial.program, trial.inputs.rows
         skipped = None
         if self._frozen is not None:
-            skipped, inputs = self._frozen.find(trial.workload, trial.program.model, inputs)
-        trial.inputs = inputs
-        trial.program.prepare(self._graphs, inputs.config, inputs.rows, skipped)
+            skipped = self._frozen.find(trial.workload, program.model, rows)
+        program.prepare(self._graphs, trial.inputs.config, rows, skipped)
 
-    def _follow_weights(self, trial: LoopTrial) -> None:
-        """Let a trial have the outputs of frozen layers whose weights were set from outside."""
-        program, rows = trial.program, trial.inputs.rows.computed_from
-        if self._frozen is None or program.skipped is None or rows is None:
-            return
-        outputs = self._frozen.outputs(program.skipped, rows)
-        trial.inputs = trial.inputs._replace(rows=outputs or rows)
-        if outputs is None:
-            program.prepare(self._graphs, trial.inputs.config, rows, None)
-
-    def _frozen_layers(self, trial: LoopTrial) -> dict[str, Any]:
-        """Return what shared outputs of frozen layers save in an epoch, by result key."""
+    def _frozen_layers(self, trial: LoopTrial) -> dict[str, str]:
+        """Return which outputs of frozen layers are shared, or why none, by result key."""
         if trial.program.skipped is not None:
-            layers, rows = trial.program.skipped.layers, trial.inputs.rows
-            num_bytes = float((rows.num_train + rows.num_validation) * layers.row_bytes)
-            text = f"shared on this node: {bytes_text(num_bytes)} of outputs of {layers}"
-            return {FROZEN_SHARE: layers.share, FROZEN_BYTES: num_bytes, FROZEN_LAYERS: text}
+            layers = trial.program.skipped.layers
+            return {FROZEN_LAYERS: f"shared on this node: outputs up to {layers.name}"}
         if self._frozen is not None and self._frozen.obstacle:
             return {FROZEN_LAYERS: f"{NOT_SHARED}{self._frozen.obstacle}"}
         return {}
@@ -210,8 +195,8 @@ class GraphLoop:
         trial.program.model.stop_training = False
         trial.epoch = checkpoint.epoch
         trial.inputs = trial.inputs._replace(seed=checkpoint.seed)
-        if trial.program.graph is not None:
-            self._follow_weights(trial)
+        if trial.program.skipped:
+            trial.program.release()  # the weights may be others
 
     def finish(self) -> None:
         """End the trial."""
@@ -232,7 +217,8 @@ class GraphLoop:
         return EpochCallbacks(callbacks, program.model, num_batches, self.callback_context)
 
     def _run(self, trial: LoopTrial) -> Metrics:
-        inputs = epoch_inputs(trial.workload, trial.inputs, trial.epoch)
+        rows = trial.program.skipped.rows if trial.program.skipped else trial.inputs.rows
+        inputs = epoch_inputs(trial.workload, trial.inputs._replace(rows=rows), trial.epoch)
         callbacks = trial.callbacks
         if inputs.validation is None or not callbacks.watch_validation:
             return trial.program.epoch(inputs)

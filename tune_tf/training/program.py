@@ -124,11 +124,12 @@ class Program:
         Args:
             graphs: Graphs of earlier trials.
             config: Config of the trial.
-            rows: Its rows; outputs of the ``skipped`` layers if there are any.
+            rows: Its rows.
             skipped: Frozen layers that the graph leaves out.
         """
         self.release()
         self.skipped = skipped
+        rows = skipped.rows if skipped else rows
         self.jit_compile = self.jit_compile and not rows.is_streamed
         by_copy = [scalars_of(copy) for copy in self.step.copies]
         self.scalars = [list(each) for each in zip(*by_copy, strict=True)]

@@ -35,9 +35,6 @@ _TRACEABLE: dict[type, tuple[str, ...]] = {
     keras.regularizers.L1L2: ("l1", "l2"),
 }
 
-CLIP_THRESHOLDS = ("clipnorm", "clipvalue", "global_clipnorm")
-
-
 LearningRate = float | list[float | None] | None
 """Learning rate, None for a schedule; a list for a MultiOptimizer."""
 

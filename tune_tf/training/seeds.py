@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -86,3 +87,13 @@ def unseeded_state(seed: int, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np
     """Return an epoch's initial state of the unseeded generator, int64, shape ``[2]``."""
     drawn = np.random.SeedSequence([seed, _UNSEEDED, epoch]).generate_state(1)
     return np.array([int(drawn[0]), 0], np.int64)
+
+
+def value_in_replica(variable: Any, value: Any, replica: int) -> Any:
+    """Return the value that a variable of a model has in a replica, given that of the first one.
+
+    States of random generators differ, so that replicas draw different numbers.
+    """
+    if variable.name != "seed_generator_state":
+        return value
+    return value + np.array([replica, 0], variable.dtype)

@@ -269,18 +269,14 @@ class ReplicaBuilder:
     def build(self, inputs: TrialInputs) -> keras.Model:
         """Return a trial's fresh model, with warnings where replicas are inexact."""
         config, rows, seed = inputs
+        num_replicas, parallelism = self.replicas.num, self._parallelism
         model = build_model(self.workload, config, self.replicas, seed, rows.sample[0])
-        prepare_norms(model, self.replicas.num, self._parallelism)
+        if parallelism.synchronized_batch_norm and num_replicas > 1:
+            for layer in batch_norms(model):
+                layer.synchronized = True
+        warn_of_inexact_norms(model, num_replicas, parallelism.micro_batches)
         return model
 
     def step(self, model: keras.Model, inputs: TrialInputs) -> Step:
         """Return a step for the model that was built last."""
         return ReplicaStep(self.workload, model, self.replicas, self._parallelism)
-
-
-def prepare_norms(model: keras.Model, num_replicas: int, parallelism: Parallelism) -> None:
-    """Synchronize the BatchNormalization layers of a model if asked to; warn of inexact ones."""
-    if parallelism.synchronized_batch_norm and num_replicas > 1:
-        for layer in batch_norms(model):
-            layer.synchronized = True
-    warn_of_inexact_norms(model, num_replicas, parallelism.micro_batches)

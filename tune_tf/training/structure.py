@@ -22,7 +22,6 @@ from tune_tf.training.keras_internals import (
     bookkeeping_attributes,
     calls_in_order,
     seed_attributes,
-    table_contents,
     undecayed_indices,
 )
 
@@ -49,16 +48,12 @@ class Structure(NamedTuple):
     obstacle: str = ""
 
 
-def structure_of(
-    roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = (), *, with_tables: bool = False
-) -> Structure:
+def structure_of(roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = ()) -> Structure:
     """Return the structure of objects; values of ``masked`` pairs (owner, attribute) are left out.
 
     It covers automatic names, so models must be built as in a fresh process (see ``build.py``).
-    With ``with_tables``, lookup tables are compared by content; otherwise they are obstacles, since
-    a graph would use those of the model that was traced.
     """
-    walk = _Walk(masked, with_tables)
+    walk = _Walk(masked)
     try:
         for root in roots:
             walk.visit(root)
@@ -91,8 +86,7 @@ class _NotOfKerasError(Exception):
 class _Walk:
     """Walk over the attributes of Keras' objects; a repeated object is written as its number."""
 
-    def __init__(self, masked: Iterable[tuple[Any, str]], with_tables: bool) -> None:
-        self._with_tables = with_tables
+    def __init__(self, masked: Iterable[tuple[Any, str]]) -> None:
         self.tokens: list[str] = []
         self.variables: list[Any] = []
         self.optimizers: list[Any] = []
@@ -143,8 +137,6 @@ class _Walk:
             self._named(value)
         elif isinstance(value, types.ModuleType) and value.__name__.startswith("keras."):
             self.tokens.append(value.__name__)
-        elif self._with_tables and isinstance(value, tf.lookup.StaticHashTable):
-            self._sequence("table", table_contents(value))
         elif isinstance(value, re.Pattern):
             self._sequence("pattern", (value.pattern, value.flags))
         elif isinstance(value, types.MethodType) and not _is_ours(value):

@@ -5,10 +5,10 @@ They are sampled at the end of an iteration, which takes less than a millisecond
 
 import contextlib
 import importlib
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,34 +41,34 @@ _MB = 1e6
 
 
 class SystemMetrics:
-    """Sampler of system metrics, at most once a second and at least once a trial."""
+    """Sampler of system metrics, at most once a second and at least once a trial.
 
-    def __init__(
-        self, gpus: "Sequence[Gpu]" = (), clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._gpus = tuple(gpus)
-        self._clock = clock
+    Args:
+        gpus: NVML's handles of the GPUs, as of :func:`reserved_gpus`.
+    """
+
+    def __init__(self, gpus: Sequence[Any] = ()) -> None:
+        self._gpus = gpus
         self._process = psutil.Process()
-        self._is_first_of_trial = True
         self._cpu()  # psutil measures from call to call
-        self._sampled_s = clock()
+        self.begin()
 
     def begin(self) -> None:
         """Begin a trial; its first iteration is always sampled."""
-        self._is_first_of_trial = True
+        self._sampled_s = -math.inf
 
     def sample(self) -> dict[str, float]:
         """Return the metrics by result key; empty if no sample is due.
 
         CPU percentages cover the time since the last sample. A process on two full cores has 200 %.
         """
-        now = self._clock()
-        if not self._is_first_of_trial and now - self._sampled_s < _INTERVAL_S:
+        now = time.monotonic()
+        if now - self._sampled_s < _INTERVAL_S:
             return {}
-        self._is_first_of_trial, self._sampled_s = False, now
+        self._sampled_s = now
         metrics = self._memory() | self._cpu()
         for gpu in self._gpus:
-            metrics |= gpu.metrics()
+            metrics |= _gpu_metrics(gpu)
         return {f"{SYSTEM_METRICS}{name}": value for name, value in metrics.items()}
 
     def _cpu(self) -> dict[str, float]:
@@ -86,51 +86,35 @@ class SystemMetrics:
         }
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """GPU of this machine, by the initialized ``pynvml``, the driver's index and NVML's handle."""
-
-    nvml: Any
-    index: int  # in MLflow's metric names
-    handle: Any
-
-    def metrics(self) -> dict[str, float]:
-        """Return memory and utilization, as far as the GPU reports them."""
-        nvml, metrics = self.nvml, dict[str, float]()
-        with contextlib.suppress(nvml.NVMLError):
-            memory = nvml.nvmlDeviceGetMemoryInfo(self.handle)
-            metrics["memory_usage_percentage"] = round(memory.used / memory.total * 100, 1)
-            metrics["memory_usage_megabytes"] = round(memory.used / _MB, 1)
-        with contextlib.suppress(nvml.NVMLError):
-            rates = nvml.nvmlDeviceGetUtilizationRates(self.handle)
-            metrics["utilization_percentage"] = float(rates.gpu)
-        return {f"gpu_{self.index}_{name}": value for name, value in metrics.items()}
+def _gpu_metrics(gpu: Any) -> dict[str, float]:
+    """Return memory and utilization of a GPU, as far as it reports them, by the driver's index."""
+    nvml, metrics = importlib.import_module("pynvml"), dict[str, float]()
+    with contextlib.suppress(nvml.NVMLError):
+        prefix, memory = f"gpu_{nvml.nvmlDeviceGetIndex(gpu)}", nvml.nvmlDeviceGetMemoryInfo(gpu)
+        metrics[f"{prefix}_memory_usage_percentage"] = round(memory.used / memory.total * 100, 1)
+        metrics[f"{prefix}_memory_usage_megabytes"] = round(memory.used / _MB, 1)
+        rates = nvml.nvmlDeviceGetUtilizationRates(gpu)  # which parts of a GPU do not report
+        metrics[f"{prefix}_utilization_percentage"] = float(rates.gpu)
+    return metrics
 
 
-def reserved_gpus(visible: str | None = None, nvml: Any = None) -> tuple[Gpu, ...]:
-    """Return the GPUs of this trial; none if the driver or ``nvidia-ml-py`` is missing.
+def reserved_gpus() -> list[Any]:
+    """Return NVML's handles of the GPUs in ``CUDA_VISIBLE_DEVICES``, numbers or UUIDs.
 
-    ``visible`` is the value of ``CUDA_VISIBLE_DEVICES``, numbers or UUIDs; by default from the
-    environment, or all GPUs if it is not set.
+    Empty if that is not set, or if the driver or ``nvidia-ml-py`` is missing.
     """
-    if nvml is None:
-        try:
-            nvml = importlib.import_module("pynvml")
-        except ImportError:  # optional: useful only with NVIDIA GPUs
-            return ()
-    if visible is None:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:  # optional: useful only with NVIDIA GPUs
+        return []
+    names = filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(","))
     try:
         nvml.nvmlInit()
-        if visible is None:
-            visible = ",".join(map(str, range(nvml.nvmlDeviceGetCount())))
-        names = [name.strip() for name in visible.split(",") if name.strip()]
-        handles = [
+        return [
             nvml.nvmlDeviceGetHandleByIndex(int(name))
             if name.isdigit()
             else nvml.nvmlDeviceGetHandleByUUID(name)
             for name in names
         ]
-        return tuple(Gpu(nvml, nvml.nvmlDeviceGetIndex(handle), handle) for handle in handles)
     except nvml.NVMLError:
-        return ()
+        return []

@@ -7,6 +7,7 @@ Only while a graph is traced, a :class:`TracedFloat` that reads a variable repla
 import contextlib
 import numbers
 import operator
+import types
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -14,6 +15,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tune_tf.training.scalars import Scalar
+
+_OF_OBJECTS = ("__new__", "__getattribute__")
 
 Thunk = Callable[[], tf.Tensor]
 
@@ -97,16 +100,14 @@ class TracedFloat(float):
         tensor = tf.convert_to_tensor(other)
         return pick(self.__tf_tensor__(tensor.dtype), tensor)
 
-    def __pos__(self) -> "TracedFloat":
-        """Return itself."""
-        return self
+    def __neg__(self) -> Any:
+        """Return the negative number."""
+        return self._apply(operator.mul, -1.0, swapped=False)
 
     @property
     def real(self) -> "TracedFloat":
         """Itself."""
         return self
-
-    conjugate = __pos__
 
     def __reduce__(self) -> tuple[type[float], tuple[float]]:
         """Copy and pickle as a plain float."""
@@ -122,12 +123,6 @@ class TracedFloat(float):
         number = self._number()
         self._compared(operator.eq, lambda: number)
         return number
-
-
-def _sign(op: Callable[[Any], Any]) -> Callable[[TracedFloat], TracedFloat]:
-    return lambda self: TracedFloat(
-        lambda: op(self._number()), lambda: op(self._read()), self._comparisons
-    )
 
 
 def _arithmetic(op: Callable[..., Any], *, swapped: bool) -> Callable[[TracedFloat, Any], Any]:
@@ -155,21 +150,16 @@ def _plain_float_method(name: str) -> Callable[..., Any]:
     return answer
 
 
-for _name in ("neg", "abs"):
-    setattr(TracedFloat, f"__{_name}__", _sign(getattr(operator, _name)))
 for _name in ("add", "sub", "mul", "truediv", "pow"):
     _op = getattr(operator, _name)
     setattr(TracedFloat, f"__{_name}__", _arithmetic(_op, swapped=False))
     setattr(TracedFloat, f"__r{_name}__", _arithmetic(_op, swapped=True))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(TracedFloat, f"__{_name}__", _comparison(getattr(operator, _name)))
-for _name in (
-    *("float", "int", "trunc", "floor", "ceil", "round", "hash", "repr", "format", "getnewargs"),
-    *("mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod"),
-):
-    setattr(TracedFloat, f"__{_name}__", _plain_float_method(f"__{_name}__"))
-for _name in ("as_integer_ratio", "hex", "is_integer"):
-    setattr(TracedFloat, _name, _plain_float_method(_name))
+for _name, _member in vars(float).items():  # such as rounding, text and hash
+    is_of_class = isinstance(_member, staticmethod | types.ClassMethodDescriptorType)
+    if callable(_member) and not is_of_class and _name not in (*vars(TracedFloat), *_OF_OBJECTS):
+        setattr(TracedFloat, _name, _plain_float_method(_name))
 
 
 class TracedScalars:

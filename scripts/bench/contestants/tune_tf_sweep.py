@@ -26,7 +26,7 @@ def main() -> None:
             "optimizer": "adamw",
             "batch_size": 32,
         },
-        searcher={"sampler": "tpe", "seed": job.seed},
+        seed=job.seed,
         epochs=job.max_epochs,
         scheduler={"name": "asha", "grace_period": 1, "reduction_factor": 3},
         resources=tune_tf.TrialResources(cpus=1),

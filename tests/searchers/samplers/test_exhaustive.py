@@ -3,6 +3,7 @@ import pytest
 
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.space import Choice, Float, Int, SearchSpace
+from tune_tf.space.optuna_form import OptunaSpace
 
 SMALL = SearchSpace({"a": Choice(["x", "y"]), "b": Float(0.1, 0.3, step=0.1), "c": Int(1, 1)})
 TREE = SearchSpace({"a": Choice(["x", "y"]), "b": Int(1, 2, when={"a": "y"})})
@@ -23,7 +24,7 @@ def test_a_grid_hands_out_each_config_once_and_is_exhausted(space, num_configs, 
     running, configs = [], []
     while not sampler.exhausted(study):
         running.append(study.ask())
-        configs.append(space.to_optuna()(running[-1]))
+        configs.append(OptunaSpace(space)(running[-1]))
         if len(running) == num_running:
             study.tell(running.pop(0), 1.0)
     for trial in running:

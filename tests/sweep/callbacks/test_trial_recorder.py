@@ -59,7 +59,8 @@ def driver(tmp_path):
 def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(driver, tmp_path, monkeypatch):
     monkeypatch.setattr(secrets, "_registered", frozenset())
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
-    secrets.register_secrets({"pwd": "in-the-data"}, ["postgresql://me:in-the-uri@host/db"])
+    secrets.register_secrets({"pwd": "in-the-data"})
+    secrets.expand_references("postgresql://me:${MINE}@host/db", "storage", {"MINE": "in-the-uri"})
     log = tmp_path / "trial_00004" / "log.txt"
     log.parent.mkdir()
     log.write_text("planted-t0ken, in-the-uri, in-the-data\n")

@@ -102,7 +102,7 @@ def trained(tmp_path_factory):
     ids=SERVED,
 )
 def test_a_clean_process_predicts_what_the_trial_did(trained, file_format, name, tmp_path):
-    path = trained.export_model(tmp_path / name, file_format=file_format)
+    path = trained.export_model(tmp_path / name)
 
     assert [each.name for each in tmp_path.iterdir()] == [name]
     code = CLEAN.format(served=SERVED[file_format])
@@ -126,8 +126,8 @@ def test_what_was_there_is_left_if_the_model_cannot_be_written(trained, tmp_path
 
     monkeypatch.setattr(keras.Model, "export", export)
     (tmp_path / "m.tflite").write_text("before")
-    with pytest.raises(WorkloadError, match="cannot be written as tflite: no such operation; form"):
-        trained.export_model(tmp_path / "m.tflite", file_format="tflite")
+    with pytest.raises(WorkloadError, match="cannot be written as tflite: no such operation; a"):
+        trained.export_model(tmp_path / "m.tflite")
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [
         ("m.tflite", "before")
     ]
@@ -141,15 +141,8 @@ def test_a_trial_without_a_checkpoint_names_those_that_have_one(tmp_path):
         result_of(tmp_path, failed, good).export_model(tmp_path / "m.keras", failed)
 
 
-BAD = {
-    "a misspelt format": ("a.tflite", "tflight", "did you mean 'tflite'"),
-    "another suffix": ("a.keras", "tflite", "must end in .tflite, not .*a.keras"),
-    "a suffix for a folder": ("a.pb", "saved_model", "must name a folder, without a suffix"),
-}
-
-
-@pytest.mark.parametrize(("name", "file_format", "told"), BAD.values(), ids=BAD.keys())
-def test_a_format_that_does_not_go_with_the_path_is_refused(tmp_path, name, file_format, told):
+@pytest.mark.parametrize("name", ["a.pb", "a.h5", "model-1.2"])
+def test_a_path_that_names_no_format_is_refused(tmp_path, name):
     trial = TrialResult("t0", 0, {}, Outcome.COMPLETED, checkpoint=tmp_path)
-    with pytest.raises(InvalidSettingsError, match=told):
-        result_of(tmp_path).export_model(tmp_path / name, trial, file_format=file_format)
+    with pytest.raises(InvalidSettingsError, match=f"must end in .keras or .tflite.* not .*{name}"):
+        result_of(tmp_path).export_model(tmp_path / name, trial)

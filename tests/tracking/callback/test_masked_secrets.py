@@ -41,6 +41,8 @@ def written(inline, store_uri, client, tmp_path, monkeypatch, caplog, capfd):
     from tune_tf.tracking import MLflowCallback, SweepDetails, run_writer
 
     monkeypatch.setenv("PLANTED_API_TOKEN", ENV_TOKEN)
+    monkeypatch.setenv("STORAGE", STORAGE_PASSWORD)
+    monkeypatch.setenv("TRACKING", URI_PASSWORD)
     monkeypatch.setattr(run_writer, "connect", lambda uri: client)
     config = SweepConfig.from_dict(
         {
@@ -51,9 +53,9 @@ def written(inline, store_uri, client, tmp_path, monkeypatch, caplog, capfd):
             "space": {"rate": {"choice": [1.0, 2.0]}},
             "budget": {"num_samples": 2},
             "storage_path": str(tmp_path / "sweeps"),
-            "searcher": {"storage": f"postgresql://ann:{STORAGE_PASSWORD}@127.0.0.1:1/optuna"},
+            "searcher": {"storage": "postgresql://ann:${STORAGE}@127.0.0.1:1/optuna"},
             "mlflow": {
-                "tracking_uri": f"http://ann:{URI_PASSWORD}@127.0.0.1:1",
+                "tracking_uri": "http://ann:${TRACKING}@127.0.0.1:1",
                 "experiment_name": "digits",
             },
         }
@@ -103,7 +105,7 @@ def test_no_planted_secret_is_in_anything_that_a_sweep_wrote(written, tmp_path, 
     assert found == {secret: [] for secret in SECRETS}
     assert not [secret for secret in SECRETS if secret in said]
     found = {name: _files_with(secret, tmp_path, staging) for name, secret in IN_THE_DATA.items()}
-    own = {str(written[0] / name) for name in ("sweep.yaml", ".sweep-info", "sweep-info")}
+    own = {str(written[0] / name) for name in ("sweep.yaml", "sweep-info")}
     assert set().union(*found.values()) == own
     assert written[0].stat().st_mode & 0o077 == 0  # its owner's alone
     (failed,) = [

@@ -3,7 +3,7 @@ import pickle
 import pytest
 from ray.tune import PlacementGroupFactory
 
-from tune_tf.parallelism import Folds, Mirrored, MultiWorker
+from tune_tf.parallelism import Folds, Mirrored, ModelParallel, MultiWorker
 from tune_tf.trainables.memory.oom_retries import (
     RetryResources,
     increase_memory,
@@ -46,6 +46,10 @@ def test_a_batch_that_must_stay_whole_can_only_have_a_larger_share():
     assert saved(PlacementGroupFactory([{"CPU": 2}]), in_pieces=False) is None
     more = saved(PlacementGroupFactory([{"CPU": 1, "GPU": 0.5}]), in_pieces=False)
     assert more.bundles[0]["GPU"] == 1
+
+
+def test_pieces_of_a_model_in_stages_save_no_memory():
+    assert saved(PlacementGroupFactory([{"CPU": 2}]), ModelParallel(2)) is None
 
 
 def test_an_actor_of_whole_batches_is_not_reused_for_pieces():

@@ -94,7 +94,7 @@ def on_one_device(num_epochs, checkpoint=None, learning_rate=0.1):
 def alone(ray_cluster, tmp_path_factory):
     """What a trial of one worker, a checkpoint of it and the trials after it gave."""
     folder = tmp_path_factory.mktemp("alone")
-    kind = trainable(Delicate(), Asynchronous(1, server_cpus=0), seed=1)
+    kind = trainable(Delicate(), Asynchronous(1), seed=1)
     with driven(kind, {"learning_rate": 0.1}) as trial:
         results = [trial.train() for _ in range(2)]
         told = {"results": results, "folder": folder}
@@ -135,7 +135,7 @@ def test_a_restored_trial_goes_on_as_if_it_had_never_ended_or_by_its_new_config(
 def together(ray_cluster, tmp_path_factory):
     """What a trial of two workers told, and its state."""
     folder = tmp_path_factory.mktemp("together")
-    kind = trainable(Delicate(), Asynchronous(2, max_staleness=1, server_cpus=0), seed=1)
+    kind = trainable(Delicate(), Asynchronous(2, max_staleness=1), seed=1)
     with driven(kind, {"learning_rate": 0.1}) as trial:
         results = [trial.train() for _ in range(3)]
         state = Path(trial.save(str(folder / "state")).checkpoint.path)

@@ -48,7 +48,7 @@ class Digits(Workload):
             time.sleep(0.1)
         images = load_digits().images
         records = [(image, 8 - i % 5, self.log, self.delay_s) for i, image in enumerate(images)]
-        x = prepared(records[:NUM_ROWS], cut_off).rows
+        x = prepared(records[:NUM_ROWS], cut_off)
         return Data((x[:200], x[:200]), (x[200:], x[200:]))
 
     def build_model(self, config):

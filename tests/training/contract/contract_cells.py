@@ -68,7 +68,6 @@ ROWS_WITH_A_SERVER = (
     "numbers of CosineDecay",
     "accumulated gradients, averages overwrite weights, constraint, Dice",
     "sparse gradients, clipped",
-    "LossScaleOptimizer",
     "MultiOptimizer",
     "nested model",
     "sample_weight",
@@ -89,7 +88,7 @@ SPLIT: dict[str, dict[str, str]] = {
     "MultiOptimizer": dict.fromkeys((*BOTH, STAGES), EQUAL),
     "batch normalization": {REPLICAS: EQUAL},
     "LearningRateScheduler": {REPLICAS: EQUAL},
-    "spectral normalization": {REPLICAS: EQUAL, PIECES: "changes vector_u in its call"},
+    "spectral normalization": dict.fromkeys(BOTH, "changes vector_u in its call"),
     "penalty by a function": dict.fromkeys(BOTH, r"dense_?\d* \(Dense\) adds a loss"),
     "layer that adds a loss": dict.fromkeys(BOTH, "adds a loss of the rows that it gets"),
     "layer that moves its own weight": dict.fromkeys(BOTH, r"\(Centers\) changes .* in its call"),
@@ -128,6 +127,7 @@ SPLIT: dict[str, dict[str, str]] = {
 SPLIT["probabilities that round to 0"][STAGES_OF_PIECES] = EQUAL
 for _name in ROWS_WITH_A_SERVER:
     SPLIT[_name] = SPLIT.get(_name, {}) | {SERVER: EQUAL}
+SPLIT["LossScaleOptimizer"] = {SERVER: "mixed_bfloat16 in place of mixed_float16"}
 
 CELLS = {f"{name}-{way}": (name, way) for name, ways in SPLIT.items() for way in ways}
 GUARDS = (

@@ -66,4 +66,41 @@ def train_by_fit(workload: Workload, config: Config) -> ContractRun:
         {name: plain_value(metric[epoch]) for name, metric in logs.items()}
         for epoch in range(NUM_EPOCHS)
     ]
-    return ContractRun.of(history, values, variable_names(model), len(model.variables))
+    paths = [name.path for name in variable_names(model)]
+    return ContractRun(history, values, paths, len(model.variables))
+
+
+def distance(run: ContractRun, other: ContractRun) -> float:
+    """Return the largest difference of two runs, relative to values above 1.
+
+    Infinity if the runs differ in metric names or model variables. Optimizer slots of only one
+    run are ignored: ``fit`` creates none for variables that a callback froze.
+    """
+    if [sorted(metrics) for metrics in run.history] != [sorted(it) for it in other.history]:
+        return float("inf")
+    pairs = [
+        (metrics[name], other_metrics[name])
+        for metrics, other_metrics in zip(run.history, other.history, strict=True)
+        for name in metrics
+    ]
+    values, other_values = _values_by_variable(run), _values_by_variable(other)
+    if not all(of_optimizer for of_optimizer, *_ in values.keys() ^ other_values.keys()):
+        return float("inf")
+    pairs += [(values[key], other_values[key]) for key in values.keys() & other_values.keys()]
+    return max((_distance(one, two) for one, two in pairs), default=0.0)
+
+
+def _values_by_variable(run: ContractRun) -> dict[tuple[bool, str, int], Any]:
+    """Return values by (of the optimizer, path, number of earlier variables with this path)."""
+    paths = [(number >= run.num_of_model, path) for number, path in enumerate(run.paths)]
+    keys = [(*path, paths[:number].count(path)) for number, path in enumerate(paths)]
+    return dict(zip(keys, run.values, strict=True))
+
+
+def _distance(one: Any, other: Any) -> float:
+    a, b = np.asarray(one).astype("float64"), np.asarray(other).astype("float64")
+    with np.errstate(all="ignore"):
+        difference = np.abs(a - b) / np.maximum(1.0, np.abs(b))
+    is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+    difference = np.where(is_same, 0.0, np.nan_to_num(difference, nan=np.inf))
+    return float(difference.max(initial=0.0))

@@ -182,7 +182,8 @@ def loss_scale(clipnorm):
 
 
 def multi(momentum, rule=".*bias"):
-    rules = {rule: optimizers.SGD(0.1, momentum=momentum)}
+    sgd = optimizers.SGD(0.1, momentum=momentum, clipnorm=0.05, ema_overwrite_frequency=2)
+    rules = {rule: sgd}
     made = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.Adam(0.05), rules))
     return stacked(layers.Dense(4), optimizer=made)
 

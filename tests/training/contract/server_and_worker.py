@@ -16,22 +16,17 @@ class ServerAndWorker(UpdateLoop):
     def start(self, workload, config, rows, seed):
         super().start(workload, config, rows, seed)
         self._worker.start(workload, config, rows, seed)
-        self._version = 0
 
     def epoch(self):
         self.open_epoch()
-        for batch in range(self.program.num_batches):
-            task = Task(batch, self.rows_of(batch), *self._weights(), self.program.loss_scale)
-            result = self._worker.do(task)
-            self.program.apply(result.gradient)
-            self._version += 1
-        return self.close_epoch(result.counters, self._worker.validate(*self._weights()))
+        program, worker = self.program, self._worker
+        worker.load(program.values())
+        for batch in range(program.num_batches):
+            task = Task(batch, self.rows_of(batch), batch, program.values(program.roles.live))
+            program.apply(worker.do(task))
+        worker.load(program.values())
+        return self.close_epoch(worker.validate())
 
     def finish(self):
         super().finish()
         self._worker.finish()
-
-    def _weights(self):
-        program = self.program
-        is_first = self._worker.version is None
-        return self._version, program.values(None if is_first else program.roles.live)

@@ -18,7 +18,7 @@ from contract_cells import CELLS, EQUAL, SERVER, SPLIT, TOLERANCE, WAYS
 from contract_cells import GUARDS as GUARDED_CELLS
 from contract_row import ONE, SEVERAL
 from contract_table import TABLE
-from fit_reference import FIT_TOLERANCE, train_by_fit
+from fit_reference import FIT_TOLERANCE, distance, train_by_fit
 from guards import guarded
 from server_and_worker import ServerAndWorker
 
@@ -83,10 +83,10 @@ def test_a_trial_is_that_of_a_fresh_process_and_of_fit(name, reused, fresh):
         runs.append(train(reused, row.workload, last, restart=True))
 
     for run in runs[len(earlier) :]:
-        assert run.bits == fresh(name).bits, f"{run.distance(fresh(name)):.2g} off"
+        assert run.bits == fresh(name).bits, f"{distance(run, fresh(name)):.2g} off"
     if row.by_fit:
         by_fit = run_apart(lambda: train_by_fit(row.workload, last))
-        assert fresh(name).distance(by_fit) <= FIT_TOLERANCE
+        assert distance(fresh(name), by_fit) <= FIT_TOLERANCE
     graphs = {id(run.graph) for run in runs}
     if own_graph:
         assert all(re.search(row.graph, run.own_code) for run in runs), runs[0].own_code
@@ -125,7 +125,7 @@ def test_a_split_batch_is_a_whole_one_or_refused(cell, loop_of, fresh):
         train(loop, row.workload, row.configs[0])
     run = train(loop, row.workload, row.configs[-1], restart=row.restarts)
 
-    assert run.distance(fresh(name)) <= TOLERANCE
+    assert distance(run, fresh(name)) <= TOLERANCE
 
 
 PROCESS = """

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import keras
 import pytest
-from fit_reference import FIT_TOLERANCE, train_by_fit
+from fit_reference import FIT_TOLERANCE, distance, train_by_fit
 from guards import slow
 from keras_classes import NUM_ROWS, subjects
 from keras_values import NOT_BUILT, NOT_BY_FIT
@@ -56,7 +56,7 @@ def test_every_number_of_a_class_is_that_of_the_trial(subject, replicas_of):
     if subject.name not in NOT_BY_FIT:
         run = run_apart(lambda: train(GraphLoop(replicas), subject.workload, {}))
         by_fit = run_apart(lambda: train_by_fit(subject.workload, {}))
-        assert run.distance(by_fit) <= FIT_TOLERANCE
+        assert distance(run, by_fit) <= FIT_TOLERANCE
 
 
 def test_classes_that_are_left_out_are_there():

@@ -33,12 +33,6 @@ def tokens():
     return rows(x)
 
 
-def texts():
-    words = np.array(["red", "green", "blue", "dark", "light"])
-    rng = np.random.default_rng(0)
-    return rows(np.array([[" ".join(rng.choice(words, 4))] for _ in range(NUM_ROWS)]))
-
-
 def images_and_numbers():
     rng = np.random.default_rng(0)
     pictures = rng.random((NUM_ROWS, 8, 8, 3), np.float32)
@@ -113,13 +107,6 @@ def masked(config):
     return compiled(keras.Model(words, head(L.LSTM(3)(encoder(words)), config)), config)
 
 
-def text(config):
-    codes = L.TextVectorization(vocabulary=["red", "green", "blue"], output_sequence_length=6)
-    encoder = pretrained(keras.Sequential([L.Embedding(9, 32), L.Conv1D(64, 3), L.Flatten()]))
-    words = keras.Input((1,), dtype="string")
-    return compiled(keras.Model(words, head(encoder(codes(words)), config)), config)
-
-
 def two_inputs(config):
     picture, numbers = keras.Input((8, 8, 3), name="picture"), keras.Input((4,), name="numbers")
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(picture))
@@ -158,7 +145,6 @@ SHARED = {
     "inline": (inline, images),
     "last layers trained": (last_layers_trained, images),
     "masked": (masked, tokens),
-    "text": (text, texts),
     "two inputs": (two_inputs, images_and_numbers),
     "called twice": (shared_twice, images),
     "penalized": (penalized, images),

@@ -8,7 +8,7 @@ from guards import slow
 from streams import without_room
 from trials import Given, begin, furthest, run
 
-from tune_tf.result_keys import FROZEN_BYTES, FROZEN_SHARE
+from tune_tf.result_keys import FROZEN_LAYERS
 from tune_tf.workload import Data
 
 pytestmark = pytest.mark.tf
@@ -33,7 +33,7 @@ def test_a_trial_has_the_numbers_of_the_whole_model(build, data):
     workload, replicas = Given(build, data()), without_room(1, ROOM)
     loop = loop_with(workload, replicas, Counted())
     assert furthest(run(loop, workload), run(loop_with(workload, replicas), workload)) < 1e-6
-    assert FROZEN_BYTES in loop.performance
+    assert loop.performance[FROZEN_LAYERS].startswith("shared")
 
 
 @pytest.mark.parametrize(("build", "num"), [(nested, 1), slow(nested, 2), slow(compiled_by_xla, 1)])
@@ -43,7 +43,7 @@ def test_a_model_that_a_callback_changed_gets_the_streamed_rows(build, num, capl
     replicas = without_room(num, ROOM)
     loop = loop_with(workload, replicas, Counted())
     shared = run(loop, workload)
-    assert FROZEN_SHARE in loop.performance
+    assert loop.performance[FROZEN_LAYERS].startswith("shared")
     assert furthest(shared, run(loop_with(workload, replicas), workload)) < 1e-6
     assert "XLA cannot compile" not in caplog.text
 
@@ -62,6 +62,5 @@ def data_set():
 def test_rows_that_may_change_and_outputs_without_room_are_not_shared(data, memory_bytes, reason):
     workload = Given(nested, data())
     loop = begin(loop_with(workload, without_room(1, memory_bytes), Counted()), workload)
-    skipped, _ = loop._frozen.find(workload, loop.trial.program.model, loop.trial.inputs)
-    assert skipped is None
+    assert not loop._frozen.find(workload, loop.trial.program.model, loop.trial.inputs.rows)
     assert reason in loop._frozen.obstacle

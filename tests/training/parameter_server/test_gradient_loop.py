@@ -1,11 +1,13 @@
 """Which training steps a worker of a parameter server refuses; the contract has its numbers."""
 
+import numpy as np
 import pytest
 from trials import Given, begin, dense_model, draw
 
 from tune_tf.errors import WorkloadError
 from tune_tf.parallelism import Mirrored
 from tune_tf.training.parameter_server.gradient_loop import GradientLoop
+from tune_tf.training.parameter_server.tasks import Task
 
 pytestmark = pytest.mark.tf
 
@@ -50,5 +52,6 @@ def without_a_loss(model, batch):
 )
 def test_a_step_whose_gradients_cannot_be_caught_is_refused(step, message, replicas_of):
     workload = Stepping(step)
+    loop = begin(GradientLoop(replicas_of(1), Mirrored()), workload)
     with pytest.raises(WorkloadError, match=message):
-        begin(GradientLoop(replicas_of(1), Mirrored()), workload)
+        loop.do(Task(0, np.arange(4, dtype=np.int32), 0, {}))

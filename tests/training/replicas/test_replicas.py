@@ -148,6 +148,14 @@ def with_own_loss(config):
             r"the loss own_loss may need the whole batch.*train_step", id="loss of the batch",
         ),
         pytest.param(
+            Given(
+                classifier(lambda: layers.Dense(4, activity_regularizer="l2"),
+                           layers.BatchNormalization),
+                draw(16),
+            ), 2, {"synchronized_batch_norm": True},
+            "activity_regularizer with 2 replicas whose batch normalization is sync", id="penalty",
+        ),
+        pytest.param(
             Steps(by_keras), 1, {"micro_batches": 2},
             "micro_batches is 2, but a custom train_step", id="pieces",
         ),

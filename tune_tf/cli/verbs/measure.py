@@ -1,20 +1,17 @@
 """``tune-tf plan`` and ``scale``: what a sweep takes at most, and how its workload scales."""
 
-import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import psutil
 import typer
-from rich.text import Text
 
 from tune_tf.cli import options
 from tune_tf.cli.console import (
     borderless_table,
     make_console,
     named_values,
-    print_csv,
     print_json,
 )
 from tune_tf.config import SweepConfig
@@ -41,8 +38,8 @@ def plan(
     config = SweepConfig.from_yaml(file, overrides or ())
     from tune_tf.measure.sweep_costs import measure_sweep
 
-    with _progress(quiet=as_json) as on_progress:
-        costs = measure_sweep(config, base_dir=file.parent.absolute(), on_progress=on_progress)
+    with make_console(stderr=True, quiet=as_json).status("measuring models"):
+        costs = measure_sweep(config, base_dir=file.parent.absolute())
     if as_json:
         print_json(asdict(costs))
     else:
@@ -59,7 +56,6 @@ def scale(
         Path | None, typer.Option(help="Write a plot of the rows a second to this HTML file.")
     ] = None,
     as_json: options.JsonOption = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
 ) -> None:
     """Measure how a workload scales over devices and batch sizes.
 
@@ -71,29 +67,14 @@ def scale(
     config = SweepConfig.from_yaml(file, overrides or ())
     from tune_tf.measure.scaling import scale_workload
 
-    with _progress(quiet=as_json or as_csv) as on_progress:
-        scaling = scale_workload(
-            config,
-            base_dir=file.parent.absolute(),
-            max_devices=max_devices,
-            on_progress=on_progress,
-        )
+    with make_console(stderr=True, quiet=as_json).status("measuring, line by line"):
+        scaling = scale_workload(config, base_dir=file.parent.absolute(), max_devices=max_devices)
     if plot is not None:
         _write_plot(scaling, config.name, plot)
     if as_json:
         print_json(asdict(scaling))
-    elif as_csv:
-        print_csv([asdict(row) for row in scaling.rows])
     else:
         _print_scaling(scaling)
-
-
-@contextlib.contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[str], object]]:
-    """Show the current step in a terminal."""
-    console = make_console(stderr=True, quiet=quiet)
-    with console.status(Text("starting")) as status:
-        yield lambda step: status.update(Text(step))
 
 
 def _print_costs(costs: "SweepCosts") -> None:
@@ -119,7 +100,7 @@ def _print_costs(costs: "SweepCosts") -> None:
         "epochs": f"{costs.epochs:,}",
         "time": f"{duration(costs.time_s)}, {counted(costs.num_at_once, 'trial')} at once",
         "memory": f"{_memory_text(costs.memory_bytes)}; free now: "
-        f"{bytes_text(costs.free_memory_bytes)}",
+        f"{bytes_text(psutil.virtual_memory().available)}",
         "disk": f"{bytes_text(costs.disk_bytes)} of checkpoints while it runs, "
         f"{bytes_text(costs.end_disk_bytes)} at its end",
     }

@@ -11,20 +11,21 @@ from tune_tf.cli import options
 from tune_tf.cli.console import exit_on_interrupt, print_json_or_lines
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.inspection import SweepView
-from tune_tf.results import EXPORT_SUFFIXES
+from tune_tf.record.trial_log import TrialLog
 from tune_tf.sweep_folder import SweepFolder
 
 
 def export(
     sweep: options.SweepArgument,
     trial: options.TrialOption = None,
-    file_format: Annotated[
-        Literal["keras", "saved_model", "tflite"],
-        typer.Option("--format", "-f", help="For Keras, TensorFlow Serving or LiteRT."),
-    ] = "keras",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Output path; by default named after sweep and trial."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Ending in .keras, in .tflite, or without a suffix the folder of a SavedModel; by "
+            "default a .keras file named after sweep and trial.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
@@ -35,28 +36,34 @@ def export(
     The model is that of the epoch that the trial keeps. Exit code 2: no such sweep, trial or
     checkpoint, or the format does not support the model.
 
-    Example: `tune-tf export digits-cnn --format tflite --output digits.tflite`
+    Example: `tune-tf export digits-cnn --output digits.tflite`
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the GPUs are the trials'
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # ... which TensorFlow would call an error
     view = SweepView.open(sweep, storage_path)
     result = view.result
     chosen = result.best_trial if trial is None else view.trial(trial).result
-    suffix = EXPORT_SUFFIXES[file_format]
-    path = output or Path(f"{result.sweep_id}-trial-{chosen.number}{suffix}")
+    path = output or Path(f"{result.sweep_id}-trial-{chosen.number}.keras")
     if path.exists() and not force:
         raise InvalidSettingsError(
             f"{path} already exists: name another --output, or overwrite it with --force"
         )
-    result.export_model(path, chosen, file_format=file_format)
-    written = {
-        "path": path,
-        "file_format": file_format,
-        "sweep_id": result.sweep_id,
-        "trial": chosen,
-    }
+    if chosen.checkpoint is not None:
+        _load_tensorflow()
+    result.export_model(path, chosen)
+    written = {"path": path, "sweep_id": result.sweep_id, "trial": chosen}
     text = f"Wrote {path}: trial {chosen.number} of {result.sweep_id}"
     print_json_or_lines(written, text, as_json=as_json)
+
+
+def _load_tensorflow() -> None:
+    """Load TensorFlow without the notes that it prints meanwhile, whatever its log level."""
+    output = TrialLog(streams=(2,))
+    output.begin(Path(os.devnull))
+    try:
+        import tune_tf.training.export  # noqa: F401
+    finally:
+        output.end()
 
 
 def promote(

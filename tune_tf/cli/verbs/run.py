@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import subprocess
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -86,7 +87,7 @@ def _run_checked(
     callbacks: "Sequence[Callback]",
 ) -> SweepResult:
     """Run a sweep, after a batch has been trained while Ray starts."""
-    from tune_tf.measure.dry_run import DryRunProcess
+    from tune_tf.measure.dry_run import dry_run_process
     from tune_tf.sweep import plan_sweep, run_sweep
     from tune_tf.sweep.cluster import cluster, cluster_address
 
@@ -95,11 +96,11 @@ def _run_checked(
             stack.enter_context(cluster(config.cluster, base_dir))
         plan = plan_sweep(config, base_dir=base_dir)
         repeat_lost_interrupt()
-        with DryRunProcess(plan) as process:
+        with dry_run_process(plan) as process:
             stack.enter_context(cluster(config.cluster, base_dir))
             repeat_lost_interrupt()
-            if process.wait(_PATIENCE_S):
-                for warning in process.warnings():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                for warning in process.result(_PATIENCE_S):
                     _log.warning(warning)
         return run_sweep(config, base_dir=base_dir, callbacks=callbacks)
 

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from tune_tf.cli import options
 from tune_tf.cli.console import (
     ExitCode,
-    borderless_table,
     counted_states,
     local_time,
     make_console,
@@ -80,11 +81,6 @@ def follow_status(
     return view
 
 
-def _best_value(sweep: SweepView) -> str:
-    metric = sweep.config.leading_objective.metric
-    return "-" if sweep.best is None else f"{metric} {value_text(sweep.best_value)}"
-
-
 def _list(storage_path: Path, *, as_json: bool) -> None:
     sweeps = list_sweeps(storage_path)
     if as_json:
@@ -93,18 +89,14 @@ def _list(storage_path: Path, *, as_json: bool) -> None:
     console = make_console()
     if not sweeps:
         console.print(f"There are no sweeps in {storage_path}.", soft_wrap=True)
-        return
-    wrap = ("trials", "began")
-    table = borderless_table("sweep", "state", "best", *wrap, wrap=wrap)
     for sweep in sweeps:
-        table.add_row(
-            sweep.sweep_id,
-            state_text(sweep.state.value),
-            _best_value(sweep),
-            counted_states(sweep.counts),
-            local_time(sweep.began_s),
-        )
-    console.print(table)
+        console.print(Text(sweep.sweep_id, "bold"), soft_wrap=True)  # whole, to be copied
+        parts = [state_text(sweep.state.value), counted_states(sweep.counts)]
+        if sweep.best is not None:
+            metric = sweep.config.leading_objective.metric
+            parts.append(Text(f"{metric} {value_text(sweep.best_value)}"))
+        parts.append(Text(f"began {local_time(sweep.began_s)}"))
+        console.print(Padding(Text("  ").join(parts), (0, 0, 0, 2), expand=False))
 
 
 def report(

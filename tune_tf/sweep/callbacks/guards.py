@@ -18,7 +18,6 @@ from ray.tune.experiment import Trial
 
 from tune_tf.errors import (
     RAISED_AT,
-    DiskFullError,
     TuneTfError,
     UnwritableStorageError,
     WorkloadError,
@@ -148,7 +147,7 @@ def unwrap_tune_errors(folder: SweepFolder) -> Iterator[None]:
     except Exception as error:
         cause = error.__cause__ or error.__context__ if isinstance(error, tune.TuneError) else error
         if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
-            raise DiskFullError(
+            raise UnwritableStorageError(
                 f"the disk is full: {cause}; free some space, then resume the sweep: tune-tf "
                 f"resume {folder.path}"
             ) from error

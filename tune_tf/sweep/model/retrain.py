@@ -94,7 +94,7 @@ def final_config(
             "constraints": (),
             "space": SearchSpace({path: Constant(value) for path, value in values}),
             "reproducible": False,
-            "searcher": SearcherSettings(sampler="random", seed=config.seed),
+            "searcher": SearcherSettings(sampler="random"),
             "epochs": epochs,
             "scheduler": FifoSettings(epochs=epochs),
             "parallelism": parallelism,

@@ -51,7 +51,7 @@ def increase_memory(
     """Return the next resource request of a trial that ran out of memory; None if nothing helps.
 
     A fraction of a GPU is doubled for each process, up to the whole card; any other trial doubles
-    its micro-batches, with ``in_micro_batches``.
+    its micro-batches, with ``in_micro_batches`` and where they save memory.
     """
     bundles = reserved.bundles
     head: list[dict[str, float]] = [{}] if reserved.head_bundle_is_empty else []
@@ -60,7 +60,7 @@ def increase_memory(
         for bundle in bundles:
             if "GPU" in bundle:
                 bundle["GPU"] = min(1.0, 2 * bundle["GPU"])
-    elif in_micro_batches:
+    elif in_micro_batches and parallelism.pieces_save_memory:
         number *= 2
     else:
         return None
@@ -76,9 +76,10 @@ class OomRetries(tune.Callback):
     """Callback that restarts trials that ran out of memory from their last checkpoint.
 
     A retried trial gets a larger share of its GPU if it had a fraction of one, else twice as many
-    micro-batches at the same global batch size, which give the same gradients. The micro-batches of
-    a model in stages are then no longer pipelined. Out of memory covers TensorFlow's errors and
-    kills by Ray's memory monitor. Retries do not count towards ``max_failures``.
+    micro-batches at the same global batch size, which give the same gradients. A model in stages is
+    not retried: its micro-batches are pipelined and save no memory. Out of memory covers
+    TensorFlow's errors and kills by Ray's memory monitor. Retries do not count towards
+    ``max_failures``.
     After its last retry a trial fails with the outcome :attr:`tune_tf.outcome.Outcome.OOM`.
 
     Args:

@@ -5,41 +5,26 @@ megabytes with each. Tune reuses actors regardless; the callback makes it start 
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 from ray.tune import Callback, PlacementGroupFactory
 
-from tune_tf.errors import InvalidSettingsError
-
 RECYCLE = "recycle_process"
 """Result key: the process that reported it should not serve another trial."""
 
 
-@dataclass(frozen=True)
-class Recycling:
-    """Limits after which a process serves no other trial.
+MAX_PROGRAMS = 64
+"""Traced programs of a process, a few megabytes of host memory each."""
 
-    Args:
-        max_programs: Traced programs, a few megabytes of host memory each.
-        max_growth_bytes: Growth of resident memory since the end of the first trial's first epoch.
-    """
+_MAX_GROWTH_BYTES = 2 * 2**30
+"""Growth of a process' resident memory since the end of the first trial's first epoch."""
 
-    max_programs: int = 64
-    max_growth_bytes: int = 2 * 2**30
 
-    def __post_init__(self) -> None:
-        """Validate the limits."""
-        if self.max_programs < 1 or self.max_growth_bytes < 1:
-            raise InvalidSettingsError(
-                [f"max_programs and max_growth_bytes must be at least 1, not {self}"]
-            )
-
-    def is_due(self, num_programs: int) -> bool:
-        """Return whether this process has reached a limit."""
-        growth = _resident_bytes() - _initial_resident_bytes()
-        return num_programs >= self.max_programs or growth > self.max_growth_bytes
+def is_recycling_due(num_programs: int) -> bool:
+    """Return whether this process should serve no other trial."""
+    growth = _resident_bytes() - _initial_resident_bytes()
+    return num_programs >= MAX_PROGRAMS or growth > _MAX_GROWTH_BYTES
 
 
 class ActorRecycler(Callback):

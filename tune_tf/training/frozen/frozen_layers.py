@@ -1,17 +1,17 @@
 """Frozen layers at the beginning of a model, whose outputs are the same in every epoch."""
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tune_tf.formatting import counted
 from tune_tf.training.build import layers_in
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import (
@@ -22,11 +22,8 @@ from tune_tf.training.keras_internals import (
     layer_graph,
     replace_calls,
     set_keras_mask,
-    standard_inputs,
 )
 from tune_tf.training.replicas.row_means import replaces_method
-from tune_tf.training.scalars import scalars_of
-from tune_tf.training.structure import Structure, structure_of
 
 LEAST_SHARE = 0.3
 """Least share of an epoch's operations that the outputs have to save."""
@@ -41,17 +38,10 @@ _RANDOM_OR_STATEFUL = (
     keras.layers.TFSMLayer,
     keras.layers.TorchModuleWrapper,
 )
-_RECURRENT = (keras.layers.RNN, keras.layers.Bidirectional)
 
 
 class NotSharedError(Exception):
     """Reason why the outputs of a model's first layers are not shared."""
-
-
-class _Cut(NamedTuple):
-    rest: tuple[LayerCall, ...]
-    tensors: tuple[Any, ...]
-    row_bytes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,52 +53,18 @@ class FrozenLayers:
         frozen: Calls before the cut, in order.
         rest: Calls after it, in order.
         tensors: Symbolic tensors of the cut.
-        row_bytes: Bytes of the outputs of a row, without masks.
-        share: Share of an epoch's operations that the frozen layers take, 0 to 1.
     """
 
     model: keras.Model
     frozen: tuple[LayerCall, ...]
     rest: tuple[LayerCall, ...]
     tensors: tuple[Any, ...]
-    row_bytes: int
-    share: float
-
-    @property
-    def layers(self) -> list[keras.Layer]:
-        """The frozen layers; a nested model counts as one."""
-        operations = (call.operation for call in self.frozen)
-        return [each for each in operations if isinstance(each, keras.Layer)]
-
-    def __str__(self) -> str:
-        """Return what the outputs save, for a report."""
-        leaves = {
-            id(leaf)
-            for layer in self.layers
-            for leaf in layers_in(layer)
-            if not isinstance(leaf, keras.Model | keras.layers.InputLayer)
-        }
-        return (
-            f"{counted(len(leaves), 'layer')} up to {self.name}; "
-            f"{math.floor(100 * self.share)}% of an epoch's operations are saved"
-        )
 
     @property
     def weights(self) -> list[Any]:
-        """Variables that the outputs depend on: not the states of generators, which draw nothing.
-
-        Such as that of a recurrent layer without dropout, which follows the trial's seed.
-        """
-        inner = (each for layer in self.layers for each in layers_in(layer))
-        states = {id(each.state) for layer in inner for each in _generators(layer)}
-        variables = {id(each): each for layer in self.layers for each in layer.variables}
-        return [each for key, each in variables.items() if key not in states]
-
-    @property
-    def structure(self) -> Structure:
-        """Structure of the layers and of how they are connected, without values of variables."""
-        scalars = scalars_of(self.model)
-        return structure_of([*map(tuple, self.frozen), self.tensors], scalars, with_tables=True)
+        """Variables that the outputs depend on: no states of generators, which draw nothing."""
+        operations = dict.fromkeys(call.operation for call in self.frozen)
+        return [weight for each in operations for weight in getattr(each, "weights", ())]
 
     @property
     def name(self) -> str:
@@ -120,10 +76,13 @@ class FrozenLayers:
         ]
         return ", ".join(made)
 
+    @functools.cached_property
+    def _first(self) -> keras.Model:
+        return keras.Model(layer_graph(self.model).input, list(self.tensors))
+
     def outputs(self, x: Any, *, training: bool = False) -> list[Any]:
         """Return the outputs at the cut for some rows, and after them their masks, if any."""
-        with replace_calls({self.model: self._run_frozen}):
-            outputs: list[Any] = self.model(x, training=training)
+        outputs = keras.tree.flatten(self._first(x, training=training))
         return outputs + [mask for each in outputs if (mask := keras_mask(each)) is not None]
 
     @contextlib.contextmanager
@@ -135,13 +94,6 @@ class FrozenLayers:
         """
         with replace_calls({self.model: partial(self._run_rest, tuple(has_mask))}):
             yield
-
-    def _run_frozen(self, inputs: Any, training: Any = None, **_: Any) -> Any:
-        graph = layer_graph(self.model)
-        values = dict(zip(map(id, graph.inputs), standard_inputs(self.model, inputs), strict=True))
-        for call in self.frozen:
-            call.run(values, training)
-        return [values[id(tensor)] for tensor in self.tensors]
 
     def _run_rest(
         self, has_mask: tuple[bool, ...], outputs: Any, training: Any = None, **_: Any
@@ -162,8 +114,6 @@ class FrozenLayers:
 def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers:
     """Return the frozen layers at the beginning of a model.
 
-    Operations are estimated from shapes: weights times positions, and elements of the outputs.
-
     Raises:
         NotSharedError: There are none, they save too little, or a row of their outputs takes more
             than ``max_row_bytes``.
@@ -173,43 +123,31 @@ def find_frozen_layers(model: keras.Model, max_row_bytes: float) -> FrozenLayers
             raise NotSharedError(f"the model replaces {name}, which may use the rows")
     if not has_layer_graph(model):
         raise NotSharedError(f"{type(model).__name__} calls its layers in custom code")
-    calls = _calls(model)
-    frozen, reason = _frozen_calls(model, calls)
-    saved, total = (sum(map(_operations, each)) for each in (frozen, calls))
-    share = saved / (saved + (1 + _BACKWARD) * (total - saved)) if saved else 0.0
+    known = {id(tensor) for tensor in layer_graph(model).inputs}
+    frozen, rest, reason = list[LayerCall](), list[LayerCall](), ""
+    for call in _calls(model):
+        depends = any(id(tensor) not in known for tensor in call.inputs)
+        obstacle = "" if depends else _obstacle(call)
+        reason = reason or obstacle
+        if depends or obstacle:
+            rest.append(call)
+        else:
+            frozen.append(call)
+            known |= set(map(id, call.outputs))
+    saved, left = (sum(map(_operations, each)) for each in (frozen, rest))
+    share = saved / (saved + (1 + _BACKWARD) * left) if saved else 0.0
     if share < LEAST_SHARE:
         raise NotSharedError(f"they are only {share:.0%} of an epoch's operations; {reason}")
-    cut = _cut(model, calls, frozen)
-    # Such as a dropout of rate 0, which belongs to the head.
-    while len(frozen) > 1 and not getattr(frozen[-1].operation, "variables", ()):
-        shorter = _cut(model, calls, frozen[:-1])
-        if shorter.row_bytes > cut.row_bytes:
-            break
-        frozen, cut = frozen[:-1], shorter
-    if math.isinf(cut.row_bytes) or cut.row_bytes > max_row_bytes:
+    used = [*(tensor for call in rest for tensor in call.inputs), *model.outputs]
+    tensors = {id(tensor): tensor for tensor in used if id(tensor) in known}
+    if sum(map(_row_bytes, tensors.values())) > max_row_bytes:
         raise NotSharedError("the outputs of the frozen layers do not fit into memory")
-    row_bytes = int(cut.row_bytes)
-    return FrozenLayers(model, tuple(frozen), cut.rest, cut.tensors, row_bytes, share)
+    return FrozenLayers(model, tuple(frozen), tuple(rest), tuple(tensors.values()))
 
 
 def has_frozen_layers(model: keras.Model) -> bool:
     """Return whether a layer with weights is set to train none of them."""
     return any(layer.weights and not layer.trainable for layer in layers_in(model))
-
-
-def _frozen_calls(model: keras.Model, calls: Sequence[LayerCall]) -> tuple[list[LayerCall], str]:
-    """Return the calls that depend on frozen layers alone, and why there are no more."""
-    known = {id(tensor) for tensor in layer_graph(model).inputs}
-    frozen: list[LayerCall] = []
-    reason = ""
-    for call in calls:
-        if all(id(tensor) in known for tensor in call.inputs):
-            obstacle = _obstacle(call)
-            if not obstacle:
-                frozen.append(call)
-                known |= set(map(id, call.outputs))
-            reason = reason or obstacle
-    return frozen, reason or "all layers are frozen"
 
 
 def _calls(model: keras.Model) -> list[LayerCall]:
@@ -218,22 +156,10 @@ def _calls(model: keras.Model) -> list[LayerCall]:
     return [call for call in calls_in_order(model) if not isinstance(call.operation, kind)]
 
 
-def _cut(model: keras.Model, calls: Sequence[LayerCall], frozen: Sequence[LayerCall]) -> _Cut:
-    """Return what is after some calls, and what it needs of them or of the inputs."""
-    before = set(map(id, frozen))
-    rest = tuple(call for call in calls if id(call) not in before)
-    made = {id(tensor) for tensor in layer_graph(model).inputs}
-    made |= {id(tensor) for call in frozen for tensor in call.outputs}
-    used = [tensor for call in rest for tensor in call.inputs]
-    used += keras.tree.flatten(model.outputs)
-    tensors = tuple({id(tensor): tensor for tensor in used if id(tensor) in made}.values())
-    return _Cut(rest, tensors, sum(map(_row_bytes, tensors)))
-
-
 def _row_bytes(tensor: Any) -> float:
     """Return the bytes of a row; infinity if they are unknown."""
     shape = tensor.shape[1:]
-    if None in shape or tensor.sparse or tensor.dtype == "string" or not len(tensor.shape):
+    if None in shape or tensor.sparse or tensor.dtype == "string":
         return math.inf
     return math.prod(shape) * tf.as_dtype(tensor.dtype).size
 
@@ -264,7 +190,8 @@ def _obstacle_in(layer: keras.Layer) -> str:
     if not type(layer).__module__.startswith(("keras.src.layers.", "keras.src.models.")):
         return f"{name} is a custom layer"
     rates = [getattr(layer, rate, 1) for rate in ("dropout", "recurrent_dropout")]
-    if _generators(layer) and any(rates):
+    draws = any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())
+    if draws and any(rates):
         return f"{name} draws random numbers"
     if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
         return f"{name} collects statistics"
@@ -275,25 +202,15 @@ def _obstacle_in(layer: keras.Layer) -> str:
     return f"{name} is quantized" if getattr(layer, "quantization_mode", None) else ""
 
 
-def _generators(layer: keras.Layer) -> list[keras.random.SeedGenerator]:
-    return [each for each in vars(layer).values() if isinstance(each, keras.random.SeedGenerator)]
-
-
 def _operations(call: LayerCall) -> float:
-    """Estimate the operations of a call for a row."""
+    """Estimate the operations of a call for a row: its weights, at each position of its output."""
     operation = call.operation
     if _is_graph(operation):
         return sum(map(_operations, _calls(operation)))
-    shapes = [tuple(size or 1 for size in each.shape[1:]) for each in call.outputs]
-    elements = sum(map(math.prod, shapes))
     if isinstance(operation, keras.layers.Embedding):
-        return elements
-    if isinstance(operation, _RECURRENT):
-        shapes = [tuple(size or 1 for size in each.shape[1:]) for each in call.inputs]
-    positions = max((math.prod(shape[:-1]) for shape in shapes), default=1)
-    variables = getattr(operation, "variables", ())
-    weights = sum(math.prod(each.shape) for each in variables if len(each.shape) > 1)
-    return float(elements + weights * positions)
+        return 0
+    sizes = [math.prod(each.shape) for each in getattr(operation, "weights", ()) if each.ndim > 1]
+    return sum(sizes) * math.prod(size or 1 for size in call.outputs[0].shape[1:-1])
 
 
 def check_outputs(layers: FrozenLayers, x: Any) -> list[bool]:
@@ -302,15 +219,14 @@ def check_outputs(layers: FrozenLayers, x: Any) -> list[bool]:
     Raises:
         NotSharedError: The outputs depend on training or on other rows.
     """
-    outputs, trained = (layers.outputs(x, training=each) for each in (False, True))
-    if not all(map(_equal, outputs, trained)):
-        raise NotSharedError("the outputs of the frozen layers differ in training")
+    outputs = layers.outputs(x, training=True)
     numbers = range(len(keras.tree.flatten(x)[0]))
     single = [layers.outputs(rows_between(x, i, i + 1)) for i in numbers]
-    for number, output in enumerate(outputs):
-        if not _equal(tf.concat([each[number] for each in single], 0), output):
+    for output, *parts in zip(outputs, *single, strict=True):
+        if not _equal(output, tf.concat(parts, 0)):
             raise NotSharedError(
-                "the outputs of the frozen layers depend on other rows of the batch"
+                "the outputs of the frozen layers depend on other rows of the batch, or differ in "
+                "training"
             )
     return [keras_mask(each) is not None for each in outputs[: len(layers.tensors)]]
 

@@ -43,7 +43,6 @@ class DeviceRows:
         sample: First few training rows as plain tensors, after ``per_example``, to build the model.
         spec: Comparable shapes and types.
         per_example: ``PerExample`` of the trial, or None.
-        computed_from: The rows whose outputs of frozen layers these are, or None.
     """
 
     train: Any
@@ -53,7 +52,6 @@ class DeviceRows:
     num_validation: int
     spec: Any
     per_example: Any = None
-    computed_from: "DeviceRows | None" = None
 
     @property
     def parts(self) -> tuple[Any, ...]:

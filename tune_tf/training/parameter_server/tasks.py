@@ -26,13 +26,17 @@ class Gradient:
     """Effect of one batch on the state of a trial.
 
     Args:
-        values: Gradients, without loss scaling.
-        moves: Amount to add to each statistic after its decay (see
+        batch: Number of the batch in the epoch.
+        version: Version of the weights with which it was computed.
+        values: Gradients of the trainable variables.
+        moves: Amount to add to each other variable after its decay (see
             :class:`tune_tf.training.parameter_server.update_loop.VariableRoles`).
         metrics: Amount to add to each metric variable.
         logs: Return value of a user-defined training step; None for the one of Keras.
     """
 
+    batch: int
+    version: int
     values: GradientValues
     moves: list[Array]
     metrics: list[Array]
@@ -46,41 +50,25 @@ class Task:
     Args:
         batch: Number of the batch in the epoch.
         rows: Row numbers of the batch.
-        version: Version of the weights: the number of updates.
-        weights: Values by index in ``model.variables``: the changed ones, or all for a worker
-            without weights.
-        loss_scale: Factor of the loss before differentiation; None without loss scaling.
+        version: Version of the weights: the number of updates in the epoch.
+        weights: Values of the variables that change, by index in ``model.variables``.
     """
 
     batch: int
     rows: Array
     version: int
     weights: Mapping[int, Array]
-    loss_scale: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class TaskResult:
-    """Gradient of the batch of a task, computed with its version of the weights.
-
-    ``counters`` is the amount that each batch adds to each counter of the model.
-    """
-
-    batch: int
-    version: int
-    gradient: Gradient
-    counters: list[Array]
 
 
 class BatchScheduler:
     """Scheduler that assigns the batches of an epoch so that each is applied exactly once.
 
-    The version of the weights is the number of updates so far; a gradient may be ``max_staleness``
-    updates behind. The batch of an older one is assigned again.
+    The version of the weights is the number of updates in the epoch; a gradient may be
+    ``max_staleness`` updates behind. The batch of an older one is assigned again.
     """
 
-    def __init__(self, num_batches: int, max_staleness: int, version: int = 0) -> None:
-        self.version = version
+    def __init__(self, num_batches: int, max_staleness: int) -> None:
+        self.version = 0
         #: Updates by which each applied gradient was behind.
         self.staleness: list[int] = []
         #: Gradients that were too old.

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
@@ -17,7 +16,6 @@ from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.loop import GraphLoop
 from tune_tf.training.parameter_server.tasks import Array, Gradient, SparseGradient
 from tune_tf.training.program import Program, plain_metrics
-from tune_tf.training.replicas.batch_parts import scale_gradient
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.workload import Config, Workload
 
@@ -35,21 +33,17 @@ def refuse_streams(rows: DeviceRows) -> None:
 class VariableRoles:
     """Variables of a model that change during training, grouped by how a batch changes them.
 
-    Trainable variables are updated by the optimizer. Statistics follow ``new = decay * old +
-    move``. The decay of BatchNormalization statistics is the layer's momentum, so the averages
-    equal those of one device that processes the batches in the order of their gradients, however
-    old a worker's statistics were. Other floating-point variables have decay 1, and the move is the
+    Trainable variables are updated by the optimizer. Others follow ``new = decay * old + move``.
+    The decay of BatchNormalization statistics is the layer's momentum, so the averages equal those
+    of one device that processes the batches in the order of their gradients, however old a worker's
+    statistics were. Variables such as states of random generators have decay 1, and the move is the
     difference made by the batch.
-
-    Counters are integers to which every batch adds the same amount, mainly states of random
-    generators. So a batch draws the same dropout masks on any worker as on one device.
 
     Variables of frozen layers do not change. All are given by their index in ``model.variables``.
     """
 
     trainable: tuple[int, ...]
-    statistics: tuple[tuple[int, float], ...]  # with decays
-    counters: tuple[int, ...]
+    others: tuple[tuple[int, float], ...]  # with decays
 
     @classmethod
     def of(cls, model: keras.Model) -> "VariableRoles":
@@ -65,18 +59,20 @@ class VariableRoles:
             if not layer.trainable
             for variable in layer.variables
         }
-        others = [(i, v) for i, v in enumerate(model.variables) if id(v) not in fixed]
         index = {id(variable): i for i, variable in enumerate(model.variables)}
         return cls(
             tuple(index[id(variable)] for variable in model.trainable_variables),
-            tuple((i, decays.get(id(v), 1.0)) for i, v in others if "float" in str(v.dtype)),
-            tuple(i for i, v in others if "int" in str(v.dtype)),
+            tuple(
+                (i, decays.get(id(variable), 1.0))
+                for i, variable in enumerate(model.variables)
+                if id(variable) not in fixed and tf.as_dtype(variable.dtype) != tf.bool
+            ),
         )
 
     @property
     def live(self) -> tuple[int, ...]:
         """Indices of all variables that change."""
-        return (*self.trainable, *(i for i, _ in self.statistics), *self.counters)
+        return (*self.trainable, *(i for i, _ in self.others))
 
 
 class UpdateLoop(GraphLoop):
@@ -106,10 +102,9 @@ class UpdateLoop(GraphLoop):
         size = self.trial.program.batch_size
         return self._order[batch * size : (batch + 1) * size]
 
-    def close_epoch(self, increments: list[Array], validation: Metrics) -> Metrics:
-        """End an epoch, given what each batch adds to each counter; return all its metrics."""
+    def close_epoch(self, validation: Metrics) -> Metrics:
+        """End an epoch, given its ``val_`` metrics; return all its metrics."""
         trial = self.trial
-        self.program.count(increments)
         metrics = self.program.metrics()
         trial.epoch += 1
         return self._end_epoch(metrics | validation)
@@ -139,29 +134,16 @@ class UpdateProgram:
         self._last_logs: Metrics | None = None
         self._apply = program.graph_function(self._run_apply, reduce_retracing=True)
 
-    @property
-    def loss_scale(self) -> float | None:
-        """Current loss scale of the optimizer; None without loss scaling."""
-        scale = getattr(self.model.optimizer, "dynamic_scale", None)
-        return None if scale is None else float(scale.numpy())
-
     def begin(self) -> None:
         """Begin an epoch."""
         self.model.reset_metrics()
         self._last_logs = None
 
     def apply(self, gradient: Gradient) -> None:
-        """Update weights, optimizer, statistics and metrics by the effect of a batch."""
+        """Update all variables, optimizer and metrics by the effect of a batch."""
         self._apply(gradient.values, gradient.moves, gradient.metrics)
         if gradient.logs is not None:
             self._last_logs = dict(gradient.logs)
-
-    def count(self, increments: list[Array]) -> None:
-        """Advance the counters of the model by an epoch, given what each batch adds to each."""
-        for index, increment in zip(self.roles.counters, increments, strict=True):
-            variable = self.model.variables[index]
-            value = variable.numpy()
-            variable.assign(value + np.asarray(self.num_batches, value.dtype) * increment)
 
     def metrics(self) -> Metrics:
         """Return the metrics of the applied batches, as ``fit`` would log them."""
@@ -182,23 +164,15 @@ class UpdateProgram:
     ) -> None:
         model = self.model
         trainable = model.trainable_variables
-        optimizer = model.optimizer
-        scale = getattr(optimizer, "dynamic_scale", None)
-        scaled = [
-            _scaled_for_optimizer(gradient, variable, scale)
+        gradients = [
+            tf.IndexedSlices(*gradient, tf.constant(tuple(variable.shape)))
+            if isinstance(gradient, SparseGradient)
+            else gradient
             for gradient, variable in zip(gradients, trainable, strict=True)
         ]
-        optimizer.apply(scaled, trainable)
-        for (index, decay), move in zip(self.roles.statistics, moves, strict=True):
-            statistic = model.variables[index]
-            statistic.assign(tf.cast(decay, move.dtype) * statistic + move)
+        model.optimizer.apply(gradients, trainable)
+        for (index, decay), move in zip(self.roles.others, moves, strict=True):
+            variable = model.variables[index]
+            variable.assign(tf.cast(decay, move.dtype) * variable + move)
         for metric, change in zip(model.metrics_variables, metrics, strict=True):
             metric.assign(metric + change)
-
-
-def _scaled_for_optimizer(gradient: Any, variable: Any, scale: Any) -> Any:
-    """Multiply a gradient by the loss scale, because the optimizer divides by it."""
-    if isinstance(gradient, SparseGradient):
-        values, indices = gradient
-        gradient = tf.IndexedSlices(values, indices, tf.constant(tuple(variable.shape)))
-    return gradient if gradient is None or scale is None else scale_gradient(gradient, scale)

@@ -25,20 +25,13 @@ class PartCalls:
     Args:
         model: The model, with all variables.
         parts: What the parts are, for error messages, such as "2 replicas".
-        several: Whether a device calls the model several times for one batch.
     """
 
-    def __init__(self, model: keras.Model, parts: str, *, several: bool) -> None:
+    def __init__(self, model: keras.Model, parts: str) -> None:
         self._model = model
         self._parts = parts
         self._layers = list(layers_in(model))
-        excepted = [v for layer in batch_norms(model) for v in layer.variables]
-        if not several:  # normalizes the same weights everywhere
-            kind = keras.layers.SpectralNormalization
-            excepted += [
-                v for each in self._layers if isinstance(each, kind) for v in each.variables
-            ]
-        free = {id(variable) for variable in excepted}
+        free = {id(v) for layer in batch_norms(model) for v in layer.variables}
         self._fixed: dict[int, tuple[Any, keras.Layer]] = {}
         for layer in self._layers:  # one inside of another comes later
             for variable in _variables_of(layer):
@@ -153,6 +146,20 @@ def refuse_leaks(spans: Iterable[GraphSpan], user: GraphSpan, what: str, parts: 
                     f"a part of each batch with {parts}: return that tensor as an output of the "
                     "model, or use one replica and micro_batches 1"
                 )
+
+
+def refuse_mixed_penalties(model: keras.Model, parts: str) -> None:
+    """Refuse penalties of activities in a model whose replicas wait for each other in a call.
+
+    A layer then has those of several replicas at once.
+    """
+    names = [layer.name for layer in layers_in(model) if layer.activity_regularizer is not None]
+    if names and any(layer.synchronized for layer in batch_norms(model)):
+        raise WorkloadError(
+            f"{', '.join(names)} cannot have an activity_regularizer with {parts} whose batch "
+            "normalization is synchronized: use one replica, another kind of normalization, or a "
+            "kernel_regularizer"
+        )
 
 
 def refuse_random_operations(span: GraphSpan, parts: str) -> None:

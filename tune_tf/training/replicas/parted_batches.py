@@ -15,7 +15,12 @@ from tune_tf.training.replicas.batch_parts import (
     split_rows,
     unpack_batch,
 )
-from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls, refuse_random_operations
+from tune_tf.training.replicas.part_calls import (
+    GraphSpan,
+    PartCalls,
+    refuse_mixed_penalties,
+    refuse_random_operations,
+)
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.replicas.row_means import is_masked, replaces_method, whole_batch_reason
 from tune_tf.training.replicas.whole_batch import (
@@ -32,8 +37,9 @@ class PartedBatches:
     """Training and validation on batches whose rows are shared, with the numbers of one device.
 
     Where loss and metrics are means or sums over rows, those of the parts are added up. Otherwise,
-    each replica gathers the outputs of all rows, computes loss and metrics of the whole batch as
-    one device does, and differentiates the model's call by its own rows.
+    and where a replica has no rows, each replica gathers the outputs of all rows, computes loss and
+    metrics of the whole batch as one device does, and differentiates the model's call by its own
+    rows.
 
     Args:
         model: The model, whose variables are created later.
@@ -48,7 +54,6 @@ class PartedBatches:
         self._model = model
         self._replicas = replicas
         self._micro_batches = micro_batches
-        self._unused: set[int] = set()  # variables without a gradient in replicas with rows
         self._who = who
         # By `training`: whether each replica has the metrics of whole batches.
         self._has_whole_metrics = {True: False, False: False}
@@ -60,7 +65,9 @@ class PartedBatches:
 
     @functools.cached_property
     def _calls(self) -> PartCalls:
-        return PartCalls(self._model, self._who, several=self._micro_batches > 1)
+        if self._replicas.num > 1:
+            refuse_mixed_penalties(self._model, self._who)
+        return PartCalls(self._model, self._who)
 
     def train(self, replica: int, batch: Any, num_rows: Any) -> Any:
         """Train on a replica's rows of a batch; return what ``compute_metrics`` returns of it all.
@@ -98,7 +105,7 @@ class PartedBatches:
                 loss = loss + part_loss
             gradients = list(map(add_gradients, gradients, of_part))
         model.optimizer.apply(after_all(gradients), model.trainable_variables)
-        return self._finish(whole, loss, penalties, num_rows)
+        return self._finish(replica, whole, loss, penalties, num_rows, training=True)
 
     def test(self, replica: int, batch: Any, num_rows: Any) -> Any:
         """Evaluate a replica's rows of a batch; return as :meth:`train` does."""
@@ -110,22 +117,26 @@ class PartedBatches:
             penalty = sum_penalties(self._calls.take_penalties())
         fraction = fraction_of(last - first, num_rows)
         penalties = [] if penalty is None else [part_of(penalty, fraction)]
-        whole, loss = None, tf.zeros([])
+        whole = None
         if self._adds_up(y_pred, num_rows, training=False):
-            if _may_have_rows(fraction):
-                with self._replicas.as_single_replica(1.0):
-                    loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
-                loss = part_of(loss, fraction)
-                model.compute_metrics(x, y, y_pred, sample_weight)
-            else:
-                penalties = []
+            with self._replicas.as_single_replica(1.0):
+                loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
+            loss = part_of(loss, fraction)
+            model.compute_metrics(x, y, y_pred, sample_weight)
         else:
             whole = self._gather(batch, *split_activations(y_pred), num_rows, [span])
             loss = whole.loss(model, self._replicas, training=False)
-        return self._finish(whole, loss, penalties, num_rows)
+        return self._finish(replica, whole, loss, penalties, num_rows, training=False)
 
     def _finish(
-        self, whole: WholeBatch | None, loss: Any, penalties: list[Any], num_rows: Any
+        self,
+        replica: int,
+        whole: WholeBatch | None,
+        loss: Any,
+        penalties: list[Any],
+        num_rows: Any,
+        *,
+        training: bool,
     ) -> Any:
         """Add the loss to its mean, and the ``whole`` batch to the metrics.
 
@@ -134,7 +145,11 @@ class PartedBatches:
         penalty = sum(penalties)
         if whole is not None:
             loss = loss + self._replicas.sum(penalty) if penalties else loss
-            return whole.update_metrics(self._model, loss, num_rows)
+            if self._has_whole_metrics[training]:
+                return whole.update_metrics(self._model, loss, num_rows)
+            if replica == 0:  # metrics of the replicas are added up
+                whole.update_metrics(self._model, loss, num_rows)
+            return None
         num_replicas = self._replicas.num
         track_loss(self._model, (loss + penalty) * num_replicas, num_rows / num_replicas)
         return None
@@ -162,7 +177,7 @@ class PartedBatches:
         by_output = len(keras.tree.flatten(y_pred)) > 1 and not isinstance(num_rows, int)
         adds_up = self._reason is None and not by_output and not is_masked(y_pred)
         self._has_whole_metrics[training] = not adds_up
-        return adds_up
+        return adds_up and not (isinstance(num_rows, int) and num_rows < self._replicas.num)
 
     def _forward(self, batch: Any) -> "_Forward":
         """Call the model for training with some rows."""
@@ -177,27 +192,15 @@ class PartedBatches:
     ) -> tuple[Any, list[Any]]:
         """Return loss and gradients of some rows, which are a fraction of the batch."""
         model = self._model
-        has_rows = _may_have_rows(fraction)
         x, y, sample_weight = unpack_batch(batch)
-        variables = model.trainable_variables
         with forward.tape:
-            if has_rows:
-                with self._replicas.as_single_replica(1.0):
-                    loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
-                penalty = 0.0 if forward.penalty is None else forward.penalty
-                loss = part_of(loss + penalty, fraction)
-            else:  # no rows, but other replicas wait for synchronized statistics
-                loss = _zero_loss(forward.y_pred)
+            with self._replicas.as_single_replica(1.0):
+                loss = model.compute_loss(x, y, forward.y_pred, sample_weight, training=True)
+            penalty = 0.0 if forward.penalty is None else forward.penalty
+            loss = part_of(loss + penalty, fraction)
             scaled = model.optimizer.scale_loss(loss)
-        gradients = forward.tape.gradient(scaled, variables)
-        if has_rows:
-            self._unused.update(i for i, gradient in enumerate(gradients) if gradient is None)
-            model.compute_metrics(x, y, forward.y_pred, sample_weight)
-            return loss, gradients
-        return loss, [
-            None if i in self._unused else tf.zeros_like(variable) if gradient is None else gradient
-            for i, (variable, gradient) in enumerate(zip(variables, gradients, strict=True))
-        ]
+        model.compute_metrics(x, y, forward.y_pred, sample_weight)
+        return loss, forward.tape.gradient(scaled, model.trainable_variables)
 
     def _whole_batch(
         self,
@@ -331,13 +334,3 @@ def part_of(loss: Any, fraction: Any) -> Any:
     return tf.reduce_sum(loss) * (
         tf.cast(fraction, loss.dtype) if tf.is_tensor(fraction) else fraction
     )
-
-
-def _may_have_rows(fraction: Any) -> bool:
-    """Return False for a part that is known to have no rows: Keras does not reduce their losses."""
-    return tf.is_tensor(fraction) or fraction > 0
-
-
-def _zero_loss(y_pred: Any) -> Any:
-    """Return a zero that depends on a prediction without rows."""
-    return tf.add_n([tf.cast(tf.reduce_sum(part), tf.float32) for part in tf.nest.flatten(y_pred)])

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tune_tf.errors import WorkerLostError, WorkloadError
 from tune_tf.training.devices import Devices
 from tune_tf.training.input.array_tensor import tensor_of
-from tune_tf.training.replicas.batch_parts import is_even, scale_gradient
+from tune_tf.training.replicas.batch_parts import scale_gradient
 
 
 class Replicas:
@@ -60,7 +60,7 @@ class Replicas:
         """Run code for one device in replica context.
 
         Keras and TensorFlow divide losses by the number of replicas, and custom code does not. In
-        this context both give means over the replica's rows, and :meth:`weighted` weighs their
+        this context both give means over the replica's rows, and :meth:`sum_gradients` weighs their
         gradients by ``share``, the replica's rows divided by an even share of the batch.
         """
         _replica.share = share
@@ -128,26 +128,19 @@ class Replicas:
             return value
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
 
-    def weighted(self, gradients: list[Any]) -> list[Any]:
-        """Weigh gradients by rows so that their sum over the replicas is exact."""
-        _replica.has_weighed_gradients = True
-        weight = 1.0 if _replica.share is None else _replica.share / self.num
-        if is_even(weight):
-            return gradients
-        return [None if g is None else scale_gradient(g, weight) for g in gradients]
+    def sum_gradients(self, gradients: list[Any]) -> list[Any]:
+        """Return gradients of the whole batch, in replica context; None stays None.
 
-    def all_reduce_mean(self, gradients: list[Any]) -> list[Any]:
-        """Average gradients over the replicas, in replica context; None stays None.
-
-        A sparse gradient stays sparse, with the rows of all replicas in their order.
+        They are weighed by rows in :meth:`as_single_replica`. A sparse gradient stays sparse, with
+        the rows of all replicas in their order.
         """
+        _replica.has_weighed_gradients = True
         present = [g for g in gradients if g is not None]
-        reduced = iter(
-            tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, present)
-        )
-        return [
-            None if g is None else scale_gradient(next(reduced), 1 / self.num) for g in gradients
-        ]
+        if _replica.share is not None:
+            present = [scale_gradient(g, _replica.share / self.num) for g in present]
+        context = tf.distribute.get_replica_context()
+        total = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present))
+        return [None if g is None else next(total) for g in gradients]
 
 
 class _ReplicaThread(threading.local):

@@ -17,7 +17,6 @@ from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.stages.stage_plan import calls_of, stage_plan
 from tune_tf.training.stages.stage_step import StagePipeline, StageStep
 from tune_tf.training.step import ReplicaBuilder
-from tune_tf.workload import Workload
 
 _HOST = "CPU:0"
 
@@ -76,20 +75,12 @@ class StageDevices(Replicas):
         return variable
 
 
-def stage_loop(
-    replicas: StageDevices,
-    parallelism: ModelParallel | Hybrid,
-    *,
-    saves_memory: bool = False,
-) -> GraphLoop:
-    """Return a loop whose epochs are single graph calls over replicas and stages.
-
-    With ``saves_memory``, a replica processes one micro-batch at a time, without pipelining.
-    """
+def stage_loop(replicas: StageDevices, parallelism: ModelParallel | Hybrid) -> GraphLoop:
+    """Return a loop whose epochs are single graph calls over replicas and stages."""
     return GraphLoop(
         replicas,
         parallelism,
-        builder=lambda workload: StageBuilder(workload, replicas, parallelism, saves_memory),
+        builder=lambda workload: StageBuilder(workload, replicas, parallelism),
     )
 
 
@@ -102,16 +93,6 @@ class StageBuilder(ReplicaBuilder):
 
     replicas: StageDevices
     _created: list[tf.Variable]  # variables of the last build, in order
-
-    def __init__(
-        self,
-        workload: Workload,
-        replicas: StageDevices,
-        parallelism: ModelParallel | Hybrid,
-        saves_memory: bool,
-    ) -> None:
-        super().__init__(workload, replicas, parallelism)
-        self._saves_memory = saves_memory
 
     def build(self, inputs: TrialInputs) -> keras.Model:
         """Return a trial's fresh model, on the host; refuse synchronized statistics."""
@@ -141,8 +122,7 @@ class StageBuilder(ReplicaBuilder):
         for devices in replicas.by_replica:
             copy, _ = self._build(inputs, [devices[number] for number in numbers])
             pipelines.append(StagePipeline(copy, plan, devices))
-        micro_batches = self._parallelism.micro_batches
-        return StageStep(self.workload, pipelines, replicas, micro_batches, self._saves_memory)
+        return StageStep(self.workload, pipelines, replicas, self._parallelism.micro_batches)
 
     def _build(self, inputs: TrialInputs, devices: Sequence[str] = ()) -> tuple[Any, list[Any]]:
         config, rows, seed = inputs

@@ -12,8 +12,8 @@ from tune_tf.training.build import build_for_training
 from tune_tf.training.input.reader import rows_between
 from tune_tf.training.keras_internals import layer_graph, replace_calls, standard_inputs
 from tune_tf.training.replicas.batch_parts import add_gradients, split_rows, unpack_batch
-from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls, refuse_random_operations
-from tune_tf.training.replicas.parted_batches import after_all, slice_after, snapshot, sum_penalties
+from tune_tf.training.replicas.part_calls import GraphSpan, PartCalls
+from tune_tf.training.replicas.parted_batches import after_all, sum_penalties
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.replicas.whole_batch import (
     WholeBatch,
@@ -22,6 +22,7 @@ from tune_tf.training.replicas.whole_batch import (
     split_activations,
 )
 from tune_tf.training.scalars import inner_optimizer
+from tune_tf.training.seeds import value_in_replica
 from tune_tf.training.stages.stage_plan import calls_of
 from tune_tf.training.step import Step
 from tune_tf.workload import Workload
@@ -96,10 +97,7 @@ class StageStep(Step):
         workload: The workload of the trials.
         pipelines: The model replicas.
         replicas: Their devices.
-        micro_batches: Pieces into which a replica splits its rows.
-        saves_memory: Whether the outputs of a micro-batch are computed twice, for the loss and for
-            its gradient, so that memory holds the activations of one. Otherwise, all are held, and
-            pipelined.
+        micro_batches: Pieces into which a replica splits its rows, which are pipelined.
     """
 
     def __init__(
@@ -108,12 +106,10 @@ class StageStep(Step):
         pipelines: Sequence[StagePipeline],
         replicas: Replicas,
         micro_batches: int,
-        saves_memory: bool,
     ) -> None:
         copies = [pipeline.model for pipeline in pipelines]
         super().__init__(workload, copies, replicas, micro_batches)
         self._pipelines = pipelines
-        self._saves_memory = saves_memory
 
     def build(self, sample: tuple[Any, ...]) -> None:
         """Create the variables of losses, metrics and optimizer."""
@@ -122,8 +118,7 @@ class StageStep(Step):
 
     @functools.cached_property
     def _calls(self) -> list[PartCalls]:
-        several = self.micro_batches > 1
-        return [PartCalls(copy, self.who, several=several) for copy in self.copies]
+        return [PartCalls(copy, self.who) for copy in self.copies]
 
     def check(self, num_rows: int, batch_size: int) -> None:
         """Refuse steps that are not those of Keras."""
@@ -138,25 +133,13 @@ class StageStep(Step):
     def train(self, replica: int, batch: Any, num_rows: int) -> Any:
         """Train on a batch, all replicas and stages of it."""
         model, parts = self.model, self._parts(num_rows, self.micro_batches)
-        again = self._saves_memory and len(parts) > 1
-        state = snapshot(v for copy in self.copies for v in _state(copy)) if again else []
-        passes: list[_PartPass] = []
-        for part in parts:
-            before = [each.y_pred for each in passes] if again else []
-            passes.append(self._forward(part, slice_after(before, batch, part.low, part.high)))
-        for each in passes if again else ():
-            refuse_random_operations(each.span, self.who)
-        for variable, value in state:
-            variable.assign(value)
+        passes = [self._forward(each, rows_between(batch, each.low, each.high)) for each in parts]
         whole = self._whole(batch, passes)
         with tf.device(self._pipelines[0].devices[-1]):
             found = differentiate(model, whole, self.replicas)
         loss, gradients = found.loss, found.of_variables
         devices = self._pipelines[0].variable_devices
-        for part, first in zip(parts, passes, strict=True):
-            each = first
-            if again:
-                each = self._forward(part, slice_after(gradients, batch, part.low, part.high))
+        for part, each in zip(parts, passes, strict=True):
             of_outputs = [g if g is None else g[part.low : part.high] for g in found.of_outputs]
             penalty, scaled = each.penalty(model, (part.high - part.low) / num_rows)
             loss = loss if penalty is None else loss + penalty
@@ -227,7 +210,7 @@ class StageStep(Step):
         self._copy_weights()
         for number, copy in enumerate(self.copies[1:], 1):
             for variable, source in zip(_state(copy), _state(self.model), strict=True):
-                variable.assign(source.value + _seed_offset(variable, number))
+                variable.assign(value_in_replica(variable, source.value, number))
 
     def end(self, *, training: bool) -> None:
         """Merge moving statistics of the replicas into the first one."""
@@ -285,13 +268,6 @@ def _state(model: keras.Model) -> list[Any]:
     """Return the non-trainable variables: statistics and states of random generators."""
     trained = {id(variable) for variable in model.trainable_variables}
     return [variable for variable in model.variables if id(variable) not in trained]
-
-
-def _seed_offset(variable: Any, replica: int) -> Any:
-    """Return an offset that makes a replica's random generators differ from the first replica's."""
-    if variable.name == "seed_generator_state":
-        return tf.constant([replica, 0], variable.dtype)
-    return tf.zeros([], variable.dtype)
 
 
 def _build_optimizer(model: keras.Model, replicas: Replicas) -> None:

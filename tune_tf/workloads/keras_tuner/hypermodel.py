@@ -3,6 +3,7 @@
 import copy
 import functools
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 from tune_tf.errors import InvalidSettingsError, WorkloadError
 from tune_tf.extras import install_command
 from tune_tf.space import SearchSpace
-from tune_tf.space.paths import SEPARATOR
+from tune_tf.space.paths import SEPARATOR, flatten
 from tune_tf.workload import Config, Data, Workload
-from tune_tf.workloads.keras_tuner.fit_recorder import FitRecorder
+from tune_tf.workloads.keras_tuner.fit_recorder import fit_arguments as recorded
 from tune_tf.workloads.keras_tuner.hypermodel_space import find_hyperparameters, hypermodel_space
 
 _log = logging.getLogger(__name__)
@@ -23,25 +24,19 @@ _BATCH_SIZE = 32  # the default of keras.Model.fit
 def from_hypermodel(
     hypermodel: Any,
     data: Data | Callable[[Config], Data],
-    *,
-    hyperparameters: Any = None,
-    tune_new_entries: bool = True,
     **fit_arguments: Any,
 ) -> "HypermodelWorkload":
     """Return a workload with a search space from an unmodified KerasTuner hypermodel.
 
     Search it with ``tune_tf.search(from_hypermodel(...), objective=..., trials=...)``. Conditional
     scopes become conditions; what a Python ``if`` or loop declares is always searched, as in
-    KerasTuner.
+    KerasTuner. A ``space`` of your own may change or omit parameters, which then keep their
+    defaults.
 
     Args:
         hypermodel: A ``keras_tuner.HyperModel`` or a function from ``HyperParameters`` to a
             compiled model. Its ``fit`` may prepare the arguments of ``model.fit``.
         data: The data sets, or a function from a config to them.
-        hyperparameters: As in ``keras_tuner.Tuner``: ``HyperParameters`` that replace those of the
-            hypermodel with the same name, or that builds would miss, such as those behind two rare
-            choices.
-        tune_new_entries: As in ``keras_tuner.Tuner``: False to search ``hyperparameters`` only.
         fit_arguments: Arguments of ``Tuner.search`` other than data, such as ``batch_size=64``.
 
     Raises:
@@ -65,16 +60,11 @@ def from_hypermodel(
             "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
             f"config to it, not {type(data).__name__}"
         )
-    if not tune_new_entries and not hyperparameters:
-        errors.append("tune_new_entries=False needs hyperparameters=hp, whose entries are searched")
     if errors:
         raise InvalidSettingsError(errors)
-    if not isinstance(hypermodel, keras_tuner.HyperModel):
-        build, hypermodel = hypermodel, keras_tuner.HyperModel()
-        hypermodel.build = build
-    if type(hypermodel).fit is keras_tuner.HyperModel.fit:
-        FitRecorder(type(hypermodel).__name__).fit(**fit_arguments)
-    return HypermodelWorkload(hypermodel, data, hyperparameters, tune_new_entries, fit_arguments)
+    if is_function or type(hypermodel).fit is keras_tuner.HyperModel.fit:
+        recorded(lambda model: model.fit(**fit_arguments))
+    return HypermodelWorkload(hypermodel, data, fit_arguments)
 
 
 class HypermodelWorkload(Workload):
@@ -88,26 +78,22 @@ class HypermodelWorkload(Workload):
         self,
         hypermodel: Any,
         data: Data | Callable[[Config], Data],
-        hyperparameters: Any,
-        tune_new_entries: bool,
         fit_arguments: Mapping[str, Any],
     ) -> None:
+        import keras_tuner
+
+        self.model_function = hypermodel  # which names the workload
         self._hypermodel = hypermodel
+        if not isinstance(hypermodel, keras_tuner.HyperModel):
+            self._hypermodel = keras_tuner.HyperModel()
+            self._hypermodel.build = hypermodel
         self.data = data
-        self._hyperparameters = hyperparameters
-        self._tune_new_entries = tune_new_entries
         self._fit_arguments = dict(fit_arguments)
         self._loaded: Data | None = None  # by the function of the data, without test rows
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle with the space."""
-        return {"space": self.space, **vars(self)}
-
-    @property
-    def model_function(self) -> Any:
-        """The hypermodel, or the function that it was given as, which names the workload."""
-        is_wrapped = type(self._hypermodel).__name__ == "HyperModel"  # by from_hypermodel
-        return self._hypermodel.build if is_wrapped else self._hypermodel
+        """Pickle with the hyperparameters."""
+        return {"_declared": self._declared, **vars(self)}
 
     @functools.cached_property
     def space(self) -> SearchSpace:
@@ -127,8 +113,9 @@ class HypermodelWorkload(Workload):
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
         hps = self._hyperparameters_of(config)
-        active = [hp.name for hp in hps.space if hps.is_active(hp)]
-        hps.values.update({name: hps.values[name] for name in active})  # for copies of them
+        active = {hp.name: hps.values[hp.name] for hp in hps.space if hps.is_active(hp)}
+        given = {name: value for name, value in flatten(config).items() if value is not None}
+        hps.values.update(active | given)  # for copies of them
         return self._hypermodel.build(hps)
 
     def load_data(self, config: Config) -> Data:
@@ -165,9 +152,8 @@ class HypermodelWorkload(Workload):
     @functools.cached_property
     def _declared(self) -> Any:
         """``HyperParameters`` that are searched."""
-        if not self._tune_new_entries:
-            return self._hyperparameters
-        _spare_gpus()
+        # TensorFlow would take the whole memory of the GPUs, which is the trials'.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         declared = find_hyperparameters(self._declare)
         self._loaded = None  # only builds needed it
         return declared
@@ -176,8 +162,6 @@ class HypermodelWorkload(Workload):
         """Let the hypermodel declare its hyperparameters, including those of ``fit``."""
         import keras_tuner
 
-        if self._hyperparameters:
-            hps.merge(self._hyperparameters, overwrite=False)
         self._hypermodel.declare_hyperparameters(hps)
         model = self._hypermodel.build(hps)
         if not getattr(model, "compiled", True):
@@ -190,7 +174,7 @@ class HypermodelWorkload(Workload):
     def _hyperparameters_of(self, config: Config) -> Any:
         """Return the ``HyperParameters`` of a trial."""
         hps = self._declared.copy()
-        hps.values = TrialValues(config, hps, warns=self._tune_new_entries)
+        hps.values = TrialValues(config, hps)
         return hps
 
     def _fit_arguments_of(self, config: Config) -> dict[str, Any]:
@@ -208,9 +192,7 @@ class HypermodelWorkload(Workload):
         options = {name: value for name, value in options.items() if value is not None}
         # Callbacks have state, so each trial needs copies, as in KerasTuner.
         options |= {"callbacks": [], **copy.deepcopy(self._fit_arguments)}
-        model = FitRecorder(type(self._hypermodel).__name__)
-        model.check_returned(self._hypermodel.fit(hps, model, *train[:2], **options))
-        return model.arguments
+        return recorded(lambda model: self._hypermodel.fit(hps, model, *train[:2], **options))
 
 
 class TrialValues(dict[str, Any]):
@@ -221,11 +203,10 @@ class TrialValues(dict[str, Any]):
     default.
     """
 
-    def __init__(self, config: Config, hps: Any, *, warns: bool) -> None:
+    def __init__(self, config: Config, hps: Any) -> None:
         super().__init__()
         self._config = config
         self._defaults = {hp.name: hp.default for hp in hps.space}
-        self._warns = warns
 
     def __contains__(self, name: object) -> bool:
         """Return whether the config has a value."""
@@ -240,10 +221,10 @@ class TrialValues(dict[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Store the default of a hyperparameter that no build declared."""
-        if self._warns and name not in self._defaults:
+        if name not in self._defaults:
             _log.warning(
                 "hyperparameter %r is not in the search space and keeps its default %r: no build "
-                "declared it; declare it in from_hypermodel(hyperparameters=hp)",
+                "declared it; add it to the space",
                 name,
                 value,
             )
@@ -256,14 +237,3 @@ class TrialValues(dict[str, Any]):
                 return None
             value = value[part]
         return value
-
-
-def _spare_gpus() -> None:
-    """Limit the GPU memory that builds outside of trials take to what they need."""
-    import tensorflow as tf
-
-    for gpu in tf.config.list_physical_devices("GPU"):
-        try:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        except RuntimeError:
-            return  # TensorFlow is already initialized and has reserved its memory

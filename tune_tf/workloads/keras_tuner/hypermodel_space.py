@@ -37,8 +37,6 @@ def find_hyperparameters(build: Callable[[Any], Any]) -> Any:
         try:
             with keras.device("cpu:0"):  # the GPUs' memory is the trials'
                 build(hps)
-        except WorkloadError:
-            raise  # the hypermodel is unsupported for any values
         except Exception as error:
             if not values:
                 raise WorkloadError(
