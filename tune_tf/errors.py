@@ -159,7 +159,7 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     """
     text, names = str(name), list(names)
     longer = [each for each in names if len(text) > 1 and each.startswith(text)]
-    matches = longer or get_close_matches(text, names, n=1, cutoff=0.6)
+    matches = sorted(longer, key=len) or get_close_matches(text, names, n=1, cutoff=0.6)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -143,7 +143,8 @@ def recorded_results(folder: Path, number: int) -> Sequence[Mapping[str, Any]]:
     with _reading(folder) as database:
         if database is None:
             return []
-        return [dict(json.loads(row["metrics"])) for row in database.execute(_RESULTS, (number,))]
+        rows = _rows(database, _RESULTS, (number,))
+        return [dict(json.loads(row["metrics"])) for row in rows]
 
 
 _SESSIONS = "SELECT * FROM session ORDER BY number"
@@ -171,8 +172,11 @@ def _reading(folder: Path) -> Iterator[sqlite3.Connection | None]:
             ) from error
 
 
-def _rows(database: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
-    return map(dict, database.execute(query))
+def _rows(
+    database: sqlite3.Connection, query: str, values: Sequence[Any] = ()
+) -> Iterator[dict[str, Any]]:
+    # All at once: a row that raises would leave the file locked.
+    return map(dict, database.execute(query, values).fetchall())
 
 
 def _session_of(row: dict[str, Any]) -> Session:
