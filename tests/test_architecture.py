@@ -38,7 +38,7 @@ LARGE = {
 CEILINGS = {
     "cli": 1272,
     "config": 1003,
-    "data": 870,
+    "data": 865,
     "events": 438,
     "inspection": 349,
     "measure": 671,
@@ -46,12 +46,12 @@ CEILINGS = {
     "report": 599,
     "scaffold": 510,
     "schedulers": 1942,
-    "searchers": 2091,
-    "single modules": 1403,
+    "searchers": 2086,
+    "single modules": 1388,
     "space": 973,
     "sweep": 3217,
     "testing": 320,
-    "tracking": 2420,
+    "tracking": 2417,
     "trainables": 1324,
     "training": 5422,
     "tune_internals": 522,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39691, "tests": 36494, "scripts": 4638}
+LINES = {"tune_tf": 39654, "tests": 36494, "scripts": 4638}
 """Most lines of any kind."""
 
 
