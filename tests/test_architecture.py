@@ -37,7 +37,7 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1278,
-    "config": 892,
+    "config": 895,
     "data": 943,
     "events": 438,
     "inspection": 349,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39702, "tests": 36567, "scripts": 4638}
+LINES = {"tune_tf": 39705, "tests": 36573, "scripts": 4638}
 """Most lines of any kind."""
 
 
