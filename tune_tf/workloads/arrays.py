@@ -88,9 +88,15 @@ class ArraysModel(SettingsWorkload[ArraysSettings, ArrayProperties, Parts]):
                 f"{path} holds {', '.join(archive.files)}, but needs x_train and y_train, or x and "
                 "y, and for each other part both x and y"
             )
-        learns_classes = is_classification(ys["train"], self.settings.task)
-        typed = class_numbers if learns_classes else _numbers
-        _check_shapes({part: (x, ys[part]) for part, x in xs.items()})
+        for part, x in xs.items():
+            y, shape = ys[part], xs["train"].shape[1:]
+            if not x.size or x.shape[:1] != y.shape[:1] or x.shape[1:] != shape:
+                raise WorkloadError(
+                    f"x of {part} has the shape {list(x.shape)} and y {list(y.shape)}, but there "
+                    "must be rows, each of x needs one of y, and all must have the shape of those "
+                    f"of train, {list(shape)}"
+                )
+        typed = class_numbers if is_classification(ys["train"], self.settings.task) else _numbers
         return {part: (_inputs(x, part), typed(ys[part], part)) for part, x in xs.items()}, stamp
 
     def _properties_of(self, source: Parts) -> ArrayProperties:
@@ -106,17 +112,6 @@ class ArraysModel(SettingsWorkload[ArraysSettings, ArrayProperties, Parts]):
 
     def _parts_of(self, source: Parts, config: Config) -> Parts:
         return source
-
-
-def _check_shapes(parts: Parts) -> None:
-    shape = parts["train"][0].shape[1:]
-    for part, (x, y) in parts.items():
-        if not x.size or x.shape[:1] != y.shape[:1] or x.shape[1:] != shape:
-            raise WorkloadError(
-                f"x of {part} has the shape {list(x.shape)} and y {list(y.shape)}, but there must "
-                "be rows, each of x needs one of y, and all must have the shape of those of train, "
-                f"{list(shape)}"
-            )
 
 
 def _inputs(x: Any, part: str) -> Any:

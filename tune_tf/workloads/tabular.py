@@ -131,9 +131,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         rows = row_splits(len(source), settings, y if classes else None)["train"]
         with self._errors_with_path():
             columns = TableColumns.of(source, rows, numbers, dates, categorical)
-        return TableProperties(
-            columns, classes, Head(len(classes)) if classes else Head.of_numbers(y[rows])
-        )
+        head = Head(len(classes)) if classes else Head.of_numbers(y[rows])
+        return TableProperties(columns, classes, head)
 
     def _parts_of(self, source: "pd.DataFrame", config: Config) -> dict[str, Any]:
         return {"train": (self.inputs_of(source), self._targets(source, self.properties.classes))}

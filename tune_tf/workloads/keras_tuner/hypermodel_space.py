@@ -43,11 +43,10 @@ def find_hyperparameters(build: Callable[[Any], Any]) -> Any:
         for hp in hps.space:
             scopes = {each.name: tuple(each.values) for each in hp.conditions}
             if found.setdefault((hp.name, tuple(scopes.items())), hp) is hp:
-                opened = {name: allowed[0] for name, allowed in scopes.items()}
+                opened = values | {name: allowed[0] for name, allowed in scopes.items()}
                 is_number = isinstance(hp, kinds.Int | kinds.Float)
                 ends = [hp.prob_to_value(_HIGHEST)] if is_number else hp.values
-                new = {**values, **opened}
-                queue += [{**new, hp.name: value} for value in ends if value != hp.default]
+                queue += [opened | {hp.name: value} for value in ends if value != hp.default]
     declared = keras_tuner.HyperParameters()
     declared.merge(list(found.values()))
     return declared
