@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39802, "tests": 36633, "scripts": 4640}
+LINES = {"tune_tf": 39802, "tests": 36635, "scripts": 4640}
 """Most lines of any kind."""
 
 
