@@ -66,7 +66,7 @@ class SweepInProgress:
             last = done is not None and place == len(values)
             line = {
                 "val_accuracy": value,
-                "perf/rows_per_s": 100.0,
+                "system/rows_per_s": 100.0,
                 "done": last,
                 "training_iteration": iteration + place,
                 "trial_id": IDS[number],

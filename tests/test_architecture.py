@@ -37,29 +37,29 @@ LARGE = {
 
 CEILINGS = {
     "cli": 1259,
-    "config": 892,
+    "config": 895,
     "data": 865,
     "inspection": 274,
     "measure": 597,
     "parallelism": 240,
-    "record": 565,
+    "record": 568,
     "report": 594,
-    "scaffold": 510,
+    "scaffold": 481,
     "schedulers": 1942,
-    "searchers": 2091,
-    "single modules": 1337,
+    "searchers": 2086,
+    "single modules": 1333,
     "space": 899,
     "sweep": 3146,
     "testing": 300,
-    "tracking": 2420,
+    "tracking": 2417,
     "trainables": 1310,
-    "training": 5137,
+    "training": 5147,
     "tune_internals": 522,
-    "workloads": 1292,
+    "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38791, "tests": 36404, "scripts": 4639}
+LINES = {"tune_tf": 38525, "tests": 36426, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -46,18 +46,18 @@ KEPT: Final = "kept/"
 """Prefix of the metrics of a trial's best epoch in its results, where it keeps that."""
 
 SYSTEM_METRICS: Final = "system/"
-"""Prefix of the load of a trial's machine and process."""
+"""Prefix of the load of a trial's machine and process, and of its speed and memory.
 
-PERFORMANCE: Final = "perf/"
-"""Prefix of a trial's training speed and memory."""
+MLflow has a page of its own for these, so a run's charts begin with its learning curves.
+"""
 
-GRAPH: Final = f"{PERFORMANCE}graph"
+GRAPH: Final = f"{SYSTEM_METRICS}graph"
 """Whether a trial's graph was traced for it, and why."""
 
-ROWS_PER_S: Final = f"{PERFORMANCE}rows_per_s"
+ROWS_PER_S: Final = f"{SYSTEM_METRICS}rows_per_s"
 """Training rows per second of an epoch, validation and tracing included."""
 
-FROZEN_LAYERS: Final = f"{PERFORMANCE}frozen_layers"
+FROZEN_LAYERS: Final = f"{SYSTEM_METRICS}frozen_layers"
 """Which outputs of frozen layers are shared, or why they are not; text, if any are frozen."""
 
 NOT_SHARED: Final = "not shared: "
@@ -72,17 +72,8 @@ STALENESS_MEAN: Final = "async/staleness_mean"
 STALENESS_MAX: Final = "async/staleness_max"
 """Largest number of updates by which a gradient of an epoch was behind."""
 
-PEAK_MEMORY: Final = f"{PERFORMANCE}peak_memory_bytes"
+PEAK_MEMORY: Final = f"{SYSTEM_METRICS}peak_memory_bytes"
 """Peak host memory of a trial's processes, including earlier trials in them."""
-
-
-def logged_name(name: str) -> str:
-    """Return the name of a metric in MLflow, where speed and memory are system metrics.
-
-    MLflow has a page of its own for these, so a run's charts begin with its learning curves.
-    """
-    is_performance = name.startswith(PERFORMANCE)
-    return f"{SYSTEM_METRICS}{name.removeprefix(PERFORMANCE)}" if is_performance else name
 
 
 def reported_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,4 +93,4 @@ def training_metrics(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_machine_metric(name: str) -> bool:
     """Return whether a key holds the load of a trial's machine or its speed."""
-    return name.startswith((SYSTEM_METRICS, PERFORMANCE))
+    return name.startswith(SYSTEM_METRICS)

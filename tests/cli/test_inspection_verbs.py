@@ -127,7 +127,7 @@ def test_show_tells_all_of_a_trial(run_verb, ended):
 @pytest.mark.parametrize("name", ["graph", "frozen_layers"])
 def test_show_tells_whether_graph_and_frozen_layers_are_shared_and_why(run_verb, sweep, name):
     told = "not shared: flip draws random numbers"
-    sweep.run(0, 0.5, **{f"perf/{name}": told})
+    sweep.run(0, 0.5, **{f"system/{name}": told})
     sweep.run(1, 0.5)
     assert f"{name.replace('_', ' ')} {told}" in " ".join(run_verb("show", "small", "0").split())
     assert json.loads(run_verb("show", "small", "0", "--json"))[name] == told

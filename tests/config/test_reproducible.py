@@ -22,8 +22,8 @@ REFUSED = {
         {"parallelism": {"kind": "asynchronous", "num_workers": 2}},
         "parallelism.kind",
     ),
-    "objective": ({"objective": {"metric": "perf/epoch_s", "mode": "min"}}, "objective"),
-    "constraint": ({"constraints": {"perf/epoch_s": "<= 3"}}, "perf/epoch_s depends on the speed"),
+    "objective": ({"objective": {"metric": "system/epoch_s", "mode": "min"}}, "objective"),
+    "constraint": ({"constraints": {"system/epoch_s": "<= 3"}}, "system/epoch_s depends on the"),
 }
 
 

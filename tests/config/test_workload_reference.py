@@ -30,6 +30,11 @@ class Placed(Mine):
 
 sized = Sized(3)
 other = 5
+
+def __getattr__(name):
+    if name == "Late":
+        return Mine
+    raise AttributeError(name)
 """
 
 
@@ -49,6 +54,7 @@ def workloads(tmp_path, monkeypatch):
         ("my_workloads.py:Mine", "Mine"),
         ("my_workloads.py:sized", "Sized"),
         ("my_workloads:Mine", "Mine"),
+        ("my_workloads:Late", "Mine"),
     ],
 )
 def test_a_workload_is_imported(reference, kind, workloads):

@@ -107,8 +107,8 @@ def test_frozen_layers_computed_once_give_the_numbers_of_the_whole_model():
         for gpus, share in ((1, False), (1, True), (0, True))
     )
 
-    assert "perf/frozen_layers" not in whole[0]
-    assert shared[0]["perf/frozen_layers"].startswith("shared on this node: ")
+    assert "system/frozen_layers" not in whole[0]
+    assert shared[0]["system/frozen_layers"].startswith("shared on this node: ")
     assert np.allclose(losses(shared), losses(whole), rtol=1e-3)
     assert np.allclose(losses(shared), losses(on_cpu), rtol=1e-3)
 

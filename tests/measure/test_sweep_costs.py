@@ -83,5 +83,7 @@ def test_the_extremes_are_found_by_building_with_one_for_the_smallest_batches():
         "largest": ["adamw", 32, 64],
     }
     assert found["smallest"][1] < found["largest"][1]
+    constants = SearchSpace(found["largest"][0])
+    assert _find_extremes(DigitsMLP(), constants) == {"largest": found["largest"]}
     with pytest.raises(WorkloadError, match=r"width=0.*cannot be built"):
         _find_extremes(DigitsMLP(), SearchSpace({**config.space.parameters, "width": Constant(0)}))

@@ -65,7 +65,9 @@ def test_what_pandas_is_told_of_a_file_is_written(init, tmp_path):
     table = pd.DataFrame({"Größe": np.arange(40) % 7 / 2, "y": ["a", "b"] * 20})
     table["sold"] = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d")
     table.to_csv(tmp_path / "t.csv", sep=";", decimal=",", encoding="cp1252", index=False)
-    with pytest.raises(WorkloadError, match=r"'Größe' is read as text.*--read-csv decimal=,"):
+    with pytest.raises(
+        WorkloadError, match=r"'Größe' is not read as numbers.*--read-csv decimal=,"
+    ):
         init("t.csv", target="y", read_csv={"encoding": "cp1252"})
     read_csv = {"sep": ";", "decimal": ",", "encoding": "cp1252"}
     settings = settings_of(init("t.csv", target="y", read_csv=read_csv))
@@ -102,12 +104,11 @@ def test_arrays_in_one_file(init, tmp_path):
     assert "each of shape [8, 8]" in text_of(written)
 
 
-def test_arrays_in_two_files(init, tmp_path):
-    np.save(tmp_path / "x_all.npy", np.random.default_rng(0).normal(size=(50, 3)))
-    np.save(tmp_path / "y_all.npy", np.linspace(0, 1, 50))
-    written = init("x_all.npy")
+def test_arrays_of_numbers(init, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    np.savez(tmp_path / "all.npz", x=rows, y=np.linspace(0, 1, 50))
+    written = init("all.npz")
 
-    assert (settings_of(written)["x"], settings_of(written)["y"]) == ("x_all.npy", "y_all.npy")
     assert written.task == "regression"
     assert "num_layers" in written.plan.config.space.parameters
 
@@ -156,9 +157,9 @@ BAD = {
         ("wine.xlsx", {}),
         "no ready workload takes wine.xlsx: name a file ending in .csv",
     ),
-    "a target of images": (("images", {"target": "a"}), "--target is not for images"),
+    "a target of images": (("images", {"target": "a"}), "--target is for tables, and images is"),
     "a target of nothing": ((None, {"target": "a"}), "--target a needs DATA"),
-    "y that is not there": (("x.npy", {}), "targets of x.npy. Pass --target FILE.npy"),
+    "an array alone": (("x.npy", {}), r"no ready workload takes x.npy: .*\.npz"),
     "a workload of another kind": ((None, {"workload": "a.txt"}), "to a .py file, not to a.txt"),
 }
 

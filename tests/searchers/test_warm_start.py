@@ -219,7 +219,7 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     assert (second.state.name, second.value, second.params["momentum"]) == ("PRUNED", 0.75, 0.5)
     assert [trial.constraints["size <= 10"] for trial in study.trials] == [-5.0, 10.0]
     assert [trial.user_attrs["warm_start_key"] for trial in study.trials] == runs[:2]
-    by_speed = SearchCriteria.of(Objective("perf/rows_per_s", "max"), {})
+    by_speed = SearchCriteria.of(Objective("system/rows_per_s", "max"), {})
     study = fresh(by_speed)
     import_trials(study, SPACE, by_speed, WarmStart("mlflow:digits", uri))
     assert (study.trials[0].value, study.trials[0].intermediate_values) == (2.5, {2: 2.5})

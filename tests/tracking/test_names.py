@@ -22,7 +22,7 @@ from tune_tf.tracking.names import (
         ({"eval": {"auc": 0.5, "by": {"zero": 1}}}, {"eval/auc": 0.5, "eval/by/zero": 1.0}),
         ({"gap": float("-inf")}, {"gap": float("-inf")}),
         (dict(zip("abcdef", [True, np.True_, "text", None, [1.0], {}], strict=True)), {}),
-        ({"perf/rows_per_s": 9.0, "pid": 7, "config": {"lr": 1}}, {"system/rows_per_s": 9.0}),
+        ({"system/rows_per_s": 9.0, "pid": 7, "config": {"lr": 1}}, {"system/rows_per_s": 9.0}),
         ({"time_total_s": 2.5, "training_iteration": 3, "loss": 1}, {"loss": 1.0, TIME_TOTAL: 2.5}),
     ],
 )

@@ -209,6 +209,11 @@ def test_the_call_of_a_model_is_replaced_for_any_inputs(model):
         assert tensor.dtype == tf.float32
 
 
+def test_logits_of_a_softmax_are_known():
+    assert internals.has_keras_logits(layers.Softmax(axis=1)(tf.zeros((2, 3, 4))))
+    assert not internals.has_keras_logits(tf.zeros((2, 3)))
+
+
 def test_masks_are_read_and_set():
     codes = tf.constant([[1, 2, 0]])
     embedded = layers.Embedding(3, 4, mask_zero=True)(codes)

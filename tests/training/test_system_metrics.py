@@ -116,5 +116,5 @@ def test_only_the_gpus_of_the_trial_are_looked_at(visible, has_driver, indices, 
 def test_peak_memory_is_added_up_over_all_processes_that_told_it():
     told = peak_memory_result()[PEAK_MEMORY]
     assert 0 < told <= peak_memory_result()[PEAK_MEMORY]
-    both = [{PEAK_MEMORY: 1.0, "perf/rows_per_s": 0.5}, {PEAK_MEMORY: 2.0}]
-    assert sum_peak_memory(both[0], both) == {PEAK_MEMORY: 3.0, "perf/rows_per_s": 0.5}
+    both = [{PEAK_MEMORY: 1.0, "system/rows_per_s": 0.5}, {PEAK_MEMORY: 2.0}]
+    assert sum_peak_memory(both[0], both) == {PEAK_MEMORY: 3.0, "system/rows_per_s": 0.5}

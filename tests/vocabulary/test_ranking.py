@@ -66,7 +66,7 @@ def test_the_front_is_what_the_definition_says(points):
         assert not dominates(points[one], points[other])
 
 
-LAST = {"loss": 3.0, "training_iteration": 9, "stop_reason": "completed", "perf/rows_per_s": 7.0}
+LAST = {"loss": 3.0, "training_iteration": 9, "stop_reason": "completed", "system/rows_per_s": 7.0}
 
 
 def test_a_trial_keeps_the_metrics_of_its_best_epoch_and_its_number_of_iterations():

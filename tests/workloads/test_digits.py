@@ -76,5 +76,5 @@ def test_an_optimizer_is_made_of_a_config(config, kind, expected):
 
 
 def test_an_unknown_optimizer_is_told():
-    with pytest.raises(ValueError, match="such as sgd, adam, adamw or rmsprop, not 'adams'"):
+    with pytest.raises(ValueError, match=r"Could not interpret optimizer .*'adams'"):
         make_optimizer({"optimizer": "adams"})

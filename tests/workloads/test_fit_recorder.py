@@ -115,16 +115,18 @@ def returns_a_number(self, hp, model, *args, **kwargs):
         ),
         pytest.param(returns_a_number, "no attribute 'history'", id="history"),
         pytest.param(
-            lambda self, hp, model, *args, **kw: 0.5, "it returns 0.5 instead", id="never"
+            lambda self, hp, model, *args, **kw: 0.5,
+            r"it returns 0.5 after 0 call\(s\)",
+            id="never",
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: [model.fit(*args, **kw) for _ in "12"],
-            "it calls model.fit several times; .*train_step",
+            r"after 2 call\(s\) of model.fit; .*train_step",
             id="twice",
         ),
         pytest.param(
             lambda self, hp, model, *args, **kw: {"loss": 1.0} if model.fit(*args) else 0,
-            r"it returns \{'loss': 1.0\} instead",
+            r"it returns \{'loss': 1.0\} after 1 call",
             id="dict",
         ),
         pytest.param(

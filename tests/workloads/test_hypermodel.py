@@ -52,7 +52,7 @@ def test_what_is_no_hypermodel_is_refused(hypermodel, data, match):
 def test_without_keras_tuner_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_tuner", None)
     with pytest.raises(
-        InvalidSettingsError, match=r"need KerasTuner \(.*\): pip install 'tune-tf\[keras-tuner\]'"
+        InvalidSettingsError, match=r"need keras-tuner, .*: pip install 'tune-tf\[keras-tuner\]'"
     ):
         from_hypermodel(Classifier(), DATA)
 

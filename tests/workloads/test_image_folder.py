@@ -29,7 +29,7 @@ def test_images_become_bytes_with_the_class_of_their_folder(folder):
 
     x, y = data.train
     assert (x.shape, x.dtype, y.dtype) == ((70, 8, 8, 1), np.uint8, np.int32)
-    assert workload.properties.classes == tuple("0123456789")
+    assert workload.properties == tuple("0123456789")
     images, labels = own_data_files.digits(100)
     found = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
     for part in (data.train, data.validation, data.test):
@@ -113,11 +113,17 @@ def with_a_truncated_image(folder):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        pytest.param(lambda it: it / "nowhere", "there is no folder .*nowhere", id="missing"),
+        pytest.param(
+            lambda it: it / "nowhere",
+            "data.path: .*nowhere cannot be read: No such file",
+            id="missing",
+        ),
         pytest.param(without_classes, r"holds 0 class folder\(s\)", id="no classes"),
         pytest.param(with_an_empty_class, "class folder .*ten holds no images", id="empty class"),
         pytest.param(
-            with_a_class_in_validation_only, "val: The `class_names` passed did not .*ten", id="new"
+            with_a_class_in_validation_only,
+            "val has the class folders ten, but .*train has 0",
+            id="new",
         ),
         pytest.param(with_a_link_to_nothing, r"3/100\.png cannot be read: No such", id="link"),
         pytest.param(with_text, r"3/000\.jpg is no image that Tens", id="text"),

@@ -101,7 +101,7 @@ def test_statistics_are_those_of_the_training_rows(table):
 
 def test_the_model_fills_in_missing_numbers_itself_and_tells_them_apart(table):
     rows = [None, 2.0, None, 4.0, 5.0, None, 7.0, 8.0, None, 10.0]
-    workload = made(table(size=rows), columns=["size"])
+    workload = made(table(size=rows), ignore=["colour"])
     model, median = workload.build_model({}), workload.properties.columns.medians[0]
 
     missing, given = model.predict({"numeric": np.array([[np.nan], [median]])}, verbose=0)
@@ -115,15 +115,12 @@ def test_unknown_and_missing_categories_have_codes_of_their_own(table):
 
     codes = workload.inputs_of(rows)["categorical"]
     assert codes.tolist() == [[2, 4], [3, 4], [0, 4], [1, 4]]
-    assert workload.properties.columns.num_codes == 8
-
-
-def test_a_column_that_names_rows_is_warned_of(table, caplog):
-    rows = pd.DataFrame({name: values * 4 for name, values in TABLE.items()})
-    path = table("long.csv")
-    rows.assign(colour=[f"wine {row}" for row in range(40)]).to_csv(path, index=False)
-    made(path).check_data()
-    assert "column 'colour' holds 28 distinct texts in 28 training rows" in caplog.text
+    (embedding,) = [
+        layer
+        for layer in workload.build_model({}).layers
+        if isinstance(layer, keras.layers.Embedding)
+    ]
+    assert embedding.input_dim == 8
 
 
 @pytest.mark.parametrize(
@@ -137,7 +134,7 @@ def test_a_column_that_names_rows_is_warned_of(table, caplog):
         pytest.param([0.5, 1.5] * 5, "auto", None, id="numbers"),
         pytest.param([1, 2] * 5, "regression", None, id="told regression"),
         pytest.param(pd.array([1, 2] * 5, "Int64"), "auto", 2, id="nullable whole numbers"),
-        pytest.param([1.0, 2.0] * 5, "classification", 2, id="told classification"),
+        pytest.param([1.0, 2.5] * 5, "classification", 2, id="told classification"),
     ],
 )
 def test_what_is_learnt_follows_from_the_target(target, task, num_classes, table):
@@ -169,7 +166,7 @@ def test_another_process_builds_the_model_without_the_file_and_refuses_a_changed
     (tmp_path / "table.csv").unlink()
 
     assert there.build_model({}).count_params() > 0
-    with pytest.raises(WorkloadError, match=r"there is no file .*table\.csv"):
+    with pytest.raises(WorkloadError, match=r"data.path: .*table\.csv cannot be read: No such"):
         there.load_data({})
     table(size=list(range(100, 110)))
     with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: trials"):
@@ -188,7 +185,7 @@ def test_a_table_that_changes_while_it_is_read_is_refused_by_the_next_trial(
 
     monkeypatch.setattr(tabular, "read_table", change_after_reading)
     workload = TabularMLP.from_settings({"path": "table.csv", "target": "kind"}, tmp_path)
-    workload.load_data({})
+    workload.check_data()
     with pytest.raises(WorkloadError, match=r"table.csv changed during the sweep: trials"):
         workload.load_data({})
 
@@ -197,38 +194,41 @@ REFUSED = {  # changed columns or the file's text, settings, what the message na
     "target": ({}, {"target": "kin"}, "no column 'kin'; did you mean 'kind'.*size, colour"),
     "ignored": ({}, {"ignore": ["colours"]}, "no column 'colours'; did you"),
     "no target": ({"kind": ["a", None, *["b"] * 8]}, {}, r"'kind' is missing in row\(s\) 2"),
-    "one class": ({"kind": ["a"] * 10}, {}, "'kind' holds 'a' in all rows"),
+    "one class": ({"kind": ["a"] * 10}, {}, r"'kind' holds 1 different value\(s\) in 10 rows"),
     "text as numbers": (
         {},
         {"task": "regression"},
         r"'kind' must hold finite numbers, but row\(s\) 1, 2, .* \(10 in all\) hold\(s\) 'a'",
-    ),
-    "numbers as classes": (
-        {"kind": [0.5, 1] * 5},
-        {"task": "classification"},
-        r"'kind' must hold classes .*, but row\(s\) 1, 3, 5, 7, 9 hold\(s\) 0.5",
     ),
     "infinity": (
         {"size": [1.0, float("inf"), *range(8)]},
         {},
         r"'size' must hold finite numbers, but row\(s\) 2 hold\(s\) inf",
     ),
-    "empty column": ({"size": [None] * 10}, {}, "'size' have no value in any"),
+    "empty column": ({"size": [None] * 10}, {}, r"'size'\] have no value in any"),
     "none left": ({}, {"ignore": ["size", "colour"]}, "no column besides the target 'kind'"),
     "few rows": ({}, {"validation_share": 0.01}, "10 row.s. are too few: .*none for valid"),
     "commas": (
         {"size": ["1,5"] * 10},
         {},
-        r"'size' is read as text, such as '1,5': .*{decimal: ','}",
+        r"'size' is not read as numbers, such as '1,5': .*{decimal: ','}",
     ),
-    "commas to predict": ({"kind": ["1,5", "2"] * 5}, {}, "'kind' is read as text, such as '1,5'"),
+    "commas to predict": (
+        {"kind": ["1,5", "2"] * 5},
+        {},
+        "'kind' is not read as numbers, .* '1,5'",
+    ),
     "no argument": ({}, {"read_csv": {"decimals": 2}}, "unexpected keyword argument 'decimals'"),
     "chunks": ({}, {"read_csv": {"chunksize": 5}}, "cannot be read as a table: .*TextFileReader"),
-    "objects": ({"name": "t.parquet", "size": [[1], [1, 2]] * 5}, {}, "'size' holds neither num"),
+    "objects": (
+        {"name": "t.parquet", "size": [[1], [1, 2]] * 5},
+        {},
+        "'size' is not read as numbers",
+    ),
     "long line": ({"text": b"size,kind\n1,a\n1,2,b\n"}, {}, "Expected 2 fields in line 3, saw 3"),
     "all lines long": ({"text": b"size,kind\n1,2,a\n4,5,b\n"}, {}, "Length of header or names"),
     "no rows": ({"text": b"size,kind\n"}, {}, "has a header but no rows"),
-    "empty": ({"text": b""}, {}, "file .* is empty"),
+    "empty": ({"text": b""}, {}, "cannot be read as a table: Could not determine delimiter"),
     "encoding": ({"text": b"size,kind\n\xe4,a\n"}, {}, "can't decode.*encoding: cp1252"),
     "no parquet": ({"name": "t.parquet", "text": b"a"}, {}, "t.parquet cannot be read as a table"),
 }
@@ -248,7 +248,6 @@ def test_a_table_that_cannot_be_learnt_from_says_why_before_training(
         ({"target": "kind"}, "path: is missing: say where"),
         ({"path": "a", "target": 3}, "target: must be text, not 3"),
         ({"path": "a", "target": "b", "ignore": "c"}, "ignore: must be a list, not 'c'"),
-        ({"path": "a", "target": "b", "validation_share": 0.5, "test_share": 0.5}, "less than 1"),
         ({"path": "a", "taget": "b"}, "did you mean 'target'"),
     ],
 )
@@ -269,7 +268,7 @@ def test_bad_settings_are_refused(settings, match):
 )
 def test_dates_become_days_since_1970(values, table):
     path = table("table.parquet", size=[None, *values[1:]])
-    workload = made(path, columns=["size"])
+    workload = made(path, ignore=["colour"])
 
     assert workload.properties.columns.dates == ("size",)
     numbers = workload.inputs_of(pd.read_parquet(path))["numeric"]

@@ -7,7 +7,7 @@ import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tune_tf.config.stored_workload import (
@@ -42,17 +42,20 @@ def import_workload(
         return _workload_of(reference, copy.copy(reference.workload), base_dir, data)
     if path == STORED_FILE:
         return _workload_of(reference, read_workload(base_dir), base_dir, data)
+    module: ModuleType | SimpleNamespace
     if path.endswith(".py"):
-        values = _run_file(reference, (base_dir / path).resolve())
+        module = _run_file(reference, (base_dir / path).resolve())
     else:
-        values = vars(_import_module(reference, path, base_dir.resolve()))
-    names = sorted(
-        name for name, value in values.items() if is_workload(value) and not name.startswith("_")
-    )
-    workload = values.get(attribute)
+        module = _import_module(reference, path, base_dir.resolve())
+    workload = getattr(module, attribute, None)
     if not is_workload(workload):
+        names = sorted(
+            name
+            for name, value in vars(module).items()
+            if is_workload(value) and not name.startswith("_")
+        )
         wrong = f"{path} has no {attribute!r}{did_you_mean(attribute, names)}"
-        if attribute in values:
+        if hasattr(module, attribute):
             wrong = f"{attribute} of {path} is {workload!r}, which is not a tune_tf.Workload"
         known = f"its workloads are {', '.join(names)}" if names else "it has no workload"
         raise WorkloadError(f"workload {reference!r}: {wrong}; {known}")
@@ -111,7 +114,7 @@ def _import_module(reference: str, name: str, base_dir: Path) -> ModuleType:
         raise WorkloadError(f"workload {reference!r}: {text}") from error
 
 
-def _run_file(reference: str, path: Path) -> dict[str, Any]:
+def _run_file(reference: str, path: Path) -> SimpleNamespace:
     """Return what a file defines.
 
     It is no imported module, so that its classes are pickled by value for other processes.
@@ -122,7 +125,7 @@ def _run_file(reference: str, path: Path) -> dict[str, Any]:
         sys.path.append(str(path.parent))
     name = f"tune_tf_workload_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
     try:
-        return runpy.run_path(str(path), run_name=name)
+        return SimpleNamespace(**runpy.run_path(str(path), run_name=name))
     except Exception as error:
         raise WorkloadError(
             f"workload {reference!r}: {path} raised {type(error).__name__}: {error}"

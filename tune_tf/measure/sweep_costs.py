@@ -157,7 +157,7 @@ def _find_extremes(workload: Workload, space: SearchSpace) -> dict[str, tuple[Co
 
     known: dict[str, tuple[float, int]] = {}
 
-    def size(config: Config) -> float:
+    def size_of(config: Config) -> tuple[float, int]:
         text = config_text(config)
         if text not in known:
             sys.stderr.write(f"building {text}\n")  # for the error if this process is killed
@@ -169,19 +169,19 @@ def _find_extremes(workload: Workload, space: SearchSpace) -> dict[str, tuple[Co
             num_numbers = sum(math.prod(variable.shape) for variable in variables)
             score = math.log1p(num_numbers) + math.log1p(_num_outputs(model))
             known[text] = score, model.count_params()
-        return known[text][0]
+        return known[text]
 
     batch_size = workload.global_batch_size
     with throwaway_run():
         found = {
-            "largest": largest_config(space, lambda it: (size(it), batch_size(it))),
+            "largest": largest_config(space, lambda it: (size_of(it)[0], batch_size(it))),
             "largest, smallest batch": largest_config(
-                space, lambda it: (size(it), -batch_size(it))
+                space, lambda it: (size_of(it)[0], -batch_size(it))
             ),
-            "smallest": largest_config(space, lambda it: (-size(it), -batch_size(it))),
+            "smallest": largest_config(space, lambda it: (-size_of(it)[0], -batch_size(it))),
         }
         unique = {config_text(config): label for label, config in reversed(found.items())}
-        return {label: (found[label], known[text][1]) for text, label in unique.items()}
+        return {label: (found[label], size_of(found[label])[1]) for label in unique.values()}
 
 
 def _num_outputs(model: Any) -> int:

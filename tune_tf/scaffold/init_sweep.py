@@ -132,10 +132,10 @@ def init_sweep(
     A missing JSON schema, which the first line of the sweep file names, is written beside it.
 
     Args:
-        data: Table, folder with a subfolder of images per class, or arrays (``.npz``, ``.npy``);
+        data: Table, folder with a subfolder of images per class, or arrays (``.npz``);
             None for a custom workload on scikit-learn's digits.
         output: Path of the sweep file.
-        target: Table column or ``.npy`` file to predict.
+        target: Table column to predict.
         workload: Python file for a custom workload, relative to the sweep file's folder.
         force: Whether to replace existing files.
         read_csv: Arguments of ``pandas.read_csv`` for a table in a text file.
@@ -185,17 +185,15 @@ def _draft_of(data: Path, target: str | None, base_dir: Path, read_csv: Mapping[
             f"there is no file or folder {data}{did_you_mean(data.name, others)}"
         )
     text = _relative(data, base_dir)
-    if data.is_dir():
-        if target is not None:
-            raise InvalidSettingsError(
-                f"--target is not for images, whose classes are the folders of {data}"
-            )
-        return images_draft(data, text)
     suffix = Path(data.name.lower().removesuffix(".gz")).suffix
     if suffix in TABLE_SUFFIXES:
         return table_draft(data, target, text, read_csv)
+    if target is not None:
+        raise InvalidSettingsError(f"--target is for tables, and {data} is none: leave it out")
+    if data.is_dir():
+        return images_draft(data, text)
     if suffix in ARRAY_SUFFIXES:
-        return arrays_draft(data, target, text)
+        return arrays_draft(data, text)
     known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))
     raise InvalidSettingsError(
         f"no ready workload takes {data}: name a file ending in {known}, or a folder with one "

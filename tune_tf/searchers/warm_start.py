@@ -13,7 +13,6 @@ from optuna.trial import TrialState
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.ranking import kept_result
-from tune_tf.result_keys import logged_name
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
 from tune_tf.searchers.space_record import constants_of
@@ -234,12 +233,8 @@ def _read_experiment(
 
 def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
     metrics = kept_result(run.data.metrics)
-    names = [each.metric for each in criteria.objectives]
-    names += [each.metric for each in criteria.constraints]
-    logged = {name: logged_name(name) for name in names}
-    metrics = {**metrics, **{name: metrics[it] for name, it in logged.items() if it in metrics}}
     state = _STATES[run.info.status]
-    history = client.get_metric_history(run.info.run_id, logged_name(criteria.leading.metric))
+    history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
     all_reported = all(each.metric in metrics for each in criteria.constraints)
     return EarlierTrial(
         key=run.info.run_id,

@@ -50,7 +50,7 @@ def dataset_of(workload: Workload) -> dict[str, str] | None:
     """
     if not isinstance(workload, SettingsWorkload):
         return None
-    path = workload.paths[0]
+    path = workload.settings.path
     return {
         "name": Path(path).name,
         "digest": workload.stamp[:_DIGEST_LENGTH],

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tune_tf.result_keys import KEPT, SYSTEM_METRICS, logged_name, reported_metrics
+from tune_tf.result_keys import KEPT, SYSTEM_METRICS, reported_metrics
 from tune_tf.space import flatten
 
 MAX_KEY_LENGTH = 250
@@ -48,11 +48,6 @@ def mlflow_key(name: str) -> str:
     return key
 
 
-def metric_key(name: str) -> str:
-    """Convert the name of a trial's metric to a valid one of MLflow."""
-    return mlflow_key(logged_name(name))
-
-
 def truncate(text: str, length: int) -> str:
     """Truncate a text to ``length`` characters, with ``...`` at the end if it is longer."""
     return text if len(text) <= length else text[: length - 3] + "..."
@@ -89,7 +84,7 @@ def mlflow_metrics(result: Mapping[str, Any]) -> dict[str, float]:
     """
     kept = {name: value for name, value in result.items() if name.startswith(KEPT)}
     metrics = {
-        metric_key(name): float(value)
+        mlflow_key(name): float(value)
         for name, value in flatten({**reported_metrics(result), **kept}).items()
         if is_metric_value(value)
     }

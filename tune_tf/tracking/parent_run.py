@@ -15,7 +15,6 @@ from tune_tf.tracking.descriptions import BestTrial, SweepDetails
 from tune_tf.tracking.names import (
     MAX_TAG_LENGTH,
     NUM_ENDED_METRIC,
-    metric_key,
     mlflow_key,
     mlflow_params,
     truncate,
@@ -185,7 +184,7 @@ class ParentRun:
         """
         if self.best is None or self._objective is None:
             return {}
-        return {metric_key(f"{each}{self._objective.metric}"): self.best.value for each in prefixes}
+        return {mlflow_key(f"{each}{self._objective.metric}"): self.best.value for each in prefixes}
 
     def _changed(self, metrics: Mapping[str, float]) -> dict[str, float]:
         changed = {

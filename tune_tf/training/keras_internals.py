@@ -254,6 +254,11 @@ def standard_inputs(model: keras.Model, inputs: Any) -> list[Any]:
     return tensors
 
 
+def has_keras_logits(tensor: Any) -> bool:
+    """Return whether Keras' crossentropies compute by the logits of a tensor in place of it."""
+    return hasattr(tensor, "_keras_logits")
+
+
 def keras_mask(tensor: Any) -> Any:
     """Return the mask of a tensor, by which Keras' layers skip steps; None without one."""
     return getattr(tensor, "_keras_mask", None)

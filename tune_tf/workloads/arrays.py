@@ -1,13 +1,13 @@
-"""Workload on arrays x and y in .npz or .npy files."""
+"""Workload on arrays x and y in an .npz file."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from pydantic import ValidationInfo, field_validator
 
 from tune_tf.errors import WorkloadError
-from tune_tf.workload import Config, Data
+from tune_tf.workload import Config
 from tune_tf.workloads.head import (
     Head,
     class_numbers,
@@ -19,9 +19,7 @@ from tune_tf.workloads.settings_workload import (
     DataSettings,
     SettingsWorkload,
     TaskKind,
-    Text,
     by_part,
-    existing_file,
     row_splits,
     stamp_of,
 )
@@ -37,29 +35,11 @@ class ArraysSettings(DataSettings):
         path: An .npz file with ``x_train`` and ``y_train`` (or ``x`` and ``y``), and where there
             are such ``x_validation`` (or ``x_val``), ``x_test`` and their ``y``. Example:
             ``digits.npz``.
-        x: Instead: an .npy file of inputs, shape ``[rows, ...]``. Example: ``x.npy``.
-        y: Its targets. Example: ``y.npy``.
         task: Whether y holds classes, which are whole numbers from 0, or numbers. ``auto``: classes
             if it holds whole numbers with at most 20 values.
     """
 
-    paths: ClassVar[tuple[str, ...]] = ("path", "x", "y")
-
-    path: Text | None = None
-    x: Text | None = None
-    y: Text | None = None
     task: TaskKind = "auto"
-
-    @field_validator("y")
-    @classmethod
-    def _check_files(cls, y: str | None, info: ValidationInfo) -> str | None:
-        path, x = info.data.get("path"), info.data.get("x")
-        if (path is None) != (x is not None and y is not None) or (x is None) != (y is None):
-            raise ValueError(
-                "and x cannot be combined with path: give either path, an .npz file, or x and y, "
-                "two .npy files"
-            )
-        return y
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,77 +68,58 @@ class ArraysModel(SettingsWorkload[ArraysSettings, ArrayProperties, Parts]):
         return model_for_shape(properties.shape, properties.dtype, properties.head, config)
 
     def _read(self) -> tuple[Parts, str]:
-        settings = self.settings
-        names = [name for name in settings.paths if getattr(settings, name) is not None]
-        files = [existing_file(getattr(settings, name), f"data.{name}") for name in names]
-        stamp = stamp_of(files)
+        path = Path(self.settings.path)
+        stamp = stamp_of([path])
         try:
-            loaded = [np.load(file, mmap_mode="r", allow_pickle=False) for file in files]
-            if len(files) == 2:
-                return {"train": (loaded[0], loaded[1])}, stamp
-            with loaded[0] as archive:
+            with np.load(path, allow_pickle=False) as archive:
                 arrays = {
                     f"{name}_train" if name in ("x", "y") else name: archive[name]
                     for name in archive
                 }
-        except (AttributeError, TypeError, ValueError, OSError) as error:
+        except Exception as error:
             raise WorkloadError(
-                f"{' or '.join(map(str, files))} cannot be read as arrays: {error}; ragged rows "
-                "are objects: give all rows the same shape"
+                f"{path} cannot be read as an .npz file: {error}; ragged rows are objects: give "
+                "all rows the same shape; arrays in .npy files become one by numpy.savez(path, "
+                "x=x, y=y)"
             ) from error
         xs, ys = by_part(arrays, "x_"), by_part(arrays, "y_")
-        missing = [] if "train" in xs else ["x_train"]
-        missing += [f"y_{part}" for part in {"train": None, **xs} if part not in ys]
-        if missing:
+        if "train" not in xs or xs.keys() != ys.keys():
             raise WorkloadError(
-                f"{files[0]} lacks {', '.join(missing)}; it holds {', '.join(archive.files)}, and "
-                "needs x_train and y_train, or x and y"
+                f"{path} holds {', '.join(archive.files)}, but needs x_train and y_train, or x and "
+                "y, and for each other part both x and y"
             )
-        return {part: (x, ys[part]) for part, x in xs.items()}, stamp
+        for part, x in xs.items():
+            y, shape = ys[part], xs["train"].shape[1:]
+            if not x.size or x.shape[:1] != y.shape[:1] or x.shape[1:] != shape:
+                raise WorkloadError(
+                    f"x of {part} has the shape {list(x.shape)} and y {list(y.shape)}, but there "
+                    "must be rows, each of x needs one of y, and all must have the shape of those "
+                    f"of train, {list(shape)}"
+                )
+        typed = class_numbers if is_classification(ys["train"], self.settings.task) else _numbers
+        return {part: (_inputs(x, part), typed(ys[part], part)) for part, x in xs.items()}, stamp
 
     def _properties_of(self, source: Parts) -> ArrayProperties:
-        shape, dtype = source["train"][0].shape[1:], source["train"][0].dtype
-        for part, (x, y) in source.items():
-            if not x.ndim or not y.ndim or not len(x) or len(x) != len(y):
-                raise WorkloadError(
-                    f"x of {part} has the shape {list(x.shape)} and y {list(y.shape)}, but each "
-                    "row of x needs one of y, and there must be at least one"
-                )
-            if x.shape[1:] != shape:
-                raise WorkloadError(
-                    f"a row of x of {part} has the shape {list(x.shape[1:])}, but one of train has "
-                    f"{list(shape)}: they must be equal"
-                )
-            if x.dtype.kind not in "biuf":
-                raise WorkloadError(f"x of {part} holds {x.dtype}, but a model takes numbers")
-        y = source["train"][1]
-        if is_classification(y, self.settings.task):
-            highest = max(class_numbers(y, part).max() for part, (_, y) in source.items())
-            head = Head(int(highest) + 1)
+        x, y = source["train"]
+        if y.dtype == np.int32:
+            head = Head(1 + int(max(y.max() for _, y in source.values())))
             if head.num_classes == 1:
                 raise WorkloadError("y holds only one class: there is nothing to learn")
         else:
-            rows = self._rows_by_part(source).get("train", slice(None))
-            head = Head.of_numbers(_numbers(y, "train")[rows])
-        return ArrayProperties(shape, "uint8" if dtype == np.uint8 else "float32", head)
+            rows = row_splits(len(y), self.settings, parts=source).get("train", slice(None))
+            head = Head.of_numbers(y[rows])
+        return ArrayProperties(x.shape[1:], x.dtype.name, head)
 
-    def _data_of(self, source: Parts, config: Config) -> Data:
-        convert = _numbers if self.properties.head.num_classes is None else class_numbers
-        parts: dict[str, Any] = {}
-        for part, (x, y) in source.items():
-            if x.dtype.kind == "f":
-                _refuse_non_finite(x, f"x of {part}")
-            parts[part] = x.astype(self.properties.dtype, copy=False), convert(y, part)
-        x, y = parts["train"]
-        parts |= {part: (x[rows], y[rows]) for part, rows in self._rows_by_part(source).items()}
-        return Data(**parts)
+    def _parts_of(self, source: Parts, config: Config) -> Parts:
+        return source
 
-    def _rows_by_part(self, source: Parts) -> dict[str, Any]:
-        """Return the rows of ``train`` that each part gets; empty if nothing is to be split."""
-        y = source["train"][1]
-        is_class = y.dtype.kind in "biu" and y.size == len(y)
-        stratified = is_class and is_classification(y, self.settings.task)
-        return row_splits(len(y), self.settings, y.reshape(-1) if stratified else None, source)
+
+def _inputs(x: Any, part: str) -> Any:
+    """Return inputs as bytes if they are, else as float32."""
+    if x.dtype.kind not in "biuf":
+        raise WorkloadError(f"x of {part} holds {x.dtype}, but a model takes numbers")
+    _refuse_non_finite(x, f"x of {part}")
+    return x if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
 
 
 def _numbers(y: Any, part: str) -> Any:

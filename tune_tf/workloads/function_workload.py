@@ -22,18 +22,13 @@ class FunctionWorkload(Workload):
         data: Data | Callable[[Config], Data],
         callbacks: Sequence[Any] = (),
     ) -> None:
-        self._model = model
+        self.model_function = model  # which names the workload
         self.data = data
         self._callbacks = tuple(callbacks)
 
-    @property
-    def model_function(self) -> Callable[[Config], Any]:
-        """The function that builds the model, which names the workload."""
-        return self._model
-
     def build_model(self, config: Config) -> Any:
         """Return the function's model."""
-        return self._model(config)
+        return self.model_function(config)
 
     def load_data(self, config: Config) -> Data:
         """Return the data."""

@@ -35,8 +35,7 @@ class Head:
         values = np.asarray(y, np.float64).reshape(len(y), -1)
         scales = values.std(axis=0)
         scales[scales == 0] = 1
-        means = values.mean(axis=0)
-        return cls(None, tuple(means.tolist()), tuple(scales.tolist()))
+        return cls(None, tuple(values.mean(axis=0).tolist()), tuple(scales.tolist()))
 
     @property
     def task(self) -> str:
@@ -121,11 +120,7 @@ def make_optimizer(config: Config) -> Any:
     optional = ["weight_decay", "clipnorm", *(["momentum"] if name in ("sgd", "rmsprop") else [])]
     arguments = {each: float(config[each]) for each in optional if config.get(each)}
     arguments["learning_rate"] = float(config.get("learning_rate", 1e-3))
-    try:
-        return keras.optimizers.get({"class_name": name, "config": arguments})
-    except ValueError as error:
-        text = "optimizer must be one of Keras', such as sgd, adam, adamw or rmsprop, not"
-        raise ValueError(f"{text} {name!r}: {error}") from error
+    return keras.optimizers.get({"class_name": name, "config": arguments})
 
 
 def dense_layers(features: Any, config: Config) -> Any:
@@ -191,7 +186,5 @@ def model_for_shape(
     if len(shape) in (2, 3):
         features = convolutions(features, config)
     else:
-        if len(shape) != 1:
-            features = keras.layers.Flatten()(features)
-        features = dense_layers(features, config)
+        features = dense_layers(keras.layers.Flatten()(features), config)
     return head.compiled(inputs, features, config)

@@ -9,31 +9,26 @@ from pydantic import BeforeValidator
 
 from tune_tf.errors import WorkloadError, first_line
 from tune_tf.validation import short_repr
-from tune_tf.workload import Config, Data
+from tune_tf.workload import Config
 from tune_tf.workloads.head import Head, model_for_shape
 from tune_tf.workloads.settings_workload import (
     DataSettings,
     SettingsWorkload,
-    Text,
     by_part,
-    missing_path_error,
-    row_splits,
     stamp_of,
 )
 
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
-_BATCH = 64
 
 
-def _size(value: Any) -> Any:
-    sides = (value, value) if isinstance(value, int) else value
-    is_pair = isinstance(sides, list | tuple) and len(sides) == 2
-    if not is_pair or any(type(side) is not int or side < 1 for side in sides):
+def _size(value: Any) -> tuple[int, int]:
+    sides = tuple(value) if isinstance(value, list | tuple) else (value, value)
+    if len(sides) != 2 or any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
             "must be a side in pixels, like image_size: 64, or [height, width], not "
             f"{short_repr(value)}"
         )
-    return tuple(sides)
+    return sides
 
 
 class ImageFolderSettings(DataSettings):
@@ -50,7 +45,6 @@ class ImageFolderSettings(DataSettings):
         flip: Whether augmentation flips them left to right; not for writing.
     """
 
-    path: Text
     image_size: Annotated[tuple[int, int], BeforeValidator(_size)] = (64, 64)
     channels: Literal[1, 3] = 3
     augment: bool = False
@@ -73,19 +67,24 @@ class ImageFiles:
         """Return the files of a folder with one folder per class, or with such folders of parts.
 
         Raises:
-            WorkloadError: The folder is missing, has fewer than two classes or a class without
-                images.
+            WorkloadError: The folder has fewer than two classes, a class without images, or parts
+                with other classes.
+            OSError: There is no such folder.
         """
-        if not folder.is_dir():
-            raise missing_path_error(f"data.path: there is no folder {folder}")
-        folders = by_part({each.name.lower(): each for each in _subfolders(folder)})
+        folders = by_part({name.lower(): each for name, each in _subfolders(folder).items()})
         if "train" not in folders:
             folders = {"train": folder}
-        classes = tuple(each.name for each in _subfolders(folders["train"]))
+        classes = tuple(_subfolders(folders["train"]))
         if len(classes) < 2:
             raise WorkloadError(
                 f"{folders['train']} holds {len(classes)} class folder(s), but there must be at "
                 "least two, each with the images of its class"
+            )
+        if others := [each for each in folders.values() if tuple(_subfolders(each)) != classes]:
+            raise WorkloadError(
+                f"{others[0]} has the class folders {', '.join(_subfolders(others[0]))}, but "
+                f"{folders['train']} has {', '.join(classes)}: give both the same, empty ones if "
+                "need be"
             )
         files = {
             part: tuple(path for name in classes for path in _images_in(each / name))
@@ -99,25 +98,19 @@ class ImageFiles:
         return cls(classes, folders, files)
 
 
-def _subfolders(folder: Path) -> list[Path]:
-    return sorted(
-        each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
-    )
+def _subfolders(folder: Path) -> dict[str, Path]:
+    found = sorted(each for each in folder.iterdir() if each.is_dir())
+    return {each.name: each for each in found if not each.name.startswith(".")}
 
 
 def _images_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)
 
 
-@dataclass(frozen=True, eq=False)
-class ImageProperties:
-    """Class names in the order of the model's outputs."""
-
-    classes: tuple[str, ...]
-
-
-class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, ImageFiles]):
+class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, tuple[str, ...], ImageFiles]):
     """Convolutional network on image files, which Keras decodes once.
+
+    Its ``properties`` are the names of the classes, in the order of the model's outputs.
 
     The input is uint8 of shape ``[rows, height, width, channels]``; scaling and augmentation are
     layers. Config values read: ``image_size`` (default: that of the settings) and those of
@@ -137,28 +130,25 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
             if settings.flip:
                 augmentation.append(keras.layers.RandomFlip("horizontal"))
         shape = (*self._image_size(config), settings.channels)
-        head = Head(len(self.properties.classes))
+        head = Head(len(self.properties))
         return model_for_shape(shape, "uint8", head, config, augmentation)
 
     def _image_size(self, config: Config) -> tuple[int, int]:
-        height, width = _size(config.get("image_size") or self.settings.image_size)
-        return height, width
+        return _size(config.get("image_size") or self.settings.image_size)
 
     def _read(self) -> tuple[ImageFiles, str]:
         found = ImageFiles.in_folder(Path(self.settings.path))
         return found, stamp_of(path for part in found.files.values() for path in part)
 
-    def _properties_of(self, source: ImageFiles) -> ImageProperties:
-        return ImageProperties(source.classes)
+    def _properties_of(self, source: ImageFiles) -> tuple[str, ...]:
+        return source.classes
 
-    def _data_of(self, source: ImageFiles, config: Config) -> Data:
-        parts: dict[str, Any] = {
-            part: self._decoded(folder, source.classes, self._image_size(config))
+    def _parts_of(self, source: ImageFiles, config: Config) -> dict[str, Any]:
+        size = self._image_size(config)
+        return {
+            part: self._decoded(folder, source.classes, size)
             for part, folder in source.folders.items()
         }
-        x, y = parts["train"]
-        rows_by_part = row_splits(len(y), self.settings, y, source.folders)
-        return Data(**{**parts, **{part: (x[at], y[at]) for part, at in rows_by_part.items()}})
 
     def _decoded(self, folder: Path, classes: tuple[str, ...], size: tuple[int, int]) -> Any:
         """Return the images of class folders as bytes, and their class numbers as int32."""
@@ -166,34 +156,25 @@ class ImageFolderCNN(SettingsWorkload[ImageFolderSettings, ImageProperties, Imag
         import tensorflow as tf
 
         channels = self.settings.channels
-        try:
-            images = keras.utils.image_dataset_from_directory(
-                folder,
-                class_names=list(classes),
-                color_mode="grayscale" if channels == 1 else "rgb",
-                image_size=size,
-                batch_size=_BATCH,
-                shuffle=False,
-                verbose=False,
-            )
-        except ValueError as error:  # its classes are others
-            raise WorkloadError(f"{folder}: {error}") from error
+        images = keras.utils.image_dataset_from_directory(
+            folder,
+            class_names=list(classes),
+            color_mode="grayscale" if channels == 1 else "rgb",
+            image_size=size,
+            batch_size=None,
+            shuffle=False,
+            verbose=False,
+        )
         x = np.empty((len(images.file_paths), *size, channels), np.uint8)
         y = np.empty(len(x), np.int32)
         done = 0
         try:
-            for batch, labels in images:
-                end = done + len(labels)
-                x[done:end], y[done:end] = np.rint(batch), labels
-                done = end
-        except tf.errors.OpError:
-            for path in images.file_paths[done:]:
-                try:
-                    tf.io.decode_image(tf.io.read_file(path), expand_animations=False)
-                except tf.errors.OpError as error:
-                    raise WorkloadError(
-                        f"{path} is no image that TensorFlow reads: {first_line(error)}: fix or "
-                        "remove it"
-                    ) from error
-            raise
+            for image, label in images:
+                x[done], y[done] = np.rint(image), label
+                done += 1
+        except tf.errors.OpError as error:
+            raise WorkloadError(
+                f"{images.file_paths[done]} is no image that TensorFlow reads: "
+                f"{first_line(error)}: fix or remove it"
+            ) from error
         return x, y

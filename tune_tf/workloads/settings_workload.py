@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
 from tune_tf.config.settings import Settings
+from tune_tf.data.nested import map_nested
 from tune_tf.errors import WorkloadError
 from tune_tf.workload import Config, Data, Workload
 
 NamedT = TypeVar("NamedT")
-
-Text = Annotated[str, Field(min_length=1)]
-"""Non-empty text."""
 
 TaskKind = Literal["auto", "classification", "regression"]
 """Kind of the target; ``auto`` infers it from the target's values."""
@@ -40,9 +38,10 @@ def by_part(named: Mapping[str, NamedT], prefix: str = "") -> dict[str, NamedT]:
 
 
 class DataSettings(Settings):
-    """Split of rows: shares to validate on and that no trial sees, and the seed of their choice.
+    """Where data are, and how their rows are split.
 
     Args:
+        path: Where the data are.
         validation_share: Share of the rows that trials are validated on, unless the data have
             validation rows of their own.
         test_share: Share of the rows that no trial sees, unless the data have test rows of their
@@ -50,32 +49,15 @@ class DataSettings(Settings):
         seed: Seed of the choice of these rows.
     """
 
-    #: Names of the settings that are paths.
-    paths: ClassVar[tuple[str, ...]] = ("path",)
-
+    path: Annotated[str, Field(min_length=1)]
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
     test_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
     seed: Annotated[int, Field(ge=0)] = 0
 
-    @field_validator("test_share")
-    @classmethod
-    def _check_shares(cls, share: float, info: ValidationInfo) -> float:
-        validation = info.data.get("validation_share", 0)
-        if share + validation >= 1:
-            raise ValueError(
-                f"is {share:g} and validation_share is {validation:g}: together they must be "
-                "less than 1 to leave rows to train on"
-            )
-        return share
-
     def resolved(self, base_dir: Path) -> Self:
-        """Return the settings with absolute paths, relative ones being relative to ``base_dir``."""
-        absolute = {
-            name: str(base_dir.absolute() / Path(value).expanduser())
-            for name in self.paths
-            if (value := getattr(self, name)) is not None
-        }
-        return self.model_copy(update=absolute)
+        """Return the settings with an absolute path, a relative one being within ``base_dir``."""
+        path = base_dir.absolute() / Path(self.path).expanduser()
+        return self.model_copy(update={"path": str(path)})
 
 
 def row_splits(
@@ -101,45 +83,25 @@ def row_splits(
     is_test = _evenly(num_rows, round(num_rows * test_share), rng)
     rest = order[~is_test]
     is_validation = _evenly(len(rest), min(num_validation, len(rest)), rng)
-    rows_by_part = {"train": rest[~is_validation]}
-    if settings.validation_share:
-        rows_by_part["validation"] = rest[is_validation]
-    if test_share:
-        rows_by_part["test"] = order[is_test]
-    if empty := [part for part, rows in rows_by_part.items() if not len(rows)]:
+    rows = {
+        "train": rest[~is_validation],
+        "validation": rest[is_validation],
+        "test": order[is_test],
+    }
+    shares = {"train": 1.0, "validation": settings.validation_share, "test": test_share}
+    if empty := [part for part, share in shares.items() if share and not len(rows[part])]:
         raise WorkloadError(
             f"{num_rows} row(s) are too few: with validation_share "
             f"{settings.validation_share:g} and test_share {test_share:g} there are "
             f"none for {' and '.join(empty)}"
         )
-    return {part: np.sort(rows) for part, rows in rows_by_part.items()}
+    return {part: np.sort(rows[part]) for part, share in shares.items() if share}
 
 
 def _evenly(num_rows: int, num_picked: int, rng: np.random.Generator) -> "np.ndarray[Any, Any]":
     """Return a mask that picks rows at even distances from a random start."""
     steps = np.floor(np.arange(num_rows + 1) * num_picked / max(1, num_rows) + rng.random())
     return np.diff(steps) > 0
-
-
-def existing_file(path: str, setting: str) -> Path:
-    """Return the path of an existing, non-empty file that a setting names.
-
-    Raises:
-        WorkloadError: The file is missing or empty, or the path is a folder.
-    """
-    file = Path(path)
-    if file.is_dir():
-        raise WorkloadError(f"{setting}: {path} is a folder: name a file in it")
-    if not file.is_file():
-        raise missing_path_error(f"{setting}: there is no file {path}")
-    if not file.stat().st_size:
-        raise WorkloadError(f"{setting}: the file {path} is empty")
-    return file
-
-
-def missing_path_error(text: str) -> WorkloadError:
-    """Return the error of a missing file or folder."""
-    return WorkloadError(f"{text}; relative paths are relative to the folder of the sweep file")
 
 
 SettingsT = TypeVar("SettingsT", bound=DataSettings)
@@ -165,7 +127,8 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         resolved = self.settings_class.from_dict(settings).resolved(Path.cwd())
         self.settings: SettingsT = resolved  # type: ignore[assignment]
         self._properties: PropertiesT | None = None
-        self._stamp = ""
+        #: Digest of the files' names, sizes and times at their inspection; empty before it.
+        self.stamp = ""
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], base_dir: Path) -> Self:
@@ -184,18 +147,9 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
             WorkloadError: The data are invalid.
         """
         if self._properties is None:
-            self._inspect(*self._read())
-        return self._properties  # type: ignore[return-value]
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths that the settings name."""
-        return [path for name in self.settings.paths if (path := getattr(self.settings, name))]
-
-    @property
-    def stamp(self) -> str:
-        """Digest of the files' names, sizes and times at their inspection; empty before it."""
-        return self._stamp
+            source, self.stamp = self._source()
+            self._properties = self._properties_of(source)
+        return self._properties
 
     def load_data(self, config: Config) -> Data:
         """Return the rows, split into training, validation and test rows.
@@ -203,18 +157,28 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         Raises:
             WorkloadError: The files are invalid or changed since they were inspected.
         """
-        source, stamp = self._read()
-        if self._properties is None:
-            self._inspect(source, stamp)
-        if stamp != self._stamp:
+        self.check_data()
+        source, stamp = self._source()
+        if stamp != self.stamp:
             raise WorkloadError(
-                f"{' or '.join(self.paths)} changed during the sweep: trials on different data "
-                "cannot be compared; start a new sweep"
+                f"{self.settings.path} changed during the sweep: trials on different data cannot "
+                "be compared; start a new sweep"
             )
-        return self._data_of(source, config)
+        parts = self._parts_of(source, config)
+        x, y = parts["train"]
+        classes = y if y.dtype == np.int32 else None
+        for part, rows in row_splits(len(y), self.settings, classes, parts).items():
+            parts[part] = map_nested(lambda array: array[rows], (x, y))  # noqa: B023
+        return Data(**parts)
 
-    def _inspect(self, source: SourceT, stamp: str) -> None:
-        self._stamp, self._properties = stamp, self._properties_of(source)
+    def _source(self) -> tuple[SourceT, str]:
+        try:
+            return self._read()
+        except OSError as error:
+            raise WorkloadError(
+                f"data.path: {error.filename} cannot be read: {error.strerror}; relative paths are "
+                "relative to the folder of the sweep file"
+            ) from error
 
     @abc.abstractmethod
     def _read(self) -> tuple[SourceT, str]:
@@ -225,8 +189,11 @@ class SettingsWorkload(Workload, Generic[SettingsT, PropertiesT, SourceT]):
         """Return the properties of the data."""
 
     @abc.abstractmethod
-    def _data_of(self, source: SourceT, config: Config) -> Data:
-        """Return the rows, split into parts."""
+    def _parts_of(self, source: SourceT, config: Config) -> dict[str, Any]:
+        """Return ``(x, y)`` by part; all under ``train`` if the files do not divide them.
+
+        ``y`` is int32 for classes, float32 for numbers.
+        """
 
 
 def stamp_of(files: Iterable[Path]) -> str:
@@ -234,15 +201,8 @@ def stamp_of(files: Iterable[Path]) -> str:
 
     Copies that preserve times (``cp -p``, ``rsync -a``) are equal. Times are whole seconds, because
     many file systems and archives store no more.
-
-    Raises:
-        WorkloadError: A file is missing or inaccessible.
     """
-    try:
-        stats = [(file.parent.name, file.name, file.stat()) for file in files]
-    except OSError as error:
-        text = f"the file {error.filename} cannot be read: {error.strerror}"
-        raise WorkloadError(text) from error
+    stats = [(file.parent.name, file.name, file.stat()) for file in files]
     lines = [
         f"{folder}/{name} {stat.st_size} {int(stat.st_mtime)}\n" for folder, name, stat in stats
     ]

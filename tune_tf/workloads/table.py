@@ -21,9 +21,8 @@ _PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", *_PARQUET_SUFFIXES)
 
 _UNKNOWN_TEXT = "\0unknown"  # NUL occurs in no CSV file, so it equals no category
-_NUMBER = re.compile(r"\s*[+-]?\d+([.,' ]\d{3})*([.,]\d+)?\s*")
 _ARGUMENT = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_PERIODS = (1.0, 7.0, 365.2425)  # days
+_NUMBER = re.compile(r"\s*[+-]?\d+([.,' ]\d{3})*([.,]\d+)?\s*")
 
 
 def read_table(path: Path, arguments: Mapping[str, Any]) -> "pd.DataFrame":
@@ -64,13 +63,10 @@ def holds_dates(column: "pd.Series[Any]") -> bool:
     """Return whether a column holds datetimes, or only texts of dates as in ISO 8601."""
     import pandas as pd
 
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return True
-    values = column.dropna()
-    if pd.api.types.is_numeric_dtype(values) or not len(values):
+    if pd.api.types.is_numeric_dtype(column):
         return False
-    texts = values.astype(str)
-    if not texts.str.match(r"\d{4}-\d\d-\d\d").all():
+    texts = column.dropna().astype(str)
+    if not len(texts) or not texts.str.match(r"\d{4}-\d\d-\d\d").all():
         return False
     return bool(pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).notna().all())
 
@@ -124,10 +120,11 @@ class TableColumns:
         """
         values = _numbers_of(table, numbers, dates)[train]
         missing = np.isnan(values)
-        if missing.all(axis=0).any():
-            empty = np.flatnonzero(missing.all(axis=0))
-            names = ", ".join(repr([*numbers, *dates][column]) for column in empty)
-            raise ValueError(f"the column(s) {names} have no value in any training row")
+        empty = [
+            name for name, rows in zip([*numbers, *dates], missing.T, strict=True) if rows.all()
+        ]
+        if empty:
+            raise ValueError(f"the column(s) {empty} have no value in any training row")
         medians = np.nanmedian(values, axis=0)
         filled = np.where(missing, medians, values)
         variances = filled.var(axis=0)
@@ -144,11 +141,6 @@ class TableColumns:
         """Names of the columns."""
         return (*self.numbers, *self.dates, *self.categories)
 
-    @property
-    def num_codes(self) -> int:
-        """Number of codes of all categorical columns together."""
-        return sum(2 + len(categories) for categories in self.categories.values())
-
     def inputs_of(self, table: "pd.DataFrame") -> "dict[str, np.ndarray[Any, Any]]":
         """Return a model's inputs, each of shape ``[rows, columns]``, if there are such columns.
 
@@ -161,18 +153,16 @@ class TableColumns:
         if len(self.medians):
             inputs["numeric"] = _numbers_of(table, self.numbers, self.dates).astype(np.float32)
         if self.categories:
-            codes = np.empty((len(table), len(self.categories)), np.int32)
-            first = 0
-            for position, (name, categories) in enumerate(self.categories.items()):
+            codes, first = [], 0
+            for name, categories in self.categories.items():
                 known = pd.Index(["", *categories], dtype=object)
-                texts = texts_of(table[name]).to_numpy(object)
-                codes[:, position] = first + 1 + known.get_indexer(texts)  # -1 for unknown texts
+                codes.append(first + 1 + known.get_indexer(texts_of(table[name])))  # -1 for unknown
                 first += 2 + len(categories)
-            inputs["categorical"] = codes
+            inputs["categorical"] = np.stack(codes, axis=-1).astype(np.int32)
         return inputs
 
     def numeric_features(self, numbers: Any) -> list[Any]:
-        """Return imputed and standardized numbers, missing-value flags and periods of dates."""
+        """Return imputed and standardized numbers, and missing-value flags."""
         import keras
 
         missing = keras.ops.isnan(numbers)
@@ -182,27 +172,21 @@ class TableColumns:
             # Constant 0 for columns without missing values in the training rows.
             flags = keras.ops.cast(missing, "float32") * self.missing.astype(np.float32)
             parts.append(flags)
-        if self.dates:
-            for period in _PERIODS:
-                days = filled[:, len(self.numbers) :]
-                # A weekday is one of seven angles, and the time of a day none of its business.
-                days = keras.ops.floor(days) if period == 7 else days
-                angle = days % period * (2 * np.pi / period)
-                parts += [keras.ops.sin(angle), keras.ops.cos(angle)]
         return parts
 
-    def serving_model(self, model: "keras.Model") -> "keras.Model":
-        """Return a model with one input per column, named after it, of shape ``[rows]``.
+    def serving_model(self, trained: "keras.Model") -> "keras.Model":
+        """Return the model from the columns to the outputs of a trained one.
 
-        Numbers are float32 and dates are float64, days since 1970 in UTC, both NaN if missing.
-        Categories are strings, empty if missing. The model is not compiled.
+        It has one input per column, by its name, of shape ``[rows]``. Numbers are float32 and dates
+        are float64, days since 1970 in UTC, both NaN if missing. Categories are strings, empty if
+        missing. It is not compiled.
         """
         import keras
 
         dtypes = dict.fromkeys(self.numbers, "float32")
         dtypes |= dict.fromkeys(self.dates, DATE)
         dtypes |= dict.fromkeys(self.categories, "string")
-        tensors = {name: keras.Input((), dtype=dtype) for name, dtype in dtypes.items()}
+        tensors = {column: keras.Input((), dtype=dtype) for column, dtype in dtypes.items()}
         encoded: dict[str, Any] = {}
         if len(self.medians):
             names = (*self.numbers, *self.dates)
@@ -210,42 +194,30 @@ class TableColumns:
             encoded["numeric"] = keras.ops.stack(numbers, axis=-1)
         if self.categories:
             codes, first = [], 0
-            for name, categories in self.categories.items():
+            for column, categories in self.categories.items():
                 lookup = keras.layers.StringLookup(
                     vocabulary=["", *categories], oov_token=_UNKNOWN_TEXT, mask_token=None
                 )
-                codes.append(lookup(tensors[name]) + first)
+                codes.append(lookup(tensors[column]) + first)
                 first += 2 + len(categories)
             encoded["categorical"] = keras.ops.cast(keras.ops.stack(codes, axis=-1), "int32")
         encoder = keras.Model(list(tensors.values()), encoded)
-        copy = keras.models.clone_model(model)  # without the optimizer: inference needs none
-        copy.set_weights(model.get_weights())
-        columns = {
-            column: keras.Input((), name=name, dtype=dtypes[column])
-            for column, name in _input_names(dtypes, encoder.name, copy.name).items()
-        }
+        predictor = keras.Model(trained.input, trained.output)  # inference needs no optimizer
+        taken = {"self", encoder.name, predictor.name}
+        inputs: dict[str, Any] = {}
+        for number, (column, dtype) in enumerate(dtypes.items()):
+            # Its name in a SavedModel's signature, too, where it must be that of an argument.
+            is_argument = _ARGUMENT.fullmatch(column) and not iskeyword(column)
+            name = column if is_argument and column.lower() not in taken else f"column_{number}"
+            inputs[column] = keras.Input((), name=name, dtype=dtype)
+            taken.add(name.lower())
+        outputs = predictor(encoder(list(inputs.values())))
         with warnings.catch_warnings():  # about input names that differ from the column names
             warnings.simplefilter("ignore", UserWarning)
-            return keras.Model(columns, copy(encoder(list(columns.values()))), name=model.name)
+            return keras.Model(inputs, outputs)
 
 
 def _numbers_of(table: "pd.DataFrame", numbers: Any, dates: Any) -> Any:
     columns = [floats_of(table[name]) for name in numbers]
     columns += [days_of(table[name]) for name in dates]
     return np.stack(columns, axis=-1) if columns else np.empty((len(table), 0))
-
-
-def _input_names(columns: Mapping[str, str], *used: str) -> dict[str, str]:
-    """Return the Keras name of each column's input, also that in a SavedModel's signature.
-
-    It is the column's own if TensorFlow accepts it as the name of an argument, otherwise
-    ``column_`` and its position.
-    """
-    taken = {"self", *used}
-    names = {}
-    for position, column in enumerate(columns):
-        is_argument = _ARGUMENT.fullmatch(column) and not iskeyword(column)
-        is_free = column.lower() not in taken
-        names[column] = column if is_argument and is_free else f"column_{position}"
-        taken.add(names[column].lower())
-    return names

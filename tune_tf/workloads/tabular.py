@@ -1,23 +1,22 @@
 """Workload on the columns of a CSV or Parquet file."""
 
-import logging
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from tune_tf.errors import WorkloadError, did_you_mean
-from tune_tf.workload import Config, Data
+from tune_tf.workload import Config
 from tune_tf.workloads.column_model import floats_of, texts_of
 from tune_tf.workloads.head import Head, dense_layers, format_rows, is_classification
 from tune_tf.workloads.settings_workload import (
     DataSettings,
     SettingsWorkload,
     TaskKind,
-    Text,
-    existing_file,
     row_splits,
     stamp_of,
 )
@@ -31,9 +30,7 @@ from tune_tf.workloads.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_log = logging.getLogger(__name__)
-
-_FEW = 20  # classes or categories that are accepted for any number of rows
+_FEW = 20  # classes that are accepted for any number of rows
 
 
 class TabularSettings(DataSettings):
@@ -44,8 +41,7 @@ class TabularSettings(DataSettings):
         target: The column that is predicted. Example: ``quality``.
         task: Whether it holds classes or numbers. ``auto``: classes if it holds text, true and
             false, or whole numbers with at most 20 values.
-        columns: What it is predicted from; None for all other columns. Example: ``[age, city]``.
-        ignore: Columns left out. Example: ``[id]``.
+        ignore: Columns that it is not predicted from. Example: ``[id]``.
         categorical: Columns that hold categories, such as numbers that are names. Example:
             ``[zip]``.
         read_csv: Arguments of ``pandas.read_csv`` for a text file; without ``sep`` it finds the
@@ -53,10 +49,8 @@ class TabularSettings(DataSettings):
             encoding: cp1252}``.
     """
 
-    path: Text
-    target: Text
+    target: Annotated[str, Field(min_length=1)]
     task: TaskKind = "auto"
-    columns: list[str] | None = None
     ignore: list[str] = Field(default_factory=list)
     categorical: list[str] = Field(default_factory=list)
     read_csv: dict[str, Any] = Field(default_factory=dict)
@@ -69,12 +63,6 @@ class TableProperties:
     columns: TableColumns
     classes: tuple[str, ...]
     head: Head
-
-
-@cache
-def _warn(text: str) -> None:
-    """Log a warning once per process: `init` and `run` inspect a table several times."""
-    _log.warning(text)
 
 
 class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFrame"]):
@@ -101,7 +89,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         if columns.categories:
             shape = (len(columns.categories),)
             inputs["categorical"] = keras.Input(shape, name="categorical", dtype="int32")
-            embed = keras.layers.Embedding(columns.num_codes, int(config.get("embedding_dim", 8)))
+            num_codes = sum(2 + len(categories) for categories in columns.categories.values())
+            embed = keras.layers.Embedding(num_codes, int(config.get("embedding_dim", 8)))
             parts.append(keras.layers.Flatten()(embed(inputs["categorical"])))
         features = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
         return self.properties.head.compiled(inputs, dense_layers(features, config), config)
@@ -116,10 +105,8 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
             WorkloadError: A column is missing, or a value is not a number; names column and row.
         """
         self._require(table, [*self.properties.columns.names])
-        try:
+        with self._errors_with_path():
             return self.properties.columns.inputs_of(table)
-        except ValueError as error:
-            raise self._error(error) from error
 
     def serving_model(self, model: Any, config: Config) -> Any:
         """Return a model with one input per column."""
@@ -131,48 +118,34 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         return self._read()[0][[*self.properties.columns.names]].head(number)
 
     def _read(self) -> "tuple[pd.DataFrame, str]":
-        path = existing_file(self.settings.path, "data.path")
+        path = Path(self.settings.path)
         stamp = stamp_of([path])
         return read_table(path, self.settings.read_csv), stamp
 
     def _properties_of(self, source: "pd.DataFrame") -> TableProperties:
         settings = self.settings
-        named = [*(settings.columns or ()), *settings.ignore, *settings.categorical]
-        self._require(source, [settings.target, *named])
+        self._require(source, [settings.target, *settings.ignore, *settings.categorical])
         numbers, dates, categorical = self._columns_by_kind(source)
         classes = self._classes(source[settings.target])
         y = self._targets(source, classes)
         rows = row_splits(len(source), settings, y if classes else None)["train"]
-        try:
+        with self._errors_with_path():
             columns = TableColumns.of(source, rows, numbers, dates, categorical)
+        head = Head(len(classes)) if classes else Head.of_numbers(y[rows])
+        return TableProperties(columns, classes, head)
+
+    def _parts_of(self, source: "pd.DataFrame", config: Config) -> dict[str, Any]:
+        return {"train": (self.inputs_of(source), self._targets(source, self.properties.classes))}
+
+    @contextlib.contextmanager
+    def _errors_with_path(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
-            raise self._error(error) from error
-        for name, categories in columns.categories.items():
-            if len(categories) > max(_FEW, len(rows) / 2):
-                _warn(
-                    f"{settings.path}: column {name!r} holds {len(categories)} distinct texts in "
-                    f"{len(rows)} training rows, such as {categories[0]!r}, so it identifies rows "
-                    "rather than categories: put it under data.ignore, or write dates as in "
-                    "ISO 8601"
-                )
-        return TableProperties(
-            columns, classes, Head(len(classes)) if classes else Head.of_numbers(y[rows])
-        )
-
-    def _data_of(self, source: "pd.DataFrame", config: Config) -> Data:
-        classes = self.properties.classes
-        x, y = self.inputs_of(source), self._targets(source, classes)
-        parts: dict[str, Any] = {
-            name: ({column: array[rows] for column, array in x.items()}, y[rows])
-            for name, rows in row_splits(len(y), self.settings, y if classes else None).items()
-        }
-        return Data(**parts)
-
-    def _error(self, text: Any) -> WorkloadError:
-        return WorkloadError(
-            f"{self.settings.path}: {text}: fix the file, or put the column under categorical or "
-            "ignore"
-        )
+            raise WorkloadError(
+                f"{self.settings.path}: {error}: fix the file, or put the column under categorical "
+                "or ignore"
+            ) from error
 
     def _require(self, table: "pd.DataFrame", names: list[str]) -> None:
         columns = list(table.columns)
@@ -188,7 +161,7 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
 
         settings = self.settings
         numbers, dates, categorical = [], [], []
-        for name in settings.columns or table.columns:
+        for name in table.columns:
             column = table[name]
             if name == settings.target or name in settings.ignore:
                 continue
@@ -211,11 +184,10 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
     def _check_texts(self, column: "pd.Series[Any]") -> None:
         """Refuse objects, and numbers that pandas has read as text."""
         values = column.dropna().astype(object)
-        if not values.map(lambda value: isinstance(value, str | bool | int | float)).all():
-            raise self._error(f"column {column.name!r} holds neither numbers nor text")
-        if looks_like_numbers(values):
+        are_texts = values.map(lambda value: isinstance(value, str | bool | int | float)).all()
+        if not are_texts or looks_like_numbers(values):
             raise WorkloadError(
-                f"{self.settings.path}: column {column.name!r} is read as text, such as "
+                f"{self.settings.path}: column {column.name!r} is not read as numbers, such as "
                 f"{values.iloc[0]!r}: if it holds numbers, write read_csv: {{decimal: ','}} or "
                 "{thousands: ','} under data (init: --read-csv decimal=,); if not, put it under "
                 "categorical (for the target, task: classification)"
@@ -235,27 +207,16 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         if self.settings.task == "regression":
             return ()
         is_number = types.is_numeric_dtype(target) and not types.is_bool_dtype(target)
-        if not is_number and self.settings.task == "auto" and not types.is_bool_dtype(target):
-            self._check_texts(target)
-        values = target.to_numpy()
-        if is_number and not is_classification(values, self.settings.task):
+        if is_number and not is_classification(target.to_numpy(), self.settings.task):
             return ()
-        if is_number and (fractions := values != np.floor(values)).any():
-            raise WorkloadError(
-                f"{path}: the target {name!r} must hold classes (task: classification), but "
-                f"{format_rows(fractions, 1)} hold(s) {values[fractions][0]}: set task: regression"
-            )
+        if self.settings.task == "auto" and not types.is_numeric_dtype(target):  # nor truth
+            self._check_texts(target)
         classes = [str(text) for text in texts_of(target).unique()]
-        if len(classes) < 2:
+        if not 2 <= len(classes) <= max(_FEW, len(target) / 2):
             raise WorkloadError(
-                f"{path}: the target {name!r} holds {classes[0]!r} in all rows: there is nothing "
-                "to learn"
-            )
-        if len(classes) > max(_FEW, len(target) / 2):
-            raise WorkloadError(
-                f"{path}: the target {name!r} holds {len(classes)} different values in "
-                f"{len(target)} rows, which are not classes: name another column, or fix "
-                f"the values that are not numbers, such as {classes[0]!r}"
+                f"{path}: the target {name!r} holds {len(classes)} different value(s) in "
+                f"{len(target)} rows, such as {classes[0]!r}, which are no classes to learn: name "
+                "another column, or fix the values that are not numbers"
             )
         return tuple(sorted(classes, key=float) if is_number else sorted(classes))
 
@@ -266,7 +227,5 @@ class TabularMLP(SettingsWorkload[TabularSettings, TableProperties, "pd.DataFram
         if classes:
             texts = texts_of(target).to_numpy(object)
             return pd.Index(classes, dtype=object).get_indexer(texts).astype(np.int32)
-        try:
+        with self._errors_with_path():
             return floats_of(target).astype(np.float32)
-        except ValueError as error:
-            raise self._error(error) from error

@@ -125,6 +125,13 @@ def with_own_loss(config):
     return model
 
 
+def with_softmax_over_rows_of_its_output(config):
+    parts = [layers.Dense(6), layers.Reshape((2, 3)), layers.Softmax(axis=1)]
+    model = keras.Sequential([keras.Input((6,)), *parts])
+    model.compile("sgd", lambda y_true, y_pred: keras.ops.mean(y_pred, (1, 2)))
+    return model
+
+
 @pytest.mark.parametrize(
     ("workload", "num_replicas", "spread", "message"),
     [
@@ -154,6 +161,10 @@ def with_own_loss(config):
                 draw(16),
             ), 2, {"synchronized_batch_norm": True},
             "activity_regularizer with 2 replicas whose batch normalization is sync", id="penalty",
+        ),
+        pytest.param(
+            Given(with_softmax_over_rows_of_its_output, draw(16)), 2, {},
+            "softmax over another axis than the last", id="softmax",
         ),
         pytest.param(
             Steps(by_keras), 1, {"micro_batches": 2},

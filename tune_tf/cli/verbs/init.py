@@ -15,7 +15,7 @@ def init(
         Path | None,
         typer.Argument(
             metavar="DATA",
-            help="A .csv, .parquet, .npz or .npy file, or a folder of class folders "
+            help="A .csv, .parquet or .npz file, or a folder of class folders "
             "with images; without it, a template for your own workload is written.",
         ),
     ] = None,
@@ -25,7 +25,7 @@ def init(
     ] = Path("sweep.yaml"),
     target: Annotated[
         str | None,
-        typer.Option(help="Target: a column, or the .npy file of y."),
+        typer.Option(help="Target: a column of a table."),
     ] = None,
     workload: Annotated[
         Path | None,

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tune_tf.errors import WorkloadError
 from tune_tf.training.input.reader import is_sparse_or_ragged
-from tune_tf.training.keras_internals import keras_mask, set_keras_mask
+from tune_tf.training.keras_internals import has_keras_logits, keras_mask, set_keras_mask
 from tune_tf.training.replicas.part_calls import GraphSpan, refuse_leaks
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.replicas.row_means import loss_tracker
@@ -108,10 +108,21 @@ def split_activations(y_pred: Any) -> tuple[Any, list[Any]]:
     """Return outputs before their activations, and these; None for an output without a known one.
 
     To put parts together would otherwise hide the activation from Keras' crossentropies.
+
+    Raises:
+        WorkloadError: An output is a softmax over another axis than the last.
     """
     leaves = keras.tree.flatten(y_pred)
     operations: list[Any] = [getattr(leaf, "op", None) for leaf in leaves]
     activations = [_ACTIVATIONS.get(getattr(each, "type", "")) for each in operations]
+    for leaf, activation in zip(leaves, activations, strict=True):
+        if activation is None and has_keras_logits(leaf):
+            raise WorkloadError(
+                "the loss or a metric needs the whole batch at once, and an output that is a "
+                "softmax over another axis than the last cannot be put together from its parts as "
+                "Keras' crossentropies take it: move that axis to the end, or use one replica and "
+                "micro_batches 1"
+            )
     before = [
         leaf if activation is None else operation.inputs[0]
         for leaf, operation, activation in zip(leaves, operations, activations, strict=True)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from tune_tf.errors import WorkloadError
@@ -30,35 +31,26 @@ def fit_arguments(fit: Callable[[Any], Any]) -> dict[str, Any]:
     Raises:
         WorkloadError: It does anything else, or an argument has no counterpart in a trial.
     """
-    recorder = _FitRecorder()
+    import keras  # late: loads TensorFlow
+
+    calls = []
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        calls.append(inspect.signature(keras.Model.fit).bind(model, *args, **kwargs).arguments)
+        return model
+
+    model = SimpleNamespace(fit=record)
     try:
-        returned = fit(recorder)
-        if returned is not recorder:
-            raise TypeError(f"it returns {returned!r} instead of the result of model.fit")
-    except Exception as error:
-        text = f"the fit of the hypermodel raised {type(error).__name__}: {error}; {_REMEDY}"
-        raise WorkloadError(text) from error
-    return recorder.arguments
-
-
-class _FitRecorder:
-    """Stand-in for the model in ``HyperModel.fit`` that records the arguments of its ``fit``."""
-
-    def __init__(self) -> None:
-        self.arguments: dict[str, Any] = {}
-
-    def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """Record the arguments of ``keras.Model.fit``; return the recorder."""
-        import keras  # late: loads TensorFlow
-
-        if self.arguments:
-            raise TypeError("it calls model.fit several times")
-        arguments = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs).arguments
-        if unsupported := [name for name in _NO_COUNTERPART if arguments.get(name)]:
+        returned = fit(model)
+        if returned is not model or len(calls) > 1:
+            raise TypeError(f"it returns {returned!r} after {len(calls)} call(s) of model.fit")
+        if unsupported := [name for name in _NO_COUNTERPART if calls[0].get(name)]:
             raise TypeError(
                 f"model.fit gets {', '.join(unsupported)}, which has no counterpart: a trial "
                 "trains and validates on all rows in each of the sweep's `epochs`; put validation "
                 "rows into Data(validation=...) and leave the rest out"
             )
-        self.arguments = arguments
-        return self
+    except Exception as error:
+        text = f"the fit of the hypermodel raised {type(error).__name__}: {error}; {_REMEDY}"
+        raise WorkloadError(text) from error
+    return calls[0]

@@ -8,17 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tune_tf.errors import InvalidSettingsError, WorkloadError
-from tune_tf.extras import install_command
+from tune_tf.errors import InvalidSettingsError
+from tune_tf.extras import missing_extra
 from tune_tf.space import SearchSpace
 from tune_tf.space.paths import SEPARATOR, flatten
-from tune_tf.workload import Config, Data, Workload
+from tune_tf.workload import Config, Data
+from tune_tf.workloads.function_workload import FunctionWorkload
 from tune_tf.workloads.keras_tuner.fit_recorder import fit_arguments as recorded
 from tune_tf.workloads.keras_tuner.hypermodel_space import find_hyperparameters, hypermodel_space
 
 _log = logging.getLogger(__name__)
-
-_BATCH_SIZE = 32  # the default of keras.Model.fit
 
 
 def from_hypermodel(
@@ -43,53 +42,43 @@ def from_hypermodel(
         InvalidSettingsError: KerasTuner is not installed, or an argument is of the wrong type.
         WorkloadError: ``keras.Model.fit`` has no such argument, or a trial has no counterpart.
     """
-    try:
-        import keras_tuner  # late: loads TensorFlow
-    except ImportError as error:
-        text = f"hypermodels need KerasTuner ({error}): {install_command('keras-tuner')}"
-        raise InvalidSettingsError([text]) from error
-    errors = []
+    if missing := missing_extra("keras-tuner"):
+        raise InvalidSettingsError([f"hypermodels need {missing}"])
+    import keras_tuner  # late: loads TensorFlow
+
     is_function = callable(hypermodel) and not isinstance(hypermodel, type)
     if not isinstance(hypermodel, keras_tuner.HyperModel) and not is_function:
-        errors.append(
+        raise InvalidSettingsError(
             "hypermodel must be a keras_tuner.HyperModel or a function from HyperParameters to "
             f"a compiled model, not {hypermodel!r}"
         )
     if not isinstance(data, Data) and not callable(data):
-        errors.append(
+        raise InvalidSettingsError(
             "data must be tune_tf.Data(train=(x, y), validation=(x, y)) or a function from a "
             f"config to it, not {type(data).__name__}"
         )
-    if errors:
-        raise InvalidSettingsError(errors)
-    if is_function or type(hypermodel).fit is keras_tuner.HyperModel.fit:
+    if getattr(type(hypermodel), "fit", None) in (None, keras_tuner.HyperModel.fit):
         recorded(lambda model: model.fit(**fit_arguments))
     return HypermodelWorkload(hypermodel, data, fit_arguments)
 
 
-class HypermodelWorkload(Workload):
+class HypermodelWorkload(FunctionWorkload):
     """KerasTuner hypermodel with its data, made by :func:`from_hypermodel`.
 
     Its space is found by several builds when it is first used or when it is pickled, so never in
     trials.
     """
 
-    def __init__(
-        self,
-        hypermodel: Any,
-        data: Data | Callable[[Config], Data],
-        fit_arguments: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, hypermodel: Any, data: Any, fit_arguments: Mapping[str, Any]) -> None:
         import keras_tuner
 
-        self.model_function = hypermodel  # which names the workload
+        super().__init__(hypermodel, data)
         self._hypermodel = hypermodel
         if not isinstance(hypermodel, keras_tuner.HyperModel):
             self._hypermodel = keras_tuner.HyperModel()
             self._hypermodel.build = hypermodel
-        self.data = data
         self._fit_arguments = dict(fit_arguments)
-        self._loaded: Data | None = None  # by the function of the data, without test rows
+        self._loaded: Data | None = None  # without test rows
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle with the hyperparameters."""
@@ -104,11 +93,7 @@ class HypermodelWorkload(Workload):
             WorkloadError: The hypermodel cannot be built with its defaults, or its ``fit`` has a
                 custom training loop.
         """
-        space = hypermodel_space(self._declared)
-        if not space.parameters:
-            text = "the hypermodel declares no hyperparameters (with tunable=False it exposes none)"
-            raise InvalidSettingsError([f"{text}: there is nothing to search"])
-        return space
+        return hypermodel_space(self._declared)
 
     def build_model(self, config: Config) -> Any:
         """Return the hypermodel's model for a trial's values."""
@@ -120,21 +105,20 @@ class HypermodelWorkload(Workload):
 
     def load_data(self, config: Config) -> Data:
         """Return the data that the hypermodel's ``fit`` passes to ``model.fit``."""
-        data = self.data
-        if not isinstance(data, Data):
-            data = data(config)
+        import keras
+
+        data = super().load_data(config)
+        if data is not self.data:
             self._loaded = replace(data, test=None)
         arguments = self._fit_arguments_of(config)
-        x, y, weights = (arguments.get(name) for name in ("x", "y", "sample_weight"))
-        train: Any = (x, y) if weights is None else (x, y, weights)
-        if y is None and weights is None:
-            train = x  # a data set
+        parts = (arguments.get(name) for name in ("x", "y", "sample_weight"))
+        train = keras.utils.pack_x_y_sample_weight(*parts)  # x alone is a data set
         validation, class_weight = arguments.get("validation_data"), arguments.get("class_weight")
         return Data(train, validation, data.test, class_weight=class_weight)
 
     def global_batch_size(self, config: Config) -> int:
         """Return the batch size passed to ``model.fit``, by default Keras' 32."""
-        return int(self._fit_arguments_of(config).get("batch_size") or _BATCH_SIZE)
+        return int(self._fit_arguments_of(config).get("batch_size") or 32)
 
     def shuffle(self, config: Config) -> bool:
         """Return whether ``model.fit`` shuffles the rows in every epoch."""
@@ -144,10 +128,7 @@ class HypermodelWorkload(Workload):
         """Return the callbacks passed to ``model.fit``."""
         import keras
 
-        callbacks: list[Any] = keras.tree.flatten(
-            self._fit_arguments_of(config).get("callbacks") or []
-        )
-        return callbacks
+        return tuple(keras.tree.flatten(self._fit_arguments_of(config).get("callbacks") or ()))
 
     @functools.cached_property
     def _declared(self) -> Any:
@@ -163,12 +144,9 @@ class HypermodelWorkload(Workload):
         import keras_tuner
 
         self._hypermodel.declare_hyperparameters(hps)
-        model = self._hypermodel.build(hps)
-        if not getattr(model, "compiled", True):
-            raise WorkloadError("the hypermodel does not compile its model: compile in build")
+        self._hypermodel.build(hps)
         if type(self._hypermodel).fit is not keras_tuner.HyperModel.fit:
-            if not isinstance(self.data, Data) and self._loaded is None:
-                self._loaded = self.data(dict(hps.values))
+            self._loaded = self._loaded or super().load_data(dict(hps.values))
             self._record_fit(hps, {})
 
     def _hyperparameters_of(self, config: Config) -> Any:
@@ -182,7 +160,7 @@ class HypermodelWorkload(Workload):
 
     def _record_fit(self, hps: Any, config: Config) -> dict[str, Any]:
         """Return the arguments that the hypermodel's ``fit`` passes to ``model.fit``."""
-        data = self.data if isinstance(self.data, Data) else self._loaded or self.data(config)
+        data = self._loaded or super().load_data(config)
         train = data.train if isinstance(data.train, tuple) else (data.train,)
         options = {
             "validation_data": data.validation,

@@ -1,16 +1,12 @@
 """Search space of a KerasTuner hypermodel."""
 
-import itertools
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, WorkloadError
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace
 
-_log = logging.getLogger(__name__)
-
-_MAX_BUILDS = 200
+_HIGHEST = 1 - 1e-9  # share of the values of a number that are below
 
 
 def find_hyperparameters(build: Callable[[Any], Any]) -> Any:
@@ -28,10 +24,11 @@ def find_hyperparameters(build: Callable[[Any], Any]) -> Any:
     """
     import keras
     import keras_tuner  # late: loads TensorFlow
+    from keras_tuner.engine import hyperparameters as kinds
 
     found: dict[Any, Any] = {}
     queue: list[dict[str, Any]] = [{}]
-    for values in itertools.islice(queue, _MAX_BUILDS):  # which grows meanwhile
+    for values in queue:  # which grows meanwhile
         hps = keras_tuner.HyperParameters()
         hps.values = dict(values)
         try:
@@ -43,31 +40,16 @@ def find_hyperparameters(build: Callable[[Any], Any]) -> Any:
                     "building the hypermodel with the defaults of all hyperparameters raised "
                     f"{type(error).__name__}: {error}"
                 ) from error
-            _log.debug("building with %s raised %r", values, error)
         for hp in hps.space:
             scopes = {each.name: tuple(each.values) for each in hp.conditions}
             if found.setdefault((hp.name, tuple(scopes.items())), hp) is hp:
-                opened = {name: allowed[0] for name, allowed in scopes.items()}
-                queue += [{**values, **opened, hp.name: value} for value in _ends(hp)]
-    if len(queue) > _MAX_BUILDS:
-        _log.warning(
-            "the hypermodel was built %d times and still declares new hyperparameters: those of "
-            "rarer combinations are not searched",
-            _MAX_BUILDS,
-        )
+                opened = values | {name: allowed[0] for name, allowed in scopes.items()}
+                is_number = isinstance(hp, kinds.Int | kinds.Float)
+                ends = [hp.prob_to_value(_HIGHEST)] if is_number else hp.values
+                queue += [opened | {hp.name: value} for value in ends if value != hp.default]
     declared = keras_tuner.HyperParameters()
     declared.merge(list(found.values()))
     return declared
-
-
-def _ends(hp: Any) -> list[Any]:
-    """Return the options of a choice, or the highest value of a number, besides the default."""
-    match _parameter(hp):
-        case Choice(options):
-            return [value for value in options if value != hp.default]
-        case Int(_, high) | Float(_, high):
-            return [high] if high != hp.default else []
-    return []
 
 
 def hypermodel_space(hps: Any) -> SearchSpace:
@@ -83,13 +65,7 @@ def hypermodel_space(hps: Any) -> SearchSpace:
     conditions: dict[str, dict[str, list[Any]]] = {}
     errors = []
     for hp in hps.space:
-        when = {
-            each.name: [v for v in each.values if parameters[each.name].error_for(v) is None]
-            for each in hp.conditions
-            if each.name in parameters
-        }
-        if len(when) < len(hp.conditions) or not all(when.values()):
-            continue  # never active
+        when = {each.name: list(each.values) for each in hp.conditions}
         parameter = _parameter(hp)
         if parameters.setdefault(hp.name, parameter) != parameter:
             text = "is declared with different values in several places: give each its own name"
@@ -111,9 +87,7 @@ def _parameter(hp: Any) -> Parameter:
 
     if isinstance(hp, kinds.Fixed):
         return Constant(hp.value)
-    if isinstance(hp, kinds.Boolean):
-        return Choice([True, False])
-    if isinstance(hp, kinds.Choice):
+    if isinstance(hp, kinds.Boolean | kinds.Choice):
         return Choice(list(dict.fromkeys(hp.values)))
     if isinstance(hp, kinds.Int | kinds.Float) and hp.sampling != "reverse_log":
         return _range(hp, Int if isinstance(hp, kinds.Int) else Float)
