@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -45,11 +47,11 @@ CREATE TABLE IF NOT EXISTS trial (
     tested_s REAL NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS result (
-    number INTEGER PRIMARY KEY,
-    trial INTEGER NOT NULL REFERENCES trial,
-    metrics TEXT NOT NULL             -- what the trial and Tune reported, without the config
-);
-CREATE INDEX IF NOT EXISTS results_of_trials ON result (trial);
+    trial INTEGER NOT NULL,
+    number INTEGER NOT NULL,          -- in order of the trial's reports, from 1
+    metrics TEXT NOT NULL,            -- what the trial and Tune reported, without the config
+    PRIMARY KEY (trial, number)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY, content TEXT NOT NULL);
 """
@@ -73,13 +75,13 @@ def create_database(folder: Path) -> sqlite3.Connection:
 
     Each statement is a transaction. Readers see whole ones, and a kill leaves whole ones.
     """
-    database = open_database(folder, "rwc")
     with clear_database_errors(folder):
+        database = _connect(folder, "rwc")
         if not _is_shared(folder):  # a write-ahead log needs memory that its readers share
             database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.executescript(_SCHEMA)
-    return database
+        return database
 
 
 def close_database(database: sqlite3.Connection) -> None:
@@ -90,13 +92,41 @@ def close_database(database: sqlite3.Connection) -> None:
     database.close()
 
 
-def open_database(folder: Path, mode: str) -> sqlite3.Connection:
-    """Open the record of a sweep's folder in one of SQLite's modes: ``ro``, ``rw`` or ``rwc``."""
-    with clear_database_errors(folder):
-        uri = f"{(folder / RECORD).absolute().as_uri()}?mode={mode}"
-        database = sqlite3.connect(uri, _BUSY_TIMEOUT_S, uri=True, isolation_level=None)
-        database.row_factory = sqlite3.Row
-        return database
+@contextlib.contextmanager
+def reading_database(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open the record of a sweep's folder to read it.
+
+    Of a killed sweep in a folder that this process may not write to, a copy is read, as SQLite
+    would have to complete or undo the last transaction first.
+    """
+    with clear_database_errors(folder), contextlib.ExitStack() as stack:
+        try:
+            database = stack.enter_context(contextlib.closing(_connect(folder, "ro")))
+            database.execute("SELECT name FROM sqlite_master").fetchall()
+        except sqlite3.OperationalError:
+            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_tf-")))
+            for path in folder.glob(f"{RECORD}*"):
+                if not path.name.endswith("-shm"):  # an index of the log
+                    shutil.copyfile(path, copy / path.name)
+            database = stack.enter_context(contextlib.closing(_connect(copy, "rw")))
+        yield database
+
+
+@contextlib.contextmanager
+def writing_database(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open the record of another process's sweep for a request to it."""
+    with (
+        clear_database_errors(folder),
+        contextlib.closing(_connect(folder, "rw")) as database,
+    ):
+        yield database
+
+
+def _connect(folder: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{(folder / RECORD).absolute().as_uri()}?mode={mode}"
+    database = sqlite3.connect(uri, _BUSY_TIMEOUT_S, uri=True, isolation_level=None)
+    database.row_factory = sqlite3.Row
+    return database
 
 
 @contextlib.contextmanager

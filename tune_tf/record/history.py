@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
-from tune_tf.record.database import RECORD, clear_database_errors, open_database
+from tune_tf.record.database import RECORD, reading_database
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _reading(folder: Path) -> Iterator[sqlite3.Connection | None]:
     if not (folder / RECORD).is_file():
         yield None
         return
-    with clear_database_errors(folder), contextlib.closing(open_database(folder, "ro")) as database:
+    with reading_database(folder) as database:
         try:
             yield database
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -1,6 +1,5 @@
 """Writer of a sweep's record, and requests to it."""
 
-import contextlib
 import json
 import os
 import socket
@@ -15,7 +14,7 @@ from tune_tf.record.database import (
     clear_database_errors,
     close_database,
     create_database,
-    open_database,
+    writing_database,
 )
 from tune_tf.record.driver_lock import take_driver_lock
 from tune_tf.record.history import SweepFingerprint, SweepHistory
@@ -108,7 +107,11 @@ class Record:
     def record_result(self, number: int, result: Mapping[str, Any]) -> None:
         """Record a result of a trial."""
         metrics = {name: value for name, value in result.items() if name != "config"}
-        self._write("INSERT INTO result (trial, metrics) VALUES (?, ?)", number, _json(metrics))
+        self._write(
+            "INSERT INTO result SELECT ?, coalesce(max(number), 0) + 1, ? FROM result "
+            "WHERE trial = ?",
+            *(number, _json(metrics), number),
+        )
 
     def record_pause(self, trial_id: str, cause: str | None = None) -> None:
         """Record that the scheduler pauses a trial, and why."""
@@ -216,10 +219,7 @@ class Record:
 
 def post_request(folder: Path, request: Mapping[str, Any]) -> None:
     """Ask the driver of a sweep for something."""
-    with (
-        clear_database_errors(folder),
-        contextlib.closing(open_database(folder, "rw")) as database,
-    ):
+    with writing_database(folder) as database:
         database.execute("INSERT INTO request (content) VALUES (?)", (_json(request),))
 
 
