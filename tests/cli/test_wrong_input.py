@@ -89,7 +89,7 @@ FILES = {
     "no-data": (
         changed("workload", "tune_tf.workloads.tabular:TabularMLP")
         + "data: {path: wine.csv, target: class}\n",
-        "data.path: there is no file .*/wine.csv",
+        "data.path: .*/wine.csv cannot be read: No such file",
     ),
     "long-name": (changed("name", "x" * 201), "line 7: name: .* at most 200"),
     "null": (changed("seed", "null"), "line 8: seed: must be an integer, not nothing .*leave"),

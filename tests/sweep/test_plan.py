@@ -27,7 +27,7 @@ def sweep(tmp_path):
 
 
 def test_a_missing_file_ends_a_sweep_before_it_has_a_folder(sweep, tmp_path):
-    with pytest.raises(WorkloadError, match=f"data.path: there is no file {tmp_path}/wine.csv"):
+    with pytest.raises(WorkloadError, match=f"data.path: {tmp_path}/wine.csv cannot be read"):
         run_sweep(sweep(), base_dir=tmp_path)
     assert not (tmp_path / "sweeps").exists()
 
