@@ -53,13 +53,13 @@ CEILINGS = {
     "testing": 320,
     "tracking": 2420,
     "trainables": 1350,
-    "training": 5289,
+    "training": 5140,
     "tune_internals": 522,
     "workloads": 1326,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 39753, "tests": 36557, "scripts": 4640}
+LINES = {"tune_tf": 39553, "tests": 36557, "scripts": 4640}
 """Most lines of any kind."""
 
 
