@@ -25,7 +25,6 @@ def model():
     made.compile(keras.optimizers.AdamW(0.1), "mse", metrics=["mae"])
     made.fit(np.zeros((4, 6)), np.zeros((4, 4)), verbose=0)
     made.optimizer.__dict__.setdefault("_exclude_from_weight_decay_cache", {})
-    made.optimizer.__dict__.setdefault("_exclude_from_weight_decay", set())
     return made
 
 
@@ -45,15 +44,6 @@ def test_each_attribute_that_is_left_out_is_one_of_keras(model):
 
         assert names <= found, f"Keras has no {names - found} any more"
         assert {internals.bookkeeping_attributes(owner) for owner in objects} == {names}
-
-
-def test_variables_without_weight_decay_are_told():
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(4), layers.Dense(3)])
-    optimizer = keras.optimizers.AdamW(0.1)
-    optimizer.exclude_from_weight_decay(var_list=[model.variables[2]])
-
-    assert internals.undecayed_indices(optimizer, model.variables) == [2]
-    assert internals.undecayed_indices(keras.optimizers.SGD(0.1), model.variables) == []
 
 
 def test_random_numbers_without_a_seed_follow_from_the_global_generator():

@@ -136,7 +136,8 @@ def build_for_training(
     """Create all variables of a model, its loss, metrics and optimizer, given a few rows.
 
     They then have the values that they have before the first batch of ``fit``. Code of the user's
-    is only traced, as ``fit`` does it; nothing of it runs.
+    is only traced, as ``fit`` does it; nothing of it runs. Of Keras' own models with known outputs,
+    which takes less time, loss and metrics run.
 
     Args:
         model: A compiled model.
@@ -144,9 +145,14 @@ def build_for_training(
         replicas: Replicas that train it.
         train_step: Training step of one device; the model's by default.
     """
+    y_pred = None
     if not structure_of([model]).obstacle:
         build_weights(model, sample[0], replicas)
-        _run_once(model, sample, replicas)
+        sample = _of_batch_size(model, sample)
+        y_pred = _zero_outputs(model, sample[0])
+    if y_pred is not None:
+        with replicas.scope():
+            _call_loss(model, sample, y_pred)
     elif replicas.num == 1:
         trace = tf.function(partial(train_step or model.train_step), autograph=False)
         with replicas.device_scope(), unregister_new_gradients():
@@ -159,26 +165,8 @@ def build_for_training(
             model.optimizer.build(model.trainable_variables)
 
 
-def _run_once(model: keras.Model, sample: tuple[Any, ...], replicas: Replicas) -> None:
-    """Run loss and metrics of a model of Keras' own classes on a few rows.
-
-    The model itself runs only where its outputs are not known without; its random generators and
-    RNN states then stay.
-    """
-    batch = _of_batch_size(model, sample)
-    with replicas.scope():
-        if (y_pred := _zero_outputs(model, batch[0])) is not None:
-            _call_loss(model, batch, y_pred)
-            return
-        found = structure_of([model]).variables  # RNN states are not among the model's
-        state = [(each, each.numpy()) for each in found if not each.trainable]
-        _call(model, batch)
-    for variable, value in state:
-        variable.assign(value)
-
-
 def _zero_outputs(model: keras.Model, x: Any) -> Any:
-    """Return outputs of a model for a batch, all zero; None if a run must tell what they are."""
+    """Return outputs of a model for a batch, all zero; None if only a call tells what they are."""
     size = tf.nest.flatten(x)[0].shape[0]
     outputs = getattr(model, "output", None)
     if isinstance(outputs, list | tuple) and len(outputs) == 1:

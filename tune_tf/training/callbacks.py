@@ -26,18 +26,6 @@ _BATCH_HOOKS = tuple(
 _TEST_HOOKS = ("on_test_begin", "on_test_end")
 
 
-# Settings with which the batch hooks of Keras' callbacks do nothing. ProgbarLogger is silent, since
-# `verbose` is 0. TerminateOnNaN needs no batch hook: the loss of an epoch is NaN if the loss of any
-# batch is.
-_IDLE_IN_BATCHES: dict[type, str] = {
-    keras.callbacks.ModelCheckpoint: 'save_freq="epoch"',
-    keras.callbacks.OrbaxCheckpoint: 'save_freq="epoch"',
-    keras.callbacks.TensorBoard: 'update_freq="epoch", profile_batch=0',
-    keras.callbacks.ProgbarLogger: "",
-    keras.callbacks.TerminateOnNaN: "",
-}
-
-
 _PATHS: dict[type, str] = {
     keras.callbacks.CSVLogger: "filename",
     keras.callbacks.ModelCheckpoint: "filepath",
@@ -276,27 +264,26 @@ def _refuse_unsupported(callback: keras.callbacks.Callback) -> None:
 
 
 def _refuse_batch_hooks(callback: keras.callbacks.Callback) -> None:
-    name = type(callback).__name__
-    hooks, instead = [], "an epoch-level callback"
-    for hook in _BATCH_HOOKS:
-        if not _overrides(callback, hook):
-            continue
-        function = getattr(type(callback), hook)
-        kind = next((kind for kind in _IDLE_IN_BATCHES if function is vars(kind).get(hook)), None)
-        is_of_keras = kind is not None and hook not in vars(callback)
-        if not is_of_keras or not _is_idle_in_batches(callback):
-            hooks.append(hook)
-        if is_of_keras and kind is not None:
-            instead = f"{name}(..., {_IDLE_IN_BATCHES[kind]})"
+    hooks = [
+        hook
+        for hook in _BATCH_HOOKS
+        if _overrides(callback, hook) and not _is_idle_in_batches(callback, hook)
+    ]
     if hooks:
         raise WorkloadError(
-            f"{name} has to be called for each batch ({', '.join(hooks)}), "
-            f'but an epoch is one graph call: use {instead}, or loop="fit" for this workload'
+            f"{type(callback).__name__} has to be called for each batch ({', '.join(hooks)}), but "
+            'an epoch is one graph call: use an epoch-level callback (save_freq="epoch", '
+            'update_freq="epoch", profile_batch=0), or loop="fit" for this workload'
         )
 
 
-def _is_idle_in_batches(callback: Any) -> bool:
-    """Return whether the settings of a callback of Keras make its batch hooks do nothing."""
+def _is_idle_in_batches(callback: Any, hook: str) -> bool:
+    """Return whether a hook is one of Keras' that does nothing for batches with these settings.
+
+    TerminateOnNaN needs none: the loss of an epoch is NaN if the loss of any batch is.
+    """
+    if not getattr(callback, hook).__module__.startswith("keras."):
+        return False
     if isinstance(callback, keras.callbacks.TensorBoard):
         return callback.update_freq == "epoch" and not profiles_batches(callback)
     return getattr(callback, "save_freq", "epoch") == "epoch"

@@ -156,7 +156,7 @@ class Checkpoint:
         has_ended: Whether ``on_train_end`` has been called, so that the weights are final.
         needs_data: Whether ``load_data`` must run before the model is rebuilt, because it sets
             attributes of the workload.
-        others: Values of variables that code of the user's keeps outside of the model.
+        others: Values of variables that training uses and that are not the model's.
     """
 
     model: "list[np.ndarray[Any, Any]]" = field(repr=False)

@@ -11,7 +11,7 @@ from tune_tf.training.input.device_rows import STREAMS, DeviceRows
 from tune_tf.training.input.reader import Reader, num_rows_of, rows_between
 from tune_tf.training.replicas.batch_parts import replica_rows
 from tune_tf.training.replicas.replicas import Replicas
-from tune_tf.training.seeds import epoch_order, example_seeds, unseeded_state
+from tune_tf.training.seeds import epoch_order, example_seeds
 from tune_tf.workload import Config, Workload
 
 NumberedStep = Callable[[int, Any, tf.Tensor, Any], Any]
@@ -35,15 +35,12 @@ class EpochInputs(NamedTuple):
         validation: Validation rows in either form, or None.
         order: Row numbers, int32, shape ``[num_rows]``; None for an iterator.
         seeds: Seeds of the per-example preprocessing (see ``example_seeds``); None without it.
-        unseeded: Initial state of the ``keras.random`` generator for draws without a seed, int64,
-            shape ``[2]``.
     """
 
     train: Any
     validation: Any
     order: "np.ndarray[Any, Any] | None"
     seeds: "np.ndarray[Any, Any] | None"
-    unseeded: "np.ndarray[Any, Any]"
     max_batches: int | None = None
 
 
@@ -61,7 +58,7 @@ def epoch_inputs(workload: Workload, trial: TrialInputs, epoch: int) -> EpochInp
         validation = _batches(validation, size, seed, 0, shuffled=False)
     seeds = example_seeds(seed, epoch) if rows.per_example else None
     steps = rows.train.steps if isinstance(rows.train, DatasetStream) else None
-    return EpochInputs(train, validation, order, seeds, unseeded_state(seed, epoch), steps)
+    return EpochInputs(train, validation, order, seeds, steps)
 
 
 def _batches(rows: Any, size: int, seed: int, epoch: int, *, shuffled: bool) -> Any:

@@ -21,9 +21,6 @@ from tune_tf.training.input.per_example import apply_per_example
 from tune_tf.training.input.reader import is_sparse_or_ragged
 from tune_tf.workload import Config, Data, Workload
 
-_MAX_ROWS = 5
-_MAX_NUMBERS = 20_000  # an input example is stored as text
-
 FileFormat = Literal["keras", "saved_model", "tflite"]
 """File format of an exported model: Keras, TensorFlow Serving or LiteRT."""
 
@@ -110,46 +107,29 @@ def evaluate_test_rows(workload: Workload, config: Config, model: keras.Model) -
 
 
 def input_example(workload: Workload, config: Config, model: keras.Model) -> Any:
-    """Return a few validation rows, or training rows if there are none, as input of a model.
+    """Return a validation row, or a training row if there is none, as input of a model.
 
     Returns:
-        An array of shape [rows, ...], or a mapping of such arrays by the names of the model's
-        inputs; None for rows with another structure.
+        An array of shape [1, ...], or a mapping of such arrays by the names of the model's inputs;
+        None for rows with another structure.
     """
     data = workload.load_data(config)
     name = "train" if data.validation is None else "validation"
     part = getattr(data, name)
-    batch = first_rows_of(part, name, _MAX_ROWS)
+    batch = first_rows_of(part, name, 1)
     if isinstance(part, tuple) or workload.computes_rows:
         batch = apply_per_example(workload, config, batch, training=False)
     x = batch[0] if isinstance(batch, tuple) else batch
-    arrays = _arrays_by_name(x, model)
-    leaves = arrays.values() if isinstance(arrays, dict) else [arrays]
-    if arrays is None or any(is_sparse_or_ragged(leaf) for leaf in leaves):
+    inputs = getattr(model, "inputs", None) or ()
+    if isinstance(x, tuple | list) and len(x) == len(inputs):
+        x = {tensor.name: value for tensor, value in zip(inputs, x, strict=True)}
+    leaves = x.values() if isinstance(x, Mapping) else [x]
+    if any(is_sparse_or_ragged(leaf) or keras.tree.is_nested(leaf) for leaf in leaves):
         return None
-    size = sum(int(np.prod(np.shape(array)[1:], dtype=np.int64)) for array in leaves)
-    num_rows = max(1, min(_MAX_ROWS, _MAX_NUMBERS // max(1, size)))
-    if isinstance(arrays, dict):
-        return {name: _first_rows(array, num_rows) for name, array in arrays.items()}
-    return _first_rows(arrays, num_rows)
+    return keras.tree.map_structure(_as_trained, x)
 
 
-def _arrays_by_name(x: Any, model: keras.Model) -> Any:
-    """Return one array, or several by name; None for a nested structure without names."""
-    if isinstance(x, Mapping):
-        named = {str(name): value for name, value in x.items()}
-    elif (
-        isinstance(x, tuple | list)
-        and not np.isscalar(x[0])
-        and len(getattr(model, "inputs", None) or ()) == len(x)
-    ):
-        named = {tensor.name: value for tensor, value in zip(model.inputs, x, strict=True)}
-    else:
-        return x
-    return None if any(isinstance(v, Mapping | tuple) for v in named.values()) else named
-
-
-def _first_rows(array: Any, num_rows: int) -> "np.ndarray[Any, Any]":
-    rows = np.asarray(array[:num_rows])
-    # Training casts to the Keras float type, whatever the type of the data.
-    return rows.astype(keras.config.floatx()) if rows.dtype.kind == "f" else rows
+def _as_trained(leaf: Any) -> "np.ndarray[Any, Any]":
+    """Return an array in the type that training casts it to."""
+    array = np.asarray(leaf)
+    return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array

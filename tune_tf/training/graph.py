@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -16,6 +16,9 @@ from tune_tf.errors import WorkloadError
 from tune_tf.training.keras_internals import captured_handles, parts_of_variable
 from tune_tf.training.replicas.replicas import Replicas
 from tune_tf.training.traced_scalar import TracedScalars
+
+if TYPE_CHECKING:
+    from tune_tf.training.program import Program
 
 _MISSING_KERNEL = re.compile(r"on XLA_\w+: (\w+) \(")
 _XLA_ERRORS = (
@@ -31,29 +34,6 @@ _log = logging.getLogger(__name__)
 Body = Callable[..., Any]
 
 
-class GraphUser(Protocol):
-    """Model in training whose epoch is traced, or which runs the graph of an earlier one."""
-
-    @property
-    def handles(self) -> Sequence[Any]:
-        """Resources of its variables, in an order that equal structures share."""
-
-    @property
-    def numbers(self) -> Sequence[float]:
-        """Its traced scalars."""
-
-    @property
-    def jit_compile(self) -> bool:
-        """Whether XLA compiles the graphs."""
-
-    @property
-    def created(self) -> "CreatedVariables":
-        """Variables that were created for it."""
-
-    def trace(self, body: Body, scalars: TracedScalars, *args: Any) -> Any:
-        """Call a function that is being traced."""
-
-
 @dataclass
 class _Traced:
     function: Any
@@ -65,8 +45,7 @@ class EpochGraph:
     """Traced functions of an epoch.
 
     They are called with the variables of whichever model uses them in the place of those that were
-    traced, so nothing is copied. Where they use other variables that were created for that model,
-    they are for it alone.
+    traced, so nothing is copied. Where they use other variables, they are for that model alone.
 
     Args:
         replicas: Replicas that run the graph.
@@ -77,22 +56,22 @@ class EpochGraph:
         with replicas.scope():
             self.scalars = TracedScalars(numbers)
         with tf.device("CPU:0"):
-            #: Batches and rows of the last pass over a data set, of training and of validation.
-            self.seen = tf.Variable(tf.zeros([2, 2], tf.int64), trainable=False)
+            #: Batches and rows of a data set in the last epoch.
+            self.seen = tf.Variable(tf.zeros([2], tf.int64), trainable=False)
         own = [self.seen, *self.scalars.variables]
         self._own = {id(part.handle) for each in own for part in parts_of_variable(each)}
         self._functions: dict[str, _Traced] = {}
-        self._user: GraphUser | None = None
+        self._user: Program | None = None
         #: Variables of the model that was traced, beside those that its structure has.
         self.others: list[Any] = []
 
-    def trace(self, name: str, user: GraphUser, body: Body, *args: Any) -> None:
+    def trace(self, name: str, user: "Program", body: Body, *args: Any) -> None:
         """Trace a function for arguments like these, unless a user of the graph did."""
         self._bind(user)
         if name not in self._functions:
             self._functions[name] = self._traced(user, body, args, user.jit_compile)
 
-    def run(self, name: str, user: GraphUser, body: Body, *args: Any) -> Any:
+    def run(self, name: str, user: "Program", body: Body, *args: Any) -> Any:
         """Run a function with the variables of a user."""
         self.trace(name, user, body, *args)
         traced = self._functions[name]
@@ -118,14 +97,14 @@ class EpochGraph:
         for traced in self._functions.values():
             traced.function.set_external_captures([])
 
-    def _bind(self, user: GraphUser) -> None:
+    def _bind(self, user: "Program") -> None:
         if self._user is not user:
             self._user = user
             self.scalars.assign(user.numbers[: len(self.scalars.variables)])
             for traced in self._functions.values():
                 _set_captures(traced, user.handles)
 
-    def _traced(self, user: GraphUser, body: Body, args: Any, jit_compile: bool) -> _Traced:
+    def _traced(self, user: "Program", body: Body, args: Any, jit_compile: bool) -> _Traced:
         # TensorFlow counts traces by code object and would warn of many; a partial has none.
         function = tf.function(
             partial(user.trace, body, self.scalars),
@@ -134,9 +113,9 @@ class EpochGraph:
         ).get_concrete_function(*args)
         numbers = {id(handle): number for number, handle in enumerate(user.handles)}
         captures = [numbers.get(id(each), each) for each in captured_handles(function)]
-        for each in captures:
-            if not isinstance(each, int) and id(each) not in self._own:
-                self.others += user.created.of([each])
+        variables = {id(each.handle): each for each in function.graph.variables}  # in any order
+        others = [each for each in captures if id(each) in variables.keys() - self._own]
+        self.others += [variables[id(each)] for each in others]
         traced = _Traced(function, captures, jit_compile)
         _set_captures(traced, user.handles)
         return traced
@@ -148,45 +127,25 @@ def _set_captures(traced: _Traced, handles: Sequence[Any]) -> None:
     )
 
 
-class CreatedVariables:
-    """Variables that a trial's code has created, by their handles.
+@contextlib.contextmanager
+def refuse_new_variables(num_replicas: int) -> Iterator[None]:
+    """Refuse code that creates a variable while it is traced for several replicas.
 
-    Code that is traced for several replicas must create none.
+    Raises:
+        WorkloadError: Code creates one.
     """
 
-    def __init__(self, num_replicas: int = 1) -> None:
-        self._num_replicas = num_replicas
-        self._variables: dict[int, Any] = {}
+    def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
+        if num_replicas > 1 and not tf.executing_eagerly():
+            raise WorkloadError(
+                f"{_caller()} creates a variable at its first call, which {num_replicas} replicas "
+                "cannot share: create it in build_model or an __init__ before, with "
+                "aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, or use one replica"
+            )
+        return next_creator(**settings)
 
-    @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Record the variables that are created in this context.
-
-        Raises:
-            WorkloadError: Code creates one while it is traced for several replicas.
-        """
-
-        def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
-            if self._num_replicas > 1 and not tf.executing_eagerly():
-                raise WorkloadError(
-                    f"{_caller()} creates a variable at its first call, which {self._num_replicas} "
-                    "replicas cannot share: create it in build_model or an __init__ before, with "
-                    "aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, or use one replica"
-                )
-            variable = next_creator(**settings)
-            created.append(variable)
-            return variable
-
-        created: list[Any] = []
-        with tf.variable_creator_scope(create):
-            yield
-        for variable in created:
-            for part in parts_of_variable(variable):
-                self._variables[id(part.handle)] = part
-
-    def of(self, handles: Sequence[Any]) -> list[Any]:
-        """Return the variables of some handles, as far as they were recorded."""
-        return [each for handle in handles if (each := self._variables.get(id(handle))) is not None]
+    with tf.variable_creator_scope(create):
+        yield
 
 
 def _caller() -> str:

@@ -23,7 +23,7 @@ _OBJECT_BOOKKEEPING = frozenset(("_tracker", "_lock"))
 _VARIABLE_BOOKKEEPING = _OBJECT_BOOKKEEPING | {"_value", "_initializer"}
 _OPTIMIZER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
     *("_trainable_variables_indices", "_distribution_strategy", "_var_to_optimizer_idx"),
-    *("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache"),
+    "_exclude_from_weight_decay_cache",
 }
 _LAYER_BOOKKEEPING = _OBJECT_BOOKKEEPING | {
     *("_tracked", "_auto_config", "_called", "_path", "_parent_path", "_build_shapes_dict"),
@@ -285,18 +285,6 @@ def added_losses(layer: keras.Layer, *, take: bool = False) -> list[Any]:
     if take:
         losses.clear()
     return added
-
-
-def undecayed_indices(optimizer: Any, variables: Sequence[Any]) -> list[int]:
-    """Return the indices of variables excluded by ``optimizer.exclude_from_weight_decay``."""
-    keys = getattr(optimizer, "_exclude_from_weight_decay", None)
-    if not keys:
-        return []
-    return [
-        index
-        for index, variable in enumerate(variables)
-        if isinstance(variable, keras.Variable) and optimizer._var_key(variable) in keys  # noqa: SLF001
-    ]
 
 
 def profiles_batches(callback: keras.callbacks.TensorBoard) -> bool:

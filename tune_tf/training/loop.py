@@ -19,7 +19,7 @@ from tune_tf.training.callbacks import CallbackContext, EpochCallbacks
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.training.epoch import TrialInputs, epoch_inputs
 from tune_tf.training.frozen.frozen_outputs import FrozenOutputs
-from tune_tf.training.graph import CreatedVariables, GraphCache
+from tune_tf.training.graph import GraphCache
 from tune_tf.training.input.dataset_stream import DatasetStream
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.per_example import with_per_example
@@ -101,11 +101,10 @@ class GraphLoop:
         """Begin a trial of a workload that no other trial uses, with fresh seeded weights."""
         self._stopped_state = None
         inputs = TrialInputs(config, with_per_example(workload, config, rows), seed)
-        builder, created = self._builder(workload), CreatedVariables(self._replicas.num)
-        with created.recorded():
-            step = builder.step(builder.build(inputs), inputs)
+        builder = self._builder(workload)
+        step = builder.step(builder.build(inputs), inputs)
         size = inputs.rows.batch_size(workload, config)
-        program = Program(workload, step, inputs.rows, size, created)
+        program = Program(workload, step, inputs.rows, size)
         callbacks = self._callbacks(workload, program, inputs)
         rate = learning_rate(program.model)
         self._trial = LoopTrial(workload, program, inputs, callbacks, rate)

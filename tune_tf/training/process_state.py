@@ -37,16 +37,21 @@ _SETTINGS: dict[Callable[[], Any], Callable[[Any], None]] = {
 """Setter of each process-wide setting, by getter."""
 
 
+def settings() -> tuple[Any, ...]:
+    """Return the process-wide settings of Keras and TensorFlow."""
+    return tuple(setting() for setting in _SETTINGS)
+
+
 @functools.cache
 def initial_state() -> tuple[tuple[Any, ...], dict[str, int]]:
     """Return the settings, and Keras' counts of names, of this process at the first call."""
-    return tuple(setting() for setting in _SETTINGS), automatic_names()
+    return settings(), automatic_names()
 
 
 def begin_trial(seed: int) -> None:
     """Set seeds, settings and counts of names as the first trial of the process finds them."""
-    settings, names = initial_state()
-    for (setting, change), value in zip(_SETTINGS.items(), settings, strict=True):
+    values, names = initial_state()
+    for (setting, change), value in zip(_SETTINGS.items(), values, strict=True):
         if setting() != value:
             change(value)
     reset_keras_state(names)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tune_tf.result_keys import Metrics
 from tune_tf.training.epoch import BatchLoop, EpochInputs, NumberedStep
 from tune_tf.training.frozen.frozen_outputs import SkippedLayers
-from tune_tf.training.graph import CreatedVariables, EpochGraph, GraphCache
+from tune_tf.training.graph import EpochGraph, GraphCache, refuse_new_variables
 from tune_tf.training.input.device_rows import DeviceRows
 from tune_tf.training.input.reader import Reader, ResidentReader, StreamReader
 from tune_tf.training.keras_internals import (
@@ -38,17 +38,9 @@ class Program:
         step: Step that trains the trial's model.
         rows: Rows of the trial, for their number and a sample.
         batch_size: Rows of one gradient update and of one validation batch.
-        created: Variables that were created for the model so far.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        step: Step,
-        rows: DeviceRows,
-        batch_size: int,
-        created: CreatedVariables | None = None,
-    ) -> None:
+    def __init__(self, workload: Workload, step: Step, rows: DeviceRows, batch_size: int) -> None:
         self._workload = workload
         self.step = step
         self.model = model = step.model
@@ -56,12 +48,10 @@ class Program:
         self.num_rows = rows.num_train
         self.num_validation_rows = rows.num_validation
         self._per_example = rows.per_example
-        #: Variables that were created for the model.
-        self.created = created or CreatedVariables()
         #: Frozen layers whose outputs are the inputs of the rows; None for the rows' own.
         self.skipped: SkippedLayers | None = None
         replicas = step.replicas
-        with self.created.recorded():
+        with refuse_new_variables(replicas.num):
             step.build(rows.sample)
         step.check(self.num_rows, batch_size)
         several = replicas.shape != (1,)
@@ -88,13 +78,13 @@ class Program:
         self.scalars: list[list[Scalar]] = []
         #: Resources of the model's variables, in an order that equal structures share.
         self.handles: list[Any] = []
-        self._unseeded: Any = None
+        self._variables: list[Any] = []  # of these handles
         self._others: list[np.ndarray[Any, Any]] | None = None
 
     @property
     def num_seen(self) -> tuple[int, int]:
         """Numbers of batches and rows of a data set in the last epoch."""
-        batches, rows = self._used_graph.seen.numpy()[0]
+        batches, rows = self._used_graph.seen.numpy()
         return int(batches), int(rows)
 
     @property
@@ -136,10 +126,9 @@ class Program:
         structure = self.structure(config, rows)
         self.own_code = structure.obstacle
         if self.own_code:
-            self._unseeded = global_seed_generator().state
-        self.handles = [
-            part.handle for each in structure.variables for part in parts_of_variable(each)
-        ]
+            global_seed_generator()  # replicas cannot create its state
+        self._variables = [part for each in structure.variables for part in parts_of_variable(each)]
+        self.handles = [each.handle for each in self._variables]
         replicas = self.step.replicas
         self.graph, self.is_shared = graphs.find(structure.key, self.numbers, replicas)
 
@@ -156,7 +145,7 @@ class Program:
 
     def epoch(self, inputs: EpochInputs) -> Metrics:
         """Train on every row once in the given order, then validate; return Keras' metrics."""
-        train, validation, order, seeds, unseeded, limit = inputs
+        train, validation, order, seeds, limit = inputs
         max_batches = self._all_batches if limit is None else tf.constant(limit)
         graph = self._used_graph
         order, seeds = (a if a is None else tf.constant(a) for a in (order, seeds))
@@ -164,8 +153,6 @@ class Program:
         args = (train, validation, order, seeds, max_batches)
         graph.trace(name, self, self._run_epoch, *args)
         self._restore_others()
-        if self.own_code:
-            self._unseeded.assign(unseeded)
         return plain_metrics(graph.run(name, self, self._run_epoch, *args))
 
     def validate(self, validation: Any, seeds: "np.ndarray[Any, Any] | None" = None) -> Metrics:
@@ -174,7 +161,7 @@ class Program:
         return plain_metrics(self._used_graph.run("validation", self, self._run_validation, *args))
 
     def others(self) -> "list[np.ndarray[Any, Any]]":
-        """Return the values of variables that code of the user's keeps outside of the model."""
+        """Return the values of variables of the graph that are not the model's."""
         if self._others is not None:
             return self._others
         return [variable.numpy() for variable in self._other_variables()[0]]
@@ -197,11 +184,11 @@ class Program:
             return by_replica
         model = self.model
         known = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-        if self._unseeded is not None:
-            known.append(self._unseeded)
-        known_handles = {id(part.handle) for each in known for part in parts_of_variable(each)}
-        used = [*(each.handle for each in self.graph.others), *self.handles]
-        for variable in self.created.of([each for each in used if id(each) not in known_handles]):
+        handles = {id(part.handle) for each in known for part in parts_of_variable(each)}
+        for variable in (*self.graph.others, *self._variables):
+            if id(variable.handle) in handles:
+                continue
+            handles.add(id(variable.handle))
             copy = re.search(r"/replica_(\d+):0$", variable.name)  # as TensorFlow names it
             number = int(copy[1]) if copy else 0
             by_replica[number if number < len(by_replica) else 0].append(variable)
@@ -220,7 +207,7 @@ class Program:
             self.step.replicas.device_scope(),
             scalars.in_graph(self.scalars),
             unregister_new_gradients(),
-            self.created.recorded(),
+            refuse_new_variables(self.step.replicas.num),
             seeded_graph(),
         ):
             return body(*args)
@@ -261,7 +248,8 @@ class Program:
         run = self._with_preprocessing(seeds, training=training)
         num_rows = self.num_rows if training else self.num_validation_rows
         has_logs, is_custom = step.has_logs(training=training), step.is_custom(training=training)
-        with contextlib.nullcontext() if self.skipped is None else self.skipped.replaced():
+        skipped = self.skipped
+        with skipped.layers.skipped(skipped.has_mask) if skipped else contextlib.nullcontext():
             if num_rows:
                 reader = self._reader(rows, order)
                 result = self._batches.run(
@@ -275,7 +263,8 @@ class Program:
                     has_logs=has_logs,
                     whole=is_custom,
                 )
-                graph.seen[0 if training else 1].assign(seen)
+                if training:
+                    graph.seen.assign(seen)
         step.end(training=training)
         return result
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 # Streams of one seed.
-_ORDER, _EXAMPLES, _UNSEEDED, _TENSORFLOW = 1, 2, 3, 4
+_ORDER, _EXAMPLES, _TENSORFLOW = 1, 2, 3
 
 
 def derive_seed(sweep_seed: int, trial_number: int) -> int:
@@ -81,12 +81,6 @@ def example_seeds(seed: int, epoch: int) -> "np.ndarray[tuple[int, int], np.dtyp
         for more in ([1, epoch], [2])
     ]
     return np.stack(drawn).astype(np.uint32).view(np.int32)
-
-
-def unseeded_state(seed: int, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return an epoch's initial state of the unseeded generator, int64, shape ``[2]``."""
-    drawn = np.random.SeedSequence([seed, _UNSEEDED, epoch]).generate_state(1)
-    return np.array([int(drawn[0]), 0], np.int64)
 
 
 def value_in_replica(variable: Any, value: Any, replica: int) -> Any:

@@ -5,13 +5,11 @@ attributes. Keras' configs omit some of it (results of ``adapt``, ``Huber.delta`
 attributes themselves are compared. Anything else may read what no comparison sees.
 """
 
-import functools
 import hashlib
 import re
 import sys
-import threading
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -22,13 +20,12 @@ from tune_tf.training.keras_internals import (
     bookkeeping_attributes,
     calls_in_order,
     seed_attributes,
-    undecayed_indices,
 )
+from tune_tf.training.process_state import settings
 
 _ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex, type(...)))
 _BY_REPR = (range, slice, np.dtype, tf.DType, tf.TensorShape, tf.TypeSpec, type(NotImplemented))
-_STATELESS = (type(threading.Lock()), type(threading.RLock()), threading.local)
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+_CONTAINERS = (list, tuple, dict, set)
 _DRAW_WHILE_TRACED = (keras.layers.AugMix,)  # by Python's generator
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type)
 
@@ -59,24 +56,10 @@ def structure_of(roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = ()) -
             walk.visit(root)
     except _NotOfKerasError as error:
         return Structure(None, tuple(walk.variables), str(error))
-    for optimizer in walk.optimizers:
-        walk.tokens.append(repr(undecayed_indices(optimizer, walk.variables)))
-    walk.tokens.append(repr(_global_settings()))
+    walk.tokens.append(repr(settings()))
     text = "\0".join(walk.tokens).encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(text, digest_size=16).hexdigest()
     return Structure(key, tuple(walk.variables))
-
-
-def _global_settings() -> tuple[Any, ...]:
-    return (
-        keras.config.floatx(),
-        keras.config.epsilon(),
-        keras.config.image_data_format(),
-        keras.config.dtype_policy().name,
-        keras.config.is_flash_attention_enabled(),
-        tf.config.optimizer.get_jit(),
-        tf.config.experimental.tensor_float_32_execution_enabled(),
-    )
 
 
 class _NotOfKerasError(Exception):
@@ -89,11 +72,9 @@ class _Walk:
     def __init__(self, masked: Iterable[tuple[Any, str]]) -> None:
         self.tokens: list[str] = []
         self.variables: list[Any] = []
-        self.optimizers: list[Any] = []
         self._masked = {(id(owner), attribute) for owner, attribute in masked}
         self._numbers: dict[int, int] = {}
         self._seen: list[Any] = []  # keeps objects alive, so that ids stay unique
-        self._names: dict[type, str] = {}  # of classes that were checked
 
     def visit(self, value: Any) -> None:
         kind = type(value)
@@ -131,35 +112,26 @@ class _Walk:
     def _plain(self, value: Any, kind: type) -> None:
         if isinstance(value, _BY_REPR):
             self.tokens.append(f"{kind.__name__} {value!r}")
-        elif isinstance(value, _STATELESS):
-            self.tokens.append(kind.__name__)
         elif isinstance(value, _FUNCTIONS) or _is_ours(value):
             self._named(value)
         elif isinstance(value, types.ModuleType) and value.__name__.startswith("keras."):
             self.tokens.append(value.__name__)
         elif isinstance(value, re.Pattern):
             self._sequence("pattern", (value.pattern, value.flags))
-        elif isinstance(value, types.MethodType) and not _is_ours(value):
-            self._sequence("method", (value.__func__, value.__self__))
-        elif isinstance(value, functools.partial):
-            self._sequence("partial", (value.func, value.args, value.keywords))
         else:
             raise _NotOfKerasError(f"{kind.__module__}.{kind.__qualname__}")
 
     def _container(self, value: Any) -> None:
         if isinstance(value, dict):
             self._sequence("dict", [part for pair in value.items() for part in pair])
-        elif isinstance(value, set | frozenset):
-            if not all(type(member) in _ATOMS for member in value):
-                raise _NotOfKerasError("a set of objects, which have no order")
-            self._sequence("set", sorted(value, key=repr))
+        elif isinstance(value, set) and value:
+            raise _NotOfKerasError("a set of objects, such as variables without weight decay")
         else:
             self._sequence(type(value).__name__, value)
 
     def _array(self, array: "np.ndarray[Any, Any]") -> None:
-        if array.dtype.hasobject:  # such as texts
-            self._sequence(f"array {array.shape}", array.ravel().tolist())
-            return
+        if array.dtype.hasobject:
+            raise _NotOfKerasError("an array of objects")
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         self.tokens.append(f"array {array.dtype.str} {array.dtype} {array.shape} {digest}")
@@ -184,13 +156,10 @@ class _Walk:
     def _keras_object(self, value: Any, kind: type) -> None:
         if not hasattr(value, "__dict__"):
             raise _NotOfKerasError(f"{kind.__module__}.{kind.__qualname__}")
-        if kind not in self._names:
-            for base in kind.__mro__:
-                _check_class(base)
-            self._names[kind] = f"{kind.__module__}.{kind.__qualname__}"
+        name = f"{kind.__module__}.{kind.__qualname__}"
         if isinstance(value, _DRAW_WHILE_TRACED):
-            raise _NotOfKerasError(f"{self._names[kind]}, which draws while it is traced")
-        self.tokens.append(self._names[kind])
+            raise _NotOfKerasError(f"{name}, which draws while it is traced")
+        self.tokens.append(name)
         if isinstance(value, keras.Variable):
             self.variables.append(value)
             self.tokens.append(value.path)
@@ -198,8 +167,6 @@ class _Walk:
         for call in calls_in_order(value):
             self._sequence("call", call)
         self.tokens.append(";")
-        if isinstance(value, keras.optimizers.Optimizer):
-            self.optimizers.append(value)
 
     def _attributes(self, value: Any) -> None:
         skipped, seeds = bookkeeping_attributes(value), seed_attributes(value)
@@ -240,23 +207,3 @@ def _check_skipped(attribute: Any) -> None:
     function = getattr(attribute, "__wrapped__", attribute)
     if isinstance(function, types.FunctionType | types.MethodType) and not _is_library(function):
         raise _NotOfKerasError(f"{function.__module__}.{function.__qualname__}")
-
-
-_checked: dict[type, tuple[int, ...]] = {}  # ids of its attributes when a class was checked
-
-
-def _check_class(kind: type) -> None:
-    """Refuse a class of Keras with a method of the user's."""
-    if not kind.__module__.startswith("keras."):
-        return
-    ids = tuple(map(id, vars(kind).values()))
-    if _checked.get(kind) == ids:
-        return
-    for name, value in vars(kind).items():
-        functions: tuple[Callable[..., Any] | None, ...] = (value,)
-        if isinstance(value, property):
-            functions = (value.fget, value.fset)
-        for function in functions:
-            if isinstance(function, types.FunctionType) and not _is_library(function):
-                raise _NotOfKerasError(f"{kind.__qualname__}.{name} of {function.__module__}")
-    _checked[kind] = ids

@@ -195,7 +195,6 @@ def mixing_rows(config):
     image = keras.Input((8, 8, 3))
     features = L.GlobalAveragePooling2D()(pretrained(backbone())(image))
     mixed = features - keras.ops.mean(features, axis=0, keepdims=True)
-    # Cut after the mix: the rows of what comes before it take more bytes.
     small = pretrained(keras.Sequential([L.Dense(2)]))(mixed)
     return compiled(keras.Model(image, L.Dense(3, activation="softmax")(small)), config)
 

@@ -1,9 +1,9 @@
 """Frozen layers at the beginning of a model, whose outputs are the same in every epoch."""
 
-import contextlib
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -85,18 +85,16 @@ class FrozenLayers:
         outputs = keras.tree.flatten(self._first(x, training=training))
         return outputs + [mask for each in outputs if (mask := keras_mask(each)) is not None]
 
-    @contextlib.contextmanager
-    def skipped(self, has_mask: Sequence[bool]) -> Iterator[None]:
-        """Let the model take the outputs at the cut, as of :meth:`outputs`, in place of rows.
+    def skipped(self, has_mask: Sequence[bool]) -> AbstractContextManager[None]:
+        """Return the context in which the model takes :meth:`outputs` in place of rows.
 
         Args:
             has_mask: Whether each of the outputs has a mask.
         """
-        with replace_calls({self.model: partial(self._run_rest, tuple(has_mask))}):
-            yield
+        return replace_calls({self.model: partial(self._run_rest, has_mask)})
 
     def _run_rest(
-        self, has_mask: tuple[bool, ...], outputs: Any, training: Any = None, **_: Any
+        self, has_mask: Sequence[bool], outputs: Any, training: Any = None, **_: Any
     ) -> Any:
         outputs = keras.tree.flatten(outputs)
         masks = iter(outputs[len(self.tensors) :])

@@ -1,6 +1,5 @@
 """Outputs of frozen layers for a trial's rows, computed once per node and shared by its trials."""
 
-import contextlib
 import functools
 import logging
 from collections import defaultdict
@@ -65,10 +64,6 @@ class SkippedLayers:
     def is_current(self) -> bool:
         """Whether the weights are those of which the outputs are."""
         return self.weights == _weights(self.layers)
-
-    def replaced(self) -> contextlib.AbstractContextManager[None]:
-        """Return the context in which the model takes outputs of the layers in place of rows."""
-        return self.layers.skipped(self.has_mask)
 
 
 class FrozenOutputs:
