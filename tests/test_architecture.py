@@ -53,13 +53,13 @@ CEILINGS = {
     "testing": 300,
     "tracking": 2417,
     "trainables": 1310,
-    "training": 5147,
+    "training": 5022,
     "tune_internals": 522,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38555, "tests": 36546, "scripts": 4639}
+LINES = {"tune_tf": 38381, "tests": 36535, "scripts": 4639}
 """Most lines of any kind."""
 
 
