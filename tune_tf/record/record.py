@@ -34,7 +34,7 @@ class Record:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self._clock = clock
-        self._lock = take_driver_lock(folder, lambda: self.history.sessions[-1].driver)
+        self._lock = take_driver_lock(folder, self._last_driver)
         try:
             self._database = create_database(folder)
             with clear_database_errors(folder):  # the lock is visible: later ones are for this one
@@ -56,6 +56,10 @@ class Record:
             Outcome.INTERRUPTED.value,
         )
         return self
+
+    def _last_driver(self) -> str:
+        sessions = self.history.sessions
+        return sessions[-1].driver if sessions else "which is just starting"
 
     def __exit__(self, *error: object) -> None:
         """Close the record, and release the lock."""
