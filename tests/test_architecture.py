@@ -42,7 +42,7 @@ CEILINGS = {
     "inspection": 274,
     "measure": 597,
     "parallelism": 240,
-    "record": 589,
+    "record": 592,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1942,
@@ -53,13 +53,13 @@ CEILINGS = {
     "testing": 300,
     "tracking": 2417,
     "trainables": 1310,
-    "training": 5022,
+    "training": 5033,
     "tune_internals": 522,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38381, "tests": 36535, "scripts": 4639}
+LINES = {"tune_tf": 38401, "tests": 36545, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -27,7 +27,7 @@ _ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex, type(...)
 _BY_REPR = (range, slice, np.dtype, tf.DType, tf.TensorShape, tf.TypeSpec, type(NotImplemented))
 _CONTAINERS = (list, tuple, dict, set)
 _DRAW_WHILE_TRACED = (keras.layers.AugMix,)  # by Python's generator
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
 
 
 class Structure(NamedTuple):
@@ -56,7 +56,7 @@ def structure_of(roots: Iterable[Any], masked: Iterable[tuple[Any, str]] = ()) -
             walk.visit(root)
     except _NotOfKerasError as error:
         return Structure(None, tuple(walk.variables), str(error))
-    walk.tokens.append(repr(settings()))
+    walk.tokens.append(repr((*settings(), keras.config.is_flash_attention_enabled())))
     text = "\0".join(walk.tokens).encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(text, digest_size=16).hexdigest()
     return Structure(key, tuple(walk.variables))
@@ -156,6 +156,8 @@ class _Walk:
     def _keras_object(self, value: Any, kind: type) -> None:
         if not hasattr(value, "__dict__"):
             raise _NotOfKerasError(f"{kind.__module__}.{kind.__qualname__}")
+        for base in kind.__mro__:
+            _check_class(base)
         name = f"{kind.__module__}.{kind.__qualname__}"
         if isinstance(value, _DRAW_WHILE_TRACED):
             raise _NotOfKerasError(f"{name}, which draws while it is traced")
@@ -207,3 +209,17 @@ def _check_skipped(attribute: Any) -> None:
     function = getattr(attribute, "__wrapped__", attribute)
     if isinstance(function, types.FunctionType | types.MethodType) and not _is_library(function):
         raise _NotOfKerasError(f"{function.__module__}.{function.__qualname__}")
+
+
+_checked: dict[type, tuple[int, ...]] = {}  # ids of its attributes when a class was checked
+
+
+def _check_class(kind: type) -> None:
+    """Refuse a class of Keras with a method of the user's."""
+    ids = tuple(map(id, vars(kind).values()))
+    if not kind.__module__.startswith("keras.") or _checked.get(kind) == ids:
+        return
+    for name, value in vars(kind).items():
+        if isinstance(value, types.FunctionType) and not _is_library(value):
+            raise _NotOfKerasError(f"{kind.__qualname__}.{name} of {value.__module__}")
+    _checked[kind] = ids

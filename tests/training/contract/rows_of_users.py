@@ -173,6 +173,9 @@ ROWS = {
     ),
     # Methods of instances
     "compute_loss of an instance": row(users_models.with_own_loss, graph="compute_loss"),
+    "method of a class of Keras": row(
+        users_layers.patched_call, graph=r"Scaled\.call of users_layers"
+    ),
     # Layers of the user's
     "closure": layer(lambda k: users_layers.Does(lambda x: k * x)),
     "Lambda layer": layer(lambda k: layers.Lambda(lambda x: k * x), graph="lambda"),
