@@ -9,6 +9,7 @@ import pytest
 from faulty_proxy import FaultyProxy
 from tracking_server import TrackingServer
 
+from tune_tf.record import SweepHistory, recorded_results
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
@@ -222,5 +223,12 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     parent = runs.pop(None)
     assert parent[0] == "FINISHED"
     points = {trial_id: points for trial_id, (_, _, points) in runs.items()}
-    assert points == reported(folder, "val_accuracy")
+    recorded = {
+        trial_id: {
+            (each["training_iteration"], each["val_accuracy"]): 1
+            for each in recorded_results(folder, trial.number)
+        }
+        for trial_id, trial in SweepHistory.read(folder).trials.items()
+    }
+    assert points == recorded
     assert all("tune_tf.stop_reason" in tags for _, tags, _ in runs.values())
