@@ -37,7 +37,7 @@ class SweepInProgress:
     def drive(self):
         """Begin, or go on after :meth:`leave`."""
         self.diary = Record(self.path, clock=lambda: self.now)
-        self.diary.__enter__()
+        self.diary.begin_session()
         self.is_driven = True
 
     def leave(self):

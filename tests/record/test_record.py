@@ -1,5 +1,7 @@
 """The record of a sweep as other processes see it: while it is written, after a kill, and later."""
 
+import contextlib
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -15,7 +17,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tune_tf.record import Record
-record = Record(Path(sys.argv[1])).__enter__()
+record = Record(Path(sys.argv[1])).begin_session()
 record.record_start("a", 0, {"width": 4})
 number = 0
 while True:
@@ -45,6 +47,8 @@ def test_what_was_recorded_before_a_kill_is_there_and_nothing_twice(killed):
     trial = SweepHistory.read(folder).trials["a"]
     assert (trial.state, trial.last) == ("running", results[-1])
     with Record(folder) as record:
+        assert record.history.trials["a"].state == "running"
+        record.begin_session()
         assert record.history.trials["a"].state == "pending"
         record.record_result(0, {"loss": 0.0, "training_iteration": len(results) + 1})
     assert len(recorded_results(folder, 0)) == len(results) + 1
@@ -96,6 +100,57 @@ def test_requests_reach_the_driver_once_and_in_order_and_not_the_next_one(tmp_pa
         post_request(tmp_path, {"number": 3})
     with Record(tmp_path) as record:
         assert record.take_requests() == []
+
+
+def test_a_record_of_a_later_layout_is_refused(tmp_path):
+    with Record(tmp_path) as record:
+        record._database.execute("PRAGMA user_version = 99")
+    for read in (SweepHistory.read, Record):
+        with pytest.raises(SweepConflictError, match="written by a newer tune_tf than this"):
+            read(tmp_path)
+
+
+def test_a_file_without_tables_is_that_of_a_sweep_that_has_not_begun(tmp_path):
+    (tmp_path / "sweep.db").touch()
+    assert SweepHistory.read(tmp_path) == SweepHistory()
+    assert recorded_results(tmp_path, 0) == []
+
+
+def test_a_lock_of_another_process_is_no_damage(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT_S", 0.1)
+    with (
+        Record(tmp_path) as record,
+        contextlib.closing(sqlite3.connect(tmp_path / "sweep.db", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SweepConflictError, match="locked; end the process that has locked it"):
+            record.record_start("a", 0, {})
+        other.execute("ROLLBACK")
+        record.record_start("a", 0, {})
+
+
+def test_a_record_that_was_moved_away_is_noticed(tmp_path):
+    with Record(tmp_path) as record:
+        (tmp_path / "sweep.db").rename(tmp_path / "elsewhere")
+        with pytest.raises(FileNotFoundError):
+            record.take_requests()
+
+
+@pytest.mark.parametrize("value", [{("a", 1): 2}, {1: {(2,): 3}}])
+def test_values_that_json_cannot_hold_are_texts(tmp_path, value):
+    with Record(tmp_path) as record:
+        record.record_result(0, {"odd": value, "loss": 0.5, "training_iteration": 1})
+    (result,) = recorded_results(tmp_path, 0)
+    assert result == {"odd": repr(value), "loss": 0.5, "training_iteration": 1}
+
+
+def test_the_record_of_a_shared_folder_follows_the_umask(tmp_path):
+    before = os.umask(0o002)
+    try:
+        with Record(tmp_path):
+            assert (tmp_path / "sweep.db").stat().st_mode & 0o777 == 0o664
+    finally:
+        os.umask(before)
 
 
 def test_a_damaged_record_is_refused_by_reader_and_driver(tmp_path):

@@ -51,6 +51,7 @@ def sweep_on_disk(folder, told, **settings):
     path.mkdir()
     now, trials, ends = [START_S], [], [START_S]
     with Record(path, clock=lambda: now[0]) as record:
+        record.begin_session()
         for number, it in enumerate(told):
             values = it.config or config.space.sample(np.random.default_rng(number))
             trial_id, start_s = f"id{number}", START_S + it.started_after_s

@@ -49,6 +49,7 @@ def test_the_time_of_a_sweep_is_that_in_which_it_ran(tmp_path):
     result = sweep_on_disk(tmp_path, [Told([0.1] * 9)])
     now = [START_S + 3600]
     with Record(result.path, clock=lambda: now[0]) as record:
+        record.begin_session()
         now[0] += 60
         record.record_suspension(None)
     data = ReportData.of(result)

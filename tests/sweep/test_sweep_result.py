@@ -28,6 +28,7 @@ def interrupt(sweep):
 
 def fail_to_log(sweep):
     with Record(sweep.path) as diary:
+        diary.begin_session()
         diary.record_session_end(interrupted=False, run_ids={}, missing_outputs=["best model"])
 
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import errno
+import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,11 +14,17 @@ from typing import Final
 import psutil
 
 from tune_tf.errors import SweepConflictError
+from tune_tf.version import __version__
 
 RECORD: Final = "sweep.db"
 """Name of the file in a sweep's folder."""
 
-_SCHEMA: Final = """
+_LAYOUT: Final = 1
+"""Number of the layout of the tables; 0 is that of a file without any."""
+
+_SCHEMA: Final = f"""
+BEGIN IMMEDIATE;
+PRAGMA user_version = {_LAYOUT};
 CREATE TABLE IF NOT EXISTS session (
     number INTEGER PRIMARY KEY,
     begun_s REAL NOT NULL,
@@ -43,7 +51,7 @@ CREATE TABLE IF NOT EXISTS trial (
     run_id TEXT,                      -- MLflow's
     checkpoint_uri TEXT,              -- of the last checkpoint in remote storage
     checkpoints_removed INTEGER NOT NULL DEFAULT 0,
-    test_metrics TEXT NOT NULL DEFAULT '{}',
+    test_metrics TEXT NOT NULL DEFAULT '{{}}',
     tested_s REAL NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS result (
@@ -54,11 +62,14 @@ CREATE TABLE IF NOT EXISTS result (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY, content TEXT NOT NULL);
+COMMIT;
 """
 """Times are seconds since 1970; configs, metrics, facts and requests are JSON."""
 
 _BUSY_TIMEOUT_S: Final = 30.0
-_CLOSING_TIMEOUT_MS: Final = 500
+_CLOSING_ATTEMPTS: Final = 20
+_PAUSE_S: Final = 0.1
+_LOCKED: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _ERRNO: Final = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_READONLY_DBMOVED": errno.ENOENT,
@@ -76,7 +87,9 @@ def create_database(folder: Path) -> sqlite3.Connection:
     Each statement is a transaction. Readers see whole ones, and a kill leaves whole ones.
     """
     with clear_database_errors(folder):
-        database = _connect(folder, "rwc")
+        os.close(os.open(folder / RECORD, os.O_RDWR | os.O_CREAT, 0o666))  # SQLite's is 0o644
+        database = _connect(folder, "rw")
+        _check_layout(database, folder)
         if not _is_shared(folder):  # a write-ahead log needs memory that its readers share
             database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
@@ -86,40 +99,71 @@ def create_database(folder: Path) -> sqlite3.Connection:
 
 def close_database(database: sqlite3.Connection) -> None:
     """Close the record after the last write, as one file that readers do not add others to."""
-    with contextlib.suppress(sqlite3.Error):  # another process is reading
-        database.execute(f"PRAGMA busy_timeout = {_CLOSING_TIMEOUT_MS}")
-        database.execute("PRAGMA journal_mode = DELETE")
+    for _ in range(_CLOSING_ATTEMPTS):
+        try:
+            database.execute("PRAGMA journal_mode = DELETE")
+            break
+        except sqlite3.Error:  # another process is reading
+            time.sleep(_PAUSE_S)
     database.close()
 
 
 @contextlib.contextmanager
-def reading_database(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the record of a sweep's folder to read it.
+def reading_database(folder: Path) -> Iterator[sqlite3.Connection | None]:
+    """Open the record of a sweep's folder to read it as of one moment; None before it has begun.
 
     Of a killed sweep in a folder that this process may not write to, a copy is read, as SQLite
     would have to complete or undo the last transaction first.
     """
-    with clear_database_errors(folder), contextlib.ExitStack() as stack:
+    if not (folder / RECORD).is_file():
+        yield None
+        return
+    with _conflicts(folder), clear_database_errors(folder), contextlib.ExitStack() as stack:
         try:
             database = stack.enter_context(contextlib.closing(_connect(folder, "ro")))
-            database.execute("SELECT name FROM sqlite_master").fetchall()
+            database.execute("BEGIN")
+            layout = _check_layout(database, folder)
         except sqlite3.OperationalError:
             copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_tf-")))
             for path in folder.glob(f"{RECORD}*"):
                 if not path.name.endswith("-shm"):  # an index of the log
                     shutil.copyfile(path, copy / path.name)
             database = stack.enter_context(contextlib.closing(_connect(copy, "rw")))
-        yield database
+            layout = _check_layout(database, folder)
+        yield database if layout else None
 
 
 @contextlib.contextmanager
 def writing_database(folder: Path) -> Iterator[sqlite3.Connection]:
     """Open the record of another process's sweep for a request to it."""
     with (
+        _conflicts(folder),
         clear_database_errors(folder),
         contextlib.closing(_connect(folder, "rw")) as database,
     ):
         yield database
+
+
+@contextlib.contextmanager
+def _conflicts(folder: Path) -> Iterator[None]:
+    """Convert an OSError for those who look at a sweep, or ask its driver for something."""
+    try:
+        yield
+    except OSError as error:
+        raise SweepConflictError(
+            f"{folder / RECORD}, the record of the sweep, cannot be opened: {error}; its owner can"
+        ) from error
+
+
+def _check_layout(database: sqlite3.Connection, folder: Path) -> int:
+    """Return the number of a file's layout; refuse one of a later version."""
+    (layout,) = database.execute("PRAGMA user_version").fetchone()
+    if layout > _LAYOUT:
+        raise SweepConflictError(
+            f"{folder / RECORD} was written by a newer tune_tf than this {__version__}: update "
+            "tune_tf first"
+        )
+    return int(layout)
 
 
 def _connect(folder: Path, mode: str) -> sqlite3.Connection:
@@ -145,9 +189,14 @@ def clear_database_errors(folder: Path) -> Iterator[None]:
         number = next((it for key, it in _ERRNO.items() if name.startswith(key)), None)
         if number is not None:
             raise OSError(number, str(error), str(path)) from error
+        is_locked = name.startswith(_LOCKED)
+        remedy = (
+            "end the process that has locked it, then resume the sweep"
+            if is_locked
+            else "restore it from a copy, or start another sweep"
+        )
         raise SweepConflictError(
-            f"{path}, the record of the sweep, cannot be read: {error}; restore it from a copy, or "
-            "start another sweep"
+            f"{path}, the record of the sweep, cannot be read: {error}; {remedy}"
         ) from error
 
 

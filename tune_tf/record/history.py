@@ -159,9 +159,6 @@ SELECT trial.*, (
 
 @contextlib.contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection | None]:
-    if not (folder / RECORD).is_file():
-        yield None
-        return
     with reading_database(folder) as database:
         try:
             yield database

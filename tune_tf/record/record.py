@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from tune_tf.outcome import Outcome
 from tune_tf.record.database import (
+    RECORD,
     clear_database_errors,
     close_database,
     create_database,
@@ -24,7 +25,8 @@ from tune_tf.version import __version__
 class Record:
     """Writer of a sweep's record for its driver; a context manager that holds the sweep's lock.
 
-    What a method has recorded is there for other processes at once, and after a crash.
+    A session begins with :meth:`begin_session`. What a method has recorded is there for other
+    processes at once, and after a crash.
 
     Raises:
         SweepConflictError: Another process drives the sweep, or the record is damaged.
@@ -44,6 +46,17 @@ class Record:
             raise
 
     def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the record, and release the lock."""
+        try:
+            close_database(self._database)
+        finally:
+            os.close(self._lock)
+
+    def begin_session(self) -> Self:
         """Record the start of a session: trials that have not ended wait for their continuation."""
         now = self._clock()
         self._write(
@@ -61,11 +74,6 @@ class Record:
         sessions = self.history.sessions
         return sessions[-1].driver if sessions else "which is just starting"
 
-    def __exit__(self, *error: object) -> None:
-        """Close the record, and release the lock."""
-        close_database(self._database)
-        os.close(self._lock)
-
     @property
     def history(self) -> SweepHistory:
         """What is recorded."""
@@ -82,6 +90,7 @@ class Record:
 
     def forget_trials(self) -> None:
         """Delete trials that Tune does not know: the sweep begins with the first one again."""
+        self._write("DELETE FROM result")
         self._write("DELETE FROM trial")
 
     def record_creation(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
@@ -178,7 +187,11 @@ class Record:
         )
 
     def take_requests(self) -> list[dict[str, Any]]:
-        """Return and remove the pending requests of other processes, the oldest first."""
+        """Return and remove the pending requests of other processes, the oldest first.
+
+        Raises FileNotFoundError if the record was moved away, which SQLite does not notice.
+        """
+        (self.folder / RECORD).stat()
         with clear_database_errors(self.folder):
             rows = self._database.execute("SELECT * FROM request ORDER BY number").fetchall()
         if rows:
@@ -233,7 +246,19 @@ def _storable(value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=_plain)
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps({str(name): _json_or_text(each) for name, each in value.items()})
+
+
+def _json_or_text(value: Any) -> Any:
+    """Return a value, or its text where JSON cannot hold it, such as keys that are no texts."""
+    try:
+        json.dumps(value, default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value
 
 
 def _plain(value: Any) -> Any:

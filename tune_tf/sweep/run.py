@@ -57,6 +57,7 @@ def run_sweep(
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
         with _note_resume(folder), Record(folder.path) as record:
+            record.begin_session()
             nothing = Recovery(SweepStorage.of(folder.path, config))
             return run_trials(folder, plan, record, nothing, callbacks)
 
@@ -150,6 +151,7 @@ def _resume(
             plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)
             if config is not folder.config:
                 folder = folder.with_config(config)
+            record.begin_session()
             recovery.write()
             if not recovery.resumes:
                 record.forget_trials()

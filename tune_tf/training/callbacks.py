@@ -284,6 +284,8 @@ def _is_idle_in_batches(callback: Any, hook: str) -> bool:
     """
     if not getattr(callback, hook).__module__.startswith("keras."):
         return False
+    if isinstance(callback, keras.callbacks.CallbackList):
+        return False
     if isinstance(callback, keras.callbacks.TensorBoard):
         return callback.update_freq == "epoch" and not profiles_batches(callback)
     return getattr(callback, "save_freq", "epoch") == "epoch"

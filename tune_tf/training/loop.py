@@ -131,8 +131,10 @@ class GraphLoop:
         skipped = program.skipped
         # Callbacks may have changed the model, and later the weights of frozen layers.
         is_stale = skipped and trial.callbacks.may_change_model and not skipped.is_current
-        if program.graph is None or is_stale:
+        if program.graph is None:
             self._prepare(trial)
+        elif self._frozen is not None and skipped and is_stale:
+            program.skipped = self._frozen.computed_again(skipped, trial.inputs.rows)
         began = time.perf_counter()
         metrics = self._run(trial)
         took_s = time.perf_counter() - began

@@ -229,14 +229,16 @@ class ReplicaStep(Step):
         """Check a batch, in the graph if its number of rows is known only there."""
         num_replicas = self.replicas.num
         names = [layer.name for layer in batch_norms(self.model) if not layer.synchronized]
-        if num_replicas == 1 or not names or self.has_custom_train:
+        if num_replicas == 1 or not (names or self.has_custom_train):
             return
         batch = f"a batch of {num_rows} row(s)" if isinstance(num_rows, int) else "a batch"
         text = (
-            f"{batch} has fewer rows than the {num_replicas} replicas, and {names[0]} needs a row "
-            "in each: use another batch size, or in a data set drop_remainder=True, or "
-            "Mirrored(synchronized_batch_norm=True)"
+            f"{batch} has fewer rows than the {num_replicas} replicas, and "
+            f"{'a custom train_step' if self.has_custom_train else names[0]} needs a row in each: "
+            "use another batch size, or in a data set drop_remainder=True"
         )
+        if not self.has_custom_train:
+            text += ", or Mirrored(synchronized_batch_norm=True)"
         if tf.is_tensor(num_rows):
             tf.debugging.Assert(num_rows >= num_replicas, [text])
         elif num_rows < num_replicas:

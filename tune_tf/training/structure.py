@@ -27,6 +27,7 @@ _ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex, type(...)
 _BY_REPR = (range, slice, np.dtype, tf.DType, tf.TensorShape, tf.TypeSpec, type(NotImplemented))
 _CONTAINERS = (list, tuple, dict, set)
 _DRAW_WHILE_TRACED = (keras.layers.AugMix,)  # by Python's generator
+_LIBRARIES = frozenset(("keras", "tensorflow", "numpy", "builtins", "collections", "enum"))
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
 
 
@@ -193,8 +194,7 @@ def _is_ours(value: Any) -> bool:
 
 def _is_library(value: Any) -> bool:
     """Return whether a class or function belongs to a library that it cannot be told from."""
-    top = str(value.__module__).partition(".")[0]
-    return top in ("keras", "tensorflow", "numpy", "builtins", "collections", "enum")
+    return str(value.__module__).partition(".")[0] in _LIBRARIES
 
 
 def _found(module: str, name: str) -> Any:
@@ -220,6 +220,15 @@ def _check_class(kind: type) -> None:
     if not kind.__module__.startswith("keras.") or _checked.get(kind) == ids:
         return
     for name, value in vars(kind).items():
-        if isinstance(value, types.FunctionType) and not _is_library(value):
-            raise _NotOfKerasError(f"{kind.__qualname__}.{name} of {value.__module__}")
+        for function in _functions_of(value):
+            origin = function.__globals__.get("__name__", "")  # no decorator copies that
+            if origin.partition(".")[0] not in _LIBRARIES:
+                raise _NotOfKerasError(f"{kind.__qualname__}.{name} of {origin}")
     _checked[kind] = ids
+
+
+def _functions_of(value: Any) -> list[types.FunctionType]:
+    """Return the functions in an attribute of a class, such as those of a property."""
+    inner = [value, *(getattr(value, name, None) for name in ("fget", "fset", "fdel", "func"))]
+    inner += [getattr(value, "__func__", None)]
+    return [each for each in inner if isinstance(each, types.FunctionType)]

@@ -19,7 +19,7 @@ class Driver:
             "scripted", stub=True, trial_id="id4", config={"width": 4}, experiment_tag="5_width=4"
         )
         self.record = Record(folder)
-        self.record.__enter__()
+        self.record.begin_session()
         tracker = OutcomeTracker(Objective("loss", "min"))
         self.callbacks = [tracker, TrialRecorder(self.record, None, tracker, explain=explain)]
 

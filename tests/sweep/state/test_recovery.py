@@ -1,5 +1,7 @@
+import contextlib
 import json
 import shutil
+import sqlite3
 
 import pytest
 from sweep_in_progress import IDS, SweepInProgress
@@ -83,6 +85,22 @@ def test_trials_that_tune_has_not_saved_are_those_of_the_record(sweep):
     assert found.ended == {IDS[0]: Outcome.COMPLETED, IDS[2]: Outcome.PRUNED}
     assert not trials[3].has_ended
     assert where(trials[3]) == [1]
+
+
+def test_results_that_the_record_lacks_are_told(sweep):
+    with contextlib.closing(sqlite3.connect(sweep.path / "sweep.db", isolation_level=None)) as lost:
+        lost.execute("DELETE FROM result WHERE trial = 1 AND number > 2")
+    found, _ = recovered(sweep)
+    (told,) = found.losses
+    assert told.startswith("sweep.db lacks results of trial 1: it ends at iteration 2")
+
+
+def test_a_sweep_without_its_record_is_not_resumed(sweep):
+    sweep.leave()
+    for path in sweep.path.glob("sweep.db*"):
+        path.unlink()
+    with pytest.raises(SweepConflictError, match=r"its record, sweep\.db, is missing or empty"):
+        recovered(sweep)
 
 
 def test_of_a_damaged_state_the_one_before_it_and_the_record_are_used(sweep):

@@ -14,7 +14,7 @@ from pathlib import Path
 from tune_tf.config import SweepConfig
 from tune_tf.errors import SweepConflictError
 from tune_tf.outcome import STOP_CAUSE, Outcome
-from tune_tf.record import RecordedTrial, SweepHistory, recorded_results
+from tune_tf.record import RECORD, RecordedTrial, SweepHistory, recorded_results
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.sweep.state.experiment_state import (
     SavedCheckpoint,
@@ -75,6 +75,12 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
     state, snapshot = _newest_state(folder, storage, recorded, losses)
     if state is None:
         return Recovery(storage, losses=tuple(losses))
+    if not recorded and state.trials:
+        raise SweepConflictError(
+            f"{folder} cannot be resumed: its record, {RECORD}, is missing or empty; restore it, "
+            f"with the files {RECORD}-wal and {RECORD}-shm that belong to it"
+        )
+    losses += _missing_results(state, recorded)
     ended = _bring_up_to_date(folder, storage, state, recorded, losses)
     without_checkpoints = {it.trial_id for it in recorded.values() if it.checkpoints_removed}
     for trial in state.trials:
@@ -111,6 +117,19 @@ def _recorded_trials(folder: Path, storage: SweepStorage) -> dict[str, RecordedT
             cause = trial.last.get(STOP_CAUSE)
             trials[trial_id] = replace(trial, outcome=end, cause=cause)
     return trials
+
+
+def _missing_results(state: TuneState, recorded: Mapping[str, RecordedTrial]) -> Iterator[str]:
+    """Yield what the record lacks of the trials' results, as of a copy without the newest ones."""
+    for trial in state.trials:
+        known, last = recorded.get(trial.trial_id), trial.last_result
+        reached = int(last.get(TRAINING_ITERATION, 0))
+        kept = int(known.last.get(TRAINING_ITERATION, 0)) if known else 0
+        if kept < reached and last.get("trial_id") == trial.trial_id:  # else it is a clone's
+            yield (
+                f"{RECORD} lacks results of trial {trial.number}: it ends at iteration {kept}, but "
+                f"the trial had reached {reached}"
+            )
 
 
 def _has_saved(storage: SweepStorage, trial: RecordedTrial) -> bool:

@@ -123,6 +123,14 @@ class FrozenOutputs:
         has_mask, placed = self._placed[key]
         return SkippedLayers(layers, has_mask, weights, placed)
 
+    def computed_again(self, skipped: SkippedLayers, rows: DeviceRows) -> SkippedLayers:
+        """Return skipped layers with the outputs of their present weights, for one trial alone.
+
+        The graph, which reads the outputs at each call, stays.
+        """
+        placed = self._place(rows, skipped.has_mask, self._arrays(skipped.layers, rows))
+        return replace(skipped, weights=_weights(skipped.layers), rows=placed)
+
     def _place(
         self, rows: DeviceRows, has_mask: Sequence[bool], arrays: Sequence[Any]
     ) -> DeviceRows:
@@ -153,6 +161,10 @@ class FrozenOutputs:
             raise
         except Exception as reason:  # noqa: BLE001  the whole model raises it too, if it matters
             return str(reason)
+        return has_mask, self._arrays(layers, rows)
+
+    def _arrays(self, layers: FrozenLayers, rows: DeviceRows) -> "list[np.ndarray[Any, Any]]":
+        """Return the outputs and masks of training, then of validation."""
         outputs = functools.partial(layers.outputs)  # else TensorFlow warns of many traces
         traced = tf.function(outputs, autograph=False, reduce_retracing=True)
 
@@ -169,7 +181,7 @@ class FrozenOutputs:
                 for begin in range(0, num_rows, _CHUNK_ROWS)
             ]
             arrays += [np.concatenate(each) for each in zip(*chunks, strict=True)]
-        return has_mask, arrays
+        return arrays
 
     def _inputs(self, part: Any) -> Any:
         # Of a stream not the tensors, which TensorFlow would copy to a GPU as a whole.

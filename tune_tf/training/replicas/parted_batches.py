@@ -173,8 +173,8 @@ class PartedBatches:
 
     def _adds_up(self, y_pred: Any, num_rows: Any, *, training: bool) -> bool:
         """Return whether loss and metrics of a batch are sums of those of its parts."""
-        # Keras weighs the losses of single outputs by rows only if their number is static.
-        by_output = len(keras.tree.flatten(y_pred)) > 1 and not isinstance(num_rows, int)
+        # Keras weighs the losses of single outputs itself.
+        by_output = len(keras.tree.flatten(y_pred)) > 1
         adds_up = self._reason is None and not by_output and not is_masked(y_pred)
         self._has_whole_metrics[training] = not adds_up
         return adds_up and not (isinstance(num_rows, int) and num_rows < self._replicas.num)
