@@ -65,7 +65,7 @@ class SweepView:
 
         Raises:
             UnknownSweepError: There is no such sweep; lists existing ones.
-            SweepConflictError: It was written by a newer version of tune_tf.
+            SweepConflictError: Its record is damaged.
         """
         return cls.of(SweepFolder.open(sweep, storage_path))
 

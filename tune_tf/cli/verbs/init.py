@@ -15,7 +15,7 @@ def init(
         Path | None,
         typer.Argument(
             metavar="DATA",
-            help="A .csv, .parquet or .npz file, or a folder of class folders "
+            help="A .csv, .tsv, .parquet or .npz file, or a folder of class folders "
             "with images; without it, a template for your own workload is written.",
         ),
     ] = None,

@@ -120,8 +120,8 @@ def stop(
     """Stop a sweep that runs in another terminal or on another machine, like Ctrl-C there.
 
     `resume` continues it; with `--end` it ends as if its budget were spent. With `--trial` only
-    these trials end, after the next epoch that they report. The request is a file in the
-    sweep's folder. Exit code 2: the sweep is not running, or has no such trial.
+    these trials end, after the next epoch that they report. The request is written to
+    the sweep's record. Exit code 2: the sweep is not running, or has no such trial.
 
     Example: `tune-tf stop digits-cnn --trial 7`
     """

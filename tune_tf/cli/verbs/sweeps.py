@@ -108,7 +108,7 @@ def report(
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Write the report of a sweep so far: one HTML page, its plots, and a table.
+    """Write the report of a sweep so far: one HTML page with plots and tables.
 
     A sweep writes its report when it ends; this verb writes it at any other time. Exit code 2: no
     such sweep, or the folder is not writable.
