@@ -19,7 +19,7 @@ def space_of(text):
         raise InvalidSettingsError(document.locate(error.details)) from None
 
 
-KINDS = "write {uniform: [low, high]}, {loguniform: [low, high]}, {int: [low, high]}, {choice: "
+KINDS = "write {uniform: [low, high]} or [low, high, step], {loguniform: [low, high]}, {int: "
 
 ONE_PARAMETER = [
     ("{uniform: [1, 0]}", "high 0 is below low 1: give the smaller end first"),

@@ -138,7 +138,7 @@ def _result(result: SweepResult) -> RenderableType:
         parts.append(f"  {result.fingerprint.origin}")
     best, metric = result.best_if_any, result.objective.metric
     if best is not None:
-        state = state_label(best.outcome.value) if best.outcome else "running"
+        state = state_label(best.outcome.value) if best.outcome else "not ended,"
         kept = f", kept: epoch {best.kept_iteration}" * best.keeps_earlier
         title = Text.assemble(
             "Best trial: ",

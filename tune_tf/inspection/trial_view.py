@@ -137,13 +137,17 @@ class TrialView:
         return {**self.result.to_dict(), **own}
 
     def curve(self, metric: str) -> dict[int, float]:
-        """Return a metric's finite values by iteration, the last one of a repeated iteration."""
+        """Return a metric's finite values by iteration, the last one of a repeated iteration.
+
+        Those after its last one are left out: it went on from an earlier one, and did not come so
+        far again.
+        """
         values: dict[int, float] = {}
         for result in recorded_results(self.folder.parent, self.number):
             value: Any = result[metric] if metric in result else flatten(result).get(metric)
             if is_finite(value):
                 values[int(result[TRAINING_ITERATION])] = float(value)
-        return dict(sorted(values.items()))
+        return {at: values[at] for at in sorted(values) if at <= self.result.iterations}
 
 
 def _state(outcome: Outcome | None, trial: RecordedTrial, *, driven: bool) -> str:

@@ -165,7 +165,8 @@ def _parameter(declared: Any) -> Parameter | None:
         own = "; SearchSpace.from_ray takes Ray's" if type(declared).__module__[:3] == "ray" else ""
         raise InvalidSettingsError(
             f"is {short_repr(declared)}, which may be a range, a choice or a constant: write "
-            "{uniform: [low, high]}, {loguniform: [low, high]}, {int: [low, high]}, "
+            "{uniform: [low, high]} or [low, high, step], {loguniform: [low, high]}, "
+            "{int: [low, high]}, "
             f"{{choice: [a, b]}}, or {{constant: ...}} for the value itself{own}"
         )
     if not is_mapping:

@@ -88,7 +88,7 @@ def _list(storage_path: Path, *, as_json: bool) -> None:
         return
     console = make_console()
     if not sweeps:
-        console.print(f"There are no sweeps in {storage_path}.", soft_wrap=True)
+        console.print(f"There are no sweeps in {storage_path} to be read.", soft_wrap=True)
     for sweep in sweeps:
         console.print(Text(sweep.sweep_id, "bold"), soft_wrap=True)  # whole, to be copied
         parts = [state_text(sweep.state.value), counted_states(sweep.counts)]
