@@ -42,24 +42,24 @@ CEILINGS = {
     "inspection": 274,
     "measure": 597,
     "parallelism": 240,
-    "record": 592,
+    "record": 646,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1942,
     "searchers": 2086,
     "single modules": 1333,
-    "space": 899,
-    "sweep": 3146,
+    "space": 900,
+    "sweep": 3164,
     "testing": 300,
     "tracking": 2417,
     "trainables": 1310,
-    "training": 5033,
+    "training": 5050,
     "tune_internals": 522,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38401, "tests": 36545, "scripts": 4639}
+LINES = {"tune_tf": 38525, "tests": 36686, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -28,7 +28,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_has_started",
         _has_reported,
-        517,
+        887,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (

@@ -20,6 +20,7 @@ BOTH, ALL = (REPLICAS, PIECES), tuple(WAYS)
 ROWS_IN_ALL_WAYS = (
     "last batch of one row",
     "two inputs, two outputs, uneven",
+    "two outputs, last batch of one row",
     "sparse gradients, clipped",
     "two outputs, one with Dice",
     "masked steps with weights",

@@ -364,6 +364,9 @@ ROWS = {
     "two inputs, two outputs, uneven": of(
         named_parts, (0.7, 0.3), (0.3, 0.7), data=named(21), graph=SEVERAL, by_fit=False
     ),
+    "two outputs, last batch of one row": of(
+        named_parts, (0.7, 0.3), (0.3, 0.7), data=named(17), graph=SEVERAL, by_fit=False
+    ),
     "list of inputs": of(
         list_of_inputs, 3, 4, data=Data(train=([X, 2 * X], Y)), graph=SEVERAL
     ),

@@ -176,6 +176,12 @@ ROWS = {
     "method of a class of Keras": row(
         users_layers.patched_call, graph=r"Scaled\.call of users_layers"
     ),
+    "method of a class of Keras, decorated": row(
+        users_layers.patched_by_a_decorator, graph=r"Scaled\.call of users_layers"
+    ),
+    "property of a class of Keras": row(
+        users_layers.patched_property, graph=r"Scaled\.scale of users_layers"
+    ),
     # Layers of the user's
     "closure": layer(lambda k: users_layers.Does(lambda x: k * x)),
     "Lambda layer": layer(lambda k: layers.Lambda(lambda x: k * x), graph="lambda"),

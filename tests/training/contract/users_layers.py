@@ -1,5 +1,6 @@
 """Layers and their functions as users write them, for rows of the contract."""
 
+import functools
 import math
 import types
 
@@ -169,9 +170,28 @@ def patched_build(value):
 
 def patched_call(value):
     """Return a model with a layer of a class of Keras' that got a method from elsewhere."""
-    kind = type("Scaled", (layers.Layer,), {"__module__": "keras.layers"})
-    kind.call = lambda self, inputs: value * inputs
-    return stacked(kind())
+    return _patched(layers.Layer, call=lambda self, inputs: value * inputs)()
+
+
+def patched_by_a_decorator(value):
+    """Return such a model, whose method says that it is Keras'."""
+
+    @functools.wraps(layers.Layer.call)
+    def call(self, inputs):
+        return value * inputs
+
+    return _patched(layers.Layer, call=call)()
+
+
+def patched_property(value):
+    """Return such a model with a property."""
+    scale = property(lambda self: value, lambda self, given: None)
+    return _patched(layers.Rescaling, scale=scale)(1.0)
+
+
+def _patched(base, **attributes):
+    kind = type("Scaled", (base,), {"__module__": "keras.layers"} | attributes)
+    return lambda *given: stacked(kind(*given))
 
 
 def read_by_c(rate):

@@ -44,6 +44,18 @@ class ChangesWeights(keras.callbacks.Callback):
             pretrained(self.model.get_layer("backbone"), 99)
 
 
+class ChangesWeightsEachTime(keras.callbacks.Callback):
+    """Sets the weights of the frozen layers before each epoch but the first, and a number.
+
+    As in ``fit``, a number of the optimizer that is read while it is traced stays what it was.
+    """
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch:
+            pretrained(self.model.get_layer("backbone"), 99 + epoch)
+            self.model.optimizer.beta_1 = 0.5
+
+
 class FreezesLast(keras.callbacks.Callback):
     """Does not train the last layer."""
 

@@ -16,7 +16,7 @@ from frozen_models import (
     pretrained,
     tokens,
 )
-from frozen_trials import ChangesWeights, Counted, loop_with
+from frozen_trials import ChangesWeights, ChangesWeightsEachTime, Counted, loop_with
 from guards import guarded, slow
 from trials import ByTape, Given, begin, furthest, run
 
@@ -176,6 +176,16 @@ def test_callbacks_change_frozen_layers(replicas_of):
     workload = Given(nested, images(), callbacks=lambda config: [ChangesWeights()])
     shared, whole, _ = both(workload, replicas_of(1))
     assert furthest(shared, whole) < 1e-6
+
+
+def test_the_graph_stays_when_frozen_weights_change_in_each_epoch(replicas_of):
+    workload = Given(nested, images(), callbacks=lambda config: [ChangesWeightsEachTime()])
+    results = []
+    for cache in (Counted(), None):
+        loop = loop_with(workload, replicas_of(1), cache)
+        results.append(run(loop, workload, {}, epochs=4))
+        assert loop.num_programs == 1
+    assert furthest(*results) < 1e-6
 
 
 def test_rows_that_change_are_not_shared(replicas_of):
