@@ -42,14 +42,14 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         TrialRegistry,
         "link_runs",
         _nothing,
-        0,
+        7,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (
         BudgetLimit,
         "on_step_begin",
         _nothing,
-        26,
+        242,
     ),
 }
 
