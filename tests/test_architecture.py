@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38525, "tests": 36686, "scripts": 4639}
+LINES = {"tune_tf": 38525, "tests": 36689, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -119,8 +119,11 @@ def test_test_metrics_are_those_recorded_until_the_trial_runs_again(ended):
 def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):
     sweep.start(0)
     sweep.report(0, 0.1, 0.2, float("nan"), 0.4)
-    again = recorded_results(sweep.path, 0)[1]
-    sweep.diary.record_result(0, {**again, "val_accuracy": 0.25})
+    _, second, third, fourth = recorded_results(sweep.path, 0)
+    sweep.diary.record_result(0, {**second, "val_accuracy": 0.25})
+    assert seen(sweep).trials[0].curve("val_accuracy") == {1: 0.1, 2: 0.25}
+    sweep.diary.record_result(0, third)
+    sweep.diary.record_result(0, fourth)
     assert seen(sweep).trials[0].curve("val_accuracy") == {1: 0.1, 2: 0.25, 4: 0.4}
 
 
