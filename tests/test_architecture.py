@@ -42,7 +42,7 @@ CEILINGS = {
     "inspection": 274,
     "measure": 597,
     "parallelism": 240,
-    "record": 646,
+    "record": 650,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1942,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38525, "tests": 36689, "scripts": 4639}
+LINES = {"tune_tf": 38524, "tests": 36689, "scripts": 4639}
 """Most lines of any kind."""
 
 

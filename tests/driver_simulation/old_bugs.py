@@ -28,7 +28,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         OutcomeTracker,
         "_has_started",
         _has_reported,
-        887,
+        543,
     ),
     # 8b87469
     "a resume with nothing left to run does not note how trials ended": (
@@ -42,7 +42,7 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         TrialRegistry,
         "link_runs",
         _nothing,
-        7,
+        0,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

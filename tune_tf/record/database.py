@@ -74,6 +74,7 @@ _ERRNO: Final = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_READONLY_DBMOVED": errno.ENOENT,
     "SQLITE_READONLY": errno.EROFS,
+    "SQLITE_IOERR_WRITE": errno.EDQUOT,  # a quota, most often; SQLite does not tell
     "SQLITE_IOERR": errno.EIO,
     "SQLITE_CANTOPEN": errno.ENOENT,
 }

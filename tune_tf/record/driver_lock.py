@@ -1,8 +1,9 @@
 """Lock by which one process drives a sweep, and others see that it does."""
 
+import contextlib
 import os
+import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,16 +13,13 @@ from tune_tf.errors import SweepConflictError, UnwritableStorageError
 _LOCK: Final = ".driver-lock"
 _ATTEMPTS: Final = 20  # has_driver in another process takes the lock briefly
 _PAUSE_S: Final = 0.05
+_LONGEST_NAME: Final = 500
 
 
-def take_driver_lock(folder: Path, driver: Callable[[], str]) -> int:
+def take_driver_lock(folder: Path) -> int:
     """Lock a sweep's folder for this process; return the open file that holds the lock.
 
-    The system releases the lock when the process ends in any way.
-
-    Args:
-        folder: The folder.
-        driver: Returns text such as ``process 71 on node-1`` for the process that has the lock.
+    The system releases the lock when the process ends in any way. The file names the process.
 
     Raises:
         SweepConflictError: Another process drives the sweep.
@@ -31,6 +29,9 @@ def take_driver_lock(folder: Path, driver: Callable[[], str]) -> int:
     for _ in range(_ATTEMPTS):
         try:
             lock_file(file)
+            with contextlib.suppress(OSError):  # the disk is full
+                os.ftruncate(file, 0)
+                os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
             return file
         except BlockingIOError:
             time.sleep(_PAUSE_S)
@@ -40,9 +41,10 @@ def take_driver_lock(folder: Path, driver: Callable[[], str]) -> int:
                 f"{folder} cannot be locked: {error.strerror}; choose a storage_path on a file "
                 "system with locks"
             ) from error
+    driver = os.pread(file, _LONGEST_NAME, 0).decode(errors="replace")
     os.close(file)
     raise SweepConflictError(
-        f"{folder} is in use by a sweep that is still running ({driver()}): wait for it to end, or "
+        f"{folder} is in use by a sweep that is still running ({driver}): wait for it to end, or "
         "stop it first"
     )
 

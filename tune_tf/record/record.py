@@ -36,7 +36,7 @@ class Record:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self._clock = clock
-        self._lock = take_driver_lock(folder, self._last_driver)
+        self._lock = take_driver_lock(folder)
         try:
             self._database = create_database(folder)
             with clear_database_errors(folder):  # the lock is visible: later ones are for this one
@@ -69,10 +69,6 @@ class Record:
             Outcome.INTERRUPTED.value,
         )
         return self
-
-    def _last_driver(self) -> str:
-        sessions = self.history.sessions
-        return sessions[-1].driver if sessions else "which is just starting"
 
     @property
     def history(self) -> SweepHistory:
